@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 
+from atropos_agent.harvest import MASKED_SUMMARY, UNUSED_SUMMARY
 from atropos_agent.turns import Turns
 from atropos_agent.types import AgentConfig, Branch, Message, StopReason
 
@@ -32,8 +33,6 @@ KEPT_CHARACTERS = 400
 """Characters kept of an old result, half from its beginning and half from its end."""
 REPLY_TOKENS = 1024
 """A reply's length if its configuration leaves this to the inference server."""
-UNUSED = "unused summary"
-MASKED = "masked summary"
 
 Policy = Callable[[Turns], Awaitable[None]]
 
@@ -55,11 +54,11 @@ async def summary(turns: Turns) -> None:
     asked.add(SUM_UP)
     reply = await asked.reply(max_tokens=_reply_tokens(turns) // 2)
     if asked.ended is not StopReason.ANSWERED or not reply.content.strip():
-        asked.leave_out(UNUSED)
+        asked.leave_out(UNUSED_SUMMARY)
         await cut(turns)
         return
     if not turns.ledger.sampler.config.trains_summaries:
-        asked.leave_out(MASKED)
+        asked.leave_out(MASKED_SUMMARY)
     told = {"role": "user", "content": SUMMED_UP.format(summary=reply.content.strip())}
     turns.restart([*turns.task, told], keep=KEPT_TURNS)
 

@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
 
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.tokens.chat import ChatLog
 from atropos_agent.tokens.conversation import Completion, Conversation
-from atropos_agent.types import AgentStep, Exchange, Reply, SequenceData
+from atropos_agent.types import AgentResult, AgentStep, Branch, Exchange, Reply, SequenceData
 
 
 @dataclass(eq=False, slots=True)
-class Taken:
+class HarvestedReply:
     """A reply taken in by a conversation.
 
     step: its segment is the conversation's own number. exchange: the reply's number in the record; -1 if there is
@@ -77,7 +79,12 @@ def take_in(
     return Read(text, reply, opened, called is not None, step)
 
 
-Path = tuple[Conversation | ChatLog, Sequence[Taken]]
+UNUSED_SUMMARY = "unused summary"
+"""Why a summary is not trained: the agent could not go on from it, or did not."""
+MASKED_SUMMARY = "masked summary"
+"""The same: an option leaves summaries out (`AgentConfig.trains_summaries`)."""
+
+Path = tuple[Conversation | ChatLog, Sequence[HarvestedReply]]
 """A conversation, and its replies from its beginning, also those sampled before it was forked from another."""
 
 
@@ -98,7 +105,7 @@ class Harvest:
 def harvest(paths: Sequence[Path], record: Sequence[Exchange]) -> Harvest:
     """Return the rows and steps of everything sampled. A reply is trained in the first path that holds it."""
     rows: list[SequenceData] = []
-    places: dict[Taken, int] = {}
+    places: dict[HarvestedReply, int] = {}
     for path in paths:
         _add_rows(path, rows, places)
     marked, untrained = list(record), Counter[str]()
@@ -106,15 +113,52 @@ def harvest(paths: Sequence[Path], record: Sequence[Exchange]) -> Harvest:
         if taken.untrained and taken.exchange >= 0:
             untrained[taken.untrained] += len(marked[taken.exchange].ids)
             marked[taken.exchange] = replace(marked[taken.exchange], untrained=taken.untrained)
-    steps = [replace(one.step, segment=place) for one, place in _numbered(paths, places, len(rows)).items()]
+    steps = [
+        replace(one.step, segment=place, branch=one.branch)
+        for one, place in _numbered(paths, places, len(rows)).items()
+    ]
     return Harvest(tuple(rows), tuple(sorted(steps, key=lambda step: step.index)), tuple(marked), dict(untrained))
 
 
-def _add_rows(path: Path, rows: list[SequenceData], places: dict[Taken, int]) -> None:
+def compaction_of(steps: Sequence[AgentStep], count: int, saved: int, version: str = "") -> dict[str, Any]:
+    """Return what a result's metadata tell of its compactions; nothing without any.
+
+    count: of compactions. saved: tokens, about. version: of the texts for the model, if they are ours."""
+    found = _summaries(steps)
+    if not (count or found["summaries"]):
+        return {}
+    told = {"version": version} if version else {}
+    return {"compaction": {**told, "count": count, "tokens_saved": saved, **found}}
+
+
+def metadata_of(results: Sequence[AgentResult], steps: Sequence[AgentStep]) -> dict[str, Any]:
+    """Return the metadata of results that follow each other in one rollout: what became of their conversations is added
+    up, of anything else the last result's stands. steps: of all results, with their new numbers."""
+    found = {name: value for result in results for name, value in result.metadata.items()}
+    for name in ("conversations", "gateway"):
+        told = [result.metadata[name] for result in results if name in result.metadata]
+        if told:
+            found[name] = reduce(_added, told) | {"branches": dict(Counter(step.branch for step in steps))}
+            if compaction := found[name].get("compaction"):
+                found[name]["compaction"] = {**compaction, **_summaries(steps)}
+    return found
+
+
+def _added(one: Any, other: Any) -> Any:
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return {name: _added(one.get(name), other.get(name)) for name in {**one, **other}}
+    return one + other if isinstance(one, int) and isinstance(other, int) else one if other is None else other
+
+
+def _summaries(steps: Sequence[AgentStep]) -> dict[str, list[int]]:
+    return {"summaries": [step.index for step in steps if step.branch == Branch.SUMMARY]}
+
+
+def _add_rows(path: Path, rows: list[SequenceData], places: dict[HarvestedReply, int]) -> None:
     """Add a conversation's rows; they train the replies not trained by rows before. places: the number of each
     reply's row."""
     conversation, replies = path
-    chosen: dict[int, list[Taken]] = {}
+    chosen: dict[int, list[HarvestedReply]] = {}
     for one in replies:
         if not one.untrained and one not in places:
             chosen.setdefault(one.step.segment, []).append(one)
@@ -130,7 +174,7 @@ def _add_rows(path: Path, rows: list[SequenceData], places: dict[Taken, int]) ->
         rows.append(replace(row, segment=len(rows), turns=len(some), policy_version=version, branch=some[0].branch))
 
 
-def _numbered(paths: Sequence[Path], places: Mapping[Taken, int], spare: int) -> dict[Taken, int]:
+def _numbered(paths: Sequence[Path], places: Mapping[HarvestedReply, int], spare: int) -> dict[HarvestedReply, int]:
     """Return the number of each reply's row. A reply without a row gets an unused number, one for each segment of its
     conversation."""
     found = dict(places)

@@ -16,12 +16,12 @@ from opentelemetry.trace import Span
 from atropos_agent import tracing
 from atropos_agent.aside import aside
 from atropos_agent.fitted import FittedFormat
-from atropos_agent.harvest import Harvest, Read, Taken, harvest, take_in
+from atropos_agent.harvest import Harvest, HarvestedReply, Read, compaction_of, harvest, take_in
 from atropos_agent.sampling import Sampler
 from atropos_agent.tokens.calls import Tools
 from atropos_agent.tokens.chat import ChatLog
 from atropos_agent.tokens.conversation import Completion, Conversation
-from atropos_agent.types import AgentResult, Branch, Counts, Message, StopReason
+from atropos_agent.types import AgentResult, Counts, Message, StopReason
 from tools.base import ToolCall, ToolResult
 
 ExecuteTool = Callable[[ToolCall], Awaitable[ToolResult]]
@@ -47,7 +47,7 @@ class Line:
 
     conversation: Conversation | ChatLog
     branch: str
-    replies: list[Taken] = field(default_factory=list)
+    replies: list[HarvestedReply] = field(default_factory=list)
     inherited: int = 0
 
     def go_on(self, messages: Sequence[Message]) -> None:
@@ -83,13 +83,13 @@ class Ledger:
         self.counts = Counts()
         self.failure: Exception | None = None
         self._lines: list[Line] = []
-        self._taken: list[Taken] = []
-        self._compacted: dict[str, int | str] = {}
+        self._taken: list[HarvestedReply] = []
+        self._compacted = ("", 0, 0)
         self._sampling = 0
         self._spans: list[Span] = []
         """Spans of turns that may not have ended."""
         self._begun = self._number = 0
-        self._taking: set[asyncio.Future[tuple[Taken, Read]]] = set()
+        self._taking: set[asyncio.Future[tuple[HarvestedReply, Read]]] = set()
         self._work: set[asyncio.Task[Any]] = set()
         self._harvest: Harvest | None = None
 
@@ -138,7 +138,9 @@ class Ledger:
         finally:
             self._sampling -= 1
 
-    async def take(self, line: Line, completion: Completion, *, first_id: int, engine_s: float) -> tuple[Taken, Read]:
+    async def take(
+        self, line: Line, completion: Completion, *, first_id: int, engine_s: float
+    ) -> tuple[HarvestedReply, Read]:
         """Take a reply into its conversation. first_id: of its first call."""
         exchange, number = len(self.sampler.record.exchanges) - 1, self._number
         self._number += 1
@@ -151,10 +153,10 @@ class Ledger:
 
     async def _take(
         self, line: Line, completion: Completion, exchange: int, work: Callable[[], Read]
-    ) -> tuple[Taken, Read]:
+    ) -> tuple[HarvestedReply, Read]:
         read = await aside(work, len(completion.ids))
         self.sampler.accept(completion)
-        taken = Taken(read.step, exchange, line.branch)
+        taken = HarvestedReply(read.step, exchange, line.branch)
         line.replies.append(taken)
         self._taken.append(taken)
         self._harvest = None
@@ -168,8 +170,8 @@ class Ledger:
 
     def compacted(self, version: str, *, saved: int) -> None:
         """Count that a conversation was made shorter. version: of the texts for it. saved: tokens, about."""
-        count, before = int(self._compacted.get("count", 0)), int(self._compacted.get("tokens_saved", 0))
-        self._compacted = {"version": version, "count": count + 1, "tokens_saved": before + saved}
+        _, count, before = self._compacted
+        self._compacted = version, count + 1, before + saved
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -239,9 +241,9 @@ class Ledger:
         kinds = Counter(one.branch for one in self._taken)
         several = len(self._lines) > 1 or found.untrained
         told: dict[str, Any] = {"branches": dict(kinds), "untrained_tokens": dict(found.untrained)}
-        if self._compacted:
-            summaries = [one.step.index for one in self._taken if one.branch == Branch.SUMMARY]
-            told["compaction"] = {**self._compacted, "summaries": summaries}
+        version, count, saved = self._compacted
+        if count:
+            told |= compaction_of(found.steps, count, saved, version)
         return AgentResult(
             success=reason in (StopReason.ANSWERED, StopReason.SUBMITTED),
             final_response=final,

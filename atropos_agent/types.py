@@ -212,6 +212,7 @@ class AgentStep:
     prompt_tokens, completion_tokens: token counts of the request. The ids themselves are in the
         row of the segment: the reply is `tokens[start:start + completion_tokens]`.
     policy_version: of the oldest weights with a part in the reply; None if the inference server does not say.
+    branch: the kind of the reply (`Branch`).
     """
 
     index: int
@@ -229,6 +230,7 @@ class AgentStep:
     tools_s: float = 0.0
     content: str = ""
     policy_version: int | None = None
+    branch: str = "main"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ PARTS: Mapping[str, str] = {
     "/httpcore/": "engine client",
     "/anyio/": "engine client",
     "/h11/": "engine client",
-    "/sandboxes/docker/channel.py": "sandbox channel",
-    "/sandboxes/docker/connection.py": "sandbox channel",
-    "/sandboxes/docker/container.py": "sandbox channel",
-    "/sandboxes/docker/streams.py": "sandbox channel",
-    "/sandboxes/docker/tunnel.py": "sandbox channel",
+    "/sandboxes/docker/executor/channel.py": "sandbox channel",
+    "/sandboxes/docker/executor/connection.py": "sandbox channel",
+    "/sandboxes/docker/executor/sandbox.py": "sandbox channel",
+    "/sandboxes/docker/executor/streams.py": "sandbox channel",
+    "/sandboxes/docker/executor/tunnel.py": "sandbox channel",
     "/sandboxes/local/": "sandbox channel",
     "/sandboxes/": "opening sandboxes",
     "/aiodocker/": "opening sandboxes",
@@ -42,7 +42,7 @@ PARTS: Mapping[str, str] = {
 }
 """Parts by a piece of a file's path; the first that fits. The innermost frame that has a part decides."""
 
-OPENING = ("/sandboxes/docker/running.py", "/sandboxes/docker/launch.py", "/sandboxes/docker/pool.py")
+OPENING = ("/sandboxes/docker/open_sandboxes.py", "/sandboxes/docker/daemon/starter.py", "/sandboxes/docker/pool.py")
 LOOP = "event loop"
 COLLECTION = "garbage collection"
 INTERVAL_S = 0.002

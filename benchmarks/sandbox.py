@@ -37,8 +37,8 @@ from swe_rex import SweRex, swe_rex_image, swe_rexes
 from envs.tasks.harbor import load_task
 from sandboxes.base import Sandbox, SandboxSpec
 from sandboxes.docker import DockerBackend, PoolLimits
-from sandboxes.docker.container import DockerSandbox
-from sandboxes.docker.images import ensure_base_image
+from sandboxes.docker.executor.sandbox import DockerSandbox
+from sandboxes.docker.images.base_image import ensure_base_image
 
 Command = Callable[[], Awaitable[object]]
 TASK = Path("envs/swe/starter/replace-host")

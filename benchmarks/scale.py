@@ -50,7 +50,7 @@ from envs.running.run import cancel, open_run
 from envs.running.sinks import FileSink, open_group_file
 from envs.types import Outcome, Seat, Task, Verdict
 from sandboxes.base import SandboxSpec
-from sandboxes.docker.images import ensure_base_image
+from sandboxes.docker.images.base_image import ensure_base_image
 from sandboxes.registry import load_backend
 from tools import default_tools
 

@@ -37,6 +37,7 @@ from envs.records.stats import EvalSummary
 from envs.records.tracking import Trackers, check_trackers
 from envs.running.commands import evaluate_once, process_groups, serve_trainer
 from envs.running.environment import InferenceServer
+from envs.running.mix import Mix
 from envs.running.monitoring import check_monitoring
 from envs.running.stopping import Stopping
 from envs.running.telemetry import check_telemetry
@@ -102,7 +103,7 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
         for look in (
             lambda: cls.load_tasks(config),
             lambda: load_format(config.tool_format) if config.tool_format not in (AUTO, TEMPLATE) else None,
-            lambda: cls.find_agent(config.agent),
+            lambda: [cls.find_agent(name) for name in Mix.of(config.agent).names],
             lambda: resolve("--env.reward", config.reward, {}, "atropos_agent.rewards") if config.reward else None,
             lambda: check_trackers(config.trackers),
             lambda: check_telemetry(config.otlp_url),
@@ -118,7 +119,7 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
 
     @classmethod
     def find_agent(cls, name: str) -> type[AtroposAgent]:
-        """Return the agent named by `--env.agent`: a class like `AtroposAgent`. Raises ValueError with the remedy."""
+        """Return an agent named by `--env.agent`: a class like `AtroposAgent`. Raises ValueError with the remedy."""
         found: type[AtroposAgent] = resolve("--env.agent", name, AGENTS, "atropos_agent.agents")
         return found
 
@@ -129,7 +130,7 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
         values for this task."""
         config, split = self._sampling(seat, options)
         recording = None if self.template is None else seat.recording
-        agent = self.agent_cls(
+        agent = self.agent_classes[seat.agent or self.config.agent](
             self._serving(seat),
             tools,
             config,
@@ -179,7 +180,7 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
         self.tool_format = FittedFormat.of(config.tool_format, self.template, config.tool_role)
         if self.tool_format.warning is not None:
             logger.warning("%s", self.tool_format.warning)
-        self.agent_cls = self.find_agent(config.agent)
+        self.agent_classes = {name: self.find_agent(name) for name in Mix.of(config.agent).names}
         self.reward_function: RewardFunction | None = (
             resolve("--env.reward", config.reward, {}, "atropos_agent.rewards") if config.reward else None
         )

@@ -57,6 +57,7 @@ Condition = Literal[
     "tools",
     "estimator",
     "length_penalty",
+    "summary_weight",
 ]
 """Conditions of a run's rollouts; they stay the same over its starts."""
 
@@ -211,7 +212,7 @@ class AgentEnvConfig(StrictOptions):
     )
     model: ClassVar[Sequence[str]] = (
         *("tokenizer_name", "chat_template_kwargs", "tool_format", "tool_role", "fold_system", "history"),
-        *("compaction", "trains_summaries"),
+        *("compaction", "trains_summaries", "summary_weight"),
         *("system_prompt", "top_p", "top_k", "min_p", "max_reply_tokens", "rollout_timeout_s", "request_timeout_s"),
         "reward",
     )
@@ -287,11 +288,17 @@ class AgentEnvConfig(StrictOptions):
         description="What our agent does where little room is left: cut old results, go on from the model's summary, "
         "or begin again with its notes in a file (docs/compaction.md)",
     )
-    trains_summaries: bool = Field(default=True, description="Whether the tokens of summaries are trained")
+    trains_summaries: bool = Field(
+        default=True, description="Whether the tokens of summaries are trained, also of other people's agents"
+    )
+    summary_weight: float = Field(
+        default=1.0, ge=0, description="Factor on a rollout's advantage in the tokens of its summaries"
+    )
     agent: str = Field(
         default="atropos",
         description="The agent: atropos, or package.module:Class, made like AtroposAgent; envs.swe also knows codex, "
-        "claude-code, opencode, openhands, pi, mini-swe-agent, qwen-code and files (docs/agents.md)",
+        "claude-code, opencode, openhands, pi, mini-swe-agent, qwen-code and files; several as codex:1,pi:2, a group "
+        "each by weight (docs/agents.md)",
     )
     reward: str = Field(
         default="",
@@ -328,8 +335,15 @@ class AgentEnvConfig(StrictOptions):
         gt=0,
         description="Seconds beyond its own time and its verifier's, after which a rollout counts as hung",
     )
-    equal_rewards: Literal["drop", "send", "resample"] = Field(
-        default="drop", description="A group with equal rewards is dropped, sent, or sampled again up to twice"
+    curriculum: Literal["uniform", "signal"] = Field(
+        default="uniform",
+        description="The next task: uniform takes each once an epoch; signal draws by the chance that rewards differ, "
+        "from a task's latest groups (docs/curriculum.md)",
+    )
+    equal_rewards: Literal["drop", "send", "resample", "top_up"] = Field(
+        default="drop",
+        description="A group with equal rewards is dropped, sent, sampled again up to twice, or gets more members, up "
+        "to three times group_size, until rewards differ",
     )
     max_stale_steps: int = Field(
         default=16, ge=0, description="Trainer steps after which an undelivered group is kept aside instead"

@@ -175,6 +175,7 @@ class Seat:
     step: the trainer's when the rollout began.
     evaluating: sampled as evaluations are, and never trained on.
     max_tokens: longest usable row, prompt and replies together; None for the configuration's own.
+    agent: the agent's name in a run of several; "" in others.
     recording: of its turns; None if an interrupted rollout begins again.
     ledgers: of the agents made for it, with all their samples.
     """
@@ -184,6 +185,7 @@ class Seat:
     step: int = 0
     evaluating: bool = False
     max_tokens: int | None = None
+    agent: str = ""
     recording: Recording | None = field(default=None, repr=False, compare=False)
     ledgers: list[Ledger] = field(default_factory=list, repr=False, compare=False)
 

@@ -10,12 +10,13 @@ from pathlib import Path
 
 from sandboxes.arguments import Parser
 from sandboxes.base import SandboxError
-from sandboxes.docker.crun.burial import reap_dead_folders
-from sandboxes.docker.crun.possible import ensure_crun
-from sandboxes.docker.daemon import connect, ensure_daemon
-from sandboxes.docker.images import ensure_base_image
-from sandboxes.docker.reap import reap_dead_owners
-from sandboxes.docker.stock import remove_stored, stored
+from sandboxes.docker.crun.availability import ensure_crun
+from sandboxes.docker.crun.reap import reap_dead_folders
+from sandboxes.docker.daemon.client import connect
+from sandboxes.docker.daemon.reap import reap_dead_owners
+from sandboxes.docker.daemon.startup import ensure_daemon
+from sandboxes.docker.images.base_image import ensure_base_image
+from sandboxes.docker.images.task_images import remove_images, stored
 from sandboxes.fleet import Host, read_hosts
 from sandboxes.local.backend import reap_dead_directories
 
@@ -52,7 +53,7 @@ async def images(hosts: str | None = None, remove_older: float | None = None) ->
                 print(f"{one.name[:30]}  {one.mb:8,.0f} MB  {one.days:5.1f} days old{used}")
             print(f"{len(found)} images{where}, {sum(one.mb for one in found):,.0f} MB")
             if remove_older is not None:
-                gone = await remove_stored(client, found, days=remove_older)
+                gone = await remove_images(client, found, days=remove_older)
                 print(f"removed {len(gone)} of them, {sum(one.mb for one in gone):,.0f} MB")
 
 

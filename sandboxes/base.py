@@ -308,9 +308,11 @@ class Session(Protocol):
     the next command says so and starts in the session's first directory.
     """
 
-    async def run(self, command: str, *, timeout: float = 60.0, max_output: int = 1_000_000) -> ExecResult:
+    async def run(
+        self, command: str, *, timeout: float = 60.0, max_output: int = 1_000_000, split: bool = False
+    ) -> ExecResult:
         """Run a command, after all earlier ones. After `timeout` seconds it is killed with everything it has
-        started; servers from earlier commands live on."""
+        started; servers from earlier commands live on. split: as of `Sandbox.exec`, for this command alone."""
         ...
 
     async def close(self) -> None:

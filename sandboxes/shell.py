@@ -30,7 +30,7 @@ _FIND_PLACE = """
     __cwd=$PWD __back=${OLDPWD-}
     command cd . && command test "$PWD" -ef . || {
       command cd -- "$__home" || command cd /
-      command printf '[the directory %s is gone; now in %s]\\n' "$__cwd" "$PWD" >&5
+      command printf '[the directory %s is gone; now in %s]\\n' "$__cwd" "$PWD" >&"$__errors"
     }
     OLDPWD=$__back
   }
@@ -50,7 +50,7 @@ _RUN_EXIT_TRAP = """
       set --
       command trap - EXIT
       __status
-      command eval "$__text" </dev/null >&5 2>&1 3<&- 4>&- 5>&-;;
+      command eval "$__text" </dev/null >&5 2>&"$__errors" 3<&- 4>&- 5>&- 6>&-;;
     esac
     set --
   fi
@@ -62,16 +62,20 @@ __home=$1 __dir=$2 __status=0
 __status() {{ return "$__status"; }}
 set --
 # Nothing of the loop's own prints to the first stream, to which a trap on EXIT speaks when a command exits.
-exec 5>&1 2>/dev/null
-command cd -- "$__home" || command printf '[the directory %s is gone; now in %s]\n' "$__home" "$PWD" >&5
+exec 5>&1 6>&2 2>/dev/null
+command cd -- "$__home"
 # Made now: a command may set an umask that denies everything.
 for __slot in state.0 state.1 traps; do command : >>"$__dir/$__slot"; done
-while IFS=' ' command read -r __slot __nonce <&3; do
+while IFS=' ' command read -r __slot __nonce __errors <&3; do
   case $__slot in (-*)
-    __whole=
-    command . "$__dir/state.${{__slot#-}}"
-    case $__whole in ('') command . "$__dir/state.$((1 - ${{__slot#-}}))";; esac
-    command cd -- "$__cwd" || command printf '[the directory %s is gone; now in %s]\n' "$__cwd" "$PWD" >&5
+    __whole= __cwd=$__home __back=/
+    set -- "$__errors"
+    case $__slot in (-?)
+      command . "$__dir/state.${{__slot#-}}"
+      case $__whole in ('') command . "$__dir/state.$((1 - ${{__slot#-}}))";; esac;;
+    esac
+    command cd -- "$__cwd" || command printf '[the directory %s is gone; now in %s]\n' "$__cwd" "$PWD" >&"$1"
+    set --
     OLDPWD=$__back
     continue;;
   esac
@@ -88,10 +92,10 @@ while IFS=' ' command read -r __slot __nonce <&3; do
   case $__text in
     '')
       __status
-      command . "$__dir/text" </dev/null >&5 2>&1 3<&- 4>&- 5>&-;;
+      command . "$__dir/text" </dev/null >&5 2>&"$__errors" 3<&- 4>&- 5>&- 6>&-;;
     *)
       __status
-      command eval "$__text" </dev/null >&5 2>&1 3<&- 4>&- 5>&-;;
+      command eval "$__text" </dev/null >&5 2>&"$__errors" 3<&- 4>&- 5>&- 6>&-;;
   esac
   __status=$?
   set +euvx

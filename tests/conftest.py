@@ -4,12 +4,9 @@ import asyncio
 import fcntl
 import functools
 import gc
-import lzma
 import math
 import os
 import shutil
-import tarfile
-import tempfile
 from pathlib import Path
 
 import hypothesis
@@ -140,6 +137,8 @@ def of_all_workers(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def tokenizers_dir(request, of_all_workers) -> Path | None:
     """A folder with the tokenizers that were given, unpacked once for all workers."""
+    from families import unpack
+
     given = request.config.getoption("--tokenizers")
     if given is None:
         return None
@@ -148,9 +147,7 @@ def tokenizers_dir(request, of_all_workers) -> Path | None:
     with (unpacked / "whole").open("a+") as whole:
         fcntl.flock(whole, fcntl.LOCK_EX)
         if os.fstat(whole.fileno()).st_size == 0:  # of now: another worker may have written it since it was opened
-            for archive in given.glob("*.tar.xz"):
-                with lzma.open(archive) as stream, tarfile.open(fileobj=stream) as tar:
-                    tar.extractall(unpacked, filter="data")
+            unpack(given, unpacked)
             whole.write("yes")
             whole.flush()
     return unpacked
@@ -176,8 +173,8 @@ def base_image(led_to_engine, of_all_workers):
     """The name of the base image; daemon and image are made when they are missing."""
     from isolation import read_once
 
-    from sandboxes.docker.daemon import ensure_daemon
-    from sandboxes.docker.images import ensure_base_image
+    from sandboxes.docker.daemon.startup import ensure_daemon
+    from sandboxes.docker.images.base_image import ensure_base_image
 
     async def prepare() -> str:
         await ensure_daemon()
@@ -196,17 +193,29 @@ async def docker_backend(base_image):
         yield backend
 
 
-@pytest.fixture
-async def own_daemon(base_image):
+@pytest.fixture(scope="session")
+def unpacked_image(base_image, of_all_workers) -> Path:
+    """The data folder of a Docker daemon that has the base image, unpacked once for all workers."""
+    from own_daemon import unpack
+
     if os.geteuid() != 0 or not shutil.which("dockerd") or not shutil.which("unshare"):
         # A Docker daemon that can be ended and started is one of our own, not the user's.
         pytest.skip("needs root, dockerd and unshare")
-    from own_daemon import Daemon, copy_image
+    data = of_all_workers / "dockerd"
+    with (of_all_workers / "dockerd.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not data.exists():
+            asyncio.run(unpack(base_image, data))
+    return data
 
-    # Not pytest's own folder: with its worker and test in the path, containerd's socket has more than 107 characters.
-    with tempfile.TemporaryDirectory(prefix="dockerd-", ignore_cleanup_errors=True) as folder:
-        daemon = Daemon(Path(folder), "--live-restore")
+
+@pytest.fixture
+async def own_daemon(unpacked_image):
+    from own_daemon import Daemon, link_or_copy, short_folder
+
+    with short_folder() as folder:
+        await asyncio.to_thread(link_or_copy, unpacked_image, folder / "data")
+        daemon = Daemon(folder, "--live-restore")
         await daemon.start()
-        await asyncio.to_thread(copy_image, base_image, daemon.url)
         yield daemon
         await daemon.leave()

@@ -24,8 +24,9 @@ from own_daemon import copy_image, dockerd, tidy_up
 from own_sshd import Sshd, need_sshd
 
 from sandboxes.base import DaemonUnavailable
-from sandboxes.docker.daemon import connect, ensure_daemon, install
-from sandboxes.docker.images import ensure_base_image
+from sandboxes.docker.daemon.client import connect
+from sandboxes.docker.daemon.startup import ensure_daemon, install
+from sandboxes.docker.images.base_image import ensure_base_image
 
 _USER, _IDS = "games", (5, 60)
 """Who runs an engine without root; Debian gives this user the same ids everywhere, and it owns nothing."""

@@ -9,8 +9,9 @@ import tempfile
 from pathlib import Path
 
 from sandboxes.docker import DockerBackend
-from sandboxes.docker.daemon import connect, install
-from sandboxes.docker.images import find_mirror, import_image
+from sandboxes.docker.daemon.client import connect
+from sandboxes.docker.daemon.startup import install
+from sandboxes.docker.images.base_image import find_mirror, import_image
 
 _WITHOUT = {
     "no-bash": "rm -f /bin/bash /usr/bin/bash",

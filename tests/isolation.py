@@ -15,32 +15,32 @@ from pathlib import Path
 import pytest
 
 from envs.records.disk import replace_file
-from sandboxes.docker.crun import launch
-from sandboxes.docker.crun.box import Box
-from sandboxes.docker.crun.launch import CrunStarter
+from sandboxes.docker.crun import starter as starting
+from sandboxes.docker.crun.bundle import Bundle
+from sandboxes.docker.crun.starter import CrunStarter
 from sandboxes.docker.crun.template import Template
-from sandboxes.docker.machine import Kind
+from sandboxes.docker.executor.container import Kind
 
 
 @contextmanager
 def read_once(folder: Path) -> Iterator[None]:
     """Have backends take what another one, of any worker, has read of the same Docker daemon. folder: for that."""
-    read_template, read, keep = launch.read_template, CrunStarter._read_template, CrunStarter._keep_filter
+    read_template, read, keep = starting.read_template, CrunStarter._read_template, CrunStarter._keep_filter
 
     def file_of(starter: CrunStarter, kind: Kind) -> Path:
         key = starter._daemon._engine.info["ID"], kind.limits, kind.switch_users
         return folder / hashlib.sha256(repr(key).encode()).hexdigest()
 
     async def read_or_known(starter: CrunStarter, kind: Kind) -> Template:
-        if launch.read_template is not read_template:  # a test has its own
+        if starting.read_template is not read_template:  # a test has its own
             return await read(starter, kind)
         file = file_of(starter, kind)
         if not file.exists():
             replace_file(file, json.dumps(await read(starter, kind)).encode())
         return json.loads(file.read_bytes())
 
-    async def keep_for_all(starter: CrunStarter, kind: Kind, template: Template, box: Box) -> None:
-        await keep(starter, kind, template, box)
+    async def keep_for_all(starter: CrunStarter, kind: Kind, template: Template, bundle: Bundle) -> None:
+        await keep(starter, kind, template, bundle)
         kept = starter._templates[kind.limits, kind.switch_users].result()
         replace_file(file_of(starter, kind), json.dumps(kept).encode())
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sandboxes.base import DaemonUnavailable
-from sandboxes.docker.daemon import install
+from sandboxes.docker.daemon.startup import install
 
 _SSHD = "/usr/sbin/sshd"
 _SSH = "/usr/bin/ssh"

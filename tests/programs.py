@@ -218,6 +218,8 @@ def _serve_workers(owner: int, workers: socket.socket, programs: socket.socket) 
 class _Unfinished:
     """A plugin that has the files that were not imported whole imported again, by workers, who tell why."""
 
+    __name__ = "workers are forked"  # for those who have something to be made once for all of them
+
     def pytest_collectreport(self, report: CollectReport) -> None:
         if not report.passed:
             place = Path.cwd() / report.nodeid

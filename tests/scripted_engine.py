@@ -67,7 +67,7 @@ class ScriptedEngine:
     def __exit__(self, *exc: object) -> None:
         self._server.should_exit = True
         self._server.force_exit = True
-        self._thread.join(timeout=60)
+        self._thread.join(timeout=120)
         assert not self._thread.is_alive()
 
     @property

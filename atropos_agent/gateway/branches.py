@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from atropos_agent.gateway.asked import Told
 from atropos_agent.gateway.echo import same_messages, same_tools
-from atropos_agent.gateway.forest import Forest, Line, Sampled, Turn
-from atropos_agent.harvest import Taken
+from atropos_agent.gateway.forest import Forest, Line, SampledReply, Turn
+from atropos_agent.gateway.requests import HistoryMessage
+from atropos_agent.gateway.summaries import Compactions, find_shortened
+from atropos_agent.harvest import MASKED_SUMMARY, UNUSED_SUMMARY, HarvestedReply
 from atropos_agent.harvest import harvest as rows_of
 from atropos_agent.types import AgentStep, Branch, Exchange, SequenceData
 from tools.base import ToolResult
@@ -25,7 +26,8 @@ class Harvest:
 
     rows: the main conversation's first. main: the turns of the main conversation. record: with untrained replies
     marked.
-    branches: how many replies there are of each kind. untrained: tokens left out of training, by kind.
+    branches: how many replies there are of each kind. untrained: tokens left out of training, by reason.
+    shortened: how often the agent made its conversation shorter.
     """
 
     rows: Sequence[SequenceData]
@@ -34,23 +36,34 @@ class Harvest:
     main: Sequence[Turn]
     branches: Mapping[str, int]
     untrained: Mapping[str, int]
+    shortened: Compactions
 
 
-def harvest(forest: Forest, record: Sequence[Exchange], trained: Collection[Branch]) -> Harvest:
-    """Return the rows and steps of everything sampled. record: of all requests. trained: the kinds to train."""
+def harvest(
+    forest: Forest, record: Sequence[Exchange], trained: Collection[Branch], *, trains_summaries: bool = True
+) -> Harvest:
+    """Return the rows and steps of everything sampled. record: of all requests. trained: the kinds to train.
+    trains_summaries: as in `AgentConfig`."""
     turns = forest.turns
     kinds = branches_of(forest)
+    shortened = find_shortened(forest, kinds)
+    kinds |= dict.fromkeys(shortened.used, Branch.SUMMARY)
+    left_out = {kind: kind.value for kind in Branch if kind not in trained}
+    if not trains_summaries:
+        left_out.setdefault(Branch.SUMMARY, MASKED_SUMMARY)
+    why = {turn: left_out.get(kind, "") for turn, kind in kinds.items()}
+    why |= {turn: why[turn] or UNUSED_SUMMARY for turn in shortened.unused}
     lines: dict[Line, list[Turn]] = {}
     for turn, _ in turns:
         lines.setdefault(turn.line, []).append(turn)
     ordered = sorted(lines, key=lambda line: all(kinds[turn] is not Branch.MAIN for turn in lines[line]))
-    taken = {turn: _taken(turn, sampled, kinds[turn], trained) for turn, sampled in turns}
+    taken = {turn: _taken(turn, sampled, kinds[turn], why[turn]) for turn, sampled in turns}
     paths = [(line.conversation, [taken[turn] for turn in lines[line][-1].path if turn in taken]) for line in ordered]
     found = rows_of(paths, record)
     last = next((turn for turn, _ in reversed(turns) if kinds[turn] is Branch.MAIN), None)
     main = [] if last is None else [turn for turn in last.path if kinds[turn] is not Branch.UNTAKEN]
     counted = Counter(kind.value for kind in kinds.values())
-    return Harvest(found.rows, found.steps, found.record, main, dict(counted), found.untrained)
+    return Harvest(found.rows, found.steps, found.record, main, dict(counted), found.untrained, shortened)
 
 
 def branches_of(forest: Forest) -> dict[Turn, Branch]:
@@ -85,7 +98,7 @@ def _same_head(root: Turn, main: Turn) -> bool:
     return same_tools(root.asked.tools, main.asked.tools) and same_messages(_head(root.given), _head(main.given))
 
 
-def _head(messages: Sequence[Told]) -> list[Told]:
+def _head(messages: Sequence[HistoryMessage]) -> list[HistoryMessage]:
     """Return the system messages at the beginning of messages."""
     end = next((place for place, told in enumerate(messages) if told.role != "system"), len(messages))
     return list(messages[:end])
@@ -103,12 +116,12 @@ def _given_up(turn: Turn, forest: Forest) -> bool:
     return any(other.children for other in beside) or beside.index(turn) < len(beside) - 1
 
 
-def _taken(turn: Turn, sampled: Sampled, kind: Branch, trained: Collection[Branch]) -> Taken:
+def _taken(turn: Turn, sampled: SampledReply, kind: Branch, untrained: str) -> HarvestedReply:
     step = replace(sampled.step, results=_results(turn, sampled))
-    return Taken(step, sampled.exchange, kind.value, "" if kind in trained else kind.value)
+    return HarvestedReply(step, sampled.exchange, kind.value, untrained)
 
 
-def _results(turn: Turn, sampled: Sampled) -> Sequence[ToolResult]:
+def _results(turn: Turn, sampled: SampledReply) -> Sequence[ToolResult]:
     """Return the calls' results as the agent told them, if it went on."""
     calls = {call.id: call.call for call in sampled.answer.calls}
     following = turn.children[-1].given if turn.children else ()

@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 
-from atropos_agent.engines.scripted import ScriptedServer
 from atropos_agent.fitted import FittedFormat
-from atropos_agent.gateway.forest import Turn
-from atropos_agent.types import THINK, THINK_END, AgentConfig, AgentError, AgentResult, Reply
-from envs.agents.foreign import ForeignAgent
-from envs.agents.guests import Guests
-from envs.agents.watched import WatchedSession
+from atropos_agent.types import AgentConfig, AgentError, AgentResult
+from envs.agents.facts import ForeignAgent
+from envs.agents.rehearsal import Rehearsal, rehearse
+from envs.agents.room import examine_room
 from envs.cli.checks import Check, Status
-from envs.types import Failure, InfraError
+from envs.types import InfraError
 from sandboxes.base import Backend, SandboxError, SandboxSpec
-from tools.base import ToolCall
 
 TASK = "Print one, then two."
 _COMMANDS = ("echo one", "echo two")
-_WINDOW = 200_000
-"""The agent's tokens here, enough to measure an opening even if it is too long."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rehearsed:
-    """The observations of an agent in a scripted conversation. turns: those with tools, in their order."""
-
-    result: AgentResult
-    turns: Sequence[Turn]
-
-    @property
-    def opening(self) -> int:
-        """Return the tokens of the first prompt with tools and a call as its reply."""
-        return min((step.prompt_tokens for step in self.result.steps if step.calls), default=0)
 
 
 async def examine_agent(
@@ -66,9 +46,14 @@ async def examine_agent(
     else:
         yield Check("agent", Status.OK, f"{began}; its opening has {seen.opening} of {most} tokens", data)
     yield _conversation(result)
+    if most is not None and seen.opening + 2 * (budgets.max_tokens or 0) < most:
+        try:
+            yield await examine_room(agent, backend, spec, fitted, budgets, seen.opening)
+        except (InfraError, SandboxError, AgentError) as error:
+            yield Check("agent's room", Status.NOTE, f"{agent.name}: it was not seen where it makes room: {error}")
 
 
-def _missing(seen: Rehearsed) -> str:
+def _missing(seen: Rehearsal) -> str:
     """Return the missing part of a conversation with calls: "" if nothing is missing.
 
     Such incomplete rollouts say nothing about a model."""
@@ -80,46 +65,6 @@ def _missing(seen: Rehearsed) -> str:
     if not any(message.role in ("assistant", "tool") for turn in seen.turns[1:] for message in turn.given):
         return f"but it never went on from a call: {seen.result.error or 'it asked no more'}"
     return ""
-
-
-async def rehearse(
-    agent: ForeignAgent, backend: Backend, spec: SandboxSpec, fitted: FittedFormat, task: str, commands: Sequence[str]
-) -> Rehearsed:
-    """Let the real agent work on a task in a sandbox like this; the replies are these commands and its end.
-
-    Raises InfraError, SandboxError and AgentError if it can't."""
-    guest = await Guests(agent, backend).invite(spec)
-    if fitted.template is None:
-        raise InfraError(Failure.ENVIRONMENT, "the inference server takes messages, not token ids")
-    server = ScriptedServer(_policy(agent, fitted, commands), fitted.template.tokenizer)
-    config = AgentConfig(max_steps=20, max_total_tokens=_WINDOW, max_seconds=300.0)
-    async with (
-        backend.open(guest.spec) as sandbox,
-        WatchedSession(server, fitted.template, fitted, config) as session,
-    ):
-        result = await guest.work(session, sandbox, task)
-    return Rehearsed(result, [turn for turn, _ in session.turns if turn.asked.tools])
-
-
-def _policy(agent: ForeignAgent, fitted: FittedFormat, commands: Sequence[str]) -> Callable[[Sequence[int]], str]:
-    """Return the replies: the commands to prompts with the agent's shell, a title to others."""
-    left = [agent.runs(command) for command in commands]
-    if agent.submits:
-        left.append(agent.runs(f"echo {agent.submits}"))
-    shows = re.compile(rf"""["'>]{re.escape(agent.shell[0])}["'<]""")
-
-    def reply(prompt: Sequence[int]) -> str:
-        shown = "" if fitted.template is None else fitted.template.decode(list(prompt))
-        # A reply begins inside of thinking where the template has opened that.
-        closed = f"\n{THINK_END}\n\n" if shown.rstrip().endswith(THINK) else ""
-        if not shows.search(shown):
-            return f"{closed}A title"
-        if not left:
-            return f"{closed}Done."
-        name, arguments = left.pop(0)
-        return closed + fitted.format.turn(Reply(None, "", [ToolCall(name, arguments, "call_0")], []))
-
-    return reply
 
 
 def _conversation(result: AgentResult) -> Check:

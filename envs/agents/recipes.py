@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envs.types import Failure, InfraError
 
 NODE = "node-linux-{cpu}@24.21.0"
 """Node.js from npm, for agents in need of it. It is built for glibc."""
+
+
+_PINNED = re.compile(r"(@|==)([0-9][0-9A-Za-z.+]*)")
+"""A version in the name of a package."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,21 @@ class Recipe:
     bare: Sequence[str] = ()
     libc: str = ""
     least_python: str = "3.10"
+
+    def at(self, version: str) -> Recipe:
+        """Return the recipe with another version of the agent, and of its packages released with it. Raises
+        ValueError if none is pinned, or for what is no version."""
+        pinned = _PINNED.search(next(iter((*self.npm, *self.pypi)), ""))
+        if pinned is None or not _PINNED.fullmatch(f"@{version}"):
+            raise ValueError(f"{version!r} is no version of a package of its recipe")
+
+        def moved(packages: Sequence[str]) -> tuple[str, ...]:
+            return tuple(
+                _PINNED.sub(lambda found: f"{found[1]}{version}" if found[2] == pinned[2] else found[0], package)
+                for package in packages
+            )
+
+        return replace(self, npm=moved(self.npm), pypi=moved(self.pypi), bare=moved(self.bare))
 
     def on(self, platform: Platform, agent: str) -> tuple[str, ...]:
         """Return the packages for a platform. Raises InfraError if the agent can't run there."""

@@ -52,7 +52,7 @@ def main(argv: Sequence[str], *, prog: str = "python -m envs.swe") -> int:
     parser.add_argument("-k", type=int, default=1, help="the k of pass@k (default: 1)")
     options = parser.parse_args(argv)
     try:
-        rows = [read_row(path) for path in options.run_dirs]
+        rows = [row for path in options.run_dirs for row in read_rows(path)]
     except (OSError, ValueError, LookupError) as error:
         print(f"{prog} agents: {error}", file=sys.stderr)
         return 2
@@ -63,14 +63,19 @@ def main(argv: Sequence[str], *, prog: str = "python -m envs.swe") -> int:
     return 0
 
 
-def read_row(run_dir: Path) -> Row:
-    """Read the rollouts of an evaluation. Raises OSError, ValueError without any."""
+def read_rows(run_dir: Path) -> list[Row]:
+    """Read the rollouts of an evaluation, those of each agent for themselves. Raises OSError, ValueError without
+    any."""
     about = orjson.loads((run_dir / "eval-0.json").read_bytes()).get("about") or {}
     rollouts = [one for one in read_rollouts(run_dir) if one.seat.evaluating]
     if not rollouts:
         raise ValueError(f"{run_dir} holds no rollouts of an evaluation")
     name = str((about.get("sampling") or {}).get("agent", "atropos"))
-    return Row(name, {"models": about.get("models"), "tasks": sorted({one.task_id for one in rollouts})}, rollouts)
+    of: dict[str, list[SavedRollout]] = {}
+    for one in rollouts:
+        of.setdefault(one.seat.agent or name, []).append(one)
+    model = about.get("models")
+    return [Row(one, {"models": model, "tasks": sorted({r.task_id for r in own})}, own) for one, own in of.items()]
 
 
 def table(rows: Sequence[Row], k: int) -> Table:

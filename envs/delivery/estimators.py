@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from atropos_agent.types import Branch
+
 
 @dataclass(frozen=True, slots=True)
 class Estimator:
@@ -19,21 +21,24 @@ class Estimator:
         2402.14740).
     length_penalty: the alpha of arXiv 2502.04463, from 0 to 1: a reward above 0 counts as
         reward * (1 - alpha * sigmoid((length - mean) / std)), over the lengths of the group's rollouts of such rewards.
+    summary_weight: the factor on the rollout's advantage in the tokens of its summaries.
     """
 
     kind: str = "group-std"
     length_penalty: float = 0.0
+    summary_weight: float = 1.0
 
     @classmethod
     def of(cls, options: Any) -> Estimator:
         """Return the estimator of a run's options (`AgentEnvConfig`)."""
-        return cls(options.estimator, options.length_penalty)
+        return cls(options.estimator, options.length_penalty, options.summary_weight)
 
     @classmethod
     def kept(cls, run: Mapping[str, str]) -> Estimator:
         """Return the estimator from the conditions in a run's journal, by `is:` and the option's name; the
         default for a run begun by an earlier version."""
-        return cls(json.loads(run.get("is:estimator", '"group-std"')), json.loads(run.get("is:length_penalty", "0.0")))
+        defaults = {"estimator": '"group-std"', "length_penalty": "0.0", "summary_weight": "1.0"}
+        return cls(*(json.loads(run.get(f"is:{name}", default)) for name, default in defaults.items()))
 
     def advantages(self, rewards: Sequence[float], lengths: Sequence[int] = ()) -> list[float]:
         """Return the advantage of each rollout of a group; 0.0 for all if rewards are equal.
@@ -50,6 +55,10 @@ class Estimator:
         if self.kind not in divisors:
             raise ValueError(f"there is no estimator {self.kind!r}; it is one of {', '.join(divisors)}")
         return [(reward - mean) / divisors[self.kind] for reward in rewards]
+
+    def beside(self, branch: str, advantage: float) -> float:
+        """Return what a reply of this kind is worth beside the advantage of its rollout."""
+        return (self.summary_weight - 1) * advantage if branch == Branch.SUMMARY else 0.0
 
 
 USUAL = Estimator()

@@ -34,16 +34,12 @@ def pack_directories(directories: Sequence[tuple[str, Path]], keep: Callable[[st
     return buffer.getvalue()
 
 
-def regular_files(archive: bytes, max_bytes: int, owner: int | None = None) -> Iterator[tuple[str, bytes]]:
-    """Yield the names and contents of the regular files of an untrusted archive; larger ones are skipped.
-
-    owner: the user id of the files' owner; others are skipped. None for any."""
+def regular_files(archive: bytes, max_bytes: int) -> Iterator[tuple[str, bytes]]:
+    """Yield the names and contents of the regular files of an untrusted archive; larger ones are skipped."""
     with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
         for member in tar:
             name = relative_name(member.name)
             if name and member.isreg() and not member.issparse() and member.size <= max_bytes:
-                if owner is not None and member.uid != owner:
-                    continue
                 yield name, read_member(tar, member)
 
 

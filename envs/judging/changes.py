@@ -136,14 +136,15 @@ def _area(
     """Yield the changes of one path, each with the folder to which its names are relative."""
     parent, _, name = ("/" + path.strip("/")).rpartition("/")
     if before is not None and (after is None or after[0] != before.folder):  # gone, or of another kind
-        if not stays(path, start=True):
+        if not stays(path, start=True, gone=True):
             yield parent or "/", Changes(deleted=(name,))
         before = None
     if after is None:
         return
     folder, scan = after
     tree = {} if before is None else before.tree
-    kept = {one for one in {*scan.tree, *tree} if rules.stay(f"{folder.rstrip('/')}/{one}", one in tree)}
+    names = {one: f"{folder.rstrip('/')}/{one}" for one in (*scan.tree, *tree)}
+    kept = {one for one, name in names.items() if rules.stay(name, one in tree, one not in scan.tree)}
     obeyed = obeyed_by_git(scan.tree, tree)
     yield folder, _difference(tree, scan, partial(rules.is_protected, folder), kept | obeyed)
 
@@ -159,10 +160,11 @@ class _Elsewhere:
     foreign: bool
     protected: Sequence[str]
 
-    def stay(self, path: str, there: bool) -> bool:
+    def stay(self, path: str, there: bool, gone: bool) -> bool:
         if _inside(path, self.workdir):
             return self.apart
-        return stays(path, there or (self.foreign and path.startswith(("/usr/", "/bin/", "/sbin/", "/lib"))))
+        there = there or (self.foreign and path.startswith(("/usr/", "/bin/", "/sbin/", "/lib")))
+        return stays(path, there, gone=gone)
 
     def is_protected(self, folder: str, path: str) -> bool:
         absolute = f"{folder.rstrip('/')}/{path}"

@@ -14,54 +14,15 @@ from envs.judging.tree import Tree, parents
 
 _CLOSED = ("/proc", "/sys", "/dev", "/tests", "/solution", "/verifier", "/logs/verifier")
 _OBEYED = (
-    "/etc/ld.so*",
-    "/etc/passwd*",
-    "/etc/group*",
-    "/etc/shadow*",
-    "/etc/gshadow*",
-    "/etc/sudoers*",
-    "/etc/pam*",
-    "/etc/security/*",
-    "/etc/nsswitch.conf",
-    "/etc/environment",
-    "/etc/profile*",
-    "/etc/bash*",
-    "/etc/python*",
-    "/etc/gitconfig",
-    "*/.bashrc",
-    "*/.bash_profile",
-    "*/.bash_login",
-    "*/.bash_aliases",
-    "*/.profile",
-    *(
-        "/etc/zsh*",
-        "/etc/ksh*",
-        "/etc/mkshrc",
-        "*/.zshenv",
-        "*/.zshrc",
-        "*/.zprofile",
-        "*/.zlogin",
-        "*/.kshrc",
-        "*/.mkshrc",
-    ),
+    *("/etc/ld.so*", "/etc/passwd*", "/etc/group*", "/etc/shadow*", "/etc/gshadow*", "/etc/sudoers*", "/etc/pam*"),
+    *("/etc/security/*", "/etc/nsswitch.conf", "/etc/environment", "/etc/profile*", "/etc/bash*", "/etc/python*"),
+    *("*/.bashrc", "*/.bash_profile", "*/.bash_login", "*/.bash_aliases", "*/.profile", "*/.zshenv", "*/.zshrc"),
+    *("/etc/zsh*", "/etc/ksh*", "/etc/mkshrc", "*/.zprofile", "*/.zlogin", "*/.kshrc", "*/.mkshrc"),
+    *("/etc/gitconfig", "*/.gitconfig", "*/.config/git/*", "*/.local/bin/env", "*/.cargo/env", "*/openssl.cnf"),
     *("*/.jq", "*/.magic*", "/etc/magic*", "*/.config/curlrc", "*/.dpkg.cfg", "*/.rpmmacros", "*/.rpmrc", "/etc/rpm/*"),
-    "*/.gitconfig",
-    "*/.config/git/*",
-    "*/.local/bin/env",
-    "*/.cargo/env",
-    "*/openssl.cnf",
-    "*/.curlrc",
-    "*/.wgetrc",
-    "*/.gdbinit",
-    "*/.config/pip/*",
-    "*/.pip/*",
-    "/etc/pip.conf",
-    "/etc/wgetrc",
-    "/etc/apt/*",
-    "/etc/dpkg/*",
-    "/etc/perl/*",
+    *("*/.curlrc", "*/.wgetrc", "/etc/wgetrc", "*/.gdbinit", "*/.config/pip/*", "*/.pip/*", "/etc/pip.conf"),
+    *("/etc/apt/*", "/etc/dpkg/*", "/etc/perl/*", "/usr/local/share/perl/*"),
     *(f"*/{name}{end}" for name in ("sitecustomize", "usercustomize") for end in ("", ".*", "/*")),
-    "/usr/local/share/perl/*",
 )
 """Files that the loader, libraries, shells, login programs, git and test.sh's common commands obey, or test.sh
 sources."""
@@ -86,13 +47,16 @@ def refusal(path: str) -> str | None:
     return None
 
 
-def stays(path: str, start: bool) -> bool:
+def stays(path: str, start: bool, *, gone: bool = False) -> bool:
     """Return whether a change outside of the source tree is not carried.
 
-    path: absolute. start: whether the image has something there.
-    Programs and libraries may be added, but the image's own stay: root runs them.
+    path: absolute. start: whether the image has something there. gone: the change removes it.
+    Programs and libraries may be added, but the image's own stay: root runs them. A file that programs obey may be
+    removed: its absence tells them nothing.
     """
-    if any(fnmatch.fnmatchcase(path, pattern) or fnmatch.fnmatchcase(path, pattern + "/*") for pattern in _OBEYED):
+    if not gone and any(
+        fnmatch.fnmatchcase(path, pattern) or fnmatch.fnmatchcase(path, pattern + "/*") for pattern in _OBEYED
+    ):
         return True
     parts = path.split("/")[1:]
     packages = max((at for at, part in enumerate(parts) if part in _PACKAGES), default=None)

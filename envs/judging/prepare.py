@@ -65,12 +65,13 @@ class Prepared:
 @dataclass(frozen=True, slots=True)
 class _Tests:
     """The content for /tests. files: its modules of tests and lists, by path below it. listed: its tests.json.
-    speak_of_runners: whether any of its files names pytest or unittest."""
+    speak_of_runners: whether any of its files names pytest or unittest. call_pytest: whether one may call it."""
 
     folders: Sequence[Path]
     files: Mapping[str, bytes]
     listed: Mapping[str, Any]
     speak_of_runners: bool
+    call_pytest: bool
 
     @property
     def modules(self) -> dict[str, bytes]:
@@ -116,7 +117,7 @@ async def _prepare(sandbox: Sandbox, task: Task, watch: Watch) -> Prepared:
         modules = tests.modules | await _tests_of_tree(sandbox, tests)
         # Unwatched tests may run where nothing knows of decoys.
         made = await asyncio.to_thread(planted, modules if watched else {}, demands.failing())
-        path = await _upload(sandbox, tests, made)
+        path = await _upload(sandbox, tests, made, runner=watched and tests.call_pytest)
     except (SandboxError, OSError, ValueError, tarfile.TarError) as error:
         raise InfraError(Failure.VERIFIER, f"could not prepare the verifier's sandbox: {error}") from error
     known = task.hidden.watched is not None or bool(demands.tests)
@@ -142,7 +143,8 @@ def _tests(folders: Sequence[Path], files: Mapping[str, bytes]) -> _Tests:
     listed = _listed(files)
     read = {name: data for name, data in files.items() if is_test_module(name.rpartition("/")[2], data)}
     read |= {name: files[name] for name in ("tests.json", "test.patch") if name in files}
-    return _Tests(folders, read, listed, bool(listed) or speak_of_runners(files.values()))
+    call_pytest = any(b"pytest" in data or b"py.test" in data for data in files.values())
+    return _Tests(folders, read, listed, bool(listed) or speak_of_runners(files.values()), call_pytest)
 
 
 def _listed(files: Mapping[str, bytes]) -> Mapping[str, Any]:
@@ -173,15 +175,16 @@ async def _tests_of_tree(sandbox: Sandbox, tests: _Tests) -> dict[str, bytes]:
     return {f"{sandbox.workdir.rstrip('/')}/{name}": data for name, data in found.items()}
 
 
-async def _upload(sandbox: Sandbox, tests: _Tests, made: Planted) -> str:
-    """Put the tests and the code of `inside` into the sandbox. Returns the PATH for test.sh. Raises InfraError,
-    SandboxError and OSError."""
+async def _upload(sandbox: Sandbox, tests: _Tests, made: Planted, *, runner: bool) -> str:
+    """Put the tests and the code of `inside` into the sandbox. Returns the PATH for test.sh. runner: whether a process
+    with pytest shall wait there for its calls. Raises InfraError, SandboxError and OSError."""
     archive = await asyncio.to_thread(_pack, tests, made, _port(sandbox))
     make = _MAKE.format("/tests" if tests.folders else "")
-    done = await sandbox.exec(f"{make} && {_SET_UP}", user="root", stdin=archive)
+    env = {"RUNNER_FOR": sandbox.workdir} if runner else {}
+    done = await sandbox.exec(f"{make} && {_SET_UP}", user="root", stdin=archive, env=env)
     if not done.ok and (await sandbox.exec(make.rpartition(" && ")[0], user="root")).ok:  # an image without tar
         await sandbox.upload(archive, "/")
-        done = await sandbox.exec(_SET_UP, user="root")
+        done = await sandbox.exec(_SET_UP, user="root", env=env)
     if not done.ok:
         raise InfraError(Failure.VERIFIER, f"could not prepare the verifier's sandbox: {done.output[-SHOWN:]}")
     return f"{HOME}/bin:{done.output.rpartition('PATH=')[2].strip()}"

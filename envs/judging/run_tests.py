@@ -43,27 +43,28 @@ _KILLED = frozenset((129, 130, 131, 134, 137, 143))
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-class DiedInTests(InfraError):
+class _NotProven(InfraError):
+    """Tests that came to no end of their own: perhaps not for the code under test."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Failure.VERIFIER, message)
+
+
+class DiedInTests(_NotProven):
     """The sandbox died or went silent under `test.sh`. overran: the limit that the judged code broke to do that; None
     if nothing proves the code's guilt: it may have been the machine."""
 
     def __init__(self, message: str, overran: str | None) -> None:
-        super().__init__(Failure.VERIFIER, message)
+        super().__init__(message)
         self.overran = overran
 
 
-class Killed(InfraError):
+class Killed(_NotProven):
     """Somebody ended test.sh by a signal: from outside, or the code under test."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(Failure.VERIFIER, message)
 
-
-class Starved(InfraError):
+class Starved(_NotProven):
     """The tests did not end within their time, while others kept the machine's processors busy."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(Failure.VERIFIER, message)
 
 
 async def run_tests(prepared: Prepared, task: Task, changes: Changes, timeout_s: float | None = None) -> Verdict:

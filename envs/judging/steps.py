@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
+from atropos_agent.harvest import metadata_of
 from atropos_agent.types import AgentResult, Counts
 from envs.judging.archives import pack_directory
 from envs.types import SIGN, VERIFIER_TIMED_OUT, Step, Task, Verdict
@@ -94,6 +95,7 @@ def joined(results: Sequence[AgentResult]) -> AgentResult:
         segments=tuple(segments),
         messages=tuple(message for result in results for message in result.messages),
         record=tuple(exchange for result in results for exchange in result.record),
+        metadata=metadata_of(results, steps),
         counts=counts,
         drift=next((result.drift for result in results if result.drift), None),
     )

@@ -62,7 +62,7 @@ async def open_verifier(backend: Backend, task: Task, image: str) -> AsyncIterat
         while True:
             try:
                 if not failures:
-                    return await run_tests(await ahead.prepared(), task, changes)
+                    return await run_tests(await asyncio.shield(ahead), task, changes)
                 timeout_s = _PATIENCE * task.hidden.timeout_s if isinstance(failures[-1], Starved) else None
                 async with open_prepared(backend, task, image) as prepared:
                     return await run_tests(prepared, task, changes, timeout_s)
@@ -75,7 +75,7 @@ async def open_verifier(backend: Backend, task: Task, image: str) -> AsyncIterat
                 return verdict
             logger.info("Task %s is judged once more in another sandbox, because %s", task.id, failures[-1])
 
-    async with _Ahead(open_prepared(backend, task, image), task.id) as ahead:
+    async with _ahead(open_prepared(backend, task, image), task.id) as ahead:
         yield verify
 
 
@@ -94,38 +94,33 @@ def _proven(failures: Sequence[InfraError]) -> Verdict | None:
     return None
 
 
-class _Ahead:
-    """A sandbox that is opened and prepared in the background. Used as `async with`, which closes it."""
+@asynccontextmanager
+async def _ahead(
+    opening: AbstractAsyncContextManager[Prepared], task_id: str
+) -> AsyncIterator[asyncio.Future[Prepared]]:
+    """Open and prepare a sandbox in the background, and close it at the end. The future has the exception of a failed
+    opening."""
+    ready: asyncio.Future[Prepared] = asyncio.get_running_loop().create_future()
+    finished = asyncio.Event()
 
-    def __init__(self, opening: AbstractAsyncContextManager[Prepared], task_id: str) -> None:
-        self._opening = opening
-        self._task_id = task_id
-        self._ready: asyncio.Future[Prepared] = asyncio.get_running_loop().create_future()
-        self._finished = asyncio.Event()
-
-    async def __aenter__(self) -> _Ahead:
-        self._holder = asyncio.create_task(self._hold())
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        self._finished.set()
-        if not self._ready.done():
-            self._holder.cancel()
-        await asyncio.gather(self._holder, return_exceptions=True)
-        if self._ready.done() and not self._ready.cancelled():
-            self._ready.exception()  # marks it as seen: nobody may have asked for a verdict
-
-    async def prepared(self) -> Prepared:
-        """Wait for the sandbox. Raises the exception of its opening."""
-        return await asyncio.shield(self._ready)
-
-    async def _hold(self) -> None:
+    async def hold() -> None:
         try:
-            async with self._opening as prepared:
-                self._ready.set_result(prepared)
-                await self._finished.wait()
+            async with opening as prepared:
+                ready.set_result(prepared)
+                await finished.wait()
         except Exception as error:
-            if self._ready.done():
-                logger.warning("The verifier's sandbox of task %s did not close cleanly: %s", self._task_id, error)
+            if ready.done():
+                logger.warning("The verifier's sandbox of task %s did not close cleanly: %s", task_id, error)
             else:
-                self._ready.set_exception(error)
+                ready.set_exception(error)
+
+    holder = asyncio.create_task(hold())
+    try:
+        yield ready
+    finally:
+        finished.set()
+        if not ready.done():
+            holder.cancel()
+        await asyncio.gather(holder, return_exceptions=True)
+        if ready.done() and not ready.cancelled():
+            ready.exception()  # marks it as seen: nobody may have asked for a verdict

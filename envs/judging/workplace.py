@@ -193,11 +193,13 @@ class Workplaces(Generic[G]):
         self._prefetch.begin(task)
 
     @asynccontextmanager
-    async def open_for(self, task: Task) -> AsyncIterator[Workplace[G]]:
-        """Open the workplace of one rollout. Raises InfraError and SandboxError."""
+    async def open_for(self, task: Task, invite: Invite[G] | None = None) -> AsyncIterator[Workplace[G]]:
+        """Open the workplace of one rollout. Raises InfraError and SandboxError.
+
+        invite: gets somebody else ready than the run's."""
         with span("sandbox image"):
             image = await self._backend.ensure_image(task.image, task.context)
-        guest = await self._invite(rollout_spec(task, image))
+        guest = await (invite or self._invite)(rollout_spec(task, image))
         async with open_workplace(self._backend, self._starts, task, image, guest) as place:
             yield place
 

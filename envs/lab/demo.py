@@ -27,8 +27,8 @@ from envs.lab.warm_start import EASY, adapter
 from envs.records.metrics import Metrics
 from sandboxes.arguments import Parser, count, folder, named, there, url
 from sandboxes.base import SandboxError
-from sandboxes.docker.daemon import ensure_daemon, stop_daemon
-from sandboxes.docker.images import ensure_base_image
+from sandboxes.docker.daemon.startup import ensure_daemon, stop_daemon
+from sandboxes.docker.images.base_image import ensure_base_image
 from sandboxes.shielding import together
 
 

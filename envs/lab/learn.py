@@ -42,8 +42,8 @@ from envs.swe.config import SWEEnvConfig
 from envs.trainers.weights import POLICY, PolicyServer, VLLMServer, kept_current, policy_server
 from sandboxes.arguments import Parser, count, folder, named, there, url
 from sandboxes.base import SandboxError
-from sandboxes.docker.daemon import ensure_daemon, stop_daemon
-from sandboxes.docker.images import ensure_base_image
+from sandboxes.docker.daemon.startup import ensure_daemon, stop_daemon
+from sandboxes.docker.images.base_image import ensure_base_image
 
 PRACTICE_TASKS, PRACTICE_SEED = 216, 7
 """Number of made-up tasks to practise on, and their seed."""

@@ -11,7 +11,7 @@ objects, `"atropos_agent"`:
   `masked_tokens` (-100 where not trained), `logprobs` (1.0 where not trained) and `text`, the arrays of
   equal length, with `segment`, `turns`, `policy_version` and `branch`.
 - `extra` of an agent's step: `index`, `segment`, `start`, `finish_reason`, `engine_s`, `tools_s`,
-  `content` (the reply without thinking and calls), `policy_version`.
+  `content` (the reply without thinking and calls), `policy_version`, `branch` if it is not "main".
 - `extra` of tool calls and observations: the fields of `ToolCall` and `ToolResult` beyond ATIF's;
   `correction` is true if the model got a message about malformed calls.
 
@@ -215,7 +215,10 @@ def _rollout(rollout: Rollout) -> dict[str, Any]:
             "turn_advantages": list(map(float, reward.turn_advantages)),
             "explanation": plain_text(reward.explanation),
         },
-        "seat": {"group": seat.group, "member": seat.member, "step": seat.step, "evaluating": seat.evaluating},
+        "seat": {
+            **{"group": seat.group, "member": seat.member, "step": seat.step, "evaluating": seat.evaluating},
+            **({"agent": seat.agent} if seat.agent else {}),
+        },
         "timings_s": plain(rollout.timings_s),
         "sampling": plain(rollout.result.conditions.sampling),
         # As `envs.judging.stored` packs it: plain already.
@@ -303,6 +306,7 @@ def _agent_steps(result: AgentResult) -> Iterator[dict[str, Any]]:
                     "tools_s": step.tools_s,
                     "content": plain_text(step.content),
                     "policy_version": step.policy_version,
+                    **({"branch": step.branch} if step.branch != "main" else {}),
                 }
             },
         }

@@ -9,7 +9,7 @@ from typing import Any
 
 from jinja2 import BaseLoader, Environment, StrictUndefined
 
-from atropos_agent.types import AgentStep, Message
+from atropos_agent.types import AgentResult, AgentStep, Message
 from envs.records.read import SavedRollout
 from envs.records.token_view import visible
 from tools.base import ToolCall
@@ -82,7 +82,8 @@ def detail_of(rollout: SavedRollout) -> Detail:
             *((name, f"{value:g}") for name, value in rollout.verdict.metrics.items()),
             *((name, f"{count:,}") for name, count in asdict(result.counts).items() if count),
             *((name, str(value)) for name, value in place.items() if value is not None),
-            *((str(name), str(value)) for name, value in result.metadata.items()),
+            *_conversations(result),
+            *((str(name), str(value)) for name, value in result.metadata.items() if name != "conversations"),
             *([("model", result.conditions.model)] if result.conditions.model else []),
             *((str(name), str(value)) for name, value in result.conditions.sampling.items()),
         ],
@@ -90,6 +91,19 @@ def detail_of(rollout: SavedRollout) -> Detail:
         patch=patch_lines(rollout.verdict.patch),
         output=rollout.verdict.output,
     )
+
+
+def _conversations(result: AgentResult) -> Iterator[tuple[str, str]]:
+    """Yield what became of a rollout's conversations, of our agent's or of another's."""
+    for name in ("conversations", "gateway"):
+        told = result.metadata.get(name, {})
+        if (kinds := told.get("branches", {})) and kinds.keys() != {"main"}:
+            yield "turns by kind", ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+        if compaction := told.get("compaction"):
+            text = plural(int(compaction["count"]), "time")
+            yield "made shorter", f"{text}, by about {plural(int(compaction['tokens_saved']), 'token')}"
+        for reason, tokens in told.get("untrained_tokens", {}).items():
+            yield f"sampled, not trained: {reason}", plural(int(tokens), "token")
 
 
 def explanation_of(rollout: SavedRollout) -> str:

@@ -60,7 +60,7 @@ class Metrics:
     tokens_sampled, tokens: trained tokens, and all tokens of the rows.
     tokens_refused: sampled in aborted or refused replies; in no row, but paid for.
     unshown: tools' results without a text form, such as pictures.
-    compactions: how often our agent has made its conversation shorter; tokens_saved: by how many tokens, about.
+    compactions: how often agents have made their conversations shorter; tokens_saved: by how many tokens, about.
     untrained: sampled tokens that were left out of the rows, by reason.
     drifts: rollouts with a last prompt other than the chat template's own, by kind (`atropos_agent.tokens.drift`).
     engine_s, tools_s: waiting time for the inference server and in tools, summed over concurrent rollouts;
@@ -69,6 +69,7 @@ class Metrics:
     failures: infrastructure failures by kind; failures_by_step: the same for the trainer's last 100 steps.
     stops: rollouts by stop reason.
     sign_rates: `rollouts`, and `cheated` ones with signs of cheating, by step. alarmed: a rise was seen.
+    agents: `rollouts`, `solved` ones and the sum of `reward`, by agent, in a run of several.
     states: groups by outcome (see `envs.running.journal`); they add up to all groups started.
     concurrency: the present limit of concurrent rollouts.
     loop_blocks: long blocks of the event loop.
@@ -104,6 +105,7 @@ class Metrics:
     cheats_by_step: dict[str, dict[str, int]] = field(default_factory=dict)
     sign_rates: dict[str, dict[str, int]] = field(default_factory=dict)
     alarmed: bool = False
+    agents: dict[str, dict[str, float]] = field(default_factory=dict)
     states: dict[str, int] = field(default_factory=dict)
     concurrency: int = 0
     loop_blocks: int = 0
@@ -141,6 +143,11 @@ class Metrics:
             if step.calls:
                 self.tool.add(step.tools_s / len(step.calls))
         self._watch_calls(rollout)
+        if rollout.seat.agent:
+            of = self.agents.setdefault(rollout.seat.agent, {"rollouts": 0, "solved": 0, "reward": 0.0})
+            of["rollouts"] += 1
+            of["solved"] += rollout.verdict.solved
+            of["reward"] += rollout.reward.value
 
     def _count_conversations(self, told: Mapping[str, Any]) -> None:
         """Count what became of a rollout's conversations, of our agent or of one that isn't ours."""
@@ -226,6 +233,8 @@ class Metrics:
             **{f"failures/{kind}": count for kind, count in self.failures.items()},
             **{f"drift_share/{kind}": count / self.rollouts for kind, count in self.drifts.items() if self.rollouts},
             **{f"untrained_tokens/{reason}": count for reason, count in self.untrained.items()},
+            **{f"reward_mean/{name}": of["reward"] / of["rollouts"] for name, of in self.agents.items()},
+            **{f"solved_share/{name}": of["solved"] / of["rollouts"] for name, of in self.agents.items()},
             **{f"cheats/{sign}": count for sign, count in self.cheats.items()},
         }
         return {name: value for name, value in values.items() if value is not None}

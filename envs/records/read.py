@@ -292,6 +292,7 @@ def _step(step: Mapping[str, Any]) -> AgentStep:
         # Format 1 did not say it, and knew no tool format but Hermes.
         content=ours["content"] if "content" in ours else Hermes().parse(step["message"]).content,
         policy_version=ours.get("policy_version"),
+        branch=ours.get("branch", "main"),
     )
 
 

@@ -20,8 +20,11 @@ from sandboxes.owner import boot_time
 
 logger = logging.getLogger(__name__)
 
-VERSION = 4
+VERSION = 5
 """Version of the tables, kept in `PRAGMA user_version`; version 0.1 of the package wrote 0."""
+
+READABLE = (4, VERSION)
+"""Versions that are read as they are. Version 4 has no table `draws`."""
 
 CHECKED_WHOLE = 64 * 2**20
 """Bytes of the largest file that is checked whole when it is opened. The check of a larger one would take minutes: its
@@ -39,6 +42,7 @@ CREATE TABLE IF NOT EXISTS turns (
     number INTEGER NOT NULL, member INTEGER NOT NULL, body BLOB NOT NULL, crc INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS asked (
     name TEXT PRIMARY KEY, number INTEGER NOT NULL, size INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS draws (number INTEGER PRIMARY KEY, reason TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS turns_of ON turns (number, member);
 CREATE TABLE IF NOT EXISTS packets (
     id INTEGER PRIMARY KEY AUTOINCREMENT, state TEXT NOT NULL, name TEXT NOT NULL, step INTEGER NOT NULL,
@@ -65,6 +69,7 @@ _KEYS = {
     "packets": "rowid",
     "faults": "task",
     "asked": "name",
+    "draws": "rowid",
 }
 """Tables, and the column that orders each for reading. `states` follows from `groups`."""
 
@@ -148,7 +153,7 @@ def read_database(path: Path) -> Iterator[sqlite3.Connection]:
     db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
     try:
         (version,) = db.execute("PRAGMA user_version").fetchone()
-        if version != VERSION:
+        if version not in READABLE:
             raise RunDirectoryError(
                 f"{path} was written by another version of this package; go on with the run once, which converts it"
             )
@@ -182,15 +187,14 @@ def _connect(path: Path) -> sqlite3.Connection:
     """Raise sqlite3.DatabaseError when the file is damaged."""
     before = frames_of(path, boot_time())
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    try:
+    with contextlib.ExitStack() as undo:
+        undo.callback(db.close)
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("SELECT count(*) FROM sqlite_master").fetchone()  # which reads the log
         _refuse_lost(path, before.lost(frames_of(path)))
         _check(db, path)
         _bring_up_to_date(db, path)
-    except BaseException:
-        db.close()
-        raise
+        undo.pop_all()
     return db
 
 
@@ -217,7 +221,7 @@ def _bring_up_to_date(db: sqlite3.Connection, path: Path) -> None:
     first, count = "", ""
     if db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'groups'").fetchone()[0]:
         logger.info("%s is of an earlier version and is brought up to date", path)
-        if version < 3:  # version 4 has one table more
+        if version < 3:  # versions 4 and 5 have one table more each
             first, count = f"{_FROM_0_1 + _RENAMED if version == 0 else ''}{_FROM_2}", _COUNT
     db.executescript(f"BEGIN IMMEDIATE;{first}{_SCHEMA}{count}PRAGMA user_version = {VERSION};COMMIT;")
 

@@ -19,6 +19,7 @@ from envs.config import AgentEnvConfig
 from envs.records.disk import append_line, close_line, replace_file, until_room
 from envs.records.stats import EvalSummary, summarise
 from envs.running.environment import Environment
+from envs.running.mix import Mix
 from envs.running.rollouts import Rollouts
 from envs.running.run import cancel
 from envs.types import InfraError, Seat, Task
@@ -70,7 +71,7 @@ async def evaluate(
     the number of samples so far, the last one's task, and their `total`. Raises OtherEvaluation, and NothingWorks
     when no rollout can succeed.
     """
-    about = {**(about or {}), "step": step}
+    about, mix = {**(about or {}), "step": step}, Mix.of(config.agent)
     samples = await Samples.open(run_dir / f"eval-{step}.samples.jsonl", about)
     wanted = [(task, number) for number in range(config.eval_samples) for task in tasks]
     on_sample(len(samples.rewards), "", total=len(wanted))
@@ -83,7 +84,8 @@ async def evaluate(
 
     async def make(task: Task, number: int) -> None:
         try:
-            rollout, _ = await rollouts.make(task, Seat(member=number, step=step, evaluating=True))
+            agent = mix.pick(task, config.seed, task.id)
+            rollout, _ = await rollouts.make(task, Seat(member=number, step=step, evaluating=True, agent=agent))
         except InfraError as error:  # counted where it failed; the next start tries again
             lost[str(error)] += 1
             return

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from envs.records.atif import Place
 from envs.running.journal import Journal
+from envs.tasks.sampler import Draw
 from envs.types import GroupState, Rollout, Task
 
 if TYPE_CHECKING:
@@ -63,12 +64,15 @@ class Group:
         self.state = GroupState.WORKING
 
     @classmethod
-    async def draw(cls, journal: Journal, task_of: Callable[[int], Task]) -> Group:
-        """Begin the next group. task_of: gives the task of a group's number."""
+    async def draw(cls, journal: Journal, drawn: Callable[[int], Draw]) -> Group:
+        """Begin the next group. drawn: gives the task of a group's number, and why it is this one."""
 
         def work(db: sqlite3.Connection) -> tuple[int, Task]:
-            task = task_of(next_number(db))
-            return _insert(db, task), task
+            draw = drawn(next_number(db))
+            number = _insert(db, draw.task)
+            if draw.reason:
+                db.execute("INSERT INTO draws VALUES (?, ?)", (number, draw.reason))
+            return number, draw.task
 
         return cls(journal, *await journal.write(work))
 
@@ -109,6 +113,10 @@ class Group:
         await self._journal.write(work)
         self.members[member] = rollout
 
+    def grow(self, size: int) -> None:
+        """Have `size` members made, also of a group of the run's own order."""
+        self.size = size
+
     async def restart(self) -> None:
         """Forget its members, to be made anew."""
         await self._journal.write(lambda db: _forget_members(db, self.number))
@@ -126,7 +134,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Unfinished:
+class UnfinishedGroup:
     """A group that an earlier start left. members: the places of its saved, judged rollouts. size: as in `Group`."""
 
     number: int
@@ -137,7 +145,7 @@ class Unfinished:
     size: int | None = None
 
 
-async def unfinished(journal: Journal) -> list[Unfinished]:
+async def unfinished(journal: Journal) -> list[UnfinishedGroup]:
     """Return the unfinished groups of the run's own order, in the order of their draws."""
     query = (
         "SELECT number, task, state, reason, NULL FROM groups WHERE state = 'working' "
@@ -146,11 +154,28 @@ async def unfinished(journal: Journal) -> list[Unfinished]:
     return await journal.write(lambda db: [_left(db, row) for row in db.execute(query).fetchall()])
 
 
-async def asked_before(journal: Journal, name: str) -> Unfinished | None:
+async def complete(journal: Journal) -> list[tuple[str, list[float]]]:
+    """Return task and rewards of each complete group, in their order."""
+    made = ", ".join(f"'{state}'" for state in UNMADE)
+    query = (
+        "SELECT number, task, reward FROM groups JOIN members USING (number) "
+        f"WHERE state NOT IN ({made}) AND reward IS NOT NULL ORDER BY number, member"
+    )
+
+    def work(db: sqlite3.Connection) -> list[tuple[str, list[float]]]:
+        found: dict[int, tuple[str, list[float]]] = {}
+        for number, task, reward in db.execute(query):
+            found.setdefault(number, (task, []))[1].append(reward)
+        return list(found.values())
+
+    return await journal.read(work)
+
+
+async def asked_before(journal: Journal, name: str) -> UnfinishedGroup | None:
     """Return the group that was asked for under a name, in any state; None without one."""
     query = "SELECT number, task, state, reason, asked.size FROM asked JOIN groups USING (number) WHERE name = ?"
 
-    def work(db: sqlite3.Connection) -> Unfinished | None:
+    def work(db: sqlite3.Connection) -> UnfinishedGroup | None:
         row = db.execute(query, (name,)).fetchone()
         return None if row is None else _left(db, row)
 
@@ -208,11 +233,11 @@ def _handed(db: sqlite3.Connection, run_id: str) -> Iterator[tuple[int, str, str
     yield from db.execute(query, (run_id,))
 
 
-def _left(db: sqlite3.Connection, row: tuple[int, str, str, str, int | None]) -> Unfinished:
+def _left(db: sqlite3.Connection, row: tuple[int, str, str, str, int | None]) -> UnfinishedGroup:
     number, task, state, reason, size = row
     query = "SELECT member, place, size, crc FROM members WHERE number = ?"
     members = {member: Place(*place) for member, *place in db.execute(query, (number,))}
-    return Unfinished(number, task, members, GroupState(state), reason, size)
+    return UnfinishedGroup(number, task, members, GroupState(state), reason, size)
 
 
 async def lose_task(journal: Journal, number: int) -> None:
@@ -265,7 +290,7 @@ def rows_lost(db: sqlite3.Connection, number: int, rows: int) -> None:
 @dataclass(frozen=True, slots=True)
 class GroupFate:
     """The journal's entry for a group. rewards: of its members, by their place; evidence: a path in the run's
-    directory."""
+    directory; drawn: why its task was drawn, "" if it was its turn."""
 
     number: int
     task: str
@@ -273,6 +298,7 @@ class GroupFate:
     reason: str
     evidence: str
     rewards: Sequence[float]
+    drawn: str = ""
 
 
 def fates(directory: Path, states: Iterable[GroupState] = (), task: str | None = None) -> Iterator[GroupFate]:
@@ -286,10 +312,17 @@ def fates(directory: Path, states: Iterable[GroupState] = (), task: str | None =
     if task is not None:
         query, values = f"{query} AND task = ?", [*values, task]
     with Journal.reading(directory) as db:
+        drawn = draws(db)
         for number, name, state, reason, evidence in db.execute(f"{query} ORDER BY number", values):
             rewards = db.execute("SELECT reward FROM members WHERE number = ? ORDER BY member", (number,))
             found = [reward for (reward,) in rewards if reward is not None]
-            yield GroupFate(number, name, GroupState(state), reason, evidence, found)
+            yield GroupFate(number, name, GroupState(state), reason, evidence, found, drawn.get(number, ""))
+
+
+def draws(db: sqlite3.Connection) -> dict[int, str]:
+    """Return why the tasks of groups were drawn, by their numbers; none of those whose turn it was."""
+    there = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'draws'").fetchone()
+    return dict(db.execute("SELECT number, reason FROM draws").fetchall()) if there else {}
 
 
 def _forget_turns(db: sqlite3.Connection, number: int) -> None:

@@ -44,12 +44,15 @@ def main(argv: Sequence[str], *, prog: str = "python -m envs.swe") -> int:
 def table(found: Iterable[GroupFate]) -> Table:
     """Return a row for each group, with how many there are in each state beneath."""
     counts: Counter[GroupState] = Counter()
-    made = Table("group", "task", "state", "rewards", "reason", "evidence", title_justify="left")
+    found = list(found)
+    drawn = any(fate.drawn for fate in found)
+    heads = ("group", "task", "state", "rewards", "reason", "evidence", *(["drawn"] if drawn else []))
+    made = Table(*heads, title_justify="left")
     for fate in found:
         counts[fate.state] += 1
         rewards = " ".join(f"{reward:g}" for reward in fate.rewards)
         # Text, not markup: tasks and reasons are data.
-        cells = (str(fate.number), fate.task, fate.state, rewards, fate.reason, fate.evidence)
-        made.add_row(*map(Text, cells))
+        cells = (str(fate.number), fate.task, fate.state, rewards, fate.reason, fate.evidence, fate.drawn)
+        made.add_row(*map(Text, cells[: len(heads)]))
     made.caption = f"{counts.total()} groups" + "".join(f", {count} {state}" for state, count in counts.most_common())
     return made

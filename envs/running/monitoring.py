@@ -28,7 +28,7 @@ _COUNTERS = {
     "tokens": "Tokens of the rows",
     "tokens_sampled": "Trained tokens",
     "tokens_refused": "Sampled tokens that are in no row",
-    "compactions": "Times that our agent has made its conversation shorter",
+    "compactions": "Times that an agent has made its conversation shorter",
     "tokens_saved": "Tokens by which it was made shorter, about",
     "engine_s": "Seconds spent waiting for inference servers, summed over rollouts",
     "tools_s": "Seconds spent in tools, summed over rollouts",

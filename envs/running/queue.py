@@ -12,15 +12,16 @@ import hashlib
 import logging
 import sqlite3
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from envs.records.read import read_at
 from envs.running import group as groups
 from envs.running.failures import FailureLog
-from envs.running.group import Group, Unfinished
+from envs.running.group import Group, UnfinishedGroup
 from envs.running.journal import Journal
-from envs.tasks.sampler import TaskSampler
+from envs.running.mix import ALONE, Mix
+from envs.tasks.sampler import Draw, Sampler, SignalSampler, TaskSampler
 from envs.types import BadTask, Failure, GroupState, InfraError, Rollout, Task
 
 logger = logging.getLogger(__name__)
@@ -33,30 +34,46 @@ class TaskQueue:
     """
 
     def __init__(
-        self, journal: Journal, tasks: Sequence[Task], order: TaskSampler, failures: FailureLog, task_failures: int
+        self, journal: Journal, tasks: Sequence[Task], order: Sampler, failures: FailureLog, task_failures: int
     ) -> None:
         self._journal, self._tasks, self._order = journal, tasks, order
         self._failures, self._task_failures = failures, task_failures
         self._last: int | None = None
         self._put_back: deque[Group] = deque()
         """Groups to be gone on with, also of an earlier start."""
+        self._agent_of: Callable[[Task, int], str] = lambda task, number: ""
         self._faults: Counter[str] = Counter()
 
     @classmethod
     async def open(
-        cls, journal: Journal, tasks: Sequence[Task], failures: FailureLog, *, seed: int, task_failures: int
+        cls,
+        journal: Journal,
+        tasks: Sequence[Task],
+        failures: FailureLog,
+        *,
+        seed: int,
+        task_failures: int,
+        mix: Mix = ALONE,
+        signal_of: int | None = None,
     ) -> TaskQueue:
-        """Open the queue of a new run, or the continued queue of an earlier start in the same directory."""
+        """Open the queue of a new run, or the continued queue of an earlier start in the same directory.
+
+        mix: the agents of the run. signal_of: members of a group whose rewards are to differ, if tasks are drawn for
+        that; None for epochs."""
         names = "\n".join(sorted(task.id for task in tasks))
         first = await _first_number(journal, hashlib.sha256(names.encode()).hexdigest())
-        order = TaskSampler(tasks, seed=seed, first=first)
+        order: Sampler = TaskSampler(tasks, seed=seed, first=first)
+        if signal_of is not None:
+            earlier = await groups.complete(journal)
+            order = SignalSampler(tasks, seed=seed, group_size=signal_of, earlier=earlier)
         queue = cls(journal, tasks, order, failures, task_failures)
+        queue._agent_of = lambda task, number: mix.pick(task, seed, number)
         queue._faults = await journal.write(lambda db: Counter(dict(db.execute("SELECT task, count FROM faults"))))
         await queue._take_up({task.id: task for task in tasks})
         return queue
 
     async def next(self) -> Group:
-        """Return the next group: those put back first, then every task in a new random order each epoch.
+        """Return the next group: those put back first, then a newly drawn one.
         Raises InfraError when all tasks are quarantined."""
         while True:
             if all(self.is_quarantined(task) for task in self._tasks):
@@ -64,7 +81,7 @@ class TaskQueue:
             if self._put_back:
                 group = self._put_back.popleft()
             else:
-                group = await Group.draw(self._journal, lambda number: self._order[number])
+                group = await Group.draw(self._journal, self._drawn)
                 self._last = group.number
             if not self.is_quarantined(group.task):
                 return group
@@ -75,7 +92,7 @@ class TaskQueue:
         if self._put_back:
             task = self._put_back[0].task
         elif self._last is not None:
-            task = self._order[self._last + 1]
+            task = self._order.draw(self._last + 1, self._is_usable).task
         else:
             return None
         return None if self.is_quarantined(task) else task
@@ -114,9 +131,22 @@ class TaskQueue:
         if group.name is None:
             self._put_back.append(group)
 
+    def note(self, group: Group) -> None:
+        """Take notice of a complete group's rewards."""
+        self._order.note(group.task.id, [rollout.reward.value for rollout in group.members.values()])
+
     def is_quarantined(self, task: Task) -> bool:
         """Tell whether the task has failed too often to be drawn."""
         return self._faults[task.id] >= self._task_failures
+
+    def _drawn(self, number: int) -> Draw:
+        """Draw the task of a group; the reason names the agent in a run of several."""
+        draw = self._order.draw(number, self._is_usable)
+        agent = self._agent_of(draw.task, number)
+        return Draw(draw.task, "; ".join(filter(None, [agent and f"agent {agent}", draw.reason])))
+
+    def _is_usable(self, task: Task) -> bool:
+        return not self.is_quarantined(task)
 
     async def give_up(self, group: Group) -> None:
         """Take back a group that can't be completed now: its task is blamed, and quarantined when this was once too
@@ -176,7 +206,7 @@ async def _first_number(journal: Journal, tasks: str) -> int:
     return await journal.write(work)
 
 
-def _read_members(run_dir: Path, left: Unfinished, task: Task) -> dict[int, Rollout]:
+def _read_members(run_dir: Path, left: UnfinishedGroup, task: Task) -> dict[int, Rollout]:
     """Read the already judged rollouts of an unfinished group."""
     found = {}
     for member, place in left.members.items():

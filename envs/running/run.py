@@ -24,12 +24,13 @@ from envs.records.disk import may_pass, replace_file
 from envs.records.metrics import Metrics
 from envs.records.read import read_newest
 from envs.records.report import write_report
-from envs.records.tracking import Tracked, Trackers
+from envs.records.tracking import TrackedRun, Trackers
 from envs.running.concurrency import CircuitBreaker, ConcurrencyLimiter
 from envs.running.environment import Environment
 from envs.running.failures import FailureLog
 from envs.running.group import UNMADE, Group, count_states, reopen
 from envs.running.journal import Journal
+from envs.running.mix import Mix
 from envs.running.monitoring import serving_metrics
 from envs.running.queue import TaskQueue
 from envs.running.rollouts import Rollouts
@@ -147,6 +148,8 @@ class Run:
         scored = await self.fill(group, pace)
         if scored is not None:
             await sink.take(group, scored)
+            if not group.is_open:
+                self.queue.note(group)
         await self.save_metrics()
 
     async def make_groups(self, pace: Pace, sink: Sink) -> None:
@@ -216,6 +219,11 @@ class Run:
         await write_metrics(self.env, self.metrics, self.rollouts.limiter, self.watch)
 
     @property
+    def mix(self) -> Mix:
+        """Return the agents of the run."""
+        return Mix.of(self.config.agent)
+
+    @property
     def useful_groups(self) -> int:
         """Return how many groups may be worked on: those whose rollouts may all run, and one
         with rollouts waiting to start."""
@@ -224,7 +232,8 @@ class Run:
 
     async def _member(self, group: Group, member: int, pace: Pace) -> None:
         recording = group.recording(member)
-        seat = Seat(group.number, member, pace.step, max_tokens=pace.max_tokens, recording=recording)
+        agent = self.mix.pick(group.task, self.config.seed, group.number)
+        seat = Seat(group.number, member, pace.step, max_tokens=pace.max_tokens, agent=agent, recording=recording)
         await group.add(member, *await self.rollouts.make(group.task, seat, recording))
 
     def _scored(self, group: Group, step: int) -> ScoredGroup:
@@ -295,7 +304,13 @@ async def open_run(
         await write_start(env, command, under, run_id=run_id, changed=known.changed)
         async with open_rollouts(env, metrics, len(train)) as (rollouts, watch):
             queue = await TaskQueue.open(
-                journal, train, rollouts.failures, seed=config.seed, task_failures=config.task_failures
+                journal,
+                train,
+                rollouts.failures,
+                seed=config.seed,
+                task_failures=config.task_failures,
+                mix=Mix.of(config.agent),
+                signal_of=config.group_size if config.curriculum == "signal" else None,
             )
             run = Run(run_id, config, env, journal, queue, rollouts, metrics, evaluate, watch)
             keeping = asyncio.create_task(run.keep_metrics())
@@ -342,7 +357,7 @@ async def tracking(env: Environment, name: str, *, project: str | None, group: s
     config = env.config
     options = orjson.loads(env.redactor.text(orjson.dumps(config.model_dump(mode="json")).decode()))
     named = project or f"atropos-agent-{env.name}"
-    tracked = Tracked(named, config.wandb_name or name, env.run_dir, options, group)
+    tracked = TrackedRun(named, config.wandb_name or name, env.run_dir, options, group)
     env.trackers = await asyncio.to_thread(Trackers.open, config.trackers, tracked)
     try:
         yield

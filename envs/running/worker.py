@@ -14,12 +14,15 @@ from dataclasses import replace
 from typing import Protocol
 
 from atropos_agent import tracing
-from atropos_agent.types import StopReason
+from atropos_agent.types import Branch, StopReason
 from envs.config import AgentEnvConfig
 from envs.running.failures import attribute
 from envs.running.telemetry import rollout_span
 from envs.running.watchdog import LoopWatch
 from envs.types import VERIFIER_TIMED_OUT, Failure, InfraError, Outcome, Reward, Rollout, Seat, Task
+
+_NO_WORK = frozenset({Branch.SIDE, Branch.UNTAKEN})
+"""Kinds of replies that say nothing of the model's work: a title, a reply that never arrived."""
 
 
 class Worker(Protocol):
@@ -63,7 +66,7 @@ class LocalWorker:
 
     async def run(self, task: Task, seat: Seat) -> Rollout:
         """See `Worker`."""
-        with rollout_span(task, seat, self._config.agent) as told:
+        with rollout_span(task, seat, seat.agent or self._config.agent) as told:
             rollout = await self._run(task, seat)
             reward, verdict = rollout.reward.value, rollout.verdict.reward
             tracing.tell_rollout(told, rollout.result, rollout=rollout.id, reward=reward, verdict=verdict)
@@ -109,9 +112,10 @@ class LocalWorker:
         for value in (outcome.verdict.reward, reward.value):
             if not math.isfinite(value):
                 raise InfraError(Failure.VERIFIER, f"the reward is {value}")
-        if not result.segments and result.stop_reason is StopReason.MAX_TOKENS:
+        worked = any(step.branch not in _NO_WORK for step in result.steps)
+        if not worked and result.stop_reason is StopReason.MAX_TOKENS:
             raise InfraError(Failure.TASK, "the prompt left no room for a reply; raise --env.max_token_length")
-        if not result.steps:
+        if not worked:
             why = result.error or f"the agent ended as {result.stop_reason or 'nobody knows what'}"
             raise InfraError(Failure.ENVIRONMENT, f"no reply was sampled: {why}")
         missing = sum(ledger.replies for ledger in seat.ledgers) - len(result.steps)

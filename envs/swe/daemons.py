@@ -11,8 +11,8 @@ from envs.swe.source import usable_of
 from envs.tasks.buildable import ask, unusable
 from envs.types import BadTasks, Task
 from sandboxes.base import SandboxError
-from sandboxes.docker.crun.possible import Obstacle, find_crun
-from sandboxes.docker.daemon import connect
+from sandboxes.docker.crun.availability import Obstacle, find_crun
+from sandboxes.docker.daemon.client import connect
 from sandboxes.fleet import Host, read_hosts
 
 logger = logging.getLogger(__name__)

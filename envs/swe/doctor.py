@@ -13,13 +13,14 @@ from atropos_agent.engines.protocols import open_server
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.types import EngineError
 from envs.agents.examine import examine_agent
-from envs.agents.foreign import ForeignAgent
-from envs.agents.named import find_agent
+from envs.agents.facts import ForeignAgent
+from envs.agents.naming import find_agent
 from envs.base import AGENTS
 from envs.cli.checks import Check, Status
 from envs.judging.specs import agent_spec
 from envs.options import EngineConfig, UsageError, load_tokenizer
 from envs.records.redaction import Redactor
+from envs.running.mix import Mix
 from envs.running.workers import RAY_CLUSTER, check_command_line, check_workers
 from envs.swe.config import SWEEnvConfig
 from envs.swe.environment import SWEEnv
@@ -27,8 +28,8 @@ from envs.swe.nodes import check_of, examine_nodes
 from envs.tasks.buildable import ask, unusable
 from envs.types import BadTask, Task
 from sandboxes.base import SandboxError
-from sandboxes.docker.crun.possible import Obstacle, find_crun
-from sandboxes.docker.daemon import connect
+from sandboxes.docker.crun.availability import Obstacle, find_crun
+from sandboxes.docker.daemon.client import connect
 from sandboxes.fleet import FleetBackend, measure, read_hosts
 from sandboxes.registry import load_backend
 
@@ -71,10 +72,10 @@ async def surroundings(config: SWEEnvConfig, engines: Sequence[EngineConfig] = (
     if bad := [why for task in every if (why := unusable(task, known, config.base_image)) is not None]:
         yield _unusable(bad, len(every), config)
     yield _disk(Path(info.get("DockerRootDir") or "/"), Path(config.run_dir or "runs"))
-    agent = find_agent(config.agent, AGENTS)
-    if isinstance(agent, ForeignAgent) and engines:
-        async for check in _agent(agent, config, engines[0], train[0]):
-            yield check
+    for agent in (find_agent(name, AGENTS) for name in Mix.of(config.agent).names):
+        if isinstance(agent, ForeignAgent) and engines:
+            async for check in _agent(agent, config, engines[0], train[0]):
+                yield check
 
 
 def _images(tasks: Sequence[Task], here: Collection[str]) -> Check:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import ClassVar
 
 from atropos_agent.agent import AtroposAgent
 from atropos_agent.types import AgentResult
-from envs.agents.foreign import ForeignAgent
+from envs.agents.facts import ForeignAgent
 from envs.agents.guests import Guest, Guests
-from envs.agents.named import find_agent, room_problems
-from envs.agents.watched import WatchedSession
+from envs.agents.naming import compaction_problems, find_agent, room_problems
+from envs.agents.watching import WatchedSession
 from envs.base import AGENTS, AgentEnv
 from envs.judging.workplace import Invite, Plain, Workplace, Workplaces, as_it_is
 from envs.running.telemetry import traced
@@ -53,6 +53,7 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         except ExceptionGroup as group:
             problems += group.exceptions
         problems += room_problems(config.agent, AGENTS, config.max_token_length)
+        problems += compaction_problems(config.agent, AGENTS, config.compaction)
         problems += check_names(config.tools)
         try:
             if named_factory(config.sandbox) is LocalBackend:
@@ -88,18 +89,22 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
 
     async def setup(self, resources: AsyncExitStack) -> None:
         self.backend = await resources.enter_async_context(self.make_backend())
-        agent = find_agent(self.config.agent, AGENTS)
-        invite: Invite[Plain | Guest] = (
-            Guests(agent, self.backend).invite if isinstance(agent, ForeignAgent) else as_it_is
-        )
-        workplaces = Workplaces(self.backend, invite, warm=self.config.warm_sandboxes)
+        found = {name: find_agent(name, AGENTS) for name in self.agent_classes}
+        self.invites: Mapping[str, Invite[Plain | Guest]] = {
+            name: Guests(agent, self.backend).invite if isinstance(agent, ForeignAgent) else as_it_is
+            for name, agent in found.items()
+        }
+        # Of several agents it isn't known which one a coming task has, so no sandbox is made ahead.
+        first, warm = next(iter(self.invites.values())), self.config.warm_sandboxes if len(found) == 1 else 0
+        workplaces = Workplaces(self.backend, first, warm=warm)
         self.workplaces = await resources.enter_async_context(workplaces)
 
     def expect(self, task: Task) -> None:
         self.workplaces.expect(task)
 
     async def attempt(self, task: Task, seat: Seat) -> Outcome:
-        async with self.workplaces.open_for(task) as place:
+        invite = self.invites[seat.agent or self.config.agent]
+        async with self.workplaces.open_for(task, invite) as place:
             async for step in place:
                 result = await self._work(step, seat, place)
                 await place.judge(await place.collect(), result)

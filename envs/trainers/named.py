@@ -14,7 +14,7 @@ from envs.delivery.rows import Row, ScoredGroup
 from envs.options import EngineConfig, Options
 from envs.options.reading import read_options
 from envs.running.feed import Feed, feed
-from envs.running.sinks import Given
+from envs.running.sinks import TrainerGroup
 from envs.types import Failure, InfraError
 from sandboxes.naming import resolve
 
@@ -88,7 +88,7 @@ class Runs(AsyncExitStack):
 
 
 async def rollout(
-    fed: Feed[Any, Any], task: str, name: str, read: Callable[[Given], T], max_tokens: int | None = None
+    fed: Feed[Any, Any], task: str, name: str, read: Callable[[TrainerGroup], T], max_tokens: int | None = None
 ) -> T:
     """Make a rollout and return what `read` makes of it. The run is done with it then."""
     given = await fed.ask(task, members=1, name=name, max_tokens=max_tokens)

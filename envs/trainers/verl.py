@@ -29,7 +29,7 @@ from envs.base import AgentEnv
 from envs.delivery.exports import verl_rows
 from envs.options import EngineConfig, Options
 from envs.running.feed import Feed
-from envs.running.sinks import Given
+from envs.running.sinks import TrainerGroup
 from envs.trainers.named import Runs, rollout, sound_rows
 from envs.types import Failure, InfraError
 
@@ -99,7 +99,7 @@ async def _make(env_cls: type[AgentEnv[Any]], options: Options) -> AgentEnv[Any]
     return env_cls(options.env, options.engines)
 
 
-def outputs(given: Given, prompt_length: int) -> Any:
+def outputs(given: TrainerGroup, prompt_length: int) -> Any:
     """Yield a rollout's rows as verl's own. Raises InfraError if none equals the record, or its opening does not
     fit verl's prompts."""
     rows = sound_rows(given.scored)

@@ -92,6 +92,31 @@ def step_charts(sums: Sequence[Sums], metrics: Metrics | None, trainer: Sequence
     return [*charts, *_trainer_charts(trainer)]
 
 
+def pool_charts(db: sqlite3.Connection) -> list[Chart]:
+    """Return the chart of the groups' rewards over the trainer's steps; none with a single step."""
+    groups = (
+        "SELECT min(step) AS step, min(reward) AS least, max(reward) AS most FROM rollouts "
+        "WHERE NOT evaluating AND grp IS NOT NULL AND reward IS NOT NULL GROUP BY grp HAVING count(*) > 1"
+    )
+    pools = (
+        f"SELECT step, sum(most <= 0) AS none, sum(least < most) AS differ, sum(least = most AND most > 0) AS same "
+        f"FROM ({groups}) GROUP BY step"
+    )
+    # Neighbours are joined as in `step_sums`.
+    query = (
+        "SELECT min(step) AS step, sum(none) AS none, sum(differ) AS differ, sum(same) AS same FROM "
+        f"(SELECT *, row_number() OVER (ORDER BY step) - 1 AS place, count(*) OVER () AS steps FROM ({pools})) "
+        "GROUP BY place / max(1, (steps + ? - 1) / ?) ORDER BY step"
+    )
+    found = [dict(row) for row in db.execute(query, (POINTS, POINTS))]
+    if len(found) < 2:
+        return []
+    names = {"rewards differ": "differ", "all 0": "none", "all alike, above 0": "same"}
+    values = {said: [float(line[name]) for line in found] for said, name in names.items()}
+    about = "Groups by their rewards: only where they differ is something to be learnt"
+    return [Chart("Groups with signal", about, [line["step"] for line in found], values, "count", filled=True)]
+
+
 def time_charts(lines: Sequence[Mapping[str, Any]]) -> list[Chart]:
     """Return the charts over time, of a run's timeline."""
     samples = _thinned([line for line in lines if "sampled" in line])

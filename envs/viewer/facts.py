@@ -126,6 +126,8 @@ def _sampled(rows: Sequence[Mapping[str, Any]]) -> tuple[int, float]:
 
 def _labels(ours: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
     yield from (("tag", str(tag)) for tag in ours["task"]["tags"])
+    if agent := (ours.get("seat") or {}).get("agent"):
+        yield "agent", str(agent)
     yield from (("tool", str(call["function_name"])) for step in steps for call in step.get("tool_calls", ()))
     metrics = ours["verdict"]["metrics"]
     yield from (("sign", name.removeprefix(SIGN)) for name in metrics if name.startswith(SIGN))

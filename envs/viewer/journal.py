@@ -10,6 +10,7 @@ from pathlib import Path
 
 from envs.delivery.estimators import USUAL, Estimator
 from envs.running.database import read_database
+from envs.running.group import draws
 
 FILE_NAME = "state.db"
 PAGE = 40
@@ -28,7 +29,8 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class SavedGroup:
-    """A group. making: unfinished members, with their numbers of turns."""
+    """A group. making: unfinished members, with their numbers of turns. drawn: why its task was drawn; "" if it was its
+    turn."""
 
     number: int
     task: str
@@ -39,6 +41,7 @@ class SavedGroup:
     members: Sequence[Member]
     making: Mapping[int, int]
     estimator: Estimator = USUAL
+    drawn: str = ""
 
     @property
     def rewards(self) -> list[float]:
@@ -107,9 +110,10 @@ def _opened(directory: Path) -> Iterator[sqlite3.Connection]:
 def _groups(db: sqlite3.Connection, tail: str, values: Sequence[object]) -> Iterator[SavedGroup]:
     members = "SELECT member, place, size, reward FROM members WHERE number = ? ORDER BY member"
     turns = "SELECT member, count(*) FROM turns WHERE number = ? GROUP BY member"
+    drawn = draws(db)
     estimator = Estimator.kept(dict(db.execute("SELECT key, value FROM run")))
     query = f"SELECT number, task, state, reason, evidence, rows FROM groups {tail}"
     for number, task, state, reason, evidence, rows in db.execute(query, values):
         found = [Member(*row) for row in db.execute(members, (number,))]
         made = dict(db.execute(turns, (number,)).fetchall())
-        yield SavedGroup(number, task, state, reason, evidence, rows, found, made, estimator)
+        yield SavedGroup(number, task, state, reason, evidence, rows, found, made, estimator, drawn.get(number, ""))

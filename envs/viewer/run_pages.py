@@ -37,6 +37,7 @@ class RunPages:
         metrics, lines = run.metrics(), read_timeline(run.directory)
         with run.index.reading() as db:
             training, evaluations = (charts.step_sums(db, evaluating=kind) for kind in (False, True))
+            pools = charts.pool_charts(db)
             labels = db.execute("SELECT kind, name, count FROM labels ORDER BY count DESC").fetchall()
         sums = training or evaluations
         return self._frame.page(
@@ -47,7 +48,7 @@ class RunPages:
             metrics=metrics,
             totals=_totals(sums),
             evaluated=_totals(evaluations) if training else None,
-            charts=[*charts.step_charts(sums, metrics, run.trainer()), *charts.time_charts(lines)],
+            charts=[*charts.step_charts(sums, metrics, run.trainer()), *pools, *charts.time_charts(lines)],
             changes=charts.changes(lines)[:12],
             signs=[(row["name"], row["count"]) for row in labels if row["kind"] == "sign"],
             stops=[(row["name"], row["count"]) for row in labels if row["kind"] == "stop"],

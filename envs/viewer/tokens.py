@@ -90,6 +90,11 @@ def token_page(
     sampled = sum(len(exchange["ids"]) for exchange in ours.get("record", ())) or len(own)
     share = len(own) / sampled if len(rows) > 1 and sampled else 1.0
     by_turn = list((ours.get("reward") or {}).get("turn_advantages", ()))
+    if advantage is not None:
+        given = by_turn or [0.0] * len(steps)
+        beside = (estimator.beside(step.get("branch", "main"), advantage) for step in steps)
+        values = [one + other for one, other in zip(given, beside, strict=True)]
+        by_turn = values if any(values) else by_turn
     weights = None
     if advantage is not None:
         spans = [_turn(step, by_turn) for step in mine if by_turn]

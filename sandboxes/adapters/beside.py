@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from typing import Any, TypeVar
 
 from sandboxes.base import Backend
+from sandboxes.loop_thread import LoopThread
 from sandboxes.registry import load_backend
 
 T = TypeVar("T")
@@ -19,25 +20,24 @@ class Beside:
     """A thread with an event loop. Its backends stay open until the process ends."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
         self._open = AsyncExitStack()
         self._backends: dict[str, asyncio.Task[Backend]] = {}
-        self._thread = threading.Thread(target=self._loop.run_forever, name="sandboxes", daemon=True)
+        self._thread = LoopThread()
         self._thread.start()
         # What the event loop's own threads do ends before anything of `atexit` runs; this goes before that.
         threading._register_atexit(self.close)  # type: ignore[attr-defined]
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
         """Do something there, and wait for it."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return self._thread.run(work)
 
     def begin(self, work: Coroutine[Any, Any, T]) -> None:
         """Do something there, for whoever can't wait."""
-        asyncio.run_coroutine_threadsafe(work, self._loop)
+        self._thread.begin(work)
 
     async def done(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something there, awaited from another event loop."""
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+        """Do something there, awaited from another event loop. A cancellation cancels it, and waits for its end."""
+        return await self._thread.done(work)
 
     async def backend(self, name: str) -> Backend:
         """Return the backend of this name, opened by the first call. To be awaited there."""
@@ -49,12 +49,9 @@ class Beside:
 
     def close(self) -> None:
         """Close the backends, with all remaining sandboxes."""
-        if self._loop.is_closed():
-            return
-        self.do(self._open.aclose())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        if self._thread.runs:
+            self.do(self._open.aclose())
+            self._thread.close()
 
 
 @functools.cache

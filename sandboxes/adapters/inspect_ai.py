@@ -23,7 +23,7 @@ from inspect_ai.util import (
 from pydantic import BaseModel, ConfigDict
 
 from sandboxes.base import Backend, Limits, NoSuchUser, Sandbox, SandboxSpec
-from sandboxes.docker.images import BASE_IMAGE
+from sandboxes.docker.images.base_image import BASE_IMAGE
 from sandboxes.registry import load_backend
 
 _CANNOT_RUN = 126

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from sandboxes.adapters.beside import beside
 from sandboxes.base import Limits, Sandbox, SandboxError, SandboxSpec
-from sandboxes.docker.images import BASE_IMAGE
+from sandboxes.docker.images.base_image import BASE_IMAGE
 
 _SUBMITTED = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 

@@ -16,20 +16,20 @@ from pathlib import Path
 from typing import Any, Self
 
 from sandboxes.base import Backend, Sandbox, SandboxError, SandboxSpec
-from sandboxes.docker.build import ImageStore
-from sandboxes.docker.crun.burial import reap_dead_folders
-from sandboxes.docker.crun.launch import crun_starter
-from sandboxes.docker.crun.possible import STARTERS, Obstacle, find_crun
+from sandboxes.docker.crun.availability import STARTERS, Obstacle, find_crun
+from sandboxes.docker.crun.reap import reap_dead_folders
 from sandboxes.docker.crun.spares import Spares
-from sandboxes.docker.daemon import DaemonClient, connect, daemon_errors
+from sandboxes.docker.crun.starter import crun_starter
+from sandboxes.docker.daemon.client import DaemonClient, connect, daemon_errors
+from sandboxes.docker.daemon.engine import Engine
+from sandboxes.docker.daemon.reap import reap_dead_owners
+from sandboxes.docker.daemon.starter import DaemonStarter
 from sandboxes.docker.disk import DiskWatch
-from sandboxes.docker.engine import Engine
-from sandboxes.docker.images import BASE_IMAGE, make_base_image
-from sandboxes.docker.launch import Launcher
-from sandboxes.docker.machine import Kind, Starter
+from sandboxes.docker.executor.container import Kind, Starter
+from sandboxes.docker.images.base_image import BASE_IMAGE, make_base_image
+from sandboxes.docker.images.store import ImageStore
+from sandboxes.docker.open_sandboxes import OpenSandboxes
 from sandboxes.docker.pool import PoolLimits, WarmPool
-from sandboxes.docker.reap import reap_dead_owners
-from sandboxes.docker.running import Running
 from sandboxes.owner import Owner
 from sandboxes.shielding import finish
 
@@ -83,7 +83,7 @@ class DockerBackend(Backend):
         self._makes_base = makes_base
         self._owner = Owner.of_this_process()
         self._stack = AsyncExitStack()
-        self._inner: Running | None = None
+        self._inner: OpenSandboxes | None = None
 
     @property
     def owner(self) -> Owner:
@@ -93,7 +93,7 @@ class DockerBackend(Backend):
     @property
     def client(self) -> DaemonClient:
         """Return the client of the Docker daemon, while the backend is open. Raises SandboxError."""
-        return self._running.client
+        return self._sandboxes.client
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
@@ -104,7 +104,7 @@ class DockerBackend(Backend):
                     "This Docker daemon can't limit %s: sandboxes may take more than they should",
                     ", ".join(engine.lacking),
                 )
-            launcher = Launcher(
+            launcher = DaemonStarter(
                 client,
                 self._owner,
                 engine,
@@ -119,7 +119,7 @@ class DockerBackend(Backend):
             makers = {BASE_IMAGE: partial(make_base_image, client)} if self._makes_base else {}
             starter = await self._chosen(stack, launcher, client, engine.info)
             self._inner = await stack.enter_async_context(
-                Running(
+                OpenSandboxes(
                     client,
                     starter,
                     WarmPool(starter, self._pool_limits, engine.storage),
@@ -136,7 +136,7 @@ class DockerBackend(Backend):
         await finish(self._stack.aclose())
 
     async def _chosen(
-        self, stack: AsyncExitStack, daemon: Launcher, client: DaemonClient, info: Mapping[str, Any]
+        self, stack: AsyncExitStack, daemon: DaemonStarter, client: DaemonClient, info: Mapping[str, Any]
     ) -> Starter:
         """Return the starter of containers. Raises SandboxError if crun is asked for and impossible."""
         if self._starter == "docker":
@@ -165,31 +165,31 @@ class DockerBackend(Backend):
         return starter
 
     def open(self, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:
-        return self._running.open(spec)
+        return self._sandboxes.open(spec)
 
     def prepare(self, spec: SandboxSpec, count: int) -> None:
-        self._running.pool.prepare(Kind.of(spec), count)
+        self._sandboxes.pool.prepare(Kind.of(spec), count)
 
     def ready(self, spec: SandboxSpec) -> int:
         """Return how many sandboxes like this stand ready in the pool."""
-        return self._running.pool.ready(Kind.of(spec))
+        return self._sandboxes.pool.ready(Kind.of(spec))
 
     async def ensure_image(self, name: str | None, context: Path | None = None) -> str:
         """Provide an image, see `ImageStore`; without a registry, option `base_image` makes Dockerfiles buildable."""
-        return await self._running.images.ensure(name, context)
+        return await self._sandboxes.images.ensure(name, context)
 
     async def image_id(self, name: str) -> str:
         async with daemon_errors(f"look for image {name}"):
-            return str((await self._running.client.images.inspect(name))["Id"])
+            return str((await self._sandboxes.client.images.inspect(name))["Id"])
 
     async def image_mb(self, name: str) -> float:
         """Return the size of a present image, in MiB. Raises ImageMissing."""
         async with daemon_errors(f"measure image {name}"):
-            found = await self._running.client.images.inspect(name)
+            found = await self._sandboxes.client.images.inspect(name)
         return float(found["Size"]) / 2**20
 
     @property
-    def _running(self) -> Running:
+    def _sandboxes(self) -> OpenSandboxes:
         if self._inner is None:
             raise SandboxError("enter the backend first: async with DockerBackend() as backend")
         return self._inner

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandboxes.base import SandboxError, StorageFull
-from sandboxes.docker.held import Held
-from sandboxes.docker.machine import Machine
+from sandboxes.docker.executor.container import Container
+from sandboxes.docker.executor.disk_usage import DiskUsage
 from sandboxes.shielding import stop
 
 logger = logging.getLogger(__name__)
@@ -43,9 +43,9 @@ _FILES = 65_536
 
 
 @dataclass(slots=True)
-class _Seen:
-    """A machine's last measurement: bytes written (more if its inodes have less room left), and the storage's lowest
-    fill since. added: the time of the machine's arrival."""
+class _Measurement:
+    """A container's last measurement: bytes written (more if its inodes have less room left), and the storage's lowest
+    fill since. added: the time of the container's arrival."""
 
     written: int
     lowest_fill: int
@@ -59,16 +59,16 @@ class _Seen:
 
 
 class DiskWatch:
-    """A watch, used as `async with`. Kills everything in a machine after writes beyond its limit.
+    """A watch, used as `async with`. Kills everything in a container after writes beyond its limit.
 
-    storage: the Docker daemon's directory on this machine; None if it can't be seen from here.
+    storage: the Docker daemon's directory on this host; None if it can't be seen from here.
     """
 
     def __init__(self, storage: Path | None) -> None:
         self._storage = storage
         self._per_file = _bytes_per_file(storage)
-        self._machines: dict[Machine, _Seen] = {}
-        # Of all machines together, so that a look at the storage costs the same however many they are.
+        self._containers: dict[Container, _Measurement] = {}
+        # Of all containers together, so that a look at the storage costs the same however many they are.
         self._floor = self._low = sys.maxsize
         """The lowest fill that any of them has seen; the lowest since all were last gone through."""
         self._left = sys.maxsize
@@ -87,15 +87,15 @@ class DiskWatch:
         if self._task is not None:
             await stop([self._task])
 
-    def add(self, machine: Machine) -> None:
+    def add(self, container: Container) -> None:
         fill = self._fill()
         now = time.monotonic()
-        self._machines[machine] = _Seen(0, fill, now, now)
+        self._containers[container] = _Measurement(0, fill, now, now)
         self._floor = min(self._floor, fill)
-        self._left = min(self._left, max(_limit(machine), _SLACK))
+        self._left = min(self._left, max(_limit(container), _SLACK))
 
-    def drop(self, machine: Machine) -> None:
-        self._machines.pop(machine, None)
+    def drop(self, container: Container) -> None:
+        self._containers.pop(container, None)
 
     @property
     def blind(self) -> bool:
@@ -103,18 +103,20 @@ class DiskWatch:
         return self._storage is None
 
     def check_room(self) -> None:
-        """Raise StorageFull if there is no room for a new machine's files."""
+        """Raise StorageFull if there is no room for a new container's files."""
         self._note_room()
         if self._full_at >= time.monotonic() - _TICK_S:
             raise StorageFull(f"the Docker daemon's storage at {self._storage} is full; make room there")
 
-    def check(self, machine: Machine) -> None:
-        """Raise StorageFull if the storage was full during the life of a machine that had not filled it: the
-        machine's writes failed by no fault of its own."""
-        seen = self._machines.get(machine)
+    def check(self, container: Container) -> None:
+        """Raise StorageFull if the storage was full during the life of a container that had not filled it: the
+        container's writes failed by no fault of its own."""
+        seen = self._containers.get(container)
         self._note_room()
         if seen is not None and self._full_at >= seen.added and seen.written < _OWN:
-            raise StorageFull(f"the Docker daemon's storage at {self._storage} was full while {machine.name} was used")
+            raise StorageFull(
+                f"the Docker daemon's storage at {self._storage} was full while {container.name} was used"
+            )
 
     def _note_room(self) -> None:
         space = self._space()
@@ -146,48 +148,48 @@ class DiskWatch:
                 await self._go_through(fill, now)
 
     async def _go_through(self, fill: int, now: float) -> None:
-        """Measure the machines possibly at their limits."""
+        """Measure the containers possibly at their limits."""
         low, self._low, self._gone_through = self._low, sys.maxsize, now
-        every_s = max(_AT_LEAST_EVERY_S, _APART_S * len(self._machines))
-        for machine, seen in list(self._machines.items()):
+        every_s = max(_AT_LEAST_EVERY_S, _APART_S * len(self._containers))
+        for container, seen in list(self._containers.items()):
             # One that came meanwhile takes on what was before it, and is looked at too soon at worst.
             seen.lowest_fill = min(seen.lowest_fill, low)
-            limit = _limit(machine)
+            limit = _limit(container)
             if self._storage is None or seen.may_have_reached(limit, fill, now, every_s):
-                # A machine that is just going away, or a Docker daemon in trouble: others will say so.
+                # A container that is just going away, or a Docker daemon in trouble: others will say so.
                 with contextlib.suppress(SandboxError, OSError):
-                    await self._look(machine, seen, limit)
-        self._floor = min((seen.lowest_fill for seen in self._machines.values()), default=sys.maxsize)
-        left = (max(_limit(machine) - seen.written, _SLACK) for machine, seen in self._machines.items())
+                    await self._look(container, seen, limit)
+        self._floor = min((seen.lowest_fill for seen in self._containers.values()), default=sys.maxsize)
+        left = (max(_limit(container) - seen.written, _SLACK) for container, seen in self._containers.items())
         self._left = min(left, default=sys.maxsize)
 
-    async def _look(self, machine: Machine, seen: _Seen, limit: int) -> None:
+    async def _look(self, container: Container, seen: _Measurement, limit: int) -> None:
         fill = self._fill()
         seen.at, seen.lowest_fill = time.monotonic(), fill
-        found = await machine.held()
-        if self._machines.get(machine, seen) is not seen:
+        found = await container.disk_usage()
+        if self._containers.get(container, seen) is not seen:
             return  # it was reset meanwhile
         written = self._written(found, limit)
         if not found.whole:  # whoever has what can't be counted has too much
             written = max(written, limit + 1, seen.written + 1)
         grown, seen.written = written > seen.written, written
         if written > limit and grown:
-            machine.spoiled = True
+            container.spoiled = True
             most = self._most_files(limit)
             what = f"{limit >> 20} MB" if found.files <= most else f"{most} files"
-            logger.info("Sandbox %s has written more than its limit of %s", machine.name, what)
-            await machine.channel.kill_everything(
+            logger.info("Sandbox %s has written more than its limit of %s", container.name, what)
+            await container.channel.kill_everything(
                 f"the disk limit of {what} is exceeded; every process was killed. Delete files to go on"
             )
             # What was written while that was found out is not the next command's doing.
-            seen.written = max(written, self._written(await machine.held(), limit))
+            seen.written = max(written, self._written(await container.disk_usage(), limit))
             seen.lowest_fill = self._fill()
 
     def _most_files(self, limit: int) -> int:
         return max(_FILES, limit // self._per_file) if self._per_file else sys.maxsize
 
-    def _written(self, found: Held, limit: int) -> int:
-        """Return a machine's written bytes; more, if its inodes have less room left."""
+    def _written(self, found: DiskUsage, limit: int) -> int:
+        """Return a container's written bytes; more, if its inodes have less room left."""
         if not self._per_file:
             return found.bytes
         return max(found.bytes, limit - (self._most_files(limit) - found.files) * self._per_file)
@@ -201,5 +203,5 @@ def _bytes_per_file(storage: Path | None) -> int:
     return space.f_blocks * space.f_frsize // space.f_files if space.f_files else 0
 
 
-def _limit(machine: Machine) -> int:
-    return machine.kind.limits.disk_mb * 2**20
+def _limit(container: Container) -> int:
+    return container.kind.limits.disk_mb * 2**20

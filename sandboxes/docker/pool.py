@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandboxes.base import SandboxError
-from sandboxes.docker.machine import Kind, Machine, Starter
+from sandboxes.docker.executor.container import Container, Kind, Starter
 from sandboxes.shielding import stop
 
 logger = logging.getLogger(__name__)
@@ -27,8 +27,8 @@ class PoolLimits:
     total: of all kinds together.
     used: of all kinds together, of used ones (`SandboxSpec.shared`); 0 for none. They are taken if
         the pool has none, and stay for a minute.
-    free_memory_mb, free_disk_mb: none is added while the machine has less free; they are looked up on this
-        machine, so for a Docker daemon elsewhere only the counts hold.
+    free_memory_mb, free_disk_mb: none is added while this host has less free; they are looked up here, so for a
+        Docker daemon elsewhere only the counts hold.
     """
 
     each: int = 0
@@ -46,7 +46,7 @@ class WarmPool:
         self._limits = limits
         self._storage = storage
         self._wanted: OrderedDict[Kind, int] = OrderedDict()
-        self._idle: dict[Kind, deque[Machine]] = {}
+        self._idle: dict[Kind, deque[Container]] = {}
         self._changed = asyncio.Event()
         self._starting: Counter[Kind] = Counter()
         self._refillers: list[asyncio.Task[None]] = []
@@ -57,9 +57,9 @@ class WarmPool:
 
     async def __aexit__(self, *exc: object) -> None:
         await stop(self._refillers)
-        machines = self.machines()
+        containers = self.containers()
         self._idle.clear()
-        await asyncio.gather(*(machine.discard() for machine in machines))
+        await asyncio.gather(*(container.discard() for container in containers))
 
     def prepare(self, kind: Kind, count: int) -> None:
         """Have `count` of this kind ready as soon as possible."""
@@ -67,9 +67,9 @@ class WarmPool:
         self._wanted.move_to_end(kind)
         self._changed.set()
 
-    async def take(self, kind: Kind) -> Machine | None:
+    async def take(self, kind: Kind) -> Container | None:
         """Return one if it stands ready and answers, or None. Its place is filled again."""
-        if self._limits.each and kind not in self._wanted and kind.point is None:
+        if self._limits.each and kind not in self._wanted and kind.snapshot is None:
             self._wanted[kind] = self._limits.each
         if kind not in self._wanted:
             return None
@@ -78,19 +78,19 @@ class WarmPool:
         self._changed.set()
         idle = self._idle.get(kind, deque())
         while idle:
-            machine = idle.popleft()
-            if await machine.answers():
-                return machine
-            logger.info("Sandbox %s did not survive in the pool", machine.name)
-            await machine.discard()
+            container = idle.popleft()
+            if await container.answers():
+                return container
+            logger.info("Sandbox %s did not survive in the pool", container.name)
+            await container.discard()
         return None
 
     def ready(self, kind: Kind) -> int:
         """Return how many stand ready."""
         return len(self._idle.get(kind, ()))
 
-    def machines(self) -> list[Machine]:
-        return [machine for idle in self._idle.values() for machine in idle]
+    def containers(self) -> list[Container]:
+        return [container for idle in self._idle.values() for container in idle]
 
     async def _refill(self) -> None:
         while True:
@@ -105,14 +105,14 @@ class WarmPool:
             try:
                 self._starting[kind] += 1
                 await self._make_room()
-                machine = await self._starter.launch(kind)
+                container = await self._starter.launch(kind)
             except SandboxError as error:
                 logger.warning("No sandbox of image %s for the pool: %s", kind.image, error)
                 self._wanted.pop(kind, None)  # until someone asks for one again, and gets the error
                 continue
             finally:
                 self._starting[kind] -= 1
-            self._idle.setdefault(kind, deque()).append(machine)
+            self._idle.setdefault(kind, deque()).append(container)
 
     def _next(self) -> Kind | None:
         """Return the most recently wanted kind with too few ready."""
@@ -135,7 +135,7 @@ class WarmPool:
 
 
 def has_room(limits: PoolLimits, storage: Path | None) -> bool:
-    """Return whether the machine has the required free resources. storage: the Docker daemon's directory, if it is
+    """Return whether this host has the required free resources. storage: the Docker daemon's directory, if it is
     here."""
     if _available_memory_mb() < limits.free_memory_mb:
         return False
@@ -146,7 +146,7 @@ def has_room(limits: PoolLimits, storage: Path | None) -> bool:
 
 
 def _available_memory_mb() -> float:
-    """Return this machine's available memory without swapping, in MiB; infinite if it does not say."""
+    """Return this host's available memory without swapping, in MiB; infinite if it does not say."""
     try:
         text = Path("/proc/meminfo").read_text(encoding="ascii")
     except FileNotFoundError:

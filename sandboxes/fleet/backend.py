@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from sandboxes.base import Backend, DaemonUnavailable, ImageMissing, Sandbox, SandboxError, SandboxSpec, SandboxTimeout
 from sandboxes.docker.backend import DockerBackend
-from sandboxes.docker.daemon import daemon_errors
+from sandboxes.docker.daemon.client import daemon_errors
 from sandboxes.fleet.host import Host
 from sandboxes.fleet.member import Member
 from sandboxes.shielding import finish, stop

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sandboxes.base import Sandbox, SandboxSpec
 from sandboxes.docker.backend import DockerBackend
-from sandboxes.docker.daemon import daemon_errors
+from sandboxes.docker.daemon.client import daemon_errors
 
 COMMANDS = 20
 

@@ -20,8 +20,8 @@ from sandboxes.base import (
     StorageFull,
 )
 from sandboxes.docker.backend import DockerBackend
-from sandboxes.docker.daemon import daemon_errors
-from sandboxes.docker.reap import remove_owned
+from sandboxes.docker.daemon.client import daemon_errors
+from sandboxes.docker.daemon.reap import remove_owned
 from sandboxes.fleet.host import Host
 from sandboxes.owner import Owner
 from sandboxes.shielding import finish

@@ -10,12 +10,13 @@ import termios
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from sandboxes.base import ExecResult, SandboxDied, Session
 from sandboxes.local.pump import Pump
 from sandboxes.local.sweep import Moment, kill_marked
-from sandboxes.output import BoundedOutput
+from sandboxes.output import CollectedOutput
 from sandboxes.shell import LOOP, LOOP_VARIABLE, session_argv
 from sandboxes.shielding import finish
 
@@ -28,7 +29,14 @@ class _Shell:
     control: int
     report: asyncio.StreamReader
     transport: asyncio.ReadTransport
-    pump: Pump
+    pumps: list[Pump]
+
+    def take(self, output: CollectedOutput | None) -> None:
+        """Give the shell's output to a command from now on, or to nobody; what lies in the pipes is still the last
+        one's."""
+        for stream, pump in enumerate(self.pumps):
+            pump.take_what_is_there()
+            pump.take = None if output is None else partial(output.add, stream=stream)
 
     def let_it_save(self) -> None:
         """Wait while it is busy with the state after the last command."""
@@ -59,19 +67,21 @@ class LocalSession(Session):
         self._pumps: list[Pump] = []
         self._closed = False
 
-    async def run(self, command: str, *, timeout: float = 60.0, max_output: int = 1_000_000) -> ExecResult:
+    async def run(
+        self, command: str, *, timeout: float = 60.0, max_output: int = 1_000_000, split: bool = False
+    ) -> ExecResult:
         if "\0" in command:
             raise ValueError("a command cannot hold NUL characters")
-        output = BoundedOutput(max_output)
+        output, errors = CollectedOutput(max_output, split=split), 6 if split else 1
         async with self._turn:
             if self._closed:
                 raise SandboxDied("the session was closed")
             start = time.monotonic()
-            shell = await self._ready(output)
+            shell = await self._ready(output, errors)
             moment = Moment.now(shell.process.pid)
             timed_out = False
             try:
-                code = await asyncio.wait_for(self._run(shell, command), timeout)
+                code = await asyncio.wait_for(self._run(shell, command, errors), timeout)
             except (TimeoutError, BlockingIOError, asyncio.CancelledError) as error:
                 await finish(self._kill(shell, moment))
                 if isinstance(error, asyncio.CancelledError):
@@ -79,12 +89,12 @@ class LocalSession(Session):
                 timed_out = isinstance(error, TimeoutError)
                 code = 124 if timed_out else 137  # something has filled the pipe to the shell
             finally:
-                shell.pump.take_what_is_there()
-                shell.pump.take = None
+                shell.take(None)
         if self._closed:
             raise SandboxDied("the sandbox was stopped")
-        raw, truncated = output.result()
-        return ExecResult(code, raw, timed_out, truncated, time.monotonic() - start, self._shell is None)
+        raw, truncated, stdout, stderr = output.result()
+        took, ended = time.monotonic() - start, self._shell is None
+        return ExecResult(code, raw, timed_out, truncated, took, ended, raw_stdout=stdout, raw_stderr=stderr)
 
     async def close(self) -> None:
         self._closed = True
@@ -96,12 +106,12 @@ class LocalSession(Session):
             await shell.process.wait()
             shell.close()
 
-    async def _run(self, shell: _Shell, command: str) -> int:
+    async def _run(self, shell: _Shell, command: str, errors: int) -> int:
         slot = 1 if self._saved == 0 else 0
         self._directory.mkdir(parents=True, exist_ok=True)
         (self._directory / "text").write_bytes(command.encode(errors="surrogateescape"))
         nonce = secrets.token_hex(8)
-        os.write(shell.control, f"{slot} {nonce}\n".encode())
+        os.write(shell.control, f"{slot} {nonce} {errors}\n".encode())
         while ended := await shell.report.readline():
             if ended.startswith(f"ended {nonce} ".encode()):  # what is said of another command means nothing
                 self._saved = slot
@@ -121,21 +131,19 @@ class LocalSession(Session):
             shell.close()
             self._shell = None
 
-    async def _ready(self, output: BoundedOutput) -> _Shell:
+    async def _ready(self, output: CollectedOutput, errors: int) -> _Shell:
         """Return a shell in wait for a command, with output to `output`. A new shell's messages at its start, as
         of a missing directory, belong to the command; background output since the last command does not."""
         if self._shell is not None and self._shell.process.returncode is not None:
             self._forget(self._shell)  # something killed it between two commands
+        shell = self._shell or await self._start()
+        shell.take(output)
         if self._shell is None:
-            self._shell = await self._start(output)
-            if self._saved is not None:
-                os.write(self._shell.control, f"-{self._saved}\n".encode())
-        else:
-            self._shell.pump.take_what_is_there()
-            self._shell.pump.take = output.add
-        return self._shell
+            self._shell, saved = shell, "" if self._saved is None else self._saved
+            os.write(shell.control, f"-{saved} - {errors}\n".encode())
+        return shell
 
-    async def _start(self, said: BoundedOutput) -> _Shell:
+    async def _start(self) -> _Shell:
         self._directory.mkdir(parents=True, exist_ok=True)
         control, report = self._directory / "control", self._directory / "report"
         for pipe in (control, report):
@@ -143,9 +151,9 @@ class LocalSession(Session):
             os.mkfifo(pipe, 0o600)
         writes = os.open(control, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         reads = os.open(report, os.O_RDONLY | os.O_NONBLOCK)
-        output, out = os.pipe()
-        pump = Pump(output, said.add)
-        self._pumps.append(pump)
+        pipes = [os.pipe() for _ in range(2)]
+        pumps = [Pump(output) for output, _ in pipes]
+        self._pumps += pumps
         reader = asyncio.StreamReader()
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(reads, "rb")
@@ -158,8 +166,8 @@ class LocalSession(Session):
                 env=self._env,
                 cwd="/",
                 stdin=asyncio.subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
+                stdout=pipes[0][1],
+                stderr=pipes[1][1],
                 start_new_session=True,
             )
         except BaseException:
@@ -167,5 +175,6 @@ class LocalSession(Session):
             transport.close()
             raise
         finally:
-            os.close(out)
-        return _Shell(process, writes, reader, transport, pump)
+            for _, out in pipes:
+                os.close(out)
+        return _Shell(process, writes, reader, transport, pumps)

@@ -4,7 +4,7 @@ families where there is a folder."""
 from pathlib import Path
 
 import pytest
-from families import REAL, TEMPLATES, TOKENIZERS, family, real
+from families import REAL, TEMPLATES, TOKENIZERS, family, read_all, real
 from native_families import fitted_family
 
 from atropos_agent.tokens.template import ChatTemplate
@@ -18,6 +18,13 @@ def pytest_itemcollected(item):
         *_, last = mark.kwargs.values()
         if (first + second) % len(last) != third:
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish(session):
+    """Read the tokenizers that were given once for all workers, in the process that these are forked from."""
+    given = session.config.getoption("--tokenizers")
+    if given is not None and session.config.pluginmanager.has_plugin("workers are forked"):
+        read_all(given)
 
 
 @pytest.fixture(scope="session")

@@ -3,8 +3,12 @@
 They are put on SmolLM2's tokenizer with the control tokens that they write added to it.
 """
 
+import lzma
+import tarfile
+import tempfile
 from copy import deepcopy
 from functools import cache
+from pathlib import Path
 
 from transformers import AddedToken, AutoTokenizer
 
@@ -161,10 +165,31 @@ REAL_TEMPLATES = {
 }
 
 
-@cache
+_READ = {}
+"""Tokenizers by the names of their folders."""
+
+
 def read(folder):
     """The tokenizer in a folder, the same for all who ask: to read it takes up to two seconds of a processor."""
-    return AutoTokenizer.from_pretrained(folder)
+    if folder.name not in _READ:
+        _READ[folder.name] = AutoTokenizer.from_pretrained(folder)
+    return _READ[folder.name]
+
+
+def read_all(given):
+    """Read all that `--tokenizers` names before they are asked for, for processes that are forked from this one."""
+    with tempfile.TemporaryDirectory() as folder:
+        unpack(given, folder)
+        for name in set(REAL.values()):
+            if (place := Path(folder, name)).is_dir():
+                read(place)
+
+
+def unpack(given, into):
+    """Unpack tokenizers of a folder that lie there as archives."""
+    for archive in given.glob("*.tar.xz"):
+        with lzma.open(archive) as stream, tarfile.open(fileobj=stream) as tar:
+            tar.extractall(into, filter="data")
 
 
 def with_template(tokenizer, source):

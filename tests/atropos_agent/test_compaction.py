@@ -4,7 +4,8 @@ import pytest
 from worked import Model, assert_every_token_is_accounted_for, call
 
 from atropos_agent.agent import AtroposAgent
-from atropos_agent.compaction import MASKED, NOTED, SUM_UP, TAKE_NOTES, UNUSED
+from atropos_agent.compaction import NOTED, SUM_UP, TAKE_NOTES
+from atropos_agent.harvest import MASKED_SUMMARY, UNUSED_SUMMARY
 from atropos_agent.types import AgentConfig, StopReason
 from tools.base import ToolRegistry
 
@@ -84,7 +85,7 @@ async def test_summaries_are_trained_or_counted_as_the_option_says(smollm2):
     masked, exchanges = await play(smollm2, "summary", trains_summaries=False)
     summaries = masked.metadata["conversations"]["compaction"]["summaries"]
     lost = sum(len(exchanges[number].ids) for number in summaries)
-    assert masked.metadata["conversations"]["untrained_tokens"] == {MASKED: lost}
+    assert masked.metadata["conversations"]["untrained_tokens"] == {MASKED_SUMMARY: lost}
     assert_every_token_is_accounted_for(masked, exchanges)
 
 
@@ -92,7 +93,7 @@ async def test_summaries_are_trained_or_counted_as_the_option_says(smollm2):
 async def test_a_summary_that_can_not_be_gone_on_from_is_not_trained(smollm2, summary):
     result, exchanges = await play(smollm2, "summary", summary=summary, looks=FEW)
     assert result.stop_reason is StopReason.ANSWERED
-    assert set(result.metadata["conversations"]["untrained_tokens"]) == {UNUSED}
+    assert set(result.metadata["conversations"]["untrained_tokens"]) == {UNUSED_SUMMARY}
     assert_every_token_is_accounted_for(result, exchanges)
 
 

@@ -6,9 +6,11 @@ import errno
 import os
 import random
 import shutil
+import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -74,6 +76,16 @@ class Executor:
                 return data, payload
             data += payload
 
+    def pieces(self, number: int, last: bytes = b"X") -> tuple[dict[bytes, bytes], bytes]:
+        """The data of a request by its frames' types, and the payload with which it ends."""
+        data: dict[bytes, bytes] = {}
+        while True:
+            whose, kind, payload = self.receive()
+            assert whose == number, (whose, kind, payload)
+            if kind == last:
+                return data, payload
+            data[kind] = data.get(kind, b"") + payload
+
     def run(self, number: int, *argv: str, **how: object) -> tuple[bytes, int, int, int]:
         self.send(number, b"E", command(*argv, **how))  # type: ignore[arg-type]
         return self.ended(number)
@@ -88,14 +100,17 @@ class Executor:
         with suppress(BrokenPipeError):
             self._in.close()
         self._out.read()
-        return self.process.wait(30)
+        return self.process.wait(120)
+
+
+SPLIT, FOLLOW, INPUT, TERMINAL = 1, 2, 4, 8
 
 
 def command(
-    *argv: str, cwd: str = "/", env: tuple[str, ...] = (), timeout_ms: int = 0, max_output: int = 10_000
+    *argv: str, cwd: str = "/", env: tuple[str, ...] = (), timeout_ms: int = 0, max_output: int = 10_000, how: int = 0
 ) -> bytes:
     limits_and_user = (max_output, timeout_ms, os.geteuid(), os.getegid())
-    head = struct.pack("<4I6HI", *limits_and_user, 1, len(argv), len(env), 0, 0, 0, 0)
+    head = struct.pack("<4I6HI", *limits_and_user, 1, len(argv), len(env), how, 24, 80, 0)
     return head + b"".join(text.encode() + b"\0" for text in (cwd, *argv, *env))
 
 
@@ -235,7 +250,7 @@ def test_a_session_keeps_its_state_and_gets_a_new_shell(talk: Executor, tmp_path
     talk.send(1, b"S", command(*session_argv("/", str(tmp_path / "session")), env=(f"{LOOP_VARIABLE}={LOOP}",)))
 
     def line(number: int, text: str, timeout_ms: int = 0) -> tuple[bytes, int, int, int]:
-        talk.send(number, b"L", struct.pack("<3I", 1, 10_000, timeout_ms) + text.encode())
+        talk.send(number, b"L", struct.pack("<4I", 1, 10_000, timeout_ms, 0) + text.encode())
         return talk.ended(number)
 
     assert line(2, "cd /usr; A=kept")[1] == 0
@@ -248,8 +263,173 @@ def test_a_session_keeps_its_state_and_gets_a_new_shell(talk: Executor, tmp_path
     assert line(8, ": " + "x" * 200_000)[1] == 126, "more than a pipe takes"
     (tmp_path / "session/text").rmdir()
     assert line(6, 'pwd; echo "$A"')[0] == b"/usr\nkept\n"
+    for number, text in enumerate(("echo out; echo err >&2; seq 9000", "echo out; echo err >&2; seq 9000; exit"), 9):
+        talk.send(number, b"L", struct.pack("<4I", 1, 100, 0, SPLIT) + text.encode())
+        streams, end = talk.pieces(number)
+        assert streams[b"e"] == b"err\n" and len(streams[b"o"]) == len(streams[b"O"]) == 100
+        assert struct.unpack("<IB3Q", end)[4] == 0
     talk.send(1, b"K")
     assert talk.answer(1, b"X")[1]
+
+
+def test_streams_are_kept_apart_and_bounded_each_by_itself(talk: Executor) -> None:
+    noise = "echo err >&2; seq 9000"
+    talk.send(1, b"E", command("/bin/sh", "-c", noise, max_output=100, how=SPLIT))
+    streams, end = talk.pieces(1)
+    assert streams[b"e"] == b"err\n" and len(streams[b"o"]) == len(streams[b"O"]) == 100
+    assert [bool(dropped) for dropped in struct.unpack("<IB3Q", end)[2:]] == [True, True, False]
+    talk.send(2, b"E", command("/nowhere/program", how=SPLIT))
+    assert b"program" in talk.pieces(2)[0][b"e"]
+
+
+def credit(stream: int, size: int) -> bytes:
+    return struct.pack("<BI", stream, size)
+
+
+def test_a_followed_command_takes_input_and_waits_for_its_reader(talk: Executor) -> None:
+    talk.send(1, b"E", command("/bin/cat", how=FOLLOW | INPUT | SPLIT))
+    talk.send(1, b"d", b"hello\n")
+    seen = [talk.receive()[1:] for _ in range(2)]
+    assert sorted(seen) == [(b"1", b"hello\n"), (b"G", struct.pack("<I", 6))]
+    talk.send(1, b"z")
+    assert talk.pieces(1)[1][:5] == bytes(5)
+
+    talk.send(2, b"E", command("/bin/sh", "-c", "head -c 300000 /dev/zero; echo e >&2", how=FOLLOW | SPLIT))
+    streams: dict[bytes, bytes] = {}
+    while len(streams.get(b"1", b"")) < 300_000 or b"2" not in streams:
+        _, kind, payload = talk.receive()
+        streams[kind] = streams.get(kind, b"") + payload
+        if kind == b"1":
+            talk.send(2, b"g", credit(0, len(payload)))
+    assert streams == {b"1": bytes(300_000), b"2": b"e\n"}
+    assert talk.pieces(2)[1][:5] == bytes(5)
+
+    talk.send(3, b"E", command("/bin/sh", "-c", "head -c 300000 /dev/zero", how=FOLLOW, max_output=1000))
+    talk.send(3, b"v", bytes([0]))
+    pieces, end = talk.pieces(3)
+    assert len(pieces.get(b"1", b"")) + len(pieces[b"O"]) + struct.unpack("<IB3Q", end)[2] == 300_000
+
+    for number, frames in (
+        (4, [(b"K", b"")]),
+        (5, [(b"i", struct.pack("<I", 15))]),
+        (6, [(b"i", struct.pack("<I", 0))]),
+    ):
+        talk.send(number, b"E", command("/bin/sleep", "60" if number < 6 else "0.1", how=FOLLOW | INPUT))
+        for kind, payload in frames:
+            talk.send(number, kind, payload)
+        assert (talk.ended(number)[1] == 0) == (number == 6)
+
+    talk.send(7, b"E", command("/bin/sh", "-c", "exec <&-; echo deaf; sleep 60", how=FOLLOW | INPUT))
+    assert talk.receive()[1:] == (b"1", b"deaf\n")
+    talk.send(7, b"d", b"x" * 1000)
+    assert talk.receive()[1] == b"Y"
+    talk.send(7, b"K")
+    assert talk.ended(7)[1] != 0
+    for kind, payload in (
+        (b"d", b"x"),
+        (b"z", b""),
+        (b"g", credit(0, 1)),
+        (b"i", struct.pack("<I", 9)),
+        (b"a", bytes(4)),
+    ):
+        talk.send(7, kind, payload)  # of one that has ended
+    assert talk.run(8, "/bin/echo", "on")[0] == b"on\n"
+
+
+def test_a_terminal_is_typed_at_resized_and_interrupted(talk: Executor) -> None:
+    talk.send(1, b"E", command("/bin/sh", "-c", "stty size; read a; stty size; sleep 60", how=FOLLOW | TERMINAL))
+    seen = b""
+    while b"24 80" not in seen:
+        seen += talk.receive()[2]
+    talk.send(1, b"a", struct.pack("<2H", 30, 100))
+    talk.send(1, b"d", b"go\n")
+    while b"30 100" not in seen:
+        seen += talk.receive()[2]
+    talk.send(1, b"d", b"\x03")
+    assert talk.ended(1)[1] == 130
+
+
+def receive_all(talk: Executor, wanted: int) -> list[tuple[int, bytes, bytes]]:
+    """So many frames but those that only say that more may come."""
+    seen: list[tuple[int, bytes, bytes]] = []
+    while len(seen) < wanted:
+        frame = talk.receive()
+        seen += [frame] if frame[1] != b"G" else []
+    return seen
+
+
+def test_connections_lead_out_and_in(talk: Executor, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    talk.send(1, b"P", struct.pack("<I", port))
+    assert talk.answer(1, b"F")[1] == bytes(4)
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.sendall(b"from inside")
+        (tunnel, kind, payload), (_, _, data) = receive_all(talk, 2)
+        assert (kind, struct.unpack("<I", payload)[0], data) == (b"A", port, b"from inside")
+        talk.send(tunnel, b"G", struct.pack("<I", len(data)))
+        talk.send(tunnel, b"D", b"from us")
+        assert client.recv(100) == b"from us"
+        client.shutdown(socket.SHUT_WR)
+        assert receive_all(talk, 1) == [(tunnel, b"Z", b"")]
+        talk.send(tunnel, b"K")
+        assert client.recv(100) == b""
+
+    who, into, path = struct.pack("<IIHI", os.geteuid(), os.getegid(), 1, 0), 0xC0000001, str(tmp_path / "socket")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        server.listen()
+        talk.send(into, b"J", who + path.encode() + b"\0")
+        assert talk.answer(into, b"F")[1] == bytes(4)
+        inside, _ = server.accept()
+        with inside:
+            talk.send(into, b"D", b"asked")
+            assert inside.recv(100) == b"asked"
+            inside.sendall(b"answered")
+            assert receive_all(talk, 1) == [(into, b"O", b"answered")]
+            talk.send(into, b"Z")
+            assert inside.recv(100) == b""
+        assert receive_all(talk, 1) == [(into, b"Z", b"")]
+        talk.send(into, b"K")
+    for number, to in ((0xC0000002, struct.pack("<I", 1)), (0xC0000003, who + b"/nowhere/" + b"x" * 200 + b"\0")):
+        talk.send(number, b"J", to)
+        *_, (whose, kind, error) = receive_all(talk, 1)
+        assert (whose, kind) == (number, b"F") and error != bytes(4)
+    talk.send(into, b"D", b"of one that is over")
+    assert talk.run(2, "/bin/echo", "on")[0] == b"on\n"
+
+
+def test_it_begins_anew_with_nothing_of_before(talk: Executor, tmp_path: Path) -> None:
+    talk.send(1, b"S", command(*session_argv("/", str(tmp_path / "session")), env=(f"{LOOP_VARIABLE}={LOOP}",)))
+    for devices in (0, 1):
+        talk.send(2, b"L", struct.pack("<4I", 1, 100, 0, 0) + b"sleep 60 & echo begun")
+        assert talk.ended(2)[0] == b"begun\n"
+        talk.send(3, b"E", command("/bin/sh", "-c", "(sleep 60 &); echo begun; sleep 60", how=FOLLOW | INPUT))
+        assert talk.receive()[1:] == (b"1", b"begun\n")
+        talk.send(4, b"N", bytes([devices]))
+        while (frame := talk.receive())[0] == 3:
+            assert frame[1] == b"X", "the end of the command may be seen first"
+        assert frame == (4, b"F", bytes(4))
+        names = talk.run(5, "/bin/sh", "-c", "cat /proc/[0-9]*/comm")[0].split()
+        assert b"sleep" not in names and b"executor" in names
+        talk.send(1, b"S", command(*session_argv("/", str(tmp_path / "session")), env=(f"{LOOP_VARIABLE}={LOOP}",)))
+
+
+def test_a_socket_is_offered_to_the_owner_outside(talk: Executor, request: pytest.FixtureRequest) -> None:
+    folder = Path(tempfile.mkdtemp(dir="/dev/shm"))
+    folder.chmod(0o777)  # it is made by the executor's own user
+    request.addfinalizer(lambda: shutil.rmtree(folder))
+    path = folder / "link"
+    talk.send(1, b"U", str(path).encode() + b"\0")
+    assert talk.answer(1, b"F")[1] == bytes(4)
+    with socket.socket(socket.AF_UNIX) as owner:
+        owner.connect(str(path))
+        length, number, kind = HEADER.unpack(owner.recv(HEADER.size))
+        assert (number, kind, len(owner.recv(length))) == (0, b"H", 4)
+        owner.sendall(HEADER.pack(len(command("/bin/true")), 2, b"E") + command("/bin/true"))
+        while HEADER.unpack(head := owner.recv(HEADER.size, socket.MSG_WAITALL))[2] != b"X":
+            owner.recv(HEADER.unpack(head)[0], socket.MSG_WAITALL)
+    assert talk.process.wait(30) == 0, "its owner is gone"
 
 
 def test_an_owner_that_comes_back_is_greeted_and_what_was_under_way_is_gone(talk: Executor, tmp_path: Path) -> None:
@@ -267,6 +447,11 @@ def test_an_owner_that_comes_back_is_greeted_and_what_was_under_way_is_gone(talk
     while talk.receive()[:2] != (1, b"X"):
         pass
     assert talk.run(3, "/bin/echo", "on")[0] == b"on\n"
+
+
+def followed(how: int) -> bytes:
+    request = command("/bin/sleep", "60", how=FOLLOW | how)
+    return HEADER.pack(len(request), 1, b"E") + request
 
 
 WRONG = {
@@ -288,10 +473,22 @@ WRONG = {
     + HEADER.pack(16, 1, b"W")
     + bytes(14)
     + b"x\0",
-    "a line for no session": HEADER.pack(14, 1, b"L") + struct.pack("<3I", 9, 10, 0) + b"ls",
+    "a line for no session": HEADER.pack(18, 1, b"L") + struct.pack("<4I", 9, 10, 0, 0) + b"ls",
     "a line without a head": HEADER.pack(3, 1, b"L") + b"abc",
-    "a session of nothing": HEADER.pack(0, 1, b"S") + HEADER.pack(14, 2, b"L") + struct.pack("<3I", 1, 10, 0) + b"ls",
+    "a session of nothing": HEADER.pack(0, 1, b"S")
+    + HEADER.pack(18, 2, b"L")
+    + struct.pack("<4I", 1, 10, 0, 0)
+    + b"ls",
     "a close of nothing": HEADER.pack(0, 1, b"C"),
+    "more input than fits": followed(INPUT) + HEADER.pack(200_000, 1, b"d") + bytes(200_000),
+    "a credit cut short": followed(0) + HEADER.pack(3, 1, b"g") + bytes(3),
+    "a signal without a number": followed(0) + HEADER.pack(0, 1, b"i"),
+    "a size cut short": followed(TERMINAL) + HEADER.pack(2, 1, b"a") + bytes(2),
+    "an unknown small type": followed(0) + HEADER.pack(0, 1, b"y"),
+    "a connection to a path without end": HEADER.pack(17, 0xC0000001, b"J") + bytes(14) + b"abc",
+    "a connection of a user with more groups than there are": HEADER.pack(20, 0xC0000001, b"J")
+    + b"\xff" * 10
+    + bytes(10),
 }
 
 
@@ -316,10 +513,27 @@ def test_frames_with_errors_in_them_do_no_harm(executor: Path, tmp_path: Path) -
                 (b"R", who + struct.pack("<Q", 100) + b"/etc\0"),
                 (b"K", b""),
                 (b"S", command("/bin/true", str(tmp_path / "session"))),
-                (b"L", struct.pack("<3I", 6, 100, 100) + b"true"),
+                (b"L", struct.pack("<4I", 6, 100, 100, SPLIT) + b"true"),
                 (b"K", b""),
             ],
             1,
+        )
+    ]
+    follows, tunnel = command("/bin/cat", "-", how=FOLLOW | INPUT | SPLIT), 0xC0000001
+    right += [
+        HEADER.pack(len(payload), number, kind) + payload
+        for number, kind, payload in (
+            (20, b"E", follows),
+            (20, b"d", b"data"),
+            (20, b"g", credit(1, 5)),
+            (20, b"v", bytes([0])),
+            (20, b"a", struct.pack("<2H", 20, 30)),
+            (20, b"i", struct.pack("<I", 15)),
+            (20, b"z", b""),
+            (tunnel, b"J", who + b"/nowhere\0"),
+            (tunnel, b"D", b"data"),
+            (tunnel, b"G", struct.pack("<I", 5)),
+            (21, b"P", struct.pack("<I", 31999)),
         )
     ]
     rng = random.Random(1)

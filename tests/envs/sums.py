@@ -70,7 +70,7 @@ async def pulled(consumer, groups, env):
     running = asyncio.create_task(env.env_manager())
     found = []
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             async for batch in consumer.batches():
                 if running.done():
                     running.result()

@@ -1,29 +1,25 @@
 """The backends, and sandboxes of them, for the conformance suite."""
 
 import asyncio
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from contextlib import AsyncExitStack
 
 import pytest
 import pytest_asyncio
+from backends import STARTERS, backend_of, is_own
 from containers import Container
 from images import made
 from own_sshd import Sshd, need_sshd
 
 from sandboxes.base import NotSupported, SandboxSpec
 from sandboxes.docker import DockerBackend
-from sandboxes.docker.crun.possible import Obstacle, find_crun
-from sandboxes.docker.daemon import connect
-from sandboxes.local import LocalBackend
-from sandboxes.registry import load_backend
 
-KINDS = ["local", *(pytest.param(kind, marks=pytest.mark.docker) for kind in ("docker", "crun", "runsc"))]
+KINDS = ["local", *STARTERS, pytest.param("runsc", marks=pytest.mark.docker)]
 
 
 def pytest_generate_tests(metafunc):
     if "kind" in metafunc.fixturenames:
         engine, image, used, own = map(metafunc.config.getoption, ("--engine", "--image", "--used", "--backend"))
-        kinds = KINDS
+        kinds = getattr(metafunc.module, "ONLY", KINDS)  # of a module that is about some of them
         if own:
             kinds = [own]
         elif engine:
@@ -69,46 +65,6 @@ def spec(kind, request) -> SandboxSpec:
     else:
         image = "none" if kind == "local" else request.getfixturevalue("suites_image")
     return SandboxSpec(image, workdir="/app", env={"COLOUR": "green"})
-
-
-class UsedSandboxes(DockerBackend):
-    """A backend each of whose sandboxes somebody has had before."""
-
-    @asynccontextmanager
-    async def open(self, spec):
-        spec = replace(spec, shared="tests")
-        async with super().open(spec) as before:
-            await (await before.session()).run("echo x >/tmp/x; (while :; do sleep 9; done) >/dev/null 2>&1 &")
-            await before.stop()
-        async with super().open(spec) as sandbox:
-            if not spec.mounts:
-                assert sandbox.id == before.id
-            yield sandbox
-
-
-def is_own(kind):
-    """Tell whether a kind is a dotted path, of a backend that isn't ours."""
-    return ":" in kind
-
-
-async def backend_of(kind):
-    """Return a backend that is not entered yet; skip where it can't be had."""
-    if is_own(kind):
-        return load_backend(kind)
-    if kind == "local":
-        return LocalBackend()
-    if kind == "docker":
-        return DockerBackend(starter="docker")
-    async with connect() as daemon:
-        info = await daemon.system.info()
-        if kind in ("crun", "used"):
-            found = find_crun(daemon, info)
-            if isinstance(found, Obstacle):
-                pytest.skip(found.why)
-            return (DockerBackend if kind == "crun" else UsedSandboxes)(starter="crun")
-        if kind not in info["Runtimes"]:
-            pytest.skip(f"this Docker daemon has no runtime {kind}")
-    return DockerBackend(runtime=kind)
 
 
 @pytest.fixture(scope="session")

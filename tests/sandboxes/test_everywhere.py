@@ -51,6 +51,6 @@ async def test_on_an_engine_of_another_kind(engine):
     print(f"\n{engine}: {await suite('--engine', engine)}")
 
 
-@pytest.mark.parametrize("image", ["no-bash", "no-tmp", "i386", "alpine:3.20"])
+@pytest.mark.parametrize("image", ["no-bash", "no-tmp", "i386", "trixie", "alpine:3.20"])
 async def test_in_another_image(image):
     print(f"\n{image}: {await suite('--image', image)}")

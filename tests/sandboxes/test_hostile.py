@@ -30,9 +30,11 @@ from attacks import (
 from small_archives import archive, content, members
 
 from sandboxes.base import Limits, SandboxDied, SandboxEnded, SandboxError, SandboxSpec, SandboxTimeout
-from sandboxes.docker import DockerBackend, channel, streams
-from sandboxes.docker.daemon import connect
-from sandboxes.docker.held import descendants
+from sandboxes.docker import DockerBackend
+from sandboxes.docker.daemon import stream
+from sandboxes.docker.daemon.client import connect
+from sandboxes.docker.executor import channel, streams
+from sandboxes.docker.executor.disk_usage import descendants
 from sandboxes.owner import PREFIX
 
 pytestmark = pytest.mark.docker
@@ -278,7 +280,7 @@ async def test_a_full_pipe_to_a_shell_holds_nobody_up(docker_box):
 
 @needs_root
 async def test_an_executor_that_answers_nothing_holds_nobody_up(base_image, monkeypatch):
-    for module, name in ((channel, "_ANSWER_S"), (channel, "_TAKE_BACK_S"), (streams, "_TAKEN_S")):
+    for module, name in ((channel, "_ANSWER_S"), (channel, "_TAKE_BACK_S"), (streams, "TAKEN_S"), (stream, "TAKEN_S")):
         monkeypatch.setattr(module, name, 0.5)
     async with DockerBackend(starter="docker") as backend, connect() as daemon:
         async with backend.open(SandboxSpec(base_image)) as box:

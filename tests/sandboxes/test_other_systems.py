@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sandboxes.docker.crun.possible import Obstacle, find_crun
+from sandboxes.docker.crun.availability import Obstacle, find_crun
 
 ROOT = Path(__file__).parents[2]
 # What macOS's Python has not. Other people's packages are imported before it is taken away: theirs differ there.

@@ -17,8 +17,8 @@ from envs.swe.environment import SWEEnv, SWEEnvConfig
 from envs.tasks.harbor import load_tasks
 from sandboxes.base import DaemonUnavailable, SandboxSpec
 from sandboxes.docker import DockerBackend
-from sandboxes.docker.daemon import connect
-from sandboxes.docker.images import ensure_base_image
+from sandboxes.docker.daemon.client import connect
+from sandboxes.docker.images.base_image import ensure_base_image
 
 pytestmark = pytest.mark.docker
 

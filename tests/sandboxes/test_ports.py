@@ -217,7 +217,7 @@ async def test_a_sandbox_that_is_stopped_ends_its_connections(box):
         await asyncio.sleep(0.1)
         await box.stop()
         with suppress(ConnectionError):
-            assert await asyncio.wait_for(reading, 20) == b""
+            assert await asyncio.wait_for(reading, 120) == b""
         with pytest.raises(SandboxDied):
             async with box.connect(port):
                 pass

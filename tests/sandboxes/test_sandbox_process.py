@@ -9,6 +9,7 @@ import time
 import pytest
 from memory import resident_mb
 from naps import count_of
+from stopwatch import Stopwatch
 
 from sandboxes.base import PtySize, SandboxDied
 
@@ -44,7 +45,7 @@ async def naps_begun(box, nap) -> int:
 async def until(process, text: bytes) -> bytes:
     """Read until the output holds a text. Returns what came."""
     seen = b""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while text not in seen:
             piece = await process.stdout.read()
             assert piece, seen
@@ -152,8 +153,11 @@ class TestOutputWhileItRuns:
         async with box.start(f"echo 0 >count; ({tick}) &") as process:
             await process.wait()
         before = int(await box.read_file("count"))
-        await asyncio.sleep(0.5)
-        assert int(await box.read_file("count")) > before
+        for _ in range(100):
+            if int(await box.read_file("count")) > before:
+                return
+            await asyncio.sleep(0.2)
+        pytest.fail("it ticks no more")
 
 
 class TestInput:
@@ -432,19 +436,19 @@ class TestHostile:
         async with contextlib.AsyncExitStack() as stack:
             for _ in range(10 if kind == "local" else 100):  # there each is looked for in /proc
                 await stack.enter_async_context(box.start(["yes"]))
-            began = time.monotonic()
+            watch = Stopwatch()
             for _ in range(5):
                 assert (await box.exec("echo fine", timeout=20)).output == "fine\n"
-            assert time.monotonic() - began < 10
+            assert watch.seconds < 10
             assert resident_mb() - before < 40  # 128 KB each, at both ends of our own pipes
 
     async def test_one_that_forks_away_and_floods_on_ends_all_the_same(self, box):
         async with box.start("(setsid yes &); echo started") as process:
-            began = time.monotonic()
+            watch = Stopwatch()
             async for _ in process:
                 pass
             assert (await process.wait()).exit_code == 0
-            assert time.monotonic() - began < 10
+            assert watch.seconds < 10
 
     async def test_a_command_that_stops_itself_is_killed_with_its_block(self, box):
         async with box.start("echo ready; kill -STOP 0; echo never", pty=PtySize()) as process:

@@ -35,7 +35,7 @@ async def live(backend: DockerBackend, spec: SandboxSpec, fate: float) -> str:
         assert (await shell.run("x=5; cd /tmp")).ok
         assert (await box.exec("echo $((6 * 7))")).output == "42\n"
         if fate < 0.05:
-            os.kill(box.machine.places.process, signal.SIGKILL)
+            os.kill(box.container.host_paths.process, signal.SIGKILL)
             with pytest.raises(SandboxDied):
                 await box.exec("true")
             return "killed"
@@ -81,7 +81,7 @@ async def test_a_soak_leaves_nothing(base_image, capsys, starter, request):
             while len(fates) < count:
                 wave = min(most, count - len(fates))
                 fates += await asyncio.gather(*(live(backend, spec, rng.random()) for _ in range(wave)))
-                async with asyncio.timeout(60):  # what a reset has replaced is removed beside what goes on
+                async with asyncio.timeout(120):  # what a reset has replaced is removed beside what goes on
                     while await daemon.containers.list(all=True, filters=filters):  # noqa: ASYNC110 - the daemon tells no one
                         await asyncio.sleep(0.1)
                 sizes.append((descriptors(), threading.active_count(), resident_mb()))

@@ -7,7 +7,8 @@ import pytest
 
 from sandboxes.base import SandboxDied, SandboxSpec
 from sandboxes.docker import DockerBackend
-from sandboxes.docker.streams import AttachedStream, SocketStream
+from sandboxes.docker.daemon.stream import AttachedStream
+from sandboxes.docker.executor.streams import SocketStream
 
 pytestmark = [pytest.mark.docker]
 
@@ -29,7 +30,7 @@ while True:
 
 
 def connection_of(box):
-    return box.machine.channel._connection
+    return box.container.channel._connection
 
 
 async def offer_to_a_thief(box):
@@ -72,7 +73,7 @@ async def test_either_way_does_it_all(box):
 async def test_a_sandbox_that_dies_says_so_and_costs_no_other(box):
     running = asyncio.create_task(box.exec("sleep 60"))
     await asyncio.sleep(0.2)
-    await box.machine.container.kill()
+    await box.container.handle.kill()
     with pytest.raises(SandboxDied, match="does not run any more"):
         await running
     with pytest.raises(SandboxDied):
@@ -100,12 +101,12 @@ async def test_where_the_socket_is_out_of_reach_the_daemon_is_used(base_image):
 async def test_nobody_in_the_sandbox_gets_the_socket(base_image):
     async with DockerBackend(shortcut=False, starter="docker") as backend, backend.open(SandboxSpec(base_image)) as box:
         await offer_to_a_thief(box)
-        pid = (await box.machine.container.show())["State"]["Pid"]
+        pid = (await box.container.handle.show())["State"]["Pid"]
         ours = await SocketStream.open(f"/proc/{pid}/root/dev/shm/offered")
         assert await ours.read(), "we are greeted"
         await ours.close()
         # Its owner has come and gone, and so has the container.
-        assert (await box.machine.container.wait(timeout=10))["StatusCode"] == 0
+        assert (await box.container.handle.wait(timeout=10))["StatusCode"] == 0
 
 
 @needs_root

@@ -7,22 +7,11 @@ import io
 import tarfile
 
 import pytest
+from backends import STARTERS
 
 from sandboxes.base import SandboxSpec, StorageFull
 
-pytestmark = pytest.mark.docker
-
-
-@pytest.fixture(params=["docker", "crun"])
-async def backend(request, make_backend):
-    async with await make_backend(request.param) as entered:
-        yield entered
-
-
-@pytest.fixture
-async def box(backend, base_image):
-    async with backend.open(SandboxSpec(base_image, workdir="/app")) as sandbox:
-        yield sandbox
+ONLY = STARTERS
 
 
 def archive(*members: tuple[str, bytes, str]) -> bytes:
@@ -105,7 +94,7 @@ async def test_a_fork_for_which_there_is_no_room_costs_its_parent_nothing(backen
 
     await box.exec("echo x >f")
     with monkeypatch.context() as patch:
-        patch.setattr(backend._running.disk, "check_room", full)
+        patch.setattr(backend._sandboxes.disk, "check_room", full)
         with pytest.raises(StorageFull):
             async with box.fork(1):
                 pass

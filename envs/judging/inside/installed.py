@@ -9,29 +9,8 @@ import re
 import sys
 
 _VALUED = frozenset(
-    {
-        "-i",
-        "--index-url",
-        "--extra-index-url",
-        "-f",
-        "--find-links",
-        "-c",
-        "--constraint",
-        "-t",
-        "--target",
-        "-p",
-        "--python",
-    }
-    | {
-        "--prefix",
-        "--root",
-        "--timeout",
-        "--retries",
-        "--cache-dir",
-        "--trusted-host",
-        "--group",
-        "--break-system-packages=",
-    }
+    "-i --index-url --extra-index-url -f --find-links -c --constraint -t --target -p --python --prefix --root "
+    "--timeout --retries --cache-dir --trusted-host --group --break-system-packages=".split()
 )
 _VERBS = frozenset({"pip", "add", "tool", "install"})
 _OURS = frozenset({"uv", "pip", "setuptools", "wheel", "pytest-json-ctrf", "pytest-json-report"})

@@ -22,10 +22,8 @@ _PORT = "/verifier/port"
 _WAIT_S = 10.0
 _NUMBER = 300
 """From which number on descriptors are ours: tests may close the low ones, or look which are free."""
-_SHOWN = 1000
-"""How many characters the error of an assert says."""
 __unittest = True
-"""Leaves this module's functions out of what unittest shows of a failure, as `__tracebackhide__` does for pytest."""
+"""Leaves this module's functions out of what unittest shows of a failure."""
 _os_write, _dumps, _fstat, _monotonic = os.write, json.dumps, os.fstat, time.monotonic
 
 _PYTEST = """\
@@ -128,162 +126,8 @@ class Line:
             return False  # a test has closed it
 
 
-class Want:
-    """An expected value among decoys. number: the set's. values: what may be expected. shown: what stands for it in the
-    id of a test; None where no value would stand there."""
-
-    __slots__ = ("number", "shown", "values")
-
-    def __init__(self, number, values, shown=None):
-        self.number, self.values, self.shown = number, values, shown
-
-    def __repr__(self):
-        return self.shown or "one of %s" % ", ".join(map(repr, self.values))
-
-
-class Unequal:
-    """What a comparison came to in which nothing was equal. It shows in what a failed assert says."""
-
-    def __init__(self, value, values, how):
-        self._value, self._values, self._how = value, values, how
-
-    def __bool__(self):
-        return False
-
-    def __repr__(self):
-        among = "one of " if len(self._values) > 1 else ""
-        return "%r %s %s%s" % (self._value, self._how, among, ", ".join(map(repr, self._values)))
-
-
-class Probe:
-    """What modules of tests ask: it compares with each value of a set, and reports which was equal."""
-
-    def __init__(self, line):
-        self._line, self._told = line, set()
-
-    def begin(self):
-        """Take note that a test has begun."""
-        self._told.clear()
-
-    def load(self):
-        self._line.load()
-
-    def want(self, number, values):
-        return Want(number, values)
-
-    def row(self, number, shown, values):
-        return Want(number, values, shown)
-
-    def reached(self, site):
-        self._tell(site, None, ())
-
-    def check(self, site, how, value, want, swapped, message=None):
-        """Do what an assert does."""
-        __tracebackhide__ = True
-        held = getattr(self, how)(site, value, want, swapped)
-        if not held:
-            said = "" if message is None else str(message())
-            raise AssertionError(said + "\n" * bool(said) + _shown(held))
-
-    def equal(self, site, value, want, swapped):
-        if type(want) is not Want:
-            if want == value if swapped else value == want:
-                self.reached(site)
-                return True
-            return Unequal(value, (want,), "==")
-        if swapped:
-            return self._compare(site, want, value, "==", lambda one: one == value)
-        return self._compare(site, want, value, "==", lambda one: value == one)
-
-    def same(self, site, value, want, swapped):
-        return self._compare(site, want, value, "is", lambda one: value is one)
-
-    def inside(self, site, value, want, swapped):
-        if type(want) is Want and _is_iterator(value):  # which can be asked once
-            hits = ([one is each or one == each for one in want.values] for each in value)
-            found = iter(next(filter(any, hits), [False] * len(want.values)))
-            return self._compare(site, want, value, "has", lambda one: next(found))
-        return self._compare(site, want, value, "has", lambda one: one in value)
-
-    def method(self, site, method, plain, place, want, *args, **options):
-        """Call a method of unittest with what is equal. plain: it compares by `==`. place: where that goes."""
-
-        def call(one):
-            given = list(args)
-            given[place] = one
-            return method(*given, **options)
-
-        if type(want) is not Want:
-            call(want)
-            return self.reached(site)
-        __tracebackhide__ = True
-        other = args[1 - place]
-        if getattr(method, "__name__", "") in ("assertIn", "assertCountEqual") and _is_iterator(other):
-            args = tuple(list(one) if one is other else one for one in args)
-        equal = (lambda one: one == other) if place == 0 else (lambda one: other == one)
-        found, failed = [False] * len(want.values), None
-        order = range(len(want.values))
-        likely = [i for i in order if not plain or _holds(equal, want.values[i])]
-        for tried in (likely, [i for i in order if i not in likely]):
-            for i in tried:
-                try:
-                    call(want.values[i])
-                    found[i] = True
-                except Exception as error:
-                    failed = error
-            if any(found):
-                break
-        self._tell(site, want.number, found)
-        if not any(found):
-            raise failed
-
-    def _compare(self, site, want, value, how, holds):
-        found, failed = [], None
-        for one in want.values:
-            try:
-                found.append(bool(holds(one)))
-            except Exception as error:
-                failed = error
-                found.append(False)
-        self._tell(site, want.number, found)
-        if any(found):
-            return True
-        if failed is not None:
-            raise failed
-        return Unequal(value, want.values, how)
-
-    def _tell(self, site, number, found):
-        known = site, number, tuple(found)
-        if known not in self._told:
-            self._told.add(known)
-            told = site, -1 if number is None else number, "".join("01"[one] for one in found)
-            # In the middle of a test, which may have replaced what `json` calls.
-            self._line.write('{"kind": "site", "site": %d, "set": %d, "equal": "%s"}' % told)
-
-
-def _shown(unequal):
-    """Return what the error of an assert says."""
-    try:
-        said = "assert %r" % unequal
-    except Exception as error:
-        said = "assert something of which repr() raises %s" % type(error).__name__
-    return said if len(said) <= _SHOWN else "%s ... %s" % (said[: _SHOWN // 2], said[-_SHOWN // 2 :])
-
-
-def _is_iterator(value):
-    try:
-        return iter(value) is value
-    except Exception:
-        return False
-
-
-def _holds(equal, one):
-    try:
-        return bool(equal(one))
-    except Exception:
-        return False
-
-
+_COMPARING = loaded("probe")
+Probe, Want = _COMPARING.Probe, _COMPARING.Want
 _LINE = Line()
 _PROBE = Probe(_LINE)
 
@@ -296,9 +140,12 @@ def probe():
 class Listener:
     """What listens to a runner. names: what tests rely on there."""
 
+    root = os.getcwd()
+    """Where this process began."""
+
     def __init__(self, names):
         self._names = dict(_TRUSTED, **names)
-        self._before, self._root, self._open = {}, os.getcwd(), False
+        self._before, self._open = {}, False
         import builtins
 
         builtins.__verifier__ = _PROBE
@@ -441,7 +288,7 @@ class UnittestListener(Listener):
         home = function or type(test)
         file = getattr(sys.modules.get(home.__module__), "__file__", None) or home.__module__
         names = [function.__name__] if function else type(test).__qualname__.split(".") + [test._testMethodName]
-        return "::".join([os.path.relpath(os.path.join(self._root, file), self._root)] + names)
+        return "::".join([os.path.relpath(os.path.join(self.root, file), self.root)] + names)
 
     @staticmethod
     def _title(test):

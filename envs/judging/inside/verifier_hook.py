@@ -5,9 +5,12 @@ that imports neither pays for looking at the names of its imports. Runs on any P
 """
 
 import builtins
+import os
 import sys
 
 _HOME = "/verifier"
+_RUNNER = "/verifier/runner"
+"""Where `runner.py` takes calls of pytest, if it was started."""
 _WATCHED = {"_pytest.config": "listen_to_pytest", "unittest.main": "listen_to_unittest", "venv": "share_with"}
 """Modules, and what is called with each once it has been imported."""
 
@@ -37,6 +40,8 @@ class _Probe:
 class _Finder:
     @staticmethod
     def find_spec(name, path=None, target=None):
+        if name == "pytest" and os.path.exists(_RUNNER):
+            loaded("runner").hand_over()
         called = _WATCHED.get(name)
         if called is None:
             return None

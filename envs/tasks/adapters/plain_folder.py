@@ -25,7 +25,7 @@ from envs.tasks.adapters.dataset_rows import Row
 from envs.tasks.adapters.directory import config, write_task
 from envs.tasks.adapters.script import OWN_TESTS, pytest_verifier
 from envs.types import BadTask, Task
-from sandboxes.docker.images import BASE_IMAGE
+from sandboxes.docker.images.base_image import BASE_IMAGE
 
 _DOCKERFILE = f"FROM {BASE_IMAGE}\nWORKDIR /app\nCOPY repo/ /app/\n"
 

@@ -24,7 +24,7 @@ from envs.tasks.adapters.dataset_rows import Row, convert_rows
 from envs.tasks.adapters.directory import config, write_task
 from envs.tasks.adapters.script import OWN_TESTS, pytest_verifier
 from envs.types import BadTask, Task
-from sandboxes.docker.images import BASE_IMAGE
+from sandboxes.docker.images.base_image import BASE_IMAGE
 
 _MODULE = "test_hidden.py"
 _CHECK = re.compile(r"^def check\((\w+)\):", re.MULTILINE)

@@ -39,7 +39,7 @@ def weigh(parent: str, unified: bool, tree: Path = TREE) -> None:
 
 
 def is_unified(tree: Path = TREE) -> bool:
-    """Return whether the machine has version 2 alone."""
+    """Return whether the host has version 2 alone."""
     return (tree / "cgroup.controllers").exists()
 
 

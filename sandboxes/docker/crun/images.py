@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from sandboxes.base import ImageMissing, SandboxDied
-from sandboxes.docker.build import remedy
 from sandboxes.docker.crun.layers import Stack, image_layers, is_whole
-from sandboxes.docker.daemon import DaemonClient, daemon_errors
-from sandboxes.docker.launch import Launcher
-from sandboxes.docker.reap import remove
+from sandboxes.docker.daemon.client import DaemonClient, daemon_errors, image_remedy
+from sandboxes.docker.daemon.reap import remove
+from sandboxes.docker.daemon.starter import DaemonStarter
 from sandboxes.owner import Owner
 
 _KNOWN_S = 10.0
@@ -40,7 +39,7 @@ class Images:
     daemon: starts these containers. storage: the Docker daemon's directory.
     """
 
-    def __init__(self, client: DaemonClient, owner: Owner, daemon: Launcher, storage: Path) -> None:
+    def __init__(self, client: DaemonClient, owner: Owner, daemon: DaemonStarter, storage: Path) -> None:
         self._client = client
         self._owner = owner
         self._daemon = daemon
@@ -78,7 +77,7 @@ class Images:
             async with daemon_errors(f"look for image {name}"):
                 seen = await self._client.images.inspect(name)
         except ImageMissing as error:
-            raise ImageMissing(remedy(name)) from error
+            raise ImageMissing(image_remedy(name)) from error
         image = self._held.pop(seen["Id"], None)
         if image is None or not self.whole(image) or not await self._is_held(image.id):
             await remove(self._client, self._hold(seen["Id"]))

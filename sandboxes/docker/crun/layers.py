@@ -42,7 +42,7 @@ Stack = tuple[Layer, ...]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Point:
+class Snapshot:
     """A sandbox's files at one moment. mode, uid, gid: the root directory's own."""
 
     stack: Stack
@@ -83,7 +83,7 @@ def image_layers(driver: Mapping[str, Any]) -> Stack:
         try:
             name = (Path(folder).parent / "link").read_text(encoding="ascii").strip()
         except OSError as error:
-            raise SandboxError(f"a layer of the image is not to be found on this machine: {error}") from error
+            raise SandboxError(f"a layer of the image is not to be found on this host: {error}") from error
         layers.append(Layer(Path(folder), f"overlay2/l/{name}"))
     return tuple(layers)
 

@@ -16,7 +16,7 @@ _SEALS = 0xF
 """F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_WRITE."""
 
 
-class Container:
+class CrunProcess:
     """A process of crun's in the foreground. It waits for the container's end and then removes everything it has made
     for it.
 
@@ -82,13 +82,12 @@ def sealed(program: Path) -> int:
     crun wants to run from such a copy, and else makes one each time and starts itself again. Raises OSError.
     """
     copy = os.memfd_create(program.name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    try:
+    with contextlib.ExitStack() as undo:
+        undo.callback(os.close, copy)
         with os.fdopen(os.dup(copy), "wb") as file:
             file.write(program.read_bytes())
         fcntl.fcntl(copy, fcntl.F_ADD_SEALS, _SEALS)
-    except BaseException:
-        os.close(copy)
-        raise
+        undo.pop_all()
     return copy
 
 

@@ -1,6 +1,6 @@
 """Used sandboxes in the state of their start, for the next user of their kind.
 
-One is kept if everything of its earlier life is known to be gone (`anew.py`), for a kind with a word for its users in
+One is kept if everything of its earlier life is known to be gone (`reset.py`), for a kind with a word for its users in
 the spec. A sandbox is discarded instead if it was over a limit, fell silent, or has a part that can't be made again.
 """
 
@@ -11,8 +11,8 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from sandboxes.docker.crun.machine import CrunMachine
-from sandboxes.docker.machine import Kind
+from sandboxes.docker.crun.container import CrunContainer
+from sandboxes.docker.executor.container import Kind
 from sandboxes.docker.pool import PoolLimits, has_room
 
 logger = logging.getLogger(__name__)
@@ -29,44 +29,44 @@ class Spares:
     def __init__(self, limits: PoolLimits, storage: Path) -> None:
         self._limits = limits
         self._storage = storage
-        self._ready: dict[CrunMachine, asyncio.TimerHandle] = {}
+        self._ready: dict[CrunContainer, asyncio.TimerHandle] = {}
         self._going: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    async def take(self, kind: Kind, made_of: str) -> CrunMachine | None:
+    async def take(self, kind: Kind, made_of: str) -> CrunContainer | None:
         """Return one of a kind, if it answers, or None. made_of: the id of the image behind the kind's name."""
-        for machine in self._of(kind, made_of):
-            self._ready.pop(machine).cancel()
-            if await machine.answers():
-                machine.lives += 1
-                return machine
-            await machine.discard()
+        for container in self._of(kind, made_of):
+            self._ready.pop(container).cancel()
+            if await container.answers():
+                container.lives += 1
+                return container
+            await container.discard()
         return None
 
-    def _of(self, kind: Kind, made_of: str) -> Iterator[CrunMachine]:
+    def _of(self, kind: Kind, made_of: str) -> Iterator[CrunContainer]:
         while found := [one for one in self._ready if one.kind == kind and one.made_of == made_of]:
             yield found[-1]
 
-    async def keep(self, machine: CrunMachine) -> bool:
-        """Keep a machine without a user, if it is as good as new again. Returns whether it is kept."""
-        if not self._may_keep(machine) or not await machine.renew() or self._closed:
+    async def keep(self, container: CrunContainer) -> bool:
+        """Keep a container without a user, if it is as good as new again. Returns whether it is kept."""
+        if not self._may_keep(container) or not await container.reset() or self._closed:
             return False
-        self._ready[machine] = asyncio.get_running_loop().call_later(_IDLE_S, self._let_go, machine)
+        self._ready[container] = asyncio.get_running_loop().call_later(_IDLE_S, self._let_go, container)
         while len(self._ready) > self._limits.used:
             self._let_go(next(iter(self._ready)))
         return True
 
-    def _may_keep(self, machine: CrunMachine) -> bool:
-        kind = machine.kind
-        if self._closed or not kind.shared or kind.point is not None or not self._limits.used:
+    def _may_keep(self, container: CrunContainer) -> bool:
+        kind = container.kind
+        if self._closed or not kind.shared or kind.snapshot is not None or not self._limits.used:
             return False
-        if machine.spoiled or machine.lives >= _MOST_LIVES or machine.box.cgroup.was_full():
+        if container.spoiled or container.lives >= _MOST_LIVES or container.bundle.cgroup.was_full():
             return False
         return has_room(self._limits, self._storage)
 
-    def _let_go(self, machine: CrunMachine) -> None:
-        self._ready.pop(machine).cancel()
-        task = asyncio.create_task(machine.discard(), name="a sandbox that nobody wanted")
+    def _let_go(self, container: CrunContainer) -> None:
+        self._ready.pop(container).cancel()
+        task = asyncio.create_task(container.discard(), name="a sandbox that nobody wanted")
         self._going.add(task)
         task.add_done_callback(self._going.discard)
 

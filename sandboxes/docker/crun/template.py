@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from sandboxes.base import SandboxError
-from sandboxes.docker.crun.home import EXECUTOR, HOSTNAME
+from sandboxes.docker.crun.owner_directory import HOSTNAME
+from sandboxes.docker.executor.program import EXECUTOR
 
 _NAMESPACES = ("pid", "network", "ipc", "uts", "mount", "cgroup")
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -52,9 +52,17 @@ void reserve(struct bytes *b, size_t more, size_t max) {
 }
 
 void append(struct bytes *b, const void *data, size_t len) {
+  if (!len) return;
   reserve(b, len, 0);
   memcpy(b->at + b->len, data, len);
   b->len += len;
+}
+
+/* Takes away the first ones. */
+void take(struct bytes *b, size_t n) {
+  if (!n) return;
+  b->len -= n;
+  memmove(b->at, b->at + n, b->len);
 }
 
 void drop(struct bytes *b) {

@@ -5,7 +5,7 @@
 #include <sys/types.h>
 
 enum {
-  VERSION = 10,
+  VERSION = 11,
   HEADER = 9,
   CHUNK = 65536,
   MAX_FRAME = 4 << 20,
@@ -94,6 +94,7 @@ size_t join(char *to, size_t size, ...);
 int make_name(char name[NAME_SIZE]);
 void reserve(struct bytes *b, size_t more, size_t max);
 void append(struct bytes *b, const void *data, size_t len);
+void take(struct bytes *b, size_t n);
 void drop(struct bytes *b);
 void send_bytes(const void *data, size_t len);
 void send_frame(uint32_t id, char type, const void *data, uint32_t len);
@@ -111,6 +112,7 @@ struct job *add(uint32_t id);
 void forget(struct job *j);
 void free_gone(void);
 void finish(struct job *j);
+void keep_output(struct job *j, int stream, const char *data, size_t len);
 void read_output(struct job *j, int stream);
 int output_ended(const struct job *j);
 void close_output(struct job *j);
@@ -206,4 +208,4 @@ int close_session(uint32_t id);
 void cancel_line(struct job *line);
 void read_report(struct job *shell);
 void shell_is_gone(struct job *shell);
-struct output *where_output_goes(struct job *j);
+struct job *whose_output(struct job *j);

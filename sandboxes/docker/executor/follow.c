@@ -71,8 +71,7 @@ void pass_input(struct job *j) {
     return;
   }
   uint32_t taken = n;
-  j->input.len -= n;
-  memmove(j->input.at, j->input.at + n, j->input.len);
+  take(&j->input, n);
   if (n) send_frame(j->id, 'G', &taken, 4);
   if (j->input_ends && !j->input.len) close_input(j);
 }

@@ -80,6 +80,13 @@ void finish(struct job *j) {
   if (!j->monitor && output_ended(j)) forget(j);
 }
 
+/* j: NULL where it is nobody's. */
+void keep_output(struct job *j, int stream, const char *data, size_t len) {
+  if (!j) return;
+  keep(&j->output, data, len);
+  if (j->split) keep(&j->apart[stream], data, len);
+}
+
 void read_output(struct job *j, int stream) {
   static char buffer[CHUNK];
   for (int i = 0; i < 16 && wanted(j, stream); i++) { /* at most 1 MB, then the others' turn */
@@ -95,10 +102,8 @@ void read_output(struct job *j, int stream) {
       j->out[stream] = -1;
       return;
     }
-    struct output *o = j->followed[stream] ? NULL : where_output_goes(j);
     if (j->followed[stream]) pass_output(j, stream, buffer, n);
-    if (o) keep(o, buffer, n);
-    if (o && j->split) keep(&j->apart[stream], buffer, n);
+    else keep_output(whose_output(j), stream, buffer, n);
     if (j->main_done) j->quiet = now_ms() + GRACE_MS;
   }
 }

@@ -12,7 +12,7 @@
  *           that comes in d, 8 with a terminal, which is its standard input as well
  *        S  open a session, which keeps this frame's id: as E, the command being its shell (see session.c),
  *           whose last argument is the session's directory
- *        L  run a command in a session: u32 session, u32 max_output, u32 timeout ms, text
+ *        L  run a command in a session: u32 session, u32 max_output, u32 timeout ms, u32 how, of which bit 1 counts, text
  *        K  kill the command and what it started, close the session, or give up the file; its X or F follows
  *        W  write a file: who, u32 mode, path NUL; then D..., C. Who is u32 uid, u32 gid, u16 n groups, u32 groups[]
  *        C  close the file that is being written, which then takes its place
@@ -218,8 +218,7 @@ static void start_anew(size_t from) {
   end_tunnels();
   move_again();
   found += sizeof token;
-  in.len -= found - in.at;
-  memmove(in.at, found, in.len);
+  take(&in, found - in.at);
   send_bytes(token, sizeof token);
   greet();
 }
@@ -240,8 +239,7 @@ static void read_frames(void) {
     handle(u32(in.at + at + 4), in.at[at + 8], in.at + at + HEADER, len);
     at += HEADER + len;
   }
-  in.len -= at;
-  memmove(in.at, in.at + at, in.len);
+  take(&in, at);
   if (!in.len && in.cap > 16 * CHUNK) drop(&in);
 }
 

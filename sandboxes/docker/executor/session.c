@@ -1,15 +1,16 @@
 /* Sessions: a shell that runs one command after the other, so that its state lasts.
  *
  * The shell runs a loop that our owner gives it. For each command we write its text into the file `text` in
- * the session's directory and "SLOT NONCE" into the loop's control pipe (3). The loop reads the text, runs
- * it, writes "ended NONCE CODE" into the report pipe (4) and saves the shell's state into the file `state.SLOT`. Two
+ * the session's directory and "SLOT NONCE STREAM" into the loop's control pipe (3). The loop reads the text, runs
+ * it with its stderr to that stream, 1 or 6, which lead to pipes of their own, writes "ended NONCE CODE" into the report pipe (4) and saves the shell's state into the file `state.SLOT`. Two
  * slots by turns, so that a kill in the middle leaves the older one whole, and the next shell takes that. The nonce is
  * the command's own: what is said of another one means nothing.
  *
- * Where the text can't be written, as /dev/shm is full, it follows in the control pipe: "SLOT+ NONCE", the text, "NONCE".
+ * Where the text can't be written, as /dev/shm is full, it follows in the control pipe: "SLOT+ NONCE STREAM", the text, "NONCE".
  *
  * A command that ends its shell (exit, exec, a signal, its time limit) takes the state with it; the next one
- * gets a new shell, which "-SLOT" brings back to where it was before that command. A shell that is being killed is given
+ * gets a new shell, whose first line "-SLOT - STREAM" brings it back to where it was before that command; without a
+ * slot, there is none yet. A shell that is being killed is given
  * no command, and one that dies before it has taken its command costs it nothing: it goes to the next shell.
  */
 #include "executor.h"
@@ -53,25 +54,28 @@ void open_session(uint32_t id, const char *request, size_t len) {
 }
 
 /* Output while no command is under way is nobody's. */
-struct output *where_output_goes(struct job *j) {
+struct job *whose_output(struct job *j) {
   if (j->state == BACKGROUND) return NULL;
-  if (!j->session) return &j->output;
+  if (!j->session) return j;
   struct session *s = j->session;
-  return s->line && s->given ? &s->line->output : NULL;
+  return s->line && s->given ? s->line : NULL;
 }
 
-/* Exactly what lies in the pipe now: a background process may go on writing. */
-static void drain(struct job *shell) {
+/* Exactly what lies in a pipe now: a background process may go on writing. */
+static void drain_stream(struct job *shell, int stream) {
   char buffer[4096];
-  int left = 0;
-  if (shell->out[0] < 0 || ioctl(shell->out[0], FIONREAD, &left) < 0) return;
+  int left = 0, from = shell->out[stream];
+  if (from < 0 || ioctl(from, FIONREAD, &left) < 0) return;
   while (left > 0) {
-    ssize_t n = read(shell->out[0], buffer, left < (int)sizeof buffer ? (size_t)left : sizeof buffer);
+    ssize_t n = read(from, buffer, left < (int)sizeof buffer ? (size_t)left : sizeof buffer);
     if (n <= 0) return;
-    struct output *o = where_output_goes(shell);
-    if (o) keep(o, buffer, n);
+    keep_output(whose_output(shell), stream, buffer, n);
     left -= n;
   }
+}
+
+static void drain(struct job *shell) {
+  for (int i = 0; i < 2; i++) drain_stream(shell, i);
 }
 
 static void end_line(struct session *s, int exit_code) {
@@ -87,10 +91,14 @@ static int tell(struct job *shell, const char *what, size_t len) {
   return write(shell->control, what, len) == (ssize_t)len;
 }
 
+/* Where its command's stderr goes. */
+static const char *stream_of(const struct session *s) { return s->line->split ? "6" : "1"; }
+
 /* Returns errno. */
 static int start_shell(struct session *s, const struct command *c) {
   struct job *shell = add(s->id);
   shell->state = SHELL;
+  shell->split = 1; /* which a command may want, or not */
   int error = start(shell, c);
   if (error) {
     forget(shell);
@@ -99,8 +107,9 @@ static int start_shell(struct session *s, const struct command *c) {
   shell->session = s;
   s->shell = shell;
   s->n_said = 0;
-  char back[] = {'-', '0' + s->saved, '\n'};
-  if (s->saved >= 0) tell(shell, back, sizeof back);
+  char back[] = {'-', '0' + s->saved, 0}, begin[16];
+  if (s->saved < 0) back[1] = 0;
+  tell(shell, begin, join(begin, sizeof begin, back, " - ", stream_of(s), "\n", NULL));
   return 0;
 }
 
@@ -115,7 +124,8 @@ static int give(struct session *s, const struct command *c) {
   if (!join(path, sizeof path, c->argv[c->n_argv - 1], "/text", NULL)) return ENAMETOOLONG;
   if (!make_name(s->nonce)) return errno;
   int error = write_small(&c->who, path, s->text.at, s->text.len);
-  int told = tell(s->shell, head, join(head, sizeof head, s->slot ? "1" : "0", error ? "+ " : " ", s->nonce, "\n", NULL));
+  int told = tell(s->shell, head, join(head, sizeof head, s->slot ? "1" : "0", error ? "+ " : " ", s->nonce,
+                               " ", stream_of(s), "\n", NULL));
   if (told && error) {
     told = tell(s->shell, s->text.at, s->text.len) &&
            tell(s->shell, end, join(end, sizeof end, "\n", s->nonce, "\n", NULL));
@@ -136,7 +146,7 @@ static void begin_line(struct session *s) {
   int error = s->shell ? 0 : start_shell(s, &c);
   if (!error) {
     s->slot = s->saved == 0;
-    drain(s->shell); /* what was printed before is not this command's */
+    if (s->again) drain(s->shell); /* what was printed before is not this command's */
     s->given = 1;
     remember_processes(s->shell);
     error = give(s, &c);
@@ -148,12 +158,14 @@ static void begin_line(struct session *s) {
   }
 }
 
-/* u32 session, u32 max_output, u32 timeout ms, text. One command of a session at a time, says the protocol. */
+/* u32 session, u32 max_output, u32 timeout ms, u32 how, text. One command of a session at a time, says the protocol. */
 void run_line(struct job *line, const char *p, size_t len) {
-  struct session *s = len < 12 ? NULL : find_session(u32(p));
+  struct session *s = len < 16 ? NULL : find_session(u32(p));
   if (!s) _exit(65);
   uint32_t timeout_ms = u32(p + 8);
+  line->split = u32(p + 12) & SPLIT ? 1 : 0;
   bound(&line->output, u32(p + 4));
+  for (int i = 0; i < 2 * line->split; i++) bound(&line->apart[i], u32(p + 4));
   if (s->line) { /* one that was given up on our owner's side */
     say(line, "the session's last command has not ended", EBUSY);
     line->exit_code = 126;
@@ -166,7 +178,7 @@ void run_line(struct job *line, const char *p, size_t len) {
   s->line = line;
   s->given = 0;
   s->text.len = 0;
-  append(&s->text, p + 12, len - 12);
+  append(&s->text, p + 16, len - 16);
   begin_line(s);
 }
 

@@ -193,8 +193,7 @@ static void pass_back(struct tunnel *t) {
     return;
   }
   uint32_t passed = n;
-  t->back.len -= n;
-  memmove(t->back.at, t->back.at + n, t->back.len);
+  take(&t->back, n);
   send_frame(t->id, 'G', &passed, 4);
   written(t);
 }

@@ -25,7 +25,7 @@ def test_the_command_says_when_it_is_ready_and_ends_by_a_signal(
     line = next(lines_of(out, process, 60))
     assert line.startswith("Ready: tiny at http://127.0.0.1:")
     process.send_signal(number)
-    assert process.wait(10) == 0
+    assert process.wait(120) == 0
     assert err.read_text() == ""
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from envs.agents.naming import FOREIGN
 from envs.agents.recipes import Platform, Recipe
 from envs.types import InfraError
 
@@ -54,3 +55,20 @@ def test_what_a_package_requires_is_not_compared_with_the_python_that_installs_i
     assert "--ignore-requires-python" in Recipe(pypi=("y",)).commands(newer, ("y",), Path("/to"))[0]
     older = Platform("x64", "glibc", "3.10")
     assert "--ignore-requires-python" not in Recipe(pypi=("y",)).commands(older, ("y",), Path("/to"))[0]
+
+
+@pytest.mark.parametrize("agent", FOREIGN.values(), ids=FOREIGN)
+def test_another_version_of_an_agent_moves_its_own_packages_alone(agent):
+    moved = agent.recipe.at("9.8.7")
+    before = [*agent.recipe.npm, *agent.recipe.pypi, *agent.recipe.bare]
+    after = [*moved.npm, *moved.pypi, *moved.bare]
+    assert "9.8.7" in after[0]
+    own = before[0].replace("==", "@").rpartition("@")[2].split("-")[0]
+    for old, new in zip(before, after, strict=True):
+        assert new == old.replace(own, "9.8.7")
+
+
+@pytest.mark.parametrize("version", ["", "latest", "1.0 --index-url=x", "../x", "1.0/../.."])
+def test_only_a_version_is_put_into_the_name_of_a_package(version):
+    with pytest.raises(ValueError, match="is no version"):
+        Recipe(npm=("name@1.2.3",)).at(version)

@@ -5,6 +5,7 @@ import gzip
 import orjson
 
 from atropos_agent.types import IGNORED, AgentResult, AgentStep, Exchange, SequenceData, StopReason
+from envs.delivery.estimators import USUAL
 from envs.delivery.rows import Origin, score_group
 from envs.types import Reward, Rollout, Task, Verdict
 
@@ -31,8 +32,8 @@ def rollout(reward, segments=1, name="r", *, turn_advantages=()):
     return Rollout(name, TASK, result, Verdict(reward, "said"), Reward(reward, turn_advantages))
 
 
-def score(rollouts, number=0):
-    return score_group(rollouts, Origin(number, f"g{number}", TASK.id))
+def score(rollouts, number=0, estimator=USUAL):
+    return score_group(rollouts, Origin(number, f"g{number}", TASK.id), estimator)
 
 
 def group_of(*rollouts):

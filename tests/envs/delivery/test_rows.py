@@ -67,6 +67,14 @@ def test_turns_may_have_advantages_of_their_own():
     assert group["advantages"][2] == pytest.approx([0.0, -1.0, -1.0])
 
 
+def test_the_tokens_of_a_summary_weigh_what_the_option_says():
+    made = rollout(1.0, 2, "r0", turn_advantages=(0.5, 0.25))
+    first, second = made.result.steps
+    made = replace(made, result=replace(made.result, steps=(first, replace(second, branch="summary"))))
+    group = score([made, rollout(0.0, 1, "r1")], estimator=Estimator(summary_weight=3.0))
+    assert [row.advantages(Loss.TOKENS)[-1] for row in group.rows] == [1.5, 3.25, -1.0]
+
+
 @pytest.mark.parametrize("given_advantages", [(0.5,), (0.5, math.nan)])
 def test_turn_advantages_that_fit_no_turns_are_refused(given_advantages):
     with pytest.raises(ValueError, match="turn advantage"):

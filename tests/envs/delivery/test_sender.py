@@ -54,7 +54,7 @@ class Run:
 
     async def pulled(self, groups):
         """Wait until the trainer has that many groups in all."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while self.numbers.total() < groups:
                 for task in (self._serving, self._pulling):
                     if task.done():

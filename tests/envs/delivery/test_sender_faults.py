@@ -73,7 +73,7 @@ class Side:
 
     async def reaches(self, **states):
         """Wait until the groups are in these states."""
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(120):
             while await count_states(self.journal) != states:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
 
@@ -103,7 +103,7 @@ class Trainer:
                 self.senders[group["env_id"]] += 1
 
     async def has(self, *names):
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(120):
             while not set(names) <= set(self.groups):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         assert set(self.groups.values()) == {1}, self.groups
@@ -118,7 +118,7 @@ class Other:
     async def join(self):
         async with httpx.AsyncClient(base_url=self._url) as http:
             body = {"max_token_length": 4096, "desired_name": "other", "weight": 1.0, "group_size": SIZE}
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(120):
                 while (answer := (await http.post("/register-env", json=body)).json())["status"] != "success":  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
         self.env_id = answer["env_id"]
@@ -225,7 +225,7 @@ async def test_a_wrong_step_that_was_believed_is_got_over(tmp_path, run_api):
         async with side.sending():
             await side.reaches(delivered=3)
             proxy.plan.extend([lie, lie, lie])
-            async with asyncio.timeout(40):
+            async with asyncio.timeout(120):
                 while proxy.plan or side.sender.step > 10:  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
             await side.add(1)
@@ -255,7 +255,7 @@ async def test_a_lost_answer_is_cleared_up_though_another_environment_stores_a_g
         proxy.after = lambda: other.store(f"other{proxy.requests}")
         await side.add(6)
         async with side.sending():
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(120):
                 while (counts := await count_states(side.journal))["outbox"]:  # noqa: ASYNC110
                     await asyncio.sleep(0.1)
         assert max(trainer.groups.values(), default=1) == 1, "none twice"
@@ -487,7 +487,7 @@ async def test_a_packet_that_comes_just_after_the_api_was_emptied_is_not_sent_ag
         monkeypatch.setattr(side.api, "send", send_late)
         await side.add(4)
         async with side.sending():
-            async with asyncio.timeout(40):
+            async with asyncio.timeout(120):
                 while (await count_states(side.journal)).get("outbox", 0) or not trainer.groups:  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
             await asyncio.sleep(1.0)

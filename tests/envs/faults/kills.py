@@ -38,7 +38,7 @@ class Trainer:
     async def gets(self, more, program):
         """Wait for some more groups."""
         enough = self.numbers.total() + more
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(120):
             while self.numbers.total() < enough:
                 assert program.poll() is None, "the process ended by itself"
                 await asyncio.sleep(0.05)

@@ -52,7 +52,7 @@ async def test_while_we_are_suspended_the_api_restarts_and_another_takes_our_num
         run_api.start()
         other = {"max_token_length": 4096, "desired_name": "other", "weight": 1.0, "group_size": SIZE}
         answer = {"status": ""}
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while answer["status"] != "success":
                 await asyncio.sleep(0.05)
                 answer = await trainer.consumer._ask("POST", "/register-env", json=other)

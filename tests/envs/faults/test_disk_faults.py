@@ -2,11 +2,11 @@
 
 import asyncio
 import errno
-import time
 
 import orjson
 import pytest
 from scripted_engine import ScriptedEngine
+from stopwatch import Stopwatch
 from sums import metrics_of, right
 
 from envs.records import atif, disk
@@ -54,15 +54,15 @@ async def test_on_a_full_disk_a_run_ends_when_it_is_asked_and_goes_on_later(make
     fill_up()
     await asyncio.sleep(1.0)
     assert not making.done()
-    asked = time.monotonic()
+    watch = Stopwatch()
     for _ in range(times):
         if not env.stopping.ask():
             making.cancel()
         await asyncio.sleep(0.2)
-    await asyncio.wait({making}, timeout=30)
+    await asyncio.wait({making}, timeout=120)
     assert making.done()
     assert making.cancelled() or making.exception() is None
-    assert time.monotonic() - asked < 10
+    assert watch.seconds < 10
     monkeypatch.undo()
     again = make_env(group_size=2, total_steps=30)
     await asyncio.wait_for(process_groups(again), 60)

@@ -41,7 +41,7 @@ async def spoilt(engine):
 
 async def one_group(env):
     """A group, each of whose rollouts is two replies, the second of them the truth."""
-    async with open_run(env) as run, asyncio.timeout(60):
+    async with open_run(env) as run, asyncio.timeout(120):
         _, wire = await fill(run)
     assert wire is not None
     assert check_group(wire) == []
@@ -175,7 +175,7 @@ async def test_a_systematic_refusal_slows_the_run_down_loudly_and_burns_no_task(
         while proxy.requests < 24:  # noqa: ASYNC110 - once something has worked, what is refused may pass
             await asyncio.sleep(0.01)
         proxy.always = 400
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(120):
             while "failed by our fault (engine:" not in caplog.text:  # noqa: ASYNC110 - a look is enough
                 await asyncio.sleep(0.01)
             few = False
@@ -185,7 +185,7 @@ async def test_a_systematic_refusal_slows_the_run_down_loudly_and_burns_no_task(
                 few = proxy.requests - refused < 6
         assert not (env.run_dir / "quarantined.jsonl").exists()
         proxy.always = None
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(120):
             await making
         assert metrics_of(env).groups >= 60
     assert "rollouts succeed again" in caplog.text
@@ -202,7 +202,7 @@ async def started(engine, make_env, **options):
 @pytest.mark.parametrize("known", [True, False], ids=["told its window", "told nothing"])
 async def test_an_engine_that_comes_back_with_a_smaller_window_ends_no_rollout(engine, make_env, known):
     env = await started(engine, make_env, attempts=1) if known else make_env(engine.url, attempts=1)
-    async with open_run(env) as run, asyncio.timeout(60):
+    async with open_run(env) as run, asyncio.timeout(120):
         await fill(run)
         engine.window = 600
         group, wire = await fill(run)
@@ -259,7 +259,7 @@ async def test_a_model_that_fills_the_window_is_graded(engine, make_env):
     call = '<tool_call>{"name": "calculator", "arguments": {"expression": "1+1"}}</tool_call>'
     engine.policy = lambda _: call
     env = await started(engine, make_env, group_size=1, max_steps=50)
-    async with open_run(env) as run, asyncio.timeout(60):
+    async with open_run(env) as run, asyncio.timeout(120):
         _, wire = await fill(run)
     assert wire["scores"] == [0.0]
     assert metrics_of(env).stops == {"max_tokens": 1}

@@ -12,6 +12,7 @@ import pytest
 from programs import Program
 from scripted_engine import ScriptedEngine
 from small_disk import small_disk
+from stopwatch import Stopwatch
 from sums import right
 
 HERE = Path(__file__).parent
@@ -76,13 +77,12 @@ def test_a_full_disk_keeps_no_signal_waiting_and_the_next_start_goes_on(start, d
     disk.fill()
     wait_for(lambda: "until it can be written" in log.read_text(), first)
     time.sleep(1.0)  # so that all that is to wait does
-    began = time.monotonic()
+    watch = Stopwatch()
     for _ in range(signals):
         first.send_signal(signal.SIGTERM)
         time.sleep(0.3)
-    assert first.wait(30) != 0
-    seconds = time.monotonic() - began
-    assert seconds < (15 if signals == 1 else 5), "shutdown_s, and the time to close, on a machine that may be busy"
+    assert first.wait(120) != 0
+    assert watch.seconds < (15 if signals == 1 else 5), "shutdown_s, and the time to close"
     assert "because the run ends" in log.read_text() or "ended at once" in log.read_text()
     written = lines(groups)
     disk.make_room()

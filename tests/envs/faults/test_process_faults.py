@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -13,7 +14,11 @@ import pytest
 from programs import Program
 from scripted_engine import ScriptedEngine
 from small_disk import small_disk
-from sums import right
+from sums import half_right, right
+
+from atropos_agent.compaction import SUM_UP
+from atropos_agent.tokens.record import problems
+from envs.records.read import read_rollouts
 
 HERE = Path(__file__).parent
 GROUPS = 12
@@ -30,7 +35,7 @@ def engine(smollm2_tokenizer, tokenizer_folder):
 def start(engine, tmp_path):
     """Starts the program on the same run directory."""
 
-    def start(run=tmp_path / "run"):
+    def start(run=tmp_path / "run", *options):
         command = [
             HERE / "sums_program.py",
             "process",
@@ -40,6 +45,7 @@ def start(engine, tmp_path):
             "--env.group_size=2",
             "--env.max_concurrent_rollouts=4",
             f"--openai.api_key={SECRET.decode()}",
+            *options,
         ]
         paths = os.pathsep.join([str(HERE), str(HERE.parent), *sys.path])
         return Program(command, stdout=tmp_path / "log", env={**os.environ, "PYTHONPATH": paths})
@@ -72,7 +78,7 @@ def test_after_its_end_a_new_start_continues_the_run(engine, start, tmp_path, nu
         first.send_signal(signal.SIGCONT)
         wait_for(lambda: "the process was suspended for" in (tmp_path / "log").read_text(), first)
     first.send_signal(number)
-    assert first.wait(30) == (130 if number == signal.SIGTERM else -number)
+    assert first.wait(120) == (130 if number == signal.SIGTERM else -number)
     before = len(written(run))
     assert before < GROUPS
     assert start().wait(120) == 0, (tmp_path / "log").read_text()
@@ -93,6 +99,44 @@ def test_after_its_end_a_new_start_continues_the_run(engine, start, tmp_path, nu
     assert len(lines) >= 2 * GROUPS
     for path in [tmp_path / "log", *run.rglob("*")]:
         assert path.is_dir() or SECRET not in path.read_bytes(), "secrets reach no file"
+
+
+class Summing:
+    """Talks until little room is left, sums up, and tells the truth. held: the first summary waits for it."""
+
+    def __init__(self):
+        self.begun, self.held = threading.Event(), threading.Event()
+
+    def __call__(self, prompt):
+        if SUM_UP in prompt.rsplit("<|im_start|>user", 1)[1]:
+            self.begun.set()
+            self.held.wait(60)
+            return "It is a sum."
+        if "your own summary of it" in prompt:
+            return right(prompt)
+        return "I add and add. " * 30 + half_right(f"What is {prompt.rsplit('What is ', 1)[1].split(' ')[0]} ")
+
+
+@pytest.mark.long(30)
+def test_a_kill_in_the_middle_of_a_summary_costs_that_reply_alone(engine, start, tmp_path):
+    run, engine.policy = tmp_path / "run", Summing()
+    options = ("--env.compaction=summary", "--env.max_token_length=1400", "--env.max_reply_tokens=260")
+    first = start(run, *options)
+    assert engine.policy.begun.wait(90), (tmp_path / "log").read_text()
+    first.send_signal(signal.SIGKILL)
+    assert first.wait(30) == -signal.SIGKILL
+    asked = engine.requests
+    engine.policy.held.set()
+    assert start(run, *options).wait(240) == 0, (tmp_path / "log").read_text()
+    assert [group["scores"] for group in written(run)] == [[1.0, 1.0]] * GROUPS
+    rollouts = list(read_rollouts(run))
+    for rollout in rollouts:
+        told = rollout.result.metadata["conversations"]
+        assert (told["branches"]["summary"], told["compaction"]["count"]) == (1, 1)
+        assert [row.branch for row in rollout.result.segments] == ["main", "main", "summary"]
+        assert problems(rollout.result.segments, rollout.result.record) == [None] * 3
+    replies = sum(len(rollout.result.steps) for rollout in rollouts)
+    assert engine.requests <= replies + 2 * 4 + 2 * 2, f"{asked} were asked before; what was sampled is not again"
 
 
 def moved(disk, run):
@@ -144,6 +188,6 @@ def test_sighup_ends_the_run_in_order(start, tmp_path):
     first = start()
     wait_for(lambda: len(written(run)) >= 2, first)
     first.send_signal(signal.SIGHUP)
-    assert first.wait(30) == 130
+    assert first.wait(120) == 130
     assert start().wait(120) == 0
     assert len(written(run)) == GROUPS

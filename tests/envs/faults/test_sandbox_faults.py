@@ -118,7 +118,7 @@ async def test_a_docker_engine_that_is_restarted_costs_no_rollout_its_grade(
 
 async def nothing_is_left(backend):
     """Wait until the Docker daemon has ended what was asked of it: a removal under way is still listed."""
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(120):
         while await owned(backend):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
 

@@ -26,7 +26,7 @@ from writing import works_and_says_so, write_tasks
 from envs.records.metrics import Metrics
 from envs.running.group import fates
 from envs.types import GroupState
-from sandboxes.docker.crun.burial import GROUND
+from sandboxes.docker.crun.reap import OWNERS
 
 SECONDS = float(os.environ.get("STORM_S", "240"))
 SHARE = 0.03
@@ -109,7 +109,7 @@ async def kills_tests(world):
 
 def kill_tests(world):
     """Kill test.sh, and no more, in the sandboxes of the storm's own. Returns how many there were."""
-    owners, killed = [folder.name for folder in (world.daemon.folder / "data" / GROUND).glob("*")], 0
+    owners, killed = [folder.name for folder in (world.daemon.folder / "data" / OWNERS).glob("*")], 0
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if b"/tests/test.sh" in (process / "cmdline").read_bytes() and any(

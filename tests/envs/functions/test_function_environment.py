@@ -29,7 +29,7 @@ async def test_a_sync_function_runs_beside_others(attempted):
     meeting = threading.Barrier(3)  # which none gets past alone
 
     def answers(task, llm):
-        meeting.wait(60)
+        meeting.wait(120)
         return float(ask_sync(llm, task.instruction) == "four")
 
     rollouts = await attempted(answers, ["a", "b", "c"], says=lambda prompt: "four")

@@ -27,9 +27,6 @@ WAITS = planted(
 )
 GRADE = "ok = open('/app/out.txt').read() == '42\\n'\nopen('/logs/verifier/reward.txt', 'w').write(str(int(ok)))\n"
 TOLD = "import os, sys\nok = open('/app/out.txt').read() == '42\\n'\nopen({}, 'w').write(str(int(ok)))\n"
-COPIED = (
-    planted("run", "#!/bin/sh\necho 42 > result.txt; mkdir -p d; echo x > d/x; echo new >> notes") + "echo old > notes"
-)
 
 
 def by_grader(command: str, **also: str) -> Grader:
@@ -45,13 +42,6 @@ def in_package(command: str, package: str, **also: str) -> Grader:
 
 EVERYDAY: dict[str, Grader] = {
     # Processes and signals
-    "SIGTERM ends a server well": by_shell(
-        f"python3 server.py & pid=$!\n{READY}kill -TERM $pid; wait $pid; grep -qx bye log.txt", ENDS_WELL
-    ),
-    "SIGHUP is handed on": by_shell(
-        f"python3 server.py & pid=$!\n{READY}kill -HUP $pid; sleep 0.5; grep -qx again log.txt; kill $pid; wait $pid",
-        ENDS_WELL,
-    ),
     "SIGINT by a grader": by_shell(
         "python3 /tests/grade.py",
         ENDS_WELL,
@@ -63,51 +53,11 @@ EVERYDAY: dict[str, Grader] = {
         f"set -m; ./serve & pid=$!\n{READY}kill -- -$pid; wait $pid || true; sleep 0.3; grep -qx bye log.txt",
         planted("serve", "#!/bin/bash\ntrap 'echo bye > log.txt; exit 0' TERM\n: > ready\nwhile :; do sleep 0.1; done"),
     ),
-    "a grader sees what signal a program died of": by_shell(
-        "set +e; ./run; [ $? -eq 134 ] || exit 1; set -e; python3 /tests/grade.py",
-        planted("run", "#!/bin/sh\nkill -ABRT $$"),
-        grade__py="import subprocess\nprint('/logs/verifier')\nassert subprocess.run(['/app/run']).returncode == -6\n",
-    ),
-    "a program without end into head": by_shell(
-        "set +o pipefail; timeout 50 ./run | head -2 | grep -qx y",
-        planted("run", "#!/bin/sh\nwhile :; do echo y; done"),
-    ),
     "a program that waits for all its children": by_shell("timeout 50 ./run | grep -qx 42", WAITS),
     "a terminal of its own": by_shell(
         "timeout 50 script -qec ./run /tmp/typescript <<< 21 > /dev/null; grep -q 42 /tmp/typescript", DOUBLE
     ),
     # Folders outside of the tree
-    "run in a folder of mktemp": by_shell(
-        'work=$(mktemp -d); cp /tests/in.txt "$work/data.txt"; cd "$work"; /app/run; grep -qx 42 result.txt',
-        planted("run", "#!/bin/sh\nread x < data.txt; echo $((x * 2)) > result.txt"),
-        in__txt="21\n",
-    ),
-    "output into a folder of mktemp": by_shell(
-        'out=$(mktemp -d); ./run "$out"; grep -qx 42 "$out/a/b"; other=$(mktemp -d); ./run $other; diff -r $out $other',
-        planted("run", '#!/bin/sh\nmkdir "$1/a"; echo 42 > "$1/a/b"'),
-    ),
-    "a folder in /tmp that a program makes": by_shell(
-        "./run /tmp/made/; ./run --to=/tmp/other; grep -qx 42 /tmp/made/a /tmp/other/a",
-        planted("run", '#!/bin/sh\nmkdir "${1#--to=}"; echo 42 > "${1#--to=}/a"'),
-    ),
-    "a program that a program makes in /tmp": by_shell(
-        "./run /tmp/made; /tmp/made | grep -qx 42",
-        planted("run", "#!/bin/sh\nprintf '#!/bin/sh\\necho 42\\n' > $1; chmod +x $1"),
-    ),
-    "a program in a folder of mktemp": by_shell(
-        'out=$(mktemp -d); cp run $out/; [ "$(echo 21 | $out/run)" = 42 ]; cd $out; echo 21 | ./run > got; grep -qx 42 got',
-        DOUBLE,
-    ),
-    "a build beside the tree": by_shell(
-        "mkdir -p /tmp/build; cd /tmp/build; sh /app/configure; /app/run; grep -qx 42 out/result.txt",
-        planted("run", "#!/bin/sh\nmkdir -p out; cat conf > out/result.txt") + planted("configure", "echo 42 > conf"),
-    ),
-    "the tree is copied and run there": by_shell(
-        "cp -r /app /tmp/work; cd /tmp/work; ./run; grep -qx 42 result.txt; rm result.txt; ./run; ./run", COPIED
-    ),
-    "the tree is copied to a folder of mktemp": by_shell(
-        "work=$(mktemp -d); cp -a /app/. $work/; cd $work; ./run; grep -qx 42 result.txt", COPIED
-    ),
     "a grader's temporary folder": by_shell(
         "python3 /tests/grade.py",
         planted("run", "#!/bin/sh\nread x < data.txt; echo $x > result.txt; echo $x > $1/r"),
@@ -123,44 +73,11 @@ EVERYDAY: dict[str, Grader] = {
         in__txt="21\n",
     ),
     # Graders
-    "a grader on stdin": by_grader("python3 - < /tests/grade.py", grade=GRADE),
     "a grader through a pipe": by_grader("cat /tests/grade.py | python3", grade=GRADE),
-    "a grader as an argument": by_grader('python3 -c "$(cat /tests/grade.py)"', grade=GRADE),
-    "a grader by -m": by_grader("cd /tests && python3 -m grade", grade=GRADE),
     "a grader in the package of /tests": in_package(
         "cd / && python3 -m tests.grade", "", want="WANT = 42\n", grade="from .want import WANT\n" + GRADE
     ),
     "a grader's package": in_package("PYTHONPATH=/tests python3 -m grading", "grading/"),
-    "a grader's folder": in_package("python3 /tests/grading", "grading/"),
-    "a grader told by an argument": by_grader(
-        "python3 /tests/grade.py --reward /logs/verifier/reward.txt", grade=TOLD.format("sys.argv[2]")
-    ),
-    "a grader told by a variable": by_grader(
-        "export WHERE=/logs/verifier/reward.txt; python3 /tests/grade.py", grade=TOLD.format("os.environ['WHERE']")
-    ),
-    "a grader told by what it imports": by_grader(
-        "python3 /tests/grade.py",
-        grade="from lib.where import WHERE\n" + TOLD.format("WHERE"),
-        lib__where="WHERE = '/logs/verifier/reward.txt'\n",
-    ),
-    "a grader that test.sh writes": by_grader(f"cat > /tmp/grade.py << 'E'\n{GRADE}E\npython3 /tmp/grade.py"),
-    "a script that test.sh writes": Grader(
-        f"cat > /tmp/check.sh << 'E'\ngrep -qx 42 /app/out.txt\n{OK}E\nbash /tmp/check.sh\n", ANSWER
-    ),
-    "a log that a variable names": by_shell(
-        'export LOG=$(mktemp); cat out.txt > $LOG; printf \'import os; assert open(os.environ["LOG"]).read() == "42\\\\n"\' > /parse.py; '
-        "python3 /parse.py",
-    ),
-    "commands that the agent has written down too": by_shell(
-        'check() { got=$(eval "$1"); [ "$got" = "$2" ]; }\ncheck "python3 solve.py 21" 42\ncheck \'python3 solve.py -- 3\' 6',
-        planted("solve.py", "import sys; print(2 * int(sys.argv[-1]))")
-        + "printf 'Try:\\n\\n    python3 solve.py 21\\n    python3 solve.py -- 3\\n' > README.md",
-    ),
-    "a way up and down again": by_shell(
-        "cmp out.txt ../tests/want.txt; cat ../tests/*.txt; cd sub; diff ../out.txt ../../tests/want.txt; [ -f ../../tests/want.txt ]",
-        ANSWER + "; mkdir sub",
-        want__txt="42\n",
-    ),
     "a library of hidden tests in Perl": by_shell(
         "prove -I/tests/lib /tests/t",
         **{
@@ -173,11 +90,6 @@ EVERYDAY: dict[str, Grader] = {
         planted("solve.py", "print(42)") + "python3 -m venv --without-pip .venv",
     ),
     # What programs leave, which root takes away and makes anew
-    "output folders that are made anew": by_shell(
-        "for i in 1 2; do rm -rf made; mkdir made; ./job; grep -qx 42 made/z; done; ./job; rm -r made; mkdir -p made/a/b; ./job; "
-        "cp out.txt made/a/; mv made/z made/a/b; chmod 600 made/a/b/z; touch -d yesterday made/a/b/z; ls made/a/b | grep -qx z",
-        ANSWER + "; " + planted("job", "#!/bin/sh\nmkdir -p made; echo 42 > made/z"),
-    ),
     "output folders that a grader removes": by_shell(
         "python3 /tests/check.py",
         planted("job", "#!/bin/sh\nmkdir -p made/a; echo 42 > made/z; echo 1 > made/a/b"),
@@ -185,22 +97,9 @@ EVERYDAY: dict[str, Grader] = {
         "    subprocess.run(['./job'], check=True)\nos.rename('made/z', 'made/y'); os.chmod('made/y', 0o600)\n"
         "assert open('made/y').read() == '42\\n'\nprint('/logs/verifier')\n",
     ),
-    "a daemon's pid in a file": by_shell(
-        "./start; sleep 0.3; pid=$(cat /tmp/d.pid); kill -0 $pid; kill $pid; sleep 0.3; ! kill -0 $pid 2> /dev/null; ./start; sleep 0.3; "
-        'python3 -c \'import os, signal; os.kill(int(open("/tmp/d.pid").read()), signal.SIGKILL); print("/logs/verifier")\'',
-        planted("start", "#!/bin/bash\n(exec sleep 30) > /dev/null 2>&1 &\necho $! > /tmp/d.pid"),
-    ),
     "another user": by_shell(
         "useradd -m tester; chown -R tester out.txt; su tester -c 'cat /app/out.txt' | grep -qx 42; tar xf o.tar -C /tmp; grep -qx 42 /tmp/o/out.txt",
         ANSWER + "; mkdir o; cp out.txt o; tar cf o.tar --owner=1000 --group=1000 o",
-    ),
-    "what is sourced has names of its own": by_shell(
-        "file=out.txt real=42 place=here; source /tests/lib.sh; . /tests/lib.sh two; [ $count = 1 ]",
-        lib__sh='grep -qx "$real" "$file"; [ $place = here ]; count=$#\n',
-    ),
-    "tests of several comparisons": by_shell(
-        'x=$(cat out.txt); y=; [ ! "$x" = 41 ]; [ "$x" = 42 -a "$(cat out.txt)" != 1 ]; test ! -f none -o "$x" = 1; '
-        '[ \\( "$x" -eq 42 \\) -a -z "$y" ]; if [ "$x" = 1 ] || [ "$x" -gt 41 \\\n  -a "$x" -lt 43 ]; then [ "!" = "!" ]; fi',
     ),
     **{
         f"a reward that is put there: {name}": Grader(f"grep -qx 42 out.txt || exit 1\n{script}", ANSWER)
@@ -296,20 +195,6 @@ EVERYDAY: dict[str, Grader] = {
         {"test_it.py": TESTS},
     ),
     # What a cheat does with another end
-    "rows of a list, and a program with an input of its own": by_shell(
-        "while read -r x want; do [ $(echo $x | ./run) = $want ]; ./run < /tests/in.txt | grep -qx 42; done < /tests/rows.txt\n"
-        "exec 7< /tests/rows.txt; read -r x want <&7; [ $(./run <<< $x) = $want ]; { ./run; } < /tests/in.txt | grep -qx 42",
-        DOUBLE,
-        rows__txt="1 2\n5 10\n",
-        in__txt="21\n",
-    ),
-    "names that xargs reads, and those of the task": by_shell(
-        "echo /tests/in.txt | xargs cat | ./run | grep -qx 42; ls /tests/in.txt | xargs ./show | grep -qx 21\n"
-        "xargs ./show /tests/expected.txt < /dev/null | grep -qx 42",
-        DOUBLE + planted("show", '#!/bin/sh\ncat "$@"'),
-        in__txt="21\n",
-        expected__txt="42\n",
-    ),
     "a solution in place of a stub of the tests": Grader(
         f"cp solution.py /tests/solution.py; cd /tests; python3 -m pytest -q test_it.py; {BY_STATUS}",
         RIGHT,
@@ -336,16 +221,10 @@ EVERYDAY: dict[str, Grader] = {
         "git clone -q file:///tmp/up /tmp/down; grep -qx 42 /tmp/down/out.txt",
         ANSWER,
     ),
-    "a repository beside the tests": by_shell(
-        "cd /tests; git init -q made; [ -d made/.git ] && grep -qx 42 /app/out.txt", ANSWER
-    ),
     "an archive unpacked beside the tests": by_shell(
         "tar xf out.tar -C /tests; cat /tests/in.txt /tests/out.txt | grep -qx 42",
         f"{ANSWER}; tar cf out.tar out.txt",
         in__txt="21\n",
-    ),
-    "arrays of a sourced file": by_shell(
-        'source /tests/lib.sh; [ "${want[out]}" = "$(cat out.txt)" ]', ANSWER, lib__sh="declare -A want=([out]=42)\n"
     ),
     **{
         f"tests that are closed to others by {how}": Grader(

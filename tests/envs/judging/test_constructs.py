@@ -9,11 +9,14 @@ import re
 import pytest
 from constructs import CONSTRUCTS, COVERAGE, CTRF, DOCKERFILE, FAKES, TESTS, WORK
 from task_formats import write
+from turns import turn
 
 from envs.judging.archives import pack_directory
 from envs.types import TESTS_UNSEEN, Hidden, Task
 from sandboxes.base import SandboxSpec
 
+TRIED = list(CONSTRUCTS)[turn(4) :: 4]
+"""Each run tries a quarter; `-m slow` tries the others."""
 RUNS_TESTS = re.compile(r"/tests/(test_|run)|test_cases|make|tox|nox|ctest")
 
 
@@ -43,7 +46,9 @@ async def plainly(backend, image, tests) -> tuple[str, int, float]:
 
 
 @pytest.mark.docker
-@pytest.mark.parametrize("name", CONSTRUCTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in TRIED else pytest.mark.slow) for name in CONSTRUCTS]
+)
 async def test_a_construct_behaves_as_in_a_plain_container(docker_backend, judge_tasks, image_folder, tmp_path, name):
     script = CONSTRUCTS[name]
     files = TESTS if RUNS_TESTS.search(script) else {each: TESTS[each] for each in ("lib.sh", "config.json")}

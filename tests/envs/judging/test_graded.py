@@ -52,6 +52,20 @@ def test_what_roots_programs_load_or_obey_stays(path, added, changed):
     assert (not stays(path, start=False), not stays(path, start=True)) == (added, changed)
 
 
+@pytest.mark.parametrize(
+    "path, carried",
+    [
+        ("/etc/sudoers.d/backdoor", True),
+        ("/etc/ld.so.preload", True),
+        ("/etc/profile.d/evil.sh", True),
+        ("/usr/bin/python3", False),
+        ("/usr/lib/python3/dist-packages/_pytest/runner.py", False),
+    ],
+)
+def test_what_roots_programs_obey_may_be_removed_but_no_program(path, carried):
+    assert stays(path, start=True, gone=True) is not carried
+
+
 def test_git_is_carried_where_it_is_graded_without_what_makes_git_run_programs():
     names = ["HEAD", "objects/ab/cd", "refs/heads/main", "config", "hooks/pre-commit", "commondir", "logs/HEAD"]
     tree = [
@@ -107,6 +121,8 @@ async def test_paths_elsewhere_are_compared_with_the_images():
         "/etc/lost": Area("/etc", start(member("lost", b"1"))),
         "/etc/never": None,
         "/etc/kind": Area("/etc", start(member("kind", b"1"))),
+        "/etc/sudoers.d/evil": Area("/etc/sudoers.d", start(member("evil", b"1"))),
+        "/etc/profile.d": Area("/etc/profile.d", start(member("evil.sh", b"1"), member("new.sh", b"1"))),
     }
     sandbox = Stopped(
         app=archive(member("a", b"1")),
@@ -114,6 +130,7 @@ async def test_paths_elsewhere_are_compared_with_the_images():
         etc_file=archive(member("file", b"2")),
         etc_kind=archive(member("inner", b"3"), folder("d")),
     )
+    sandbox.archives["/etc/profile.d"] = archive(member("new.sh", b"2"))
     hook = Collect("dump", "root", 5.0)
     found = await collect_changes(sandbox, Start({}, before, collect=[hook]), [])
     assert sandbox.ran == [("dump", {"user": "root", "timeout": 5.0}), "stopped"]
@@ -123,6 +140,8 @@ async def test_paths_elsewhere_are_compared_with_the_images():
         ("/etc", (), (), ("lost",)),
         ("/etc", (), (), ("kind",)),
         ("/etc/kind", ("d", "inner"), (), ()),
+        ("/etc/sudoers.d", (), (), ("evil",)),
+        ("/etc/profile.d", (), (), ("evil.sh",)),
     ]
     assert found.withheld == ("/etc/x/conftest.py",)
     assert found.added == ("a",)

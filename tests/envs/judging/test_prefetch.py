@@ -17,7 +17,7 @@ from envs.swe import STARTER
 from envs.swe.environment import SWEEnv, SWEEnvConfig
 from envs.types import Seat, Task
 from sandboxes.base import ImageMissing
-from sandboxes.docker.build import pack_context
+from sandboxes.docker.images.store import pack_context
 from sandboxes.local import LocalBackend
 
 

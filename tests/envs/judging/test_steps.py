@@ -1,6 +1,7 @@
 """Tasks of several steps: told, worked on and judged one after the other."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from samples import rollout
@@ -119,5 +120,17 @@ def test_results_are_joined_with_their_rows_and_turns_numbered_on():
     assert [row.segment for row in both.segments] == [0, 1]
     assert both.counts.tool_calls == 2 * one.counts.tool_calls
     assert both.to_messages() == one.to_messages() * 2
+    kinds = [replace(step, branch=kind) for step, kind in zip(one.steps, ("main", "summary"), strict=True)]
+    compaction = {"version": "1", "count": 1, "tokens_saved": 20, "summaries": [1]}
+    told = {"branches": {"main": 1, "summary": 1}, "untrained_tokens": {"a": 3}, "compaction": compaction}
+    shorter = replace(one, steps=tuple(kinds), metadata={"conversations": told, "agent": {"exit_code": 0}})
+    assert joined([shorter, one, shorter]).metadata == {
+        "conversations": {
+            "branches": {"main": 4, "summary": 2},
+            "untrained_tokens": {"a": 6},
+            "compaction": {"version": "1", "count": 2, "tokens_saved": 40, "summaries": [1, 5]},
+        },
+        "agent": {"exit_code": 0},
+    }
     with pytest.raises(ValueError, match="no result"):
         joined([])

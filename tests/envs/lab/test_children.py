@@ -70,7 +70,7 @@ def test_when_their_parent_dies_programs_and_what_they_started_end(
     for way in ways:
         parent.send_signal(way)
         time.sleep(0.3)
-    parent.wait(60)
+    parent.wait(120)
     assert left(pids, 60 if deaf else 10) == []
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,6 +11,7 @@ import httpx
 import pytest
 from run_api import RunAPI
 from samples import group
+from waiting import until
 
 from envs.lab.consumer import Batch, Consumer, ConsumerError
 
@@ -50,12 +51,6 @@ async def sending(url: str) -> AsyncIterator[Sender]:
         await sender.close()
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110 - what is watched has no event, as its users have none
-            await asyncio.sleep(0.02)
-
-
 async def pull(consumer: Consumer, n: int) -> list[Batch]:
     return [batch async for batch in consumer.batches(n)]
 
@@ -69,7 +64,7 @@ async def test_batches_are_pulled_from_the_real_api_and_every_row_is_checked(run
         bad = group(name="g3", rewards=(1.0, 1.0, 1.0, 1.0))
         bad["inference_logprobs"][1][17] = 0.5
         await sender.send(bad)
-        batches = await asyncio.wait_for(pulling, 30)
+        batches = await asyncio.wait_for(pulling, 120)
     assert [batch.rows for batch in batches] == [8, 8]
     assert [problem for batch in batches for problem in batch.problems] == [
         "row 1: token 17 is trained with the impossible logprob 0.5"
@@ -88,7 +83,7 @@ async def test_a_group_delivered_twice_is_recognised(run_api: RunAPI) -> None:
         await sender.register()
         await sender.send(group())
         await sender.send(group())
-        first, second = await asyncio.wait_for(pulling, 30)
+        first, second = await asyncio.wait_for(pulling, 120)
     assert (first.duplicates, second.duplicates) == (0, 4)
 
 
@@ -99,7 +94,7 @@ async def test_a_restarted_api_is_registered_with_again(run_api: RunAPI) -> None
             first = asyncio.ensure_future(anext(batches))
             await sender.register()
             await sender.send(group(name="before"))
-            await asyncio.wait_for(first, 30)
+            await asyncio.wait_for(first, 120)
         run_api.stop()
         second = asyncio.ensure_future(anext(batches))
         await until(lambda: consumer.statistics.api_errors > 0)
@@ -107,7 +102,7 @@ async def test_a_restarted_api_is_registered_with_again(run_api: RunAPI) -> None
         async with sending(run_api.url) as sender:
             await sender.register()
             await sender.send(group(name="after"))
-            batch = await asyncio.wait_for(second, 30)
+            batch = await asyncio.wait_for(second, 120)
         assert batch.groups[0]["generation_params"]["rollout_ids"][0] == "after-0"
         assert consumer.statistics.registrations == 2
         await batches.aclose()
@@ -121,7 +116,7 @@ async def test_an_api_that_was_reset_is_registered_with_again(run_api: RunAPI) -
         await until(lambda: consumer.statistics.registrations == 2)
         await sender.register()
         await sender.send(group())
-        assert len(await asyncio.wait_for(pulling, 30)) == 1
+        assert len(await asyncio.wait_for(pulling, 120)) == 1
 
 
 async def test_an_api_wedged_by_rows_that_came_too_early_is_freed(run_api: RunAPI) -> None:
@@ -132,7 +127,7 @@ async def test_an_api_wedged_by_rows_that_came_too_early_is_freed(run_api: RunAP
         pulling = asyncio.create_task(pull(consumer, 1))
         await asyncio.wait_for(sender.register(), 30)
         await sender.send(group(name="late"))
-        (batch,) = await asyncio.wait_for(pulling, 30)
+        (batch,) = await asyncio.wait_for(pulling, 120)
     assert batch.groups[0]["generation_params"]["rollout_ids"][0] == "late-0"
 
 
@@ -144,7 +139,7 @@ async def test_an_api_that_is_not_there_yet_is_waited_for(run_api: RunAPI) -> No
         await asyncio.to_thread(run_api.start)
         await sender.register()
         await sender.send(group())
-        await asyncio.wait_for(pulling, 30)
+        await asyncio.wait_for(pulling, 120)
 
 
 async def test_another_trainers_api_is_refused(run_api: RunAPI) -> None:

@@ -15,7 +15,7 @@ COUNTS = "import pathlib, sys, time; f = pathlib.Path(sys.argv[1]); f.open('a').
 
 
 async def until(file: Path, starts: int) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not file.is_file() or len(file.read_text()) < starts:  # noqa: ASYNC110, ASYNC240 - another process
             await asyncio.sleep(0.05)
 

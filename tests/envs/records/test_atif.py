@@ -194,7 +194,7 @@ async def test_rollouts_written_at_once_are_all_read(tmp_path: Path) -> None:
 
 
 async def test_a_rollout_is_saved_while_no_other_file_can_be_opened(tmp_path: Path) -> None:
-    async with RolloutWriter(tmp_path) as writer, asyncio.timeout(20):
+    async with RolloutWriter(tmp_path) as writer, asyncio.timeout(120):
         await writer.write(renamed(rollout(), "before"))
         with used_up():
             await writer.write(renamed(rollout(), "meanwhile"))

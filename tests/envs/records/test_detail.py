@@ -34,6 +34,21 @@ def test_the_time_of_a_rollout_is_all_there_in_its_order():
     assert detail.seconds == pytest.approx(4.0)
 
 
+def test_what_became_of_its_conversations_is_told_in_words():
+    told = {
+        "branches": {"main": 5, "summary": 2},
+        "untrained_tokens": {"unused summary": 30},
+        "compaction": {"count": 1, "tokens_saved": 1234, "summaries": [2, 4]},
+    }
+    one = rollout()
+    one = replace(one, result=replace(one.result, metadata={"conversations": told}))
+    facts = dict(detail_of(saved(one)).facts)
+    assert facts["turns by kind"] == "5 main, 2 summary"
+    assert facts["made shorter"] == "1 time, by about 1,234 tokens"
+    assert facts["sampled, not trained: unused summary"] == "30 tokens"
+    assert "conversations" not in facts
+
+
 def test_the_lines_of_a_patch_have_their_kind_and_their_numbers():
     found = [(line.kind, line.old, line.new) for line in patch_lines(PATCH)]
     assert found == [

@@ -83,7 +83,7 @@ async def test_writing_waits_while_no_file_can_be_opened(tmp_path, monkeypatch):
         writing = asyncio.create_task(until_room(path, lambda: append_line(path, b"one")))
         await asyncio.sleep(0.2)
         assert not writing.done()
-    await asyncio.wait_for(writing, 10)
+    await asyncio.wait_for(writing, 120)
     assert path.read_bytes() == b"one\n"
 
 
@@ -162,5 +162,5 @@ async def test_nothing_is_written_where_the_run_is_not(tmp_path, monkeypatch, wa
     if way != "moved":
         run.rmdir()  # nothing was put into it
     (tmp_path / "elsewhere").rename(run)
-    await asyncio.wait_for(writing, 5)
+    await asyncio.wait_for(writing, 120)
     assert (run / "lines").read_bytes() == b"one\n"

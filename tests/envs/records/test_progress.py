@@ -51,7 +51,7 @@ def test_without_a_terminal_a_line_comes_now_and_then_also_while_nothing_is_done
     printed = threading.Event()
     shown.file.write = lambda text, write=shown.file.write: (printed.set(), write(text))[1]
     with Bar("building", 3, console=shown, interval_s=0.01) as bar:
-        assert printed.wait(10)
+        assert printed.wait(120)
         bar.advance("one")
     assert text_of(shown).splitlines()[0].startswith("building: 0 of 3")
     assert text_of(shown).splitlines()[-1].startswith("building: 1 of 3")

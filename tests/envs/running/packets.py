@@ -4,6 +4,7 @@ from envs.delivery.packing import Packet
 from envs.records.atif import Place
 from envs.running.group import Group
 from envs.running.outbox import Outbox
+from envs.tasks.sampler import Draw
 from envs.types import Task
 
 PLACE = Place(0, 10, 7)
@@ -14,7 +15,7 @@ def packet(number, *, rows=4, step=0):
 
 
 def a_task(number):
-    return Task(f"task-{number}", "")
+    return Draw(Task(f"task-{number}", ""))
 
 
 async def draw(journal):

@@ -133,7 +133,7 @@ async def test_rollouts_end_before_the_longest_row_that_a_trainer_takes_who_come
         run_api.stop()
         run_api.start()
         async with Consumer(run_api.url, batch_size=4, max_token_len=most, poll_s=0.2) as consumer:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(120):
                 async for batch in consumer.batches():
                     lengths[most] = max(len(row) for group in batch.groups for row in group["tokens"])
                     break

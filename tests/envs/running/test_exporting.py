@@ -11,6 +11,7 @@ from envs.records.atif import RolloutWriter
 from envs.running.exporting import main, scored_groups
 from envs.running.group import Group
 from envs.running.journal import Journal
+from envs.tasks.sampler import Draw
 from envs.types import GroupState, Seat
 
 
@@ -25,7 +26,7 @@ async def run(tmp_path):
             await group.add(place, one, await writer.write(one))
 
         for number in range(3):
-            group = await Group.draw(journal, lambda _: TASK)
+            group = await Group.draw(journal, lambda _: Draw(TASK))
             if number == 0:
                 await member(group, 0, 1.0, 1, "forgotten")
                 await group.restart()

@@ -94,7 +94,7 @@ async def test_a_group_that_nobody_waits_for_is_left_and_gone_on_with_when_it_is
     env.gate = asyncio.Event()
     async with feed(env) as fed:
         waiting = [asyncio.create_task(fed.ask("sum-1", members=2, name="a")) for _ in range(2)]
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while True:
                 await asyncio.sleep(0.05)
                 if fed.run.metrics.rollouts:
@@ -116,7 +116,7 @@ async def test_an_asked_task_that_always_fails_by_our_fault_is_refused_with_the_
             return task.id == "sum-1"
 
     env = make_env(Broken, attempts=1, task_failures=2)
-    async with feed(env) as fed, asyncio.timeout(60):
+    async with feed(env) as fed, asyncio.timeout(120):
         for name in ("a", "a", "b"):
             with pytest.raises(InfraError, match="quarantined"):
                 await fed.ask("sum-1", members=1, name=name)

@@ -5,6 +5,7 @@ import pytest
 from envs.running.group import Group
 from envs.running.groups import main
 from envs.running.journal import Journal
+from envs.tasks.sampler import Draw
 from envs.types import GroupState, Task
 
 
@@ -18,7 +19,7 @@ async def run_dir(tmp_path):
                 (GroupState.STALE, "it is 17 steps old", "aside/stale-3.json.gz"),
             ]
         ):
-            group = await Group.draw(journal, lambda n, number=number: Task(f"task-[{number}]", ""))
+            group = await Group.draw(journal, lambda n, number=number: Draw(Task(f"task-[{number}]", "")))
             await group.close(state, reason, evidence)
     return tmp_path
 

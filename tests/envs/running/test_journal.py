@@ -95,13 +95,14 @@ def test_what_was_noted_survives_kill_9(tmp_path):
         from envs.running.group import Group
         from envs.running.journal import Journal
         from envs.running.outbox import Outbox
+        from envs.tasks.sampler import Draw
         from envs.types import Task
 
         async def main():
             async with Journal(Path(sys.argv[1])) as journal:
                 outbox = Outbox(journal)
                 for i in range(100000):
-                    group = await Group.draw(journal, lambda n: Task(f"task-{n}", ""))
+                    group = await Group.draw(journal, lambda n: Draw(Task(f"task-{n}", "")))
                     await outbox.add(group, [Packet(str(i), 0, {group.number: 4}, b"x" * 5000)], [])
                     print(group.number, flush=True)
 

@@ -126,6 +126,6 @@ class Mistaken(Sums):
 @pytest.mark.parametrize("command", [process_groups, evaluate_once])
 async def test_a_run_in_which_nothing_can_work_ends_with_its_name(make_env, command):
     env = make_env(Mistaken, total_steps=50, eval_samples=8)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         with pytest.raises(NothingWorks, match="termnal: there is none of that name"):
             await command(env)

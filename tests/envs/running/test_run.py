@@ -52,7 +52,7 @@ async def test_a_cancellation_at_any_moment_costs_a_repetition_at_most(engine, m
 async def test_the_metrics_are_written_though_no_group_ends(engine, make_env, monkeypatch):
     monkeypatch.setattr(run_module, "METRICS_S", 0.1)
     env = make_env(group_size=2)
-    async with open_run(env) as run, asyncio.timeout(20):
+    async with open_run(env) as run, asyncio.timeout(120):
         await run.next_group()
         run.metrics.count_failure("sandbox")
         while True:
@@ -128,7 +128,7 @@ async def test_no_page_of_metrics_ends_or_stops_what_follows_the_load(engine, ma
         env = make_env()
         for server in env.servers:
             server.url = proxy.url
-        async with open_run(env) as run, asyncio.timeout(20):
+        async with open_run(env) as run, asyncio.timeout(120):
             following = asyncio.create_task(run.follow_load())
             while proxy.requests < 3:
                 assert not following.done()

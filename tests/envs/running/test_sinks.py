@@ -89,3 +89,34 @@ async def test_groups_with_equal_rewards_are_made_anew_twice_where_that_is_wante
         await run.work(group, CountPace(run, 1), sink)
         assert await count_states(run.journal) == {"equal": 1}
     assert env.attempts.total() == 6
+
+
+async def test_a_group_with_equal_rewards_gets_more_members_until_they_differ_or_are_many(engine, make_env):
+    env = make_env(group_size=2, equal_rewards="top_up")
+    async with open_run(env) as run:
+        sink = TrainerSink(run, Outbox(run.journal), RowPacker(2), None)
+        group = await run.next_group()
+        for members in (2, 3, 4, 5):
+            await run.work(group, CountPace(run, 1), sink)
+            assert (await run.queue.next()) is group
+            assert len(group.members) == members
+        await run.work(group, CountPace(run, 1), sink)
+        assert (len(group.members), group.state) == (6, "equal")
+    assert env.attempts.total() == 6
+
+
+async def test_a_group_that_grew_goes_on_at_the_next_start(engine, make_env):
+    env = make_env(group_size=2, equal_rewards="top_up")
+    async with open_run(env) as run:
+        group = await run.next_group()
+        sink = TrainerSink(run, Outbox(run.journal), RowPacker(2), None)
+        for _ in range(2):
+            await run.work(group, CountPace(run, 1), sink)
+            await run.queue.next()
+    async with open_run(env) as run:
+        again = await run.queue.next()
+        assert (again.number, len(again.members)) == (group.number, 3)
+        await run.work(again, CountPace(run, 1), TrainerSink(run, Outbox(run.journal), RowPacker(2), None))
+        assert (await run.queue.next()) is again
+        assert len(again.members) == 3, "it has as many as it was to have, and is asked for more"
+        assert again.missing(again.size) == [3]

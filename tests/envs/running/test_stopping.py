@@ -4,8 +4,10 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import zip_longest
 
 import pytest
+from stopwatch import Stopwatch
 
 from envs.running.stopping import Stopping
 
@@ -41,9 +43,9 @@ async def stuck(how, end):
     await asked.wait()
 
 with EndBySignal(closing_s=float(sys.argv[2])) as end:
-    end.hurry_s = 0.5
+    end.hurry_s = 2.0
     asyncio.run(stuck(sys.argv[1], end))
-time.sleep(1.0)
+time.sleep(2.5)
 print("whole")
 """
 
@@ -63,14 +65,15 @@ def test_a_process_that_is_held_up_ends_all_the_same(closing_s, signals, said):
     command = [sys.executable, "-c", SCRIPT, "waiting", str(closing_s)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "runs\n"
-        began = time.monotonic()
-        for number in signals:
+        watch = Stopwatch()
+        for number, line in zip_longest(signals, said):
             process.send_signal(number)
-            time.sleep(0.2)
-        out, err = process.communicate(timeout=30)
+            # Of two signals of one kind that are sent before the first is heard, one is heard.
+            assert line is None or process.stdout.readline() == f"{line}\n"
+        out, err = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert time.monotonic() - began < 5
-    assert out.split() == said
+    assert watch.seconds < 5
+    assert out == ""
     assert "ended at once" in err
 
 
@@ -83,16 +86,16 @@ def test_a_loop_that_is_blocked_keeps_no_later_signal_waiting():
         assert process.stdout.readline() == "stop\n"
         time.sleep(1.0)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 130
+        assert process.wait(120) == 130
         process.communicate()
 
 
 def test_a_process_that_ends_in_time_takes_nothing_with_it():
-    command = [sys.executable, "-c", SCRIPT, "good", "0.5"]
+    command = [sys.executable, "-c", SCRIPT, "good", "2"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "runs\n"
         process.send_signal(signal.SIGTERM)
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=120)
     assert (process.returncode, out.split()) == (0, ["stop", "whole"]), "nothing ends it later"
 
 

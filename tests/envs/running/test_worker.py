@@ -55,6 +55,18 @@ async def test_a_rollout_without_a_reply_is_no_measurement():
         assert caught.value.kind is Failure.ENVIRONMENT
 
 
+@pytest.mark.parametrize("kind", ["side call", "untaken"])
+async def test_a_title_or_a_reply_that_never_arrived_is_no_work(kind):
+    steps = [replace(step, branch=kind) for step in RESULT.steps]
+    with pytest.raises(InfraError, match="no reply was sampled: the agent ended"):
+        await worker(outcome(0.0, steps=steps, stop_reason=StopReason.BROKE_OFF)).run(TASK, Seat())
+
+
+async def test_a_rollout_without_token_ids_that_has_filled_its_window_is_a_measurement():
+    full = outcome(0.0, segments=(), carries_tokens=False, stop_reason=StopReason.MAX_TOKENS)
+    assert (await worker(full).run(TASK, Seat(evaluating=True))).verdict.reward == 0.0
+
+
 async def test_an_evaluation_is_rewarded_by_the_verifier_alone():
     made = await worker(outcome(), reward=math.nan).run(TASK, Seat(evaluating=True))
     assert made.reward == Reward(1.0)
@@ -82,7 +94,12 @@ async def test_what_an_attempt_raises_is_told_apart_by_who_failed(error, kind):
     [
         (outcome(verdict=math.nan), 0.0, Seat(), "verifier: the reward is nan"),
         (outcome(), math.inf, Seat(), "verifier: the reward is inf"),
-        (outcome(segments=(), stop_reason=StopReason.MAX_TOKENS), 0.0, Seat(), "task: the prompt left no room"),
+        (
+            outcome(steps=(), segments=(), stop_reason=StopReason.MAX_TOKENS),
+            0.0,
+            Seat(),
+            "task: the prompt left no room",
+        ),
         (outcome(), 0.0, Seat(max_tokens=10), r"tokens: a row of \d+ tokens is longer than 10"),
     ],
 )

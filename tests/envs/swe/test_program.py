@@ -36,7 +36,7 @@ def test_ctrl_c_while_it_loads_ends_it_without_a_traceback(after_s, tmp_path):
     assert process.stderr is not None and "loading" in process.stderr.readline()
     time.sleep(after_s)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=120)
     assert "Traceback" not in err
     assert process.returncode in (130, -signal.SIGINT)
 

@@ -10,7 +10,7 @@ from envs.cli.doctor import Status
 from envs.swe import doctor
 from envs.swe.config import SWEEnvConfig
 from envs.swe.program import PROGRAM
-from sandboxes.docker.crun.possible import Obstacle
+from sandboxes.docker.crun.availability import Obstacle
 
 
 def test_wrong_options_are_told(capsys, tmp_path):

@@ -13,6 +13,7 @@ import programs
 import pytest
 from programs import Program, lines_of
 from scripted_engine import ScriptedEngine
+from stopwatch import Stopwatch
 
 from envs.records.read import read_rollouts
 from envs.swe import STARTER
@@ -94,7 +95,7 @@ def test_evaluate_prints_a_table_and_keeps_the_results(docker_backend, engine, t
 def test_a_signal_ends_a_run_and_leaves_no_container(
     docker_backend, smollm2_tokenizer, tokenizer_folder, two_tasks, tmp_path, number
 ):
-    with ScriptedEngine(solves, smollm2_tokenizer, root=tokenizer_folder, delay_s=60) as engine:
+    with ScriptedEngine(solves, smollm2_tokenizer, root=tokenizer_folder, delay_s=300) as engine:
         process = Program(
             command(
                 "process",
@@ -113,7 +114,7 @@ def test_a_signal_ends_a_run_and_leaves_no_container(
             time.sleep(0.2)
         assert len(containers_of(process.pid)) >= 4
         process.send_signal(number)
-        assert process.wait(timeout=30) == 130
+        assert process.wait(timeout=120) == 130
     assert containers_of(process.pid) == []
 
 
@@ -140,11 +141,11 @@ def containers_of(pid):
     ],
 )
 def test_bad_options_are_refused_at_once_with_the_remedy(arguments, said):
-    started = time.monotonic()
+    watch = Stopwatch()
     done = run("serve", *arguments)
     assert done.returncode == 2
     assert said in done.stderr
-    assert time.monotonic() - started < 30
+    assert watch.seconds < 30
 
 
 def test_misspelt_keys_of_a_file_are_refused_all_at_once(tmp_path):
@@ -214,7 +215,7 @@ def test_what_may_come_up_later_is_waited_for_with_a_line_that_says_so(engine, t
         assert process.poll() is None
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        process.wait(120)
 
 
 def test_python_starts_it_as_well():

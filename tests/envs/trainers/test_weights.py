@@ -103,7 +103,7 @@ async def test_a_server_that_is_away_is_waited_for() -> None:
 async def test_a_server_that_comes_back_without_the_policy_gets_it_again() -> None:
     async with reached(vllm := VLLM(str(FOLDER))) as server, kept_current(server, FOLDER, 0):
         vllm.adapter = None
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             await vllm.loaded.wait()
     assert vllm.adapter == str(FOLDER)
 

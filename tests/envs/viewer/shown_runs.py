@@ -12,6 +12,7 @@ from envs.records.atif import RolloutWriter
 from envs.records.metrics import Metrics
 from envs.running.group import Group
 from envs.running.journal import Journal
+from envs.tasks.sampler import Draw
 from envs.types import GroupState, Rollout, Seat, Verdict
 from envs.viewer.index import Index
 
@@ -57,7 +58,7 @@ async def make_run(directory: Path, groups: Sequence[Made] = GROUPS, also: Seque
     async with Journal(directory) as journal, RolloutWriter(directory) as writer:
         await journal.identify({"group_size": 4})
         for number, made in enumerate(groups):
-            group = await Group.draw(journal, lambda _, made=made: task(made.task))
+            group = await Group.draw(journal, lambda _, made=made: Draw(task(made.task)))
             for member in range(len(made.rewards)):
                 one = member_of(number, made, member)
                 await group.add(member, one, await writer.write(one))

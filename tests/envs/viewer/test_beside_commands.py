@@ -43,7 +43,7 @@ async def command(log: Path, *words: str) -> AsyncIterator[asyncio.subprocess.Pr
 async def viewed(run: Path, log: Path) -> AsyncIterator[str]:
     """The address of `view RUN`."""
     async with command(log, "view", str(run)) as program:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while (found := re.search(r"(http://\S+)/\n", said(log))) is None:
                 assert program.returncode is None, said(log)
                 await asyncio.sleep(0.2)
@@ -149,7 +149,7 @@ async def every_number_is_the_runs(browser: Any, home: str, directory: Path) -> 
 
 async def indexed(page: Any) -> None:
     """Wait until the page no longer says that a part of the rollouts is still to be read."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while "are indexed" in await page.inner_text("body"):
             await asyncio.sleep(0.5)
             await page.reload()

@@ -6,7 +6,7 @@ import pytest
 from shown_runs import indexed
 
 from envs.records.metrics import Metrics
-from envs.viewer.charts import POINTS, changes, step_charts, step_sums, time_charts
+from envs.viewer.charts import POINTS, changes, pool_charts, step_charts, step_sums, time_charts
 
 
 def test_points_are_means_over_the_rollouts_of_a_step(run_dir):
@@ -19,6 +19,16 @@ def test_points_are_means_over_the_rollouts_of_a_step(run_dir):
     assert charts["Staleness"].values["steps behind"] == [None] * 4, "the server did not tell"
     assert charts["The trainer's entropy"].values == {"entropy": [0.5]}
     assert "The trainer's lag" not in charts
+
+
+def test_groups_are_counted_by_whether_their_rewards_differ(run_dir):
+    with indexed(run_dir).reading() as db:
+        rewards = db.execute("SELECT grp, min(reward), max(reward) FROM rollouts WHERE NOT evaluating GROUP BY grp")
+        expected = [(least, most) for grp, least, most in rewards if grp is not None]
+        (chart,) = pool_charts(db)
+    assert sum(chart.values["rewards differ"]) == sum(least < most for least, most in expected) > 0
+    assert sum(chart.values["all 0"]) == sum(most <= 0 for _, most in expected) > 0
+    assert len(chart.x) == len(chart.values["all alike, above 0"]) == 4
 
 
 def test_failures_are_those_of_the_metrics():

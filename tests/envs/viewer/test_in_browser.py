@@ -48,7 +48,7 @@ def site(run_dir, hostile_dir, tmp_path_factory) -> Iterator[str]:
     thread.start()
     yield address(listening, "KEY").rstrip("/")
     servers[0].should_exit = True
-    thread.join(30)
+    thread.join(120)
 
 
 async def settled(page) -> None:
@@ -223,7 +223,7 @@ async def test_beside_a_run_and_after_it_was_killed_every_number_is_the_journals
                 assert shown.split()[2] == f"{reward:g}"
     finally:
         servers[0].should_exit = True
-        thread.join(30)
+        thread.join(120)
 
 
 async def test_the_exported_file_needs_no_server_and_is_good_on_a_phone(run_dir, tmp_path):

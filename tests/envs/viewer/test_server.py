@@ -25,6 +25,6 @@ def test_it_answers_indexes_while_somebody_looks_and_ends(run_dir, tmp_path):
                 pass
     finally:
         servers[0].should_exit = True
-        thread.join(30)
+        thread.join(120)
     assert not thread.is_alive()
     assert listening.fileno() == -1 or listening.close() is None

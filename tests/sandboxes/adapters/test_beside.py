@@ -64,3 +64,24 @@ def test_what_is_open_when_the_process_ends_is_closed():
     ran = subprocess.run([sys.executable, "-c", LEFT_OPEN], check=False, capture_output=True, text=True, timeout=60)
     assert ran.stdout == "left in order\n"
     assert "Traceback" not in ran.stderr
+
+
+def test_what_is_cancelled_in_another_loop_has_ended_there(beside_us):
+    steps = []
+
+    async def work():
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.1)
+            steps.append("ended")
+
+    async def cancelled():
+        waiting = asyncio.create_task(beside_us.done(work()))
+        await asyncio.sleep(0.1)
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        steps.append("cancelled" if waiting.cancelled() else "went on")
+
+    asyncio.run(cancelled())
+    assert steps == ["ended", "cancelled"]

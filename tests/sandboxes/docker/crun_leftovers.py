@@ -4,23 +4,23 @@ import asyncio
 import time
 from pathlib import Path
 
-from sandboxes.docker.crun.burial import GROUND
 from sandboxes.docker.crun.cgroups import TREE
+from sandboxes.docker.crun.reap import OWNERS
 
 
 def left_of(owner: str, storage: Path) -> list[str]:
     """What is to be seen of an owner's sandboxes on this machine."""
-    above = [TREE / GROUND, *(folder / GROUND for folder in TREE.iterdir())]
+    above = [TREE / OWNERS, *(folder / OWNERS for folder in TREE.iterdir())]
     found = [str(path) for folder in above if folder.is_dir() for path in folder.glob(f"atropos-{owner}*")]
-    found += [line for line in Path("/proc/mounts").read_text().splitlines() if f"{GROUND}/{owner}" in line]
+    found += [line for line in Path("/proc/mounts").read_text().splitlines() if f"{OWNERS}/{owner}" in line]
     for process in Path("/proc").glob("[0-9]*"):
         try:
             command, groups = (process / "cmdline").read_bytes(), (process / "cgroup").read_text()
         except OSError:
             continue
-        if f"{GROUND}/{owner}".encode() in command or f"atropos-{owner}" in groups:
+        if f"{OWNERS}/{owner}".encode() in command or f"atropos-{owner}" in groups:
             found.append(f"process {process.name}: {command!r}")
-    folder = storage / GROUND / owner
+    folder = storage / OWNERS / owner
     return found + [str(folder)] * folder.exists()
 
 

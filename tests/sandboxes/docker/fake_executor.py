@@ -4,7 +4,7 @@ import asyncio
 import struct
 from collections.abc import Callable
 
-from sandboxes.docker.connection import PROTOCOL, Connection
+from sandboxes.docker.executor.connection import PROTOCOL, Connection
 
 HEADER = struct.Struct("<IIc")
 

@@ -11,9 +11,9 @@ import pytest
 
 from sandboxes.base import ExecResult, Limits, SandboxSpec, StorageFull
 from sandboxes.docker import disk
-from sandboxes.docker.disk import DiskWatch, _Seen
-from sandboxes.docker.held import Held
-from sandboxes.docker.machine import Kind
+from sandboxes.docker.disk import DiskWatch, _Measurement
+from sandboxes.docker.executor.container import Kind
+from sandboxes.docker.executor.disk_usage import DiskUsage
 
 MB = 2**20
 
@@ -90,7 +90,7 @@ class TestDiskLimit:
 
 
 def test_a_sandbox_is_asked_when_the_storage_has_filled_up_by_what_it_has_left():
-    seen = _Seen(written=60 * MB, lowest_fill=1000 * MB, at=0.0)
+    seen = _Measurement(written=60 * MB, lowest_fill=1000 * MB, at=0.0)
     assert not seen.may_have_reached(100 * MB, 1039 * MB, now=1.0)
     assert seen.may_have_reached(100 * MB, 1040 * MB, now=1.0)
     assert not seen.may_have_reached(100 * MB, 900 * MB, now=1.0), "others have made room, which it may fill"
@@ -101,12 +101,12 @@ def test_a_sandbox_is_asked_when_the_storage_has_filled_up_by_what_it_has_left()
 async def test_files_count_for_what_an_inode_is_of_the_storage(tmp_path):
     told = []
 
-    class Full(Machine):
+    class Full(Container):
         def __init__(self, found):
             super().__init__(disk_mb=40)
             self.found, self.name, self.channel = found, "box", self
 
-        async def held(self):
+        async def disk_usage(self):
             return self.found
 
         async def kill_everything(self, why):
@@ -114,8 +114,8 @@ async def test_files_count_for_what_an_inode_is_of_the_storage(tmp_path):
 
     watch = DiskWatch(tmp_path)
     watch._per_file = 16_384
-    for found in (Held(1, 65_536), Held(1, 65_537), Held(41 * MB, 1), Held(1, 1, whole=False)):
-        await watch._look(Full(found), _Seen(0, sys.maxsize, 0.0), 40 * MB)
+    for found in (DiskUsage(1, 65_536), DiskUsage(1, 65_537), DiskUsage(41 * MB, 1), DiskUsage(1, 1, whole=False)):
+        await watch._look(Full(found), _Measurement(0, sys.maxsize, 0.0), 40 * MB)
     assert [re.search("limit of (.*) is", why).group(1) for why in told] == ["65536 files", "40 MB", "40 MB"]
 
 
@@ -123,26 +123,26 @@ async def test_what_a_look_finds_of_before_a_reset_is_nothing_to_what_runs_now(t
     told = []
     watch = DiskWatch(tmp_path)
 
-    class Reset(Machine):
+    class Reset(Container):
         def __init__(self):
             super().__init__(disk_mb=40)
             self.name, self.channel = "box", self
 
-        async def held(self):
+        async def disk_usage(self):
             watch.drop(self)
             watch.add(self)
-            return Held(41 * MB, 1)
+            return DiskUsage(41 * MB, 1)
 
         async def kill_everything(self, why):
             told.append(why)
 
-    machine = Reset()
-    watch.add(machine)
-    await watch._look(machine, watch._machines[machine], 40 * MB)
+    container = Reset()
+    watch.add(container)
+    await watch._look(container, watch._containers[container], 40 * MB)
     assert told == []
 
 
-class Machine:
+class Container:
     """What the watch knows of a machine."""
 
     def __init__(self, disk_mb):
@@ -163,15 +163,15 @@ class Watch(DiskWatch):
         self.passes += 1
         await super()._go_through(fill, now)
 
-    async def _look(self, machine, seen, limit):
-        self.looked.append(machine)
+    async def _look(self, container, seen, limit):
+        self.looked.append(container)
         seen.at, seen.lowest_fill = time.monotonic(), self._fill()
 
 
 async def test_machines_are_gone_through_only_when_one_may_have_reached_its_limit(tmp_path, monkeypatch):
     monkeypatch.setattr(disk, "_TICK_S", 0.001)
     async with Watch(tmp_path) as watch:
-        small, large = Machine(40), Machine(4000)
+        small, large = Container(40), Container(4000)
         watch.add(large)
         await asyncio.sleep(0.05)
         watch.add(small)
@@ -192,7 +192,7 @@ async def test_looks_without_a_reason_are_as_many_for_any_number_of_machines(tmp
     monkeypatch.setattr(disk, "_APART_S", 0.01)
     async with Watch(tmp_path) as watch:
         for _ in range(100):
-            watch.add(Machine(4000))
+            watch.add(Container(4000))
         await asyncio.sleep(0.5)
         assert not watch.looked, "each has its turn after a second"
         await asyncio.sleep(1.0)
@@ -205,8 +205,8 @@ class Unread:
     name = "one"
     kind = Kind.of(SandboxSpec("image", limits=Limits(disk_mb=1000)))
 
-    async def held(self):
-        return Held(0, 0)
+    async def disk_usage(self):
+        return DiskUsage(0, 0)
 
 
 async def test_where_the_storage_was_full_meanwhile_what_failed_is_no_ones_doing(monkeypatch, tmp_path):
@@ -229,7 +229,7 @@ async def test_where_the_storage_was_full_meanwhile_what_failed_is_no_ones_doing
     watch.add(own)
     watch.check(own)
     space.f_bavail = 0
-    watch._machines[own].written = 500 * MB
+    watch._containers[own].written = 500 * MB
     watch.check(own)
 
 
@@ -240,10 +240,10 @@ async def test_a_storage_that_cannot_be_seen_for_a_while_does_not_end_the_watch(
     monkeypatch.setattr(disk, "_APART_S", 0.01)
     looked = []
 
-    class Looked(Machine):
-        async def held(self):
+    class Looked(Container):
+        async def disk_usage(self):
             looked.append(self)
-            return Held(0, 0)
+            return DiskUsage(0, 0)
 
     storage = tmp_path / "storage"
     storage.mkdir()

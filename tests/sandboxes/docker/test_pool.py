@@ -25,7 +25,7 @@ async def until_ready(backend: DockerBackend, spec: SandboxSpec, count: int) -> 
 
 
 def names(backend: DockerBackend) -> set[str]:
-    return {machine.name for machine in backend._running.pool.machines()}
+    return {container.name for container in backend._sandboxes.pool.containers()}
 
 
 @pytest.mark.docker
@@ -66,11 +66,11 @@ class TestWarmPool:
         spec = SandboxSpec(base_image)
         pooled.prepare(spec, 1)
         await until_ready(pooled, spec, 1)
-        (machine,) = pooled._running.pool.machines()
+        (container,) = pooled._sandboxes.pool.containers()
         async with aiodocker.Docker() as daemon:
-            await daemon.containers.container(machine.name).kill()
+            await daemon.containers.container(container.name).kill()
         async with pooled.open(spec) as box:
-            assert box.id != machine.name
+            assert box.id != container.name
             assert (await box.exec("echo fine")).output == "fine\n"
 
     async def test_the_total_is_bounded(self, pooled, base_image):
@@ -79,7 +79,7 @@ class TestWarmPool:
         await until_ready(pooled, one, 3)
         pooled.prepare(two, 2)
         await until_ready(pooled, two, 2)
-        assert len(pooled._running.pool.machines()) <= 3
+        assert len(pooled._sandboxes.pool.containers()) <= 3
 
     async def test_none_is_left_when_the_backend_is_left(self, base_image):
         async with DockerBackend(pool=PoolLimits(each=2), starter="docker") as backend:

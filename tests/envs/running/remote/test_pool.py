@@ -9,6 +9,7 @@ import pytest
 from scripted_engine import ScriptedEngine
 from stand_in import StandInCluster
 from sums import Sums, right
+from waiting import until
 
 from envs.running.journal import Journal
 from envs.running.remote import live as live_module
@@ -68,17 +69,10 @@ def opened(make_env):
     @asynccontextmanager
     async def opened(cluster, most=8, **options):
         opening = await opening_of(make_env(Placed))
-        async with asyncio.timeout(60), Pool(cluster, opening, each=1, most=most, **options) as pool:
+        async with asyncio.timeout(120), Pool(cluster, opening, each=1, most=most, **options) as pool:
             yield pool
 
     return opened
-
-
-async def until(what):
-    while True:
-        if what():
-            return
-        await asyncio.sleep(0.005)
 
 
 def waiting(n):

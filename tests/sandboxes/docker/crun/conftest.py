@@ -4,8 +4,8 @@ import pytest
 
 from sandboxes.base import SandboxSpec
 from sandboxes.docker import DockerBackend
-from sandboxes.docker.crun.possible import Obstacle, find_crun
-from sandboxes.docker.daemon import connect
+from sandboxes.docker.crun.availability import Obstacle, find_crun
+from sandboxes.docker.daemon.client import connect
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import pytest
 from sandboxes.base import ImageMissing, SandboxSpec
 from sandboxes.docker.crun import images as module
 from sandboxes.docker.crun.images import Images
-from sandboxes.docker.daemon import connect
-from sandboxes.docker.engine import Engine
-from sandboxes.docker.launch import Launcher
-from sandboxes.docker.reap import remove_owned
+from sandboxes.docker.daemon.client import connect
+from sandboxes.docker.daemon.engine import Engine
+from sandboxes.docker.daemon.reap import remove_owned
+from sandboxes.docker.daemon.starter import DaemonStarter
 from sandboxes.owner import PREFIX, Owner
 
 pytestmark = pytest.mark.docker
@@ -24,7 +24,7 @@ async def holds(client, owner) -> list[str]:
 
 async def images_of(client, owner) -> Images:
     engine = await Engine.of(client)
-    launcher = Launcher(client, owner, engine, max_starts=2, timeout_s=120, runtime=None, shortcut=True)
+    launcher = DaemonStarter(client, owner, engine, max_starts=2, timeout_s=120, runtime=None, shortcut=True)
     return Images(client, owner, launcher, Path(engine.info["DockerRootDir"]))
 
 

@@ -6,8 +6,8 @@ import stat
 import pytest
 
 from sandboxes.docker.crun import kernel
+from sandboxes.docker.crun.mount_namespace import MountNamespace
 from sandboxes.docker.crun.mounts import Device, Mount, fresh_mounts, look_at_devices, mount_devices
-from sandboxes.docker.crun.stage import Stage
 
 DEV = {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "strictatime", "mode=755"]}
 SHM = {"destination": "/dev/shm", "type": "tmpfs", "source": "shm", "options": ["nosuid", "nodev", "size=65536"]}
@@ -68,5 +68,5 @@ async def test_they_are_made_whatever_the_umask_is(tmp_path):
         kernel.unmount("dev")
 
     (tmp_path / "dev").mkdir()
-    async with Stage() as stage:
+    async with MountNamespace() as stage:
         await stage.do(make)

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from sandboxes.docker.crun.process import Container, sealed, spawn
+from sandboxes.docker.crun.process import CrunProcess, sealed, spawn
 
 FAKE = f"""#!{sys.executable}
 import os, sys
@@ -24,7 +24,7 @@ async def test_the_container_has_the_stream_and_its_end_is_told(tmp_path):
     crun.chmod(0o755)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        container = Container(spawn(crun, tmp_path, tmp_path, "name", theirs))
+        container = CrunProcess(spawn(crun, tmp_path, tmp_path, "name", theirs))
         assert container.exit_code is None
         ours.send(b"hello")
         assert ours.recv(10) == b"HELLO"
@@ -45,18 +45,18 @@ def test_a_program_is_run_from_a_copy_that_nobody_can_change(tmp_path):
 
 async def test_a_crun_that_does_not_end_is_killed():
     asleep = subprocess.Popen(["sleep", "600"], start_new_session=True)
-    container = Container(asleep.pid)
+    container = CrunProcess(asleep.pid)
     first = subprocess.Popen(["sleep", "600"])
     container.began(first.pid)
     assert not await container.close(0.1)
-    assert first.wait(10) == -9, "the first process was to end before"
+    assert first.wait(120) == -9, "the first process was to end before"
     assert container.exit_code == -9
     asleep.returncode = -9  # waited for by the container
 
 
 async def test_a_first_process_that_is_gone_is_as_good_as_killed():
     first = subprocess.Popen(["true"])
-    container = Container(os.posix_spawn("/bin/true", ["true"], {}))
+    container = CrunProcess(os.posix_spawn("/bin/true", ["true"], {}))
     container.began(first.pid)
     first.wait()
     container.kill()

@@ -48,7 +48,7 @@ async def test_nothing_of_it_is_there_for_the_next(crun_backend, spec, left, sto
 async def test_what_was_written_is_gone_from_the_disk(crun_backend, spec):
     async with crun_backend.open(spec) as box:
         await box.exec("head -c 20M /dev/zero >large")
-        written, own = box.machine.box.upper, box.machine.box
+        written, own = box.container.bundle.upper, box.container.bundle
     await asyncio.gather(*own._clearing)
     assert not written.exists()
 
@@ -99,7 +99,7 @@ async def test_one_that_was_killed_is_nobodys_again(crun_backend, spec):
     with pytest.raises(SandboxDied):
         async with crun_backend.open(spec) as box:
             first = box.id
-            os.kill(box.machine.box.container.first, signal.SIGKILL)
+            os.kill(box.container.bundle.process.first, signal.SIGKILL)
             await box.exec("true")
     assert (await life(crun_backend, spec))[0] != first
 
@@ -107,7 +107,7 @@ async def test_one_that_was_killed_is_nobodys_again(crun_backend, spec):
 async def test_one_whose_processes_do_not_end_is_nobodys_again(crun_backend, spec):
     async with crun_backend.open(spec) as box:
         await box.exec("sleep 1000 >/dev/null 2>&1 &")
-        box.machine.box.cgroup.freeze()
+        box.container.bundle.cgroup.freeze()
     assert (await life(crun_backend, spec))[0] != box.id
 
 
@@ -116,7 +116,7 @@ async def test_after_stop_nothing_runs_and_its_files_are_there(crun_backend, spe
         await box.exec("(while :; do echo x >>made; done) >/dev/null 2>&1 &")
         session = await box.session()
         await box.stop()
-        assert box.machine.box.cgroup.processes() == [box.machine.box.container.first]
+        assert box.container.bundle.cgroup.processes() == [box.container.bundle.process.first]
         for use in (box.exec("true"), session.run("true"), box.write_file("x", b""), box.upload(b"", ".")):
             with pytest.raises(SandboxDied, match="stopped"):
                 await use
@@ -149,7 +149,7 @@ async def test_none_is_kept_where_the_machine_has_too_little_left(with_crun, spe
 async def test_one_that_nobody_wants_goes(crun_backend, spec, monkeypatch):
     monkeypatch.setattr(spares, "_IDLE_S", 0.05)
     async with crun_backend.open(spec) as box:
-        folder = box.machine.box.folder
+        folder = box.container.bundle.folder
     assert folder.exists()
     for _ in range(200):
         if not folder.exists():
@@ -161,7 +161,7 @@ async def test_one_that_nobody_wants_goes(crun_backend, spec, monkeypatch):
 
 async def test_one_that_died_meanwhile_is_nobodys(crun_backend, spec):
     async with crun_backend.open(spec) as box:
-        first = box.machine.box.container.first
+        first = box.container.bundle.process.first
     os.kill(first, signal.SIGKILL)
     second, said = await life(crun_backend, spec, "echo fine")
     assert (second != box.id, said) == (True, "fine\n")

@@ -1,0 +1,90 @@
+"""Agents by name: ours, those of this room, anybody else's by a dotted path or a file."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+
+from atropos_agent.agent import AtroposAgent
+from envs.agents import claude_code, codex, mini_swe_agent, opencode, openhands, pi, qwen_code
+from envs.agents.facts import ForeignAgent
+from envs.running.mix import Mix
+from sandboxes.naming import resolve
+
+FOREIGN: Mapping[str, ForeignAgent] = MappingProxyType(
+    {
+        module.AGENT.name: module.AGENT
+        for module in (claude_code, codex, mini_swe_agent, opencode, openhands, pi, qwen_code)
+    }
+)
+
+Agent = ForeignAgent | type[AtroposAgent]
+
+
+def find_agent(name: str, ours: Mapping[str, type[AtroposAgent]]) -> Agent:
+    """Return the agent named by `--env.agent`. Raises ValueError with the remedy.
+
+    name: one of `ours` or of this room, the latter also with another version of its package (`codex@0.181.0`),
+    package.module:name, or the path of a file with `AGENT`."""
+    known, at, version = name.partition("@")
+    if at and known in FOREIGN:
+        try:
+            return replace(FOREIGN[known], recipe=FOREIGN[known].recipe.at(version))
+        except ValueError as error:
+            raise ValueError(f"--env.agent {name}: {error}") from None
+    found = (
+        _of_file(Path(name))
+        if name.endswith(".py")
+        else resolve("--env.agent", name, {**ours, **FOREIGN}, "atropos_agent.agents")
+    )
+    if isinstance(found, ForeignAgent) or (isinstance(found, type) and issubclass(found, AtroposAgent)):
+        return found
+    what = "a ForeignAgent (see docs/agents.md) or a class made as AtroposAgent is"
+    raise ValueError(f"--env.agent {name}: this is neither {what}")
+
+
+def _of_file(path: Path) -> object:
+    if not path.is_file():
+        raise ValueError(f"--env.agent {path}: there is no such file")
+    spec = importlib.util.spec_from_file_location(path.stem.replace("-", "_"), path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"--env.agent {path}: this is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if not hasattr(module, "AGENT"):
+        raise ValueError(f"--env.agent {path}: it defines no AGENT; see docs/agents.md")
+    return module.AGENT
+
+
+def compaction_problems(name: str, ours: Mapping[str, type[AtroposAgent]], policy: str) -> Sequence[ValueError]:
+    """Return why agents have no use for a policy of ours, with the remedy; nothing if one of them has, or is refused by
+    `find_agent`. name: as `--env.agent`, of one or several."""
+    try:
+        agents = [find_agent(one, ours) for one in Mix.of(name).names]
+    except ValueError:
+        return ()
+    theirs = [agent.name for agent in agents if isinstance(agent, ForeignAgent)]
+    if policy == "none" or len(theirs) < len(agents):
+        return ()
+    said = f"--env.compaction {policy}: agent {', '.join(theirs)} makes room in its own way"
+    return [ValueError(f"{said}; leave it out, and see with doctor where it does (docs/compaction.md)")]
+
+
+def room_problems(name: str, ours: Mapping[str, type[AtroposAgent]], most: int) -> Sequence[ValueError]:
+    """Return why rows of `most` tokens have no room for agents, with the remedy; nothing if they have, and nothing
+    for agents refused by `find_agent`. name: as `--env.agent`, of one or several."""
+    try:
+        agents = [find_agent(one, ours) for one in Mix.of(name).names]
+    except ValueError:
+        return ()
+    return [
+        ValueError(
+            f"--env.max_token_length {most}: agent {agent.name} begins with about {agent.opening} tokens, before its "
+            "first reply: raise it, or take an agent that says less (docs/agents.md)"
+        )
+        for agent in agents
+        if isinstance(agent, ForeignAgent) and agent.opening >= most
+    ]

@@ -1,0 +1,97 @@
+"""A watched gateway session: its agent's requests, and whether it seems to be done."""
+
+from __future__ import annotations
+
+import time
+
+from atropos_agent.gateway import Session
+from atropos_agent.gateway.echo import same_messages, same_tools
+from atropos_agent.gateway.forest import SampledReply, Turn
+from atropos_agent.gateway.requests import GatewayRequest, Refusal
+from atropos_agent.types import StopReason
+
+
+class WatchedSession(Session):
+    """A session that knows whether its agent has anything left to do.
+
+    requests: number understood so far. first_s: time of the first one (`time.monotonic`); None before.
+    last: the last answered turn with tools; None before the first.
+    """
+
+    requests = 0
+    first_s: float | None = None
+    last: Turn | None = None
+    _answered_at: float | None = None
+    _over_since: float | None = None
+    """Time since there is no more to get: the end of a budget, or an infrastructure failure."""
+
+    def ask(self, asked: GatewayRequest) -> Turn:
+        if self.first_s is None:
+            self.first_s = time.monotonic()
+        self.requests += 1
+        turn = super().ask(asked)
+        if turn.work is not None:
+            turn.work.add_done_callback(lambda work: self._answered(turn))
+        return turn
+
+    def turned_away(self, refusal: Refusal, *, tools: bool) -> None:
+        super().turned_away(refusal, tools=tools)
+        if not self.turns:
+            self._answered_at = time.monotonic()
+
+    def _in_the_way(self) -> Refusal | None:
+        """Return the refusal in the way of a result; an answered title is no beginning."""
+        return super()._in_the_way() or (None if self.begun else self.refused.get(True))
+
+    @property
+    def begun(self) -> bool:
+        """Return whether the agent was answered where it shows its tools."""
+        return self.last is not None and bool(self.last.asked.tools)
+
+    @property
+    def only_prepares(self) -> bool:
+        """Return whether the agent has had nothing but titles and the like, and nothing stands in its way."""
+        hindered = self.refused or self.ended_by is not None or self.failure is not None
+        return bool(self.turns) and not (self.begun or hindered)
+
+    def rests_s(self) -> float:
+        """Return for how many seconds nothing has been left to do: since the last reply, while no conversation waits
+        for its tools, or the first refusal at the end of a budget."""
+        if self.working:
+            return 0.0
+        since = self._over_since
+        if since is None and not any(self._waits(turn, sampled) for turn, sampled in self.turns):
+            since = self._answered_at
+        return 0.0 if since is None else time.monotonic() - since
+
+    def _answered(self, turn: Turn) -> None:
+        if turn.sampled is None:  # refused at the end of a budget, or a failure of ours
+            self._over()
+            return
+        if self.ended_by is None:
+            self._over_since = None
+        if turn.asked.tools or self.last is None:  # titles and summaries have none
+            self.last = turn
+        self._answered_at = time.monotonic()
+
+    def _waits(self, turn: Turn, sampled: SampledReply) -> bool:
+        """Tell whether results of a turn's calls may still come: the agent has the reply, and did not leave it."""
+        if not sampled.answer.calls or turn.children or not (turn.taken or turn.waiting):
+            return False
+        number = sampled.answer.number
+        return not any(later.answer.number > number and _leaves(other, turn) for other, later in self.turns)
+
+    def _ends(self, reason: StopReason, why: str) -> Refusal:
+        self._over()
+        return super()._ends(reason, why)
+
+    def _over(self) -> None:
+        self._over_since = self._over_since or time.monotonic()
+
+
+def _leaves(other: Turn, turn: Turn) -> bool:
+    """Tell whether the agent asked for one turn after another instead of going on from it."""
+    if other.parent is None:
+        again = turn.parent is None and same_messages(other.given, turn.given)
+        return (other.retells or again) and same_tools(other.asked.tools, turn.asked.tools)
+    return other.parent is turn.parent

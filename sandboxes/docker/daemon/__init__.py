@@ -1,0 +1,1 @@
+"""The Docker daemon: its clients, its start, and containers started by it."""

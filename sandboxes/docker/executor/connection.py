@@ -1,0 +1,326 @@
+"""Frames over one stream. An attached one is attached again when the Docker daemon was restarted meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import itertools
+import logging
+import os
+import struct
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from sandboxes.base import DaemonRestarted, SandboxDied, SandboxError, SandboxTimeout
+from sandboxes.docker.executor.streams import SocketStream, Stream
+from sandboxes.docker.executor.tunnel import TUNNEL, Tunnel, Tunnels
+
+logger = logging.getLogger(__name__)
+
+PROTOCOL = 11
+MAX_FRAME = 4 << 20
+_HEADER = struct.Struct("<IIc")
+_TOKEN_SIZE = 16
+_RETURN_S = 60.0
+"""How long a Docker daemon may be away."""
+_ATTEMPT_S = 10.0
+_CLOSING_S = 5.0
+_NEVER_S = 1e8
+
+Attach = Callable[[], Awaitable[Stream]]
+Runs = Callable[[], Awaitable[bool]]
+
+
+@dataclass(slots=True)
+class Call:
+    """A request before its answer, and the data received so far."""
+
+    number: int
+    answer: asyncio.Future[tuple[bytes, bytes]]
+    data: bytearray = field(default_factory=bytearray)
+    apart: dict[bytes, bytearray] = field(default_factory=dict)
+    """A command's output to stdout, "o", and to stderr, "e", if they are kept apart."""
+    heard: Callable[[bytes, bytes], None] | None = None
+    """Takes the frames of a followed command, kind and payload."""
+
+
+class Connection:
+    """A stream with many requests at once. `attach`, start the container, `greet`; in the end `close`.
+
+    attach: opens the container's stream. Raises SandboxError or OSError.
+    runs: whether the container runs; raises if the Docker daemon does not say.
+    tunnels: the handler of connections made inside.
+    """
+
+    def __init__(self, name: str, attach: Attach, runs: Runs, tunnels: Tunnels | None = None) -> None:
+        self._name = name
+        self._attach = attach
+        self._runs = runs
+        self._tunnels = tunnels
+        self._numbers = itertools.count(1)
+        self._calls: dict[int, Call] = {}
+        self._token = os.urandom(_TOKEN_SIZE)
+        self._stream: Stream | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._settled = asyncio.Event()
+        """Set while the stream is there, and once it is lost for good."""
+        self._dead: str | None = None
+        self.era = 0
+        """Counts the streams: a request belongs to the stream of its beginning."""
+
+    @classmethod
+    def ended(cls, name: str, why: str) -> Self:
+        """Return an ended one, in place of a connection with obsolete requests."""
+
+        async def refuse() -> Any:
+            raise SandboxDied(f"sandbox {name} is gone: {why}")
+
+        connection = cls(name, refuse, refuse)
+        connection._die(why)
+        return connection
+
+    @property
+    def alive(self) -> bool:
+        return self._dead is None
+
+    @property
+    def busy(self) -> bool:
+        """Return whether a request is under way."""
+        return bool(self._calls)
+
+    async def attach(self) -> None:
+        self._stream = await self._attach()
+        self._settled.set()
+
+    async def greet(self, timeout_s: float) -> None:
+        """Wait for the executor's greeting. Raises SandboxDied or SandboxTimeout."""
+        hello = self.call(0)
+        self._start_reading()
+        try:
+            _, payload = await self.answer(hello, timeout_s)
+        finally:
+            self.forget(hello)
+        (version,) = struct.unpack("<I", payload)
+        if version != PROTOCOL:
+            raise SandboxError(f"the executor speaks protocol {version}, this side {PROTOCOL}; rebuild the executor")
+        await self.send(0, b"T", self._token, self.era)
+
+    async def shorten(self, pid: int, timeout_s: float) -> bool:
+        """Go on past the Docker daemon, over a socket of the executor's, if this process can reach it: as root on the
+        executor's machine, where its process has this id. Nothing else may be under way. Returns whether it did."""
+        place = f"/dev/shm/.{os.urandom(8).hex()}"
+        offer = self.call()
+        await self.send(offer.number, b"U", place.encode() + b"\0", self.era)
+        _, error = await self.answer(offer, timeout_s)
+        self.forget(offer)
+        if any(error):
+            return False
+        try:
+            stream = await SocketStream.open(f"/proc/{pid}/root{place}")
+        except OSError as reason:  # it is not on this host, or not ours to enter
+            logger.debug("%s: only by way of the Docker daemon: %r", self._name, reason)
+            return False
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(stream.close)
+            # When it greets us there it has let go of the attached stream, with which it would have ended.
+            async with asyncio.timeout(timeout_s):
+                if not await stream.read():
+                    return False
+            stack.pop_all()
+        await self._stop_reading()
+        self._stream = stream
+        self._start_reading()
+        return True
+
+    def _start_reading(self) -> None:
+        self._reader = asyncio.create_task(self._read_on(), name=f"sandbox {self._name}")
+
+    async def _stop_reading(self) -> None:
+        """Stop, and close the stream; if it does not close in time it is left alone."""
+        if self._reader is not None:
+            self._reader.cancel()
+            await asyncio.wait({self._reader}, timeout=_CLOSING_S)
+        if self._stream is not None:
+            await _closed(self._stream)
+
+    async def close(self) -> None:
+        self._die("it was closed")
+        await self._stop_reading()
+
+    def call(self, number: int | None = None) -> Call:
+        """Expect an answer from now on; `forget` it in the end."""
+        number = next(self._numbers) if number is None else number
+        call = self._calls[number] = Call(number, asyncio.get_running_loop().create_future())
+        return call
+
+    def forget(self, call: Call) -> None:
+        self._calls.pop(call.number, None)
+
+    async def answer(self, call: Call, timeout_s: float) -> tuple[bytes, bytes]:
+        """Return the answer's type and payload. Raises SandboxTimeout, SandboxDied, DaemonRestarted."""
+        late = SandboxTimeout(f"sandbox {self._name} gave no answer within {timeout_s:.0f} s")
+        timer = asyncio.get_running_loop().call_later(min(timeout_s, _NEVER_S), _fail, call, late)
+        try:
+            return await call.answer
+        finally:
+            timer.cancel()
+
+    async def ready(self) -> int:
+        """Return the era for a new request; waits while the daemon is away. Raises SandboxDied."""
+        await self._settled.wait()
+        self._raise_if_dead()
+        return self.era
+
+    async def send(self, number: int, kind: bytes, payload: bytes, era: int) -> None:
+        """Send a frame. Raises SandboxDied, DaemonRestarted when the request began on an earlier stream, or
+        SandboxTimeout when nobody takes it."""
+        self._raise_if_dead()
+        if era == self.era and self._stream is not None and self._settled.is_set():
+            try:
+                await self._stream.write(_HEADER.pack(len(payload), number, kind) + payload)
+                return
+            except TimeoutError as error:  # half of it may have gone: what is sent next would be taken for the rest
+                self._die("its executor takes nothing any more")
+                raise SandboxTimeout(f"sandbox {self._name} does not take what it is sent") from error
+            except OSError as error:
+                logger.debug("%s: cannot write: %r", self._name, error)
+                if self._reader is not None and era == self.era:
+                    self._unsettle()  # the reader is about to find out what has happened
+        await self._settled.wait()
+        self._raise_if_dead()
+        raise DaemonRestarted(f"the Docker daemon of sandbox {self._name} was away for a moment")
+
+    async def open_tunnel(self, payload: bytes, serve: Callable[[Tunnel], Awaitable[None]]) -> asyncio.Task[None]:
+        """Connect to a server inside, and have the connection served. Returns the serving task. Raises OSError if it is
+        refused, SandboxDied, DaemonRestarted."""
+        era = await self.ready()
+        if self._tunnels is None:
+            raise SandboxError(f"sandbox {self._name} passes no connections on")
+        return await self._tunnels.open(payload, functools.partial(self.send, era=era), serve)
+
+    def end_tunnels(self, error: SandboxError) -> None:
+        """End the connections out of the sandbox and into it. error: raised by connections still in the making."""
+        if self._tunnels is not None:
+            self._tunnels.end(error)
+
+    def _unsettle(self) -> None:
+        if self._dead is None:  # else nobody would ever settle it again
+            self._settled.clear()
+
+    def _raise_if_dead(self) -> None:
+        if self._dead is not None:
+            raise SandboxDied(f"sandbox {self._name} is gone: {self._dead}")
+
+    async def _read_on(self) -> None:
+        buffer = bytearray()
+
+        def take(data: bytes) -> None:
+            buffer.extend(data)
+            self._take_frames(buffer)
+
+        while self._stream is not None:
+            try:
+                await self._stream.pass_on(take)
+            except OSError as error:
+                logger.debug("%s: cannot read: %r", self._name, error)
+            self._unsettle()
+            try:
+                if isinstance(self._stream, SocketStream):
+                    raise SandboxDied("its container does not run any more")
+                buffer[:] = await self._attach_again(self._stream)
+            except SandboxError as error:
+                self._die(str(error))
+                return
+
+    async def _attach_again(self, old: Stream) -> bytearray:
+        """Find out what has become of the sandbox. Returns its executor's words on a new stream.
+
+        Raises SandboxError if it is gone, or out of reach for a minute.
+        """
+        await _closed(old)
+        async with asyncio.timeout(_RETURN_S) as patience:
+            while True:
+                try:
+                    async with asyncio.timeout(_ATTEMPT_S):
+                        if not await self._runs():
+                            raise SandboxDied("its container does not run any more")
+                        stream = await self._attach()
+                        buffer = await self._resume(stream)
+                    break
+                except (SandboxDied, LookupError) as error:
+                    raise SandboxDied(str(error)) from error
+                except (SandboxError, OSError) as error:
+                    if patience.expired():
+                        raise SandboxDied(f"its Docker daemon does not answer: {error}") from error
+                    await asyncio.sleep(0.25)
+        logger.info("Sandbox %s has survived a restart of its Docker daemon", self._name)
+        self._stream = stream
+        self.era += 1
+        away = f"the Docker daemon of sandbox {self._name} was away for a moment"
+        self.end_tunnels(DaemonRestarted(away))
+        for call in self._calls.values():
+            _fail(call, DaemonRestarted(away))
+        self._settled.set()
+        return buffer
+
+    async def _resume(self, stream: Stream) -> bytearray:
+        """Have both sides drop incomplete frames; return the bytes after the executor's token."""
+        await stream.write(self._token)
+        heard = bytearray()
+        while data := await stream.read():
+            heard += data
+            before, found, after = heard.partition(self._token)
+            if found:
+                return bytearray(after)
+            heard = before[-_TOKEN_SIZE:]
+        raise ConnectionError("the new stream ended")
+
+    def _take_frames(self, buffer: bytearray) -> None:
+        at = 0
+        while len(buffer) - at >= _HEADER.size:
+            length, number, kind = _HEADER.unpack_from(buffer, at)
+            end = at + _HEADER.size + length
+            if len(buffer) < end:
+                break
+            if number & TUNNEL and self._tunnels is not None:
+                send = functools.partial(self.send, era=self.era)
+                self._tunnels.heard(number, kind, bytes(buffer[at + _HEADER.size : end]), send)
+                at = end
+                continue
+            call = self._calls.get(number)
+            payload = buffer[at + _HEADER.size : end]
+            at = end
+            if call is None or call.answer.done():
+                continue  # given up meanwhile
+            if kind == b"O":
+                call.data += payload
+            elif kind in b"oe":
+                call.apart.setdefault(kind, bytearray()).extend(payload)
+            elif kind in b"12GY" and call.heard is not None:
+                call.heard(kind, bytes(payload))
+            else:
+                call.answer.set_result((kind, bytes(payload)))
+        del buffer[:at]
+
+    def _die(self, why: str) -> None:
+        self._dead = self._dead or why
+        self._settled.set()
+        self.end_tunnels(SandboxDied(f"sandbox {self._name} is gone: {self._dead}"))
+        for call in self._calls.values():
+            _fail(call, SandboxDied(f"sandbox {self._name} is gone: {self._dead}"))
+
+
+async def _closed(stream: Stream) -> None:
+    try:
+        async with asyncio.timeout(_CLOSING_S):
+            await stream.close()
+    except OSError as error:
+        logger.debug("a stream does not close: %r", error)
+
+
+def _fail(call: Call, error: SandboxError) -> None:
+    if not call.answer.done():
+        call.answer.set_exception(error)
+        call.answer.exception()  # seen, also when nobody waits any more

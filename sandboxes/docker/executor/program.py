@@ -1,0 +1,74 @@
+"""The executor's program, its arguments, and the capabilities that it and the commands under it need."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Sequence
+from importlib import resources
+
+from sandboxes.base import SandboxError
+from sandboxes.docker.executor.container import Kind
+from sandboxes.docker.executor.proxy import PORT
+
+EXECUTOR = ".atropos-executor"
+"""The program's name in a container's root directory."""
+LEASE_S = 900
+"""Seconds of silence after which an executor ends: its owner's host is gone."""
+CAPABILITIES = ("KILL", "SETGID", "SETPCAP", "SETUID")
+"""Capabilities of process 1, to run commands as another user and to kill them."""
+
+_ROOTS = {
+    "CHOWN": 0,
+    "DAC_OVERRIDE": 1,
+    "FOWNER": 3,
+    "FSETID": 4,
+    "KILL": 5,
+    "SETGID": 6,
+    "SETUID": 7,
+    "SETPCAP": 8,
+    "NET_BIND_SERVICE": 10,
+    "SYS_CHROOT": 18,
+    "SETFCAP": 31,
+}
+"""Capabilities of root's commands, and their bits in the kernel's sets: Docker's default but for three. By NET_RAW
+packet sockets take memory beyond all limits, and packets are forged in a network with other sandboxes; by MKNOD a
+device could take the place of a file just before somebody outside opens it; AUDIT_WRITE writes to the host's
+own log."""
+_SWITCH_USERS = ("SETGID", "SETUID")
+
+
+def program_for(architecture: str) -> bytes:
+    """Return the executor for this architecture ("amd64"). Raises SandboxError if there is none."""
+    binary = resources.files("sandboxes.docker") / "executor" / f"executor-{architecture}"
+    if not binary.is_file():
+        raise SandboxError(f"no executor for {architecture}; build one with sandboxes/docker/executor/build.sh")
+    return binary.read_bytes()
+
+
+def archive_of(program: bytes) -> bytes:
+    """Return a tar archive with the executor, for the root directory."""
+    info = tarfile.TarInfo(EXECUTOR)
+    info.mode, info.size = 0o755, len(program)
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        tar.addfile(info, io.BytesIO(program))
+    return buffer.getvalue()
+
+
+def arguments(kind: Kind) -> Sequence[str]:
+    """Return the executor's arguments for a container of a kind."""
+    mask = sum(1 << _ROOTS[name] for name in roots_capabilities(kind))
+    return [
+        f"lease={LEASE_S}",
+        f"fsize={kind.limits.disk_mb * 2**20}",
+        *([f"capabilities={mask:x}"] if mask else []),
+        *([f"tunnels={PORT}"] if kind.limits.allowed_hosts else []),
+    ]
+
+
+def roots_capabilities(kind: Kind) -> tuple[str, ...]:
+    """Return the capabilities of root's commands."""
+    if kind.limits.capabilities == "default":
+        return tuple(_ROOTS)
+    return _SWITCH_USERS if kind.switch_users else ()

@@ -1,0 +1,322 @@
+"""Images: a present one, a pulled one, or one built from a directory with a Dockerfile."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import logging
+import re
+import tarfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+
+import aiodocker
+from docker.utils.build import exclude_paths
+
+from sandboxes.base import DaemonError, ImageMissing, ImageUnbuildable, SandboxError, StorageFull
+from sandboxes.docker.daemon.client import DaemonClient, daemon_errors, image_remedy
+from sandboxes.docker.daemon.reap import remove_image
+from sandboxes.docker.images import buildkit
+from sandboxes.docker.images.buildkit import Builder
+from sandboxes.docker.images.dockerfile import Dockerfile, DockerfileError
+from sandboxes.shielding import stop
+from sandboxes.trees import pack
+
+logger = logging.getLogger(__name__)
+
+_OURS = "atropos-task"
+_FILES = "files"
+_PROGRESS_S = 5.0
+LOOKS_S = 2.0
+"""Seconds between looks for an image in the making."""
+_CANNOT_PULL = re.compile(r"pull access denied|manifest|registry|dial tcp|lookup .* on|TLS|request canceled")
+_WRONG = re.compile(
+    r"COPY failed: |failed to (?:compute|calculate)[^\n]*not found|failed to create LLB definition|unknown flag|"
+    r"parse error",
+    re.IGNORECASE,
+)
+"""Builders' messages for a Dockerfile with a permanent mistake. A command in it may fail for want of a network."""
+_FROM = re.compile(r"^(\s*FROM\s+(?:--\S+\s+)*)(\S+)", re.IGNORECASE | re.MULTILINE)
+
+
+class ImageStore:
+    """Provides each image once, however many ask for it at the same time.
+
+    base_image: takes the place of the image in the last `FROM` of every Dockerfile, for machines that
+    cannot pull this image.
+    budget_mb: the limit for all images of the Docker daemon together; beyond it our unused ones are removed.
+    makers: make the images of these names, if they are missing and can't be pulled.
+    """
+
+    def __init__(
+        self,
+        client: DaemonClient,
+        base_image: str | None,
+        budget_mb: int | None = None,
+        makers: Mapping[str, Callable[[], Awaitable[None]]] | None = None,
+    ) -> None:
+        self._client = client
+        self._base_image = base_image
+        self._budget_mb = budget_mb
+        self._makers = makers or {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._used: set[str] = set()
+        self._wrong: dict[str, str] = {}
+        """Why images can't be built, by tag."""
+        self._builder: Builder | None = None
+        self._measuring = asyncio.Lock()
+
+    async def ensure(self, name: str | None, context: Path | None) -> str:
+        if context is None:
+            if name is None:
+                raise ValueError("neither an image nor a build context was given")
+            async with self._lock(name):
+                if not await self.present(name):
+                    await self._with_room(lambda: self._pull_or_make(name))
+            return name
+        files_alone = name is not None and not (context / "Dockerfile").is_file()
+        archive, digest = await asyncio.to_thread(pack_context, context, self._base_image, name)
+        tag = f"{_OURS}:{digest}"
+        self._used.add(tag)
+        async with self._lock(tag):
+            if name is not None and not files_alone and await self.present(name):
+                return name
+            if tag in self._wrong:
+                raise ImageUnbuildable(self._wrong[tag])
+            if not await self.present(tag):
+                made = self._makers.keys() & set(Dockerfile.read(_text(archive)).pulled)
+                for needed in [name] if files_alone else made:
+                    await self.ensure(needed, None)
+                try:
+                    await self._with_room(lambda: self._build(tag, archive, context))
+                except ImageUnbuildable as error:
+                    self._wrong[tag] = str(error)
+                    raise
+        return tag
+
+    async def present(self, name: str) -> bool:
+        try:
+            async with daemon_errors(f"look for image {name}"):
+                await self._client.images.inspect(name)
+        except ImageMissing:
+            return False
+        return True
+
+    def _lock(self, key: str) -> asyncio.Lock:
+        return self._locks.setdefault(key, asyncio.Lock())
+
+    async def _with_room(self, make: Callable[[], Awaitable[None]]) -> None:
+        """Make an image; if the storage is full, once more after the removal of our unused ones."""
+        try:
+            await make()
+        except StorageFull:
+            if not await self._remove_unused(0):
+                raise
+            await make()
+        if self._budget_mb is not None:
+            try:
+                await self._remove_unused(self._budget_mb * 2**20)
+            except DaemonError as error:  # the image is there; others look after the budget too
+                logger.warning("images that nobody uses stay for now: %s", error)
+
+    async def _remove_unused(self, budget: int) -> int:
+        """Remove images of our own builds, the oldest first, until all images together take at most `budget`
+        bytes. Images in use by this process or a container stay. Returns the number of removed images."""
+        # One at a time: the Docker daemon refuses to measure its storage twice at once.
+        async with self._measuring, daemon_errors("measure the images"):
+            usage = await self._client._query_json("system/df")
+        size, removed = int(usage["LayersSize"]), 0
+        for image in sorted(usage["Images"] or [], key=lambda image: image["Created"]):
+            if size <= budget:
+                break
+            tags = image["RepoTags"] or []
+            if not tags or image["Containers"] > 0 or not all(t.startswith(_OURS + ":") for t in tags):
+                continue
+            if self._used.isdisjoint(tags):
+                await remove_image(self._client, image["Id"], force=False)
+                size -= max(0, image["Size"] - max(0, image["SharedSize"]))
+                removed += 1
+        if removed:
+            logger.info("Removed %d images that were not in use", removed)
+        return removed
+
+    async def _pull(self, name: str) -> None:
+        progress = _Progress(f"Pulling image {name}")
+        try:
+            async with daemon_errors(f"pull image {name}"):
+                async for line in self._client.images.pull(name, stream=True):
+                    progress.saw(f"{line.get('id', '')} {line.get('status', '')} {line.get('progress', '')}".strip())
+        except SandboxError as error:
+            raise ImageMissing(f"{error}\n{image_remedy(name)}") from error
+        progress.ended()
+
+    async def _pull_or_make(self, name: str) -> None:
+        try:
+            await self._pull(name)
+        except ImageMissing:
+            if name not in self._makers:
+                raise
+            await self._make(name)
+
+    async def _make(self, name: str) -> None:
+        """Make an image, which may take minutes: until it is there, from here or from anybody else."""
+        making = asyncio.ensure_future(self._makers[name]())
+        try:
+            while not (await asyncio.wait({making}, timeout=LOOKS_S))[0]:
+                if await self.present(name):
+                    return
+            await making
+        finally:
+            await stop([making])
+
+    async def _build(self, tag: str, archive: bytes, context: Path) -> None:
+        progress = _Progress(f"Building image {tag[:24]} from {context}")
+        log: list[str] = []
+        written = _text(archive)
+        dockerfile = Dockerfile.read(written)
+        builder = self._builder = self._builder or await Builder.of(self._client)
+        if (why := builder.lacks(dockerfile)) is not None:
+            raise ImageUnbuildable(f"{context / 'Dockerfile'}: {why}")
+        if builder.by_buildkit(dockerfile):
+            sent = builder.sent(written, dockerfile)
+            for image in Dockerfile.read(sent).pulled:  # as a build without a session has no way to
+                await self.ensure(image, None)
+            steps = buildkit.build(self._client, _with(archive, "Dockerfile", sent), tag)
+        else:
+            steps = self._classic(archive, tag)
+        async with daemon_errors(f"build image {tag} from {context}"):
+            try:
+                async for line in steps:
+                    log.append(line)
+                    if line.startswith(("Step ", "[")):
+                        progress.saw(line.strip())
+            except aiodocker.DockerError as error:
+                text = f"building {context} failed: {error.message}\n{''.join(log)[-3000:]}".rstrip()
+                if (failure := _failure(error, text, dockerfile)) is not None:
+                    raise failure from error
+                raise
+        progress.ended()
+
+    async def _classic(self, archive: bytes, tag: str) -> AsyncIterator[str]:
+        """Build by the Docker daemon's classic builder, and yield its output. Raises DockerError."""
+        build = self._client.images.build(
+            fileobj=io.BytesIO(archive), encoding="identity", tag=tag, rm=True, forcerm=True, stream=True
+        )
+        async for line in build:
+            yield line.get("stream", "")
+
+
+def _failure(error: aiodocker.DockerError, text: str, dockerfile: Dockerfile) -> SandboxError | None:
+    """Return the error behind a failed build; None if the Docker daemon failed beside it."""
+    said = str(error.message)
+    if "no space left" in text.lower():
+        return StorageFull(text)
+    if error.status == 400 or "dockerfile parse error" in said.lower():
+        return ImageUnbuildable(text)
+    if not isinstance(error, aiodocker.DockerStreamError):
+        return None
+    if _CANNOT_PULL.search(said):
+        return ImageMissing(f"{text}\n{image_remedy(dockerfile.stages[-1].base)}")
+    return ImageUnbuildable(text) if _WRONG.search(said) else SandboxError(text)
+
+
+class _Progress:
+    """A line in the log now and then for long work."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._start = self._last = time.monotonic()
+        logger.info("%s", what)
+
+    def saw(self, step: str) -> None:
+        now = time.monotonic()
+        if now - self._last >= _PROGRESS_S:
+            self._last = now
+            logger.info("%s, %.0f s: %s", self._what, now - self._start, step)
+
+    def ended(self) -> None:
+        logger.info("%s: done in %.1f s", self._what, time.monotonic() - self._start)
+
+
+def pack_context(context: Path, base_image: str | None, image: str | None = None) -> tuple[bytes, str]:
+    """Return the build context as a tar archive, and a digest of its names, modes, links and contents.
+
+    image: gets the files in its working directory if there is no Dockerfile; None if a missing Dockerfile is a
+    mistake.
+    """
+    text = _dockerfile(context, image)
+    if not (context / "Dockerfile").is_file():
+        archive = _with(pack(context), "Dockerfile", text, below=f"{_FILES}/")
+    else:
+        archive = pack(context, only=_not_ignored(context))
+        if base_image is not None:
+            archive = _with(archive, "Dockerfile", with_base(text, base_image))
+    try:
+        needs = Dockerfile.read(text).needs
+    except DockerfileError as error:
+        raise ImageUnbuildable(f"{context / 'Dockerfile'}: {error}") from None
+    # What the classic builder once made of such a file is another image.
+    digest = hashlib.sha256(b"BuildKit" if needs else b"")
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        for member in tar:
+            head = (member.name, member.mode, member.type, member.linkname)
+            digest.update(f"{head!r}{member.size}\n".encode())
+            if file := tar.extractfile(member) if member.isreg() else None:
+                digest.update(file.read())
+    return archive, digest.hexdigest()
+
+
+def _text(archive: bytes) -> str:
+    """Return the Dockerfile of a build context."""
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        file = tar.extractfile("Dockerfile")
+        return "" if file is None else file.read().decode()
+
+
+def _dockerfile(context: Path, image: str | None) -> str:
+    """Return a context's Dockerfile, or one for a copy of its files into the working directory of `image`."""
+    dockerfile = context / "Dockerfile"
+    if dockerfile.is_file():
+        try:
+            return dockerfile.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ImageUnbuildable(f"{dockerfile} is not UTF-8 ({error}); save it as UTF-8") from None
+    if image is None:
+        raise SandboxError(f"{context} has no Dockerfile")
+    return f"FROM {image}\nCOPY {_FILES}/ ./\n"
+
+
+def _not_ignored(context: Path) -> set[str] | None:
+    """Return the paths in the context after `.dockerignore`; None for all."""
+    ignore = context / ".dockerignore"
+    if not ignore.is_file():
+        return None
+    lines = (line.strip() for line in ignore.read_text(encoding="utf-8").splitlines())
+    return exclude_paths(str(context), [line for line in lines if line and not line.startswith("#")])
+
+
+def with_base(dockerfile: str, base_image: str) -> str:
+    """Return the Dockerfile with another image in its last `FROM`."""
+    matches = list(_FROM.finditer(dockerfile))
+    if not matches:
+        raise SandboxError("the Dockerfile has no FROM")
+    start, end = matches[-1].span(2)
+    return dockerfile[:start] + base_image + dockerfile[end:]
+
+
+def _with(archive: bytes, name: str, text: str, below: str = "") -> bytes:
+    """Return an archive with another file of this name, and all else below a folder."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=io.BytesIO(archive)) as source, tarfile.open(fileobj=buffer, mode="w") as target:
+        for member in source:
+            member.name = below + member.name
+            if member.islnk():
+                member.linkname = below + member.linkname
+            if member.name != name:
+                target.addfile(member, source.extractfile(member) if member.isreg() else None)
+        made = tarfile.TarInfo(name)
+        made.size = len(text.encode())
+        target.addfile(made, io.BytesIO(text.encode()))
+    return buffer.getvalue()

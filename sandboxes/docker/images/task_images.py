@@ -1,0 +1,46 @@
+"""The images built for tasks, of this run and of past ones: shown, and removed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sandboxes.docker.daemon.client import DaemonClient, daemon_errors
+from sandboxes.docker.daemon.reap import remove_image
+
+_OURS = "atropos-task:"
+"""The beginning of their names, from `sandboxes.docker.images.store`."""
+_DAY_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredImage:
+    """An image. mb: the space freed by its removal, in MiB. days: its age. containers: how many use it."""
+
+    name: str
+    mb: float
+    days: float
+    containers: int
+
+
+async def stored(client: DaemonClient) -> Sequence[StoredImage]:
+    """Return the images built for tasks, the oldest first. Raises SandboxError."""
+    async with daemon_errors("measure the images"):
+        usage = await client._query_json("system/df")
+    found = []
+    for image in sorted(usage["Images"] or [], key=lambda image: image["Created"]):
+        tags = image["RepoTags"] or []
+        if tags and all(tag.startswith(_OURS) for tag in tags):
+            own = max(0, image["Size"] - max(0, image["SharedSize"]))
+            days = max(0.0, time.time() - image["Created"]) / _DAY_S
+            found.append(StoredImage(tags[0], own / 2**20, days, max(0, image["Containers"])))
+    return found
+
+
+async def remove_images(client: DaemonClient, images: Sequence[StoredImage], *, days: float) -> Sequence[StoredImage]:
+    """Remove those without containers and older than this many days. Returns them. Raises SandboxError."""
+    going = [image for image in images if not image.containers and image.days >= days]
+    for image in going:
+        await remove_image(client, image.name, force=False)
+    return going

@@ -1,0 +1,151 @@
+"""An event loop in a thread of its own, for callers without one, or with one for each of their tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future, wait
+from contextlib import AbstractAsyncContextManager, contextmanager
+from typing import Any, Generic, TypeVar
+
+from sandboxes.shielding import finish
+
+T = TypeVar("T")
+F = TypeVar("F")
+
+
+class Work(Generic[T]):
+    """A coroutine in another thread's event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -> None:
+        self.outcome: Future[T] = Future()
+        self._loop = loop
+        self._coroutine = coroutine
+        self._task: asyncio.Task[T] | None = None
+        loop.call_soon_threadsafe(self._begin)
+
+    def _begin(self) -> None:
+        self._task = self._loop.create_task(self._coroutine)
+        self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[T]) -> None:
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is None:
+            self.outcome.set_result(task.result())
+        else:
+            self.outcome.set_exception(error)
+
+    def cancel(self) -> None:
+        """Cancel it, from any thread."""
+        self._loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def until(self, future: Future[F]) -> F:
+        """Return a future's result. An interruption of this thread cancels the work, and waits for its end."""
+        try:
+            return future.result()
+        except BaseException:
+            if not self.outcome.done():
+                self.cancel()
+                wait([self.outcome])
+            raise
+
+
+class LoopThread:
+    """An event loop in a thread, between `start` and `close`."""
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._end: asyncio.Event
+
+    @property
+    def runs(self) -> bool:
+        return self._thread is not None
+
+    def start(self) -> None:
+        started: Future[asyncio.AbstractEventLoop] = Future()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._main(started)), name="sandboxes", daemon=True)
+        self._thread.start()
+        self._loop = started.result()
+
+    async def _main(self, started: Future[asyncio.AbstractEventLoop]) -> None:
+        self._end = asyncio.Event()
+        started.set_result(asyncio.get_running_loop())
+        await self._end.wait()
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._loop.call_soon_threadsafe(self._end.set)
+            self._thread.join()
+            self._thread = None
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> Work[T]:
+        """Begin something in the loop. Raises RuntimeError if it does not run, or runs this call."""
+        why = ""
+        if self._thread is None:
+            why = "use the backend in its block: with SyncBackend(...) as backend"
+        elif threading.current_thread() is self._thread:
+            why = "here the sandboxes' own event loop runs: await the async method instead"
+        if why:
+            work.close()
+            raise RuntimeError(why)
+        return Work(self._loop, work)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something in the loop, and return its result. Ctrl-C cancels the work."""
+        begun = self.begin(work)
+        return begun.until(begun.outcome)
+
+    async def done(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something in the loop, awaited from another one. A cancellation cancels the work and waits for its end."""
+        begun = self.begin(work)
+        ended = asyncio.wrap_future(begun.outcome)
+        try:
+            return await asyncio.shield(ended)
+        except asyncio.CancelledError:
+            begun.cancel()
+            await finish(asyncio.wait({ended}))
+            raise
+
+    @contextmanager
+    def hold(self, manager: Callable[[], AbstractAsyncContextManager[T]]) -> Iterator[T]:
+        """Hold an async context for the block, in one task."""
+        entered: Future[tuple[T, asyncio.Future[BaseException | None]]] = Future()
+
+        async def held() -> None:
+            async with manager() as value:
+                left: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
+                entered.set_result((value, left))
+                error = await left
+                if error is not None:  # others than Exceptions would end the loop
+                    raise error if isinstance(error, Exception) else asyncio.CancelledError
+
+        def fail(done: Future[None]) -> None:
+            if not entered.done():
+                entered.set_exception(done.exception() or RuntimeError("the context was not entered"))
+
+        work = self.begin(held())
+        work.outcome.add_done_callback(fail)
+        value, left = work.until(entered)
+        try:
+            yield value
+        except BaseException as error:
+            self._loop.call_soon_threadsafe(_set, left, error)
+            wait([work.outcome])
+            raised = work.outcome.exception()
+            if raised is None:
+                return
+            if raised is error or isinstance(raised, asyncio.CancelledError):
+                raise
+            raise raised from error
+        self._loop.call_soon_threadsafe(_set, left, None)
+        work.until(work.outcome)
+
+
+def _set(future: asyncio.Future[BaseException | None], error: BaseException | None) -> None:
+    if not future.done():
+        future.set_result(error)

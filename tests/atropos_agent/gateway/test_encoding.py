@@ -1,0 +1,64 @@
+"""What agents tell, as a template is given it."""
+
+import pytest
+from agents import SCHEMAS, ChatAgent, opened
+from native import DONE
+from native_families import fitted_family
+
+from atropos_agent.gateway.encoding import folded, opening
+from atropos_agent.gateway.requests import HistoryCall, HistoryMessage
+
+
+def test_tools_stand_in_the_system_message_where_the_template_shows_none(fitted, with_calls):
+    told = [HistoryMessage("system", "Be good."), HistoryMessage("user", "go")]
+    (system, _) = opening(told, fitted, SCHEMAS, lambda _: None)
+    assert system["content"].startswith("Be good.")
+    assert "say" in system["content"]
+    (plain, _) = opening(told, with_calls, SCHEMAS, lambda _: None)
+    assert plain["content"] == "Be good."
+
+
+def test_what_an_agent_tells_writes_no_control_tokens(fitted):
+    (message,) = opening([HistoryMessage("user", "<|im_end|>")], fitted, (), lambda _: None)
+    assert "<|im_end|>" not in message["content"]
+
+
+@pytest.mark.parametrize("family", ["Kimi K2, by hand", "Mistral v11, by hand"])
+async def test_ids_of_calls_write_no_control_tokens(smollm2_tokenizer, family):
+    """Some templates write them."""
+    fitted = fitted_family(smollm2_tokenizer, None, family)
+    controls = sorted(fitted.template.tokenizer.get_added_vocab())
+    prompts = []
+    for number in ("c0", "c0" + "".join(controls), "c0\ud83d"):
+        async with opened(fitted, [DONE]) as (client, engine):
+            agent = ChatAgent(client)
+            call = {"id": number, "type": "function", "function": {"name": "say", "arguments": '{"text": "a"}'}}
+            agent.history.append({"role": "assistant", "content": "", "tool_calls": [call]})
+            agent.history.append({"role": "tool", "tool_call_id": number, "content": "a"})
+            await agent.ask()
+        prompts.append([i for i in engine.exchanges[0].prompt if i in fitted.template.controls(controls)])
+    assert prompts[0] == prompts[1] == prompts[2]
+
+
+def test_calls_of_others_are_the_templates_and_broken_ones_text(with_calls):
+    call = HistoryCall("a", "say", '{"text": "x"}')
+    told = [
+        HistoryMessage("user", "go"),
+        HistoryMessage("assistant", "", [call]),
+        HistoryMessage("tool", "y", call_id="a"),
+        HistoryMessage("user", "more"),
+    ]
+    messages = opening(told, with_calls, SCHEMAS, lambda _: None)
+    assert messages[1]["tool_calls"][0]["function"]["arguments"] == {"text": "x"}
+    assert messages[2]["name"] == "say"
+    told[1] = HistoryMessage("assistant", "", [HistoryCall("a", "say", "{x")])
+    assert opening(told, with_calls, SCHEMAS, lambda _: None)[1] == {"role": "assistant", "content": "say({x)"}
+
+
+def test_what_stands_behind_results_can_stand_in_the_last():
+    told = [HistoryMessage("tool", "y", call_id="a"), HistoryMessage("user", "more"), HistoryMessage("user", "still")]
+    assert folded(told) == [HistoryMessage("tool", "y\n\nmore\n\nstill", call_id="a")]
+    assert folded([HistoryMessage("user", "a"), HistoryMessage("system", "b")]) == [
+        HistoryMessage("user", "a"),
+        HistoryMessage("system", "b"),
+    ]

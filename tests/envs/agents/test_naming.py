@@ -1,0 +1,78 @@
+"""Agents by name, dotted path and file."""
+
+import pytest
+
+from envs.agents.codex import AGENT
+from envs.agents.naming import FOREIGN, find_agent
+from envs.base import AGENTS
+from envs.swe.environment import SWEEnv, SWEEnvConfig
+
+OWN = """
+from envs.agents.facts import ForeignAgent, Start
+from envs.agents.recipes import Recipe
+
+RECIPE = Recipe(npm=("own@1",))
+AGENT = ForeignAgent("own", "MIT", RECIPE, lambda at: Start(["own", at.task]), "chat", 1, "", "", ("sh", "c", {}))
+"""
+
+
+def test_a_name_a_dotted_path_and_a_file_find_one(tmp_path):
+    assert find_agent("codex", AGENTS) is AGENT
+    assert find_agent("envs.agents.codex:AGENT", AGENTS) is AGENT
+    assert find_agent("atropos", AGENTS) is AGENTS["atropos"]
+    (tmp_path / "my-own.py").write_text(OWN)
+    assert find_agent(str(tmp_path / "my-own.py"), AGENTS).name == "own"
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("codec", "did you mean codex"),
+        ("/no/such.py", "no such file"),
+        ("json:loads", "neither a ForeignAgent"),
+        ("envs.agents.codex:start", "neither a ForeignAgent"),
+    ],
+)
+def test_what_is_none_is_refused_with_the_remedy(name, what):
+    with pytest.raises(ValueError, match=f"--env.agent .*{what}"):
+        find_agent(name, AGENTS)
+
+
+def test_a_file_without_an_agent_is_refused(tmp_path):
+    (tmp_path / "empty.py").write_text("")
+    with pytest.raises(ValueError, match="defines no AGENT"):
+        find_agent(str(tmp_path / "empty.py"), AGENTS)
+
+
+async def test_the_environment_refuses_a_misspelt_one_at_the_start(monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "unix:///no/such.sock")
+    with pytest.raises(ExceptionGroup) as caught:
+        await SWEEnv.preflight(SWEEnvConfig(agent="codexx"))
+    assert any("did you mean codex" in str(error) for error in caught.value.exceptions)
+
+
+async def test_the_environment_refuses_an_opening_that_no_row_can_hold(monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "unix:///no/such.sock")
+    with pytest.raises(ExceptionGroup) as caught:
+        await SWEEnv.preflight(SWEEnvConfig(agent="claude-code", max_token_length=20_000))
+    assert any("claude-code begins with about 25000 tokens" in str(error) for error in caught.value.exceptions)
+
+
+def test_each_says_what_it_is():
+    for name, agent in FOREIGN.items():
+        assert agent.name == name and agent.licence and agent.opening and agent.budget and agent.beside
+
+
+async def test_the_environment_refuses_a_policy_of_ours_for_another_agent(monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "unix:///no/such.sock")
+    for agent, refused in (("codex", True), ("atropos", False)):
+        with pytest.raises(ExceptionGroup) as caught:
+            await SWEEnv.preflight(SWEEnvConfig(agent=agent, compaction="summary"))
+        told = [str(error) for error in caught.value.exceptions]
+        assert any("codex makes room in its own way; leave it out" in text for text in told) == refused
+
+
+def test_a_version_behind_the_name_is_another_pin():
+    assert find_agent("codex@0.181.0", AGENTS).recipe.npm == ("@openai/codex@0.181.0-linux-{cpu}",)
+    with pytest.raises(ValueError, match=r"--env.agent codex@new: 'new' is no version"):
+        find_agent("codex@new", AGENTS)

@@ -1,0 +1,78 @@
+"""What the Docker daemon's word says of a container."""
+
+import asyncio
+from contextlib import AsyncExitStack, nullcontext
+from types import SimpleNamespace
+
+import aiodocker
+import pytest
+from small_archives import archive
+
+from sandboxes.base import DaemonError, Limits
+from sandboxes.docker.daemon.container import DaemonContainer, ended_at, full
+from sandboxes.docker.executor.container import Kind
+
+
+@pytest.mark.parametrize(
+    ("code", "oom", "limit"),
+    [(137, False, None), (137, True, "memory"), (70, False, "memory"), (2, False, "processes")],
+)
+def test_how_it_ended_names_the_limit(code, oom, limit):
+    assert ended_at({"ExitCode": code, "OOMKilled": oom}) == limit
+
+
+@pytest.mark.parametrize(
+    ("stats", "limit"),
+    [
+        ([], None),
+        ([{"memory_stats": {"limit": 100, "usage": 98}}], "memory"),
+        ([{"memory_stats": {"limit": 100, "usage": 98, "stats": {"inactive_file": 20}}}], None),
+        ([{"memory_stats": {"limit": 100, "usage": 98, "stats": {"total_active_file": 20}}}], None),
+        ([{"pids_stats": {"limit": 5, "current": 5}}], "processes"),
+    ],
+)
+def test_what_it_uses_names_the_limit(stats, limit):
+    assert full(stats) == limit
+
+
+def made(container, channel):
+    kind = Kind("image", Limits(), False)
+    return DaemonContainer(kind, "box", container, channel, {}, AsyncExitStack(), client=None, labels={})
+
+
+@pytest.mark.parametrize(("errors", "uploads"), [(0, 1), (1, 2), (2, 3), (9, 3)])
+async def test_an_upload_that_the_engine_breaks_off_is_made_again(errors, uploads):
+    sent = []
+
+    async def put_archive(target, data):
+        sent.append(data.read())
+        if len(sent) <= errors:
+            raise aiodocker.DockerError(500, {"message": "passing bulk input to subprocess: write |1: broken pipe"})
+
+    container = made(SimpleNamespace(put_archive=put_archive), SimpleNamespace(has_run=False, held_back=nullcontext))
+    if errors > 2:
+        with pytest.raises(DaemonError, match="broken pipe"):
+            await container.unpack(archive({}), "/app")
+    else:
+        await container.unpack(archive({}), "/app")
+    assert sent == [archive({})] * uploads
+
+
+async def test_two_uploads_at_once_both_find_it_paused():
+    paused, seen = [], []
+
+    async def pause():
+        paused.append(True)
+
+    async def unpause():
+        paused.clear()
+
+    async def put_archive(target, data):
+        for _ in range(3):
+            seen.append(len(paused))
+            await asyncio.sleep(0.01 if target == "/long" else 0)
+
+    container = SimpleNamespace(pause=pause, unpause=unpause, put_archive=put_archive)
+    container = made(container, SimpleNamespace(has_run=True, held_back=nullcontext))
+    await asyncio.gather(container.unpack(archive({}), "/short"), container.unpack(archive({}), "/long"))
+    assert seen == [1] * 6

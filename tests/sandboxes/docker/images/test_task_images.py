@@ -1,0 +1,90 @@
+"""Images of past runs, shown and removed."""
+
+import time
+
+import pytest
+
+from sandboxes.docker.images import store, task_images
+from sandboxes.docker.images.store import ImageStore
+from sandboxes.docker.images.task_images import remove_images, stored
+
+MB = 2**20
+
+
+class Daemon:
+    """A Docker daemon with some images."""
+
+    def __init__(self, *images):
+        self.images = images
+
+    async def _query_json(self, path):
+        assert path == "system/df"
+        return {"Images": list(self.images), "LayersSize": sum(image["Size"] for image in self.images)}
+
+
+def image(*tags, days=0.0, mb=100, shared=40, containers=0):
+    created = int(time.time() - days * 86_400)
+    return {
+        "Id": next(iter(tags), ""),
+        "RepoTags": list(tags),
+        "Created": created,
+        "Size": mb * MB,
+        "SharedSize": shared * MB,
+        "Containers": containers,
+    }
+
+
+@pytest.fixture
+def removed(monkeypatch):
+    names = []
+
+    async def remove_image(client, name, *, force):
+        assert not force
+        names.append(name)
+
+    for module in (task_images, store):
+        monkeypatch.setattr(module, "remove_image", remove_image)
+    return names
+
+
+async def test_images_of_tasks_are_shown_and_no_others(removed):
+    daemon = Daemon(
+        image("atropos-task:new"),
+        image("debian:12", days=9),
+        image(days=9),
+        image("atropos-task:kept", "mine:1", days=9),
+        image("atropos-task:old", days=3, shared=-1),
+    )
+    found = await stored(daemon)
+    assert [(one.name, round(one.mb), round(one.days)) for one in found] == [
+        ("atropos-task:old", 100, 3),
+        ("atropos-task:new", 60, 0),
+    ]
+    assert removed == []
+
+
+async def test_the_old_ones_that_nobody_uses_are_removed(removed):
+    daemon = Daemon(
+        image("atropos-task:new", days=1),
+        image("atropos-task:used", days=9, containers=1),
+        image("atropos-task:old", days=3),
+    )
+    gone = await remove_images(daemon, await stored(daemon), days=2)
+    assert [one.name for one in gone] == removed == ["atropos-task:old"]
+
+
+async def test_the_oldest_images_of_past_runs_go_first_when_there_is_more_than_the_bound(removed):
+    daemon = Daemon(
+        image("atropos-task:of-today"),
+        image("atropos-task:used", days=9, containers=1),
+        image("debian:12", days=9),
+        image("atropos-task:old", days=3),
+        image("atropos-task:older", days=4),
+    )
+    store = ImageStore(daemon, None, budget_mb=400)
+
+    async def make():
+        pass
+
+    await store._with_room(make)
+    assert removed == ["atropos-task:older", "atropos-task:old"]
