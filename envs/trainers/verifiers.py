@@ -7,11 +7,8 @@ examples/atropos_vf.py. Made for verifiers 0.4.0.
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import numpy as np
@@ -27,11 +24,12 @@ from verifiers.v1.trace import AgentInfo, Error, ModelCall, Trace, TraceTask
 
 from atropos_agent.engines.completions import CompletionsServer
 from atropos_agent.tokens.experts import read_experts
+from envs.base import AgentEnv
 from envs.cli.starting import open_env
 from envs.delivery.exports import Export, verifiers_episodes
-from envs.options import EngineConfig
-from envs.running.feed import Feed, feed
-from envs.trainers.named import named, sampling_of
+from envs.options import EngineConfig, Options
+from envs.running.feed import Feed
+from envs.trainers.named import Runs, named, rollout, sound_rows
 from envs.types import InfraError
 
 
@@ -75,9 +73,8 @@ class AtroposEnv(vf.Env[AtroposEnvConfig]):  # type: ignore[misc]  # it need not
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """Hold the runs opened for requests; verifiers' interception server and its tunnel are not needed."""
-        self._feeds: dict[str, Feed[Any, Any]] = {}
-        self._opening = asyncio.Lock()
-        async with AsyncExitStack() as self._open:
+        config = self.config.taskset
+        async with Runs(config.environment, config.options, "verifiers", Salted, _make) as self._runs:
             yield
 
     async def run_episode(
@@ -97,9 +94,7 @@ class AtroposEnv(vf.Env[AtroposEnvConfig]):  # type: ignore[misc]  # it need not
             on_trace(trace)
         try:
             fed = await self._fed(ctx)
-            given = await fed.ask(task.data.id, members=1, name=episode.id)
-            fill(trace, given, fed.run.env.tokenizer.decode)
-            await fed.confirm([given.name])
+            await rollout(fed, task.data.id, episode.id, lambda given: fill(trace, given, fed.run.env.tokenizer.decode))
         except (InfraError, ValueError, RuntimeError, OSError) as error:
             trace.errors.append(Error(type=type(error).__name__, message=str(error)))
             trace.stop("error")
@@ -114,29 +109,17 @@ class AtroposEnv(vf.Env[AtroposEnvConfig]):  # type: ignore[misc]  # it need not
         said = ctx.sampling.model_dump(exclude_none=True)
         salt = said.pop("cache_salt", None)
         key = repr((ctx.client.type, ctx.client.base_url, ctx.model, sorted(said.items())))
-        async with self._opening:
-            if key not in self._feeds:
-                self._feeds[key] = await self._open.enter_async_context(self._feed(ctx, said, key))
-        for server in self._feeds[key].run.env.servers:
+        engine = EngineConfig(base_url=ctx.client.base_url, model_name=ctx.model, api_key=resolve_api_key(ctx.client))
+        # Ratios are made of what a training client asks for alone.
+        fed = await self._runs.run(key, engine, said, training=ctx.client.type == "train")
+        for server in fed.run.env.servers:
             if isinstance(server, Salted):
                 server.salt = salt
-        return self._feeds[key]
+        return fed
 
-    @asynccontextmanager
-    async def _feed(self, ctx: ModelContext, said: Mapping[str, Any], key: str) -> AsyncIterator[Feed[Any, Any]]:
-        config = self.config.taskset
-        env_cls, options = named(config.environment, config.options)
-        salted = type(env_cls.__name__, (env_cls,), {"server_cls": staticmethod(Salted)})
-        engine = EngineConfig(base_url=ctx.client.base_url, model_name=ctx.model, api_key=resolve_api_key(ctx.client))
-        root = options.env.run_dir or Path("runs") / f"verifiers-{env_cls.name}"
-        run_dir = root / hashlib.blake2b(key.encode(), digest_size=6).hexdigest()
-        env = options.env.model_copy(update={**sampling_of(said), "run_dir": run_dir})
-        told = options.model_copy(update={"env": env, "openai": [engine]})
-        opened = await open_env(salted, "process", told)
-        # Ratios are made of what a training client asks for alone.
-        fed: Feed[Any, Any]
-        async with feed(opened, command="feed" if ctx.client.type == "train" else "process") as fed:
-            yield fed
+
+async def _make(env_cls: type[AgentEnv[Any]], options: Options) -> AgentEnv[Any]:
+    return await open_env(env_cls, "process", options)
 
 
 class Salted(CompletionsServer):
@@ -150,9 +133,8 @@ class Salted(CompletionsServer):
 
 def fill(trace: Trace, given: Export, decode: Callable[[list[int]], str]) -> None:
     """Write a rollout's rows as nodes, and its reward. Raises InfraError if no row equals the record."""
-    (told,) = [episode["traces"][0] for episode in verifiers_episodes(given)] or [None]
-    if told is None:
-        raise InfraError("row", "; ".join(row.reason for row in given.scored.dropped))
+    sound_rows(given.scored)
+    (told,) = [episode["traces"][0] for episode in verifiers_episodes(given)]
     for node in told["nodes"]:
         if not node["sampled"]:
             node["message"]["content"] = decode(node["token_ids"])

@@ -13,13 +13,10 @@ Made for verl 0.9.1.
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 import os
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
-from pathlib import Path
+from functools import partial
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -28,15 +25,13 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 
 from atropos_agent.engines.objects import ObjectServer, Sampled
 from atropos_agent.tokens.experts import read_experts, write_experts
+from envs.base import AgentEnv
 from envs.delivery.exports import verl_rows
-from envs.options import EngineConfig
-from envs.running.feed import Feed, feed
+from envs.options import EngineConfig, Options
+from envs.running.feed import Feed
 from envs.running.sinks import TrainerGroup
-from envs.trainers.named import named, sampling_of
+from envs.trainers.named import Runs, rollout, sound_rows
 from envs.types import Failure, InfraError
-
-Opened = tuple[Feed[Any, Any], AsyncExitStack]
-"""A run, and its closer, kept because its loss would close the run."""
 
 
 class VerlEngine:
@@ -62,7 +57,7 @@ class AtroposLoop(AgentLoopBase):  # type: ignore[misc]  # it need not be instal
 
     environment: as package.module:Class. options: words of its own command line."""
 
-    _of_client: ClassVar[WeakKeyDictionary[Any, dict[str, asyncio.Task[Opened]]]] = WeakKeyDictionary()
+    _of_client: ClassVar[WeakKeyDictionary[Any, Runs]] = WeakKeyDictionary()
     """Open runs, by their sampling client: verl makes a loop a sample, and reports the end of none."""
 
     def __init__(self, *args: Any, environment: str, options: Sequence[str] = (), **kwargs: Any) -> None:
@@ -73,46 +68,41 @@ class AtroposLoop(AgentLoopBase):  # type: ignore[misc]  # it need not be instal
         """Return a rollout's row, or its rows if the trainer takes several. An infrastructure failure raises."""
         fed = await self._fed({name: value for name, value in sampling_params.items() if name != "logprobs"})
         most = min(int(self.rollout_config.response_length), fed.run.config.max_token_length)
-        name = uuid.uuid4().hex
-        given = await fed.ask(kwargs["extra_info"]["task"], members=1, name=name, max_tokens=most)
-        found = list(outputs(given, int(self.rollout_config.prompt_length)))
-        await fed.confirm([given.name])
+        length = int(self.rollout_config.prompt_length)
+        task, name = kwargs["extra_info"]["task"], uuid.uuid4().hex
+        found = await rollout(fed, task, name, lambda given: list(outputs(given, length)), max_tokens=most)
         if len(found) > 1 and not self.config.trainer.get("use_v1"):
             raise ValueError(f"the rollout has {len(found)} rows, which verl takes with trainer.use_v1=True alone")
         return found if len(found) > 1 else found[0]
 
     async def _fed(self, sampling: Mapping[str, Any]) -> Feed[Any, Any]:
         """Return the open run for verl's client with this sampling; opened if there is none."""
-        opened = self._of_client.setdefault(self.server_manager, {})
-        key = repr((self._environment, self._options, sorted(sampling.items())))
-        if key not in opened:
-            opened[key] = asyncio.create_task(self._feed(sampling, key))
-        return (await asyncio.shield(opened[key]))[0]
-
-    async def _feed(self, sampling: Mapping[str, Any], key: str) -> Opened:
-        env_cls, options = named(self._environment, self._options)
-        engine = VerlEngine(self.server_manager)
-        served = staticmethod(lambda config, reasoning_config=None: ObjectServer(engine, config, reasoning_config))
-        mine = type(env_cls.__name__, (env_cls,), {"server_cls": served})
-        root = options.env.run_dir or Path("runs") / f"verl-{env_cls.name}"
-        run_dir = root / f"{hashlib.blake2b(key.encode(), digest_size=6).hexdigest()}-{os.getpid()}"
-        told = {"tokenizer_name": options.env.tokenizer_name or self.tokenizer.name_or_path, "run_dir": run_dir}
-        env = mine(options.env.model_copy(update={**sampling_of(sampling), **told}), [EngineConfig(model_name="verl")])
+        if (runs := self._of_client.get(self.server_manager)) is None:
+            engine = VerlEngine(self.server_manager)
+            served = partial(_served, engine)
+            runs = self._of_client[self.server_manager] = Runs(self._environment, self._options, "verl", served, _make)
+        told = {"tokenizer_name": runs.options.env.tokenizer_name or self.tokenizer.name_or_path}
         # Validation samples otherwise, and makes no ratios.
         training = all(
             sampling.get(name) == self.rollout_config.get(name) for name in ("temperature", "top_p", "top_k")
         )
-        stack = AsyncExitStack()
-        fed: Feed[Any, Any] = await stack.enter_async_context(feed(env, command="feed" if training else "process"))
-        return fed, stack
+        key = repr((self._environment, self._options, sorted(sampling.items())))
+        engine_config = EngineConfig(model_name="verl")
+        return await runs.run(key, engine_config, sampling, training=training, own=f"-{os.getpid()}", **told)
+
+
+def _served(engine: VerlEngine, config: EngineConfig, reasoning_config: Any = None) -> ObjectServer:
+    return ObjectServer(engine, config, reasoning_config)
+
+
+async def _make(env_cls: type[AgentEnv[Any]], options: Options) -> AgentEnv[Any]:
+    return env_cls(options.env, options.engines)
 
 
 def outputs(given: TrainerGroup, prompt_length: int) -> Any:
     """Yield a rollout's rows as verl's own. Raises InfraError if none equals the record, or its opening does not
     fit verl's prompts."""
-    rows = given.scored.rows
-    if not rows:
-        raise InfraError(Failure.ROW, "; ".join(row.reason for row in given.scored.dropped))
+    rows = sound_rows(given.scored)
     for row, fields in zip(rows, verl_rows(rows), strict=True):
         if (tokens := len(fields["prompt_ids"])) > prompt_length:
             raise InfraError(Failure.TASK, f"{tokens} tokens come before the first reply; raise rollout.prompt_length")

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib
 import json
-from collections import defaultdict
-from dataclasses import replace
+import random
+from collections import Counter, defaultdict
+from dataclasses import asdict, replace
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
+from atroposlib.api.server import ScoredData
 from hypothesis import given
 from hypothesis import strategies as st
 from row_samples import rollout, score
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from atropos_agent.types import IGNORED, AgentStep, Exchange, SequenceData
 from envs.delivery.exports import ROWS, Export, preference_pairs, sft_rows, trl_rows, verl_rows
 from envs.delivery.worth import Loss
 
@@ -127,6 +133,138 @@ READERS = {"trl": from_trl, "verl": from_verl, "tinker": from_tinker, "verifiers
 def test_token_mask_logprob_and_weight_are_the_same_in_every_form(form: str, drawn: Any) -> None:
     group = export_of(drawn)
     assert READERS[form](lines(form, group)) == truth(group)
+
+
+def drawn_rollout(rng: random.Random, name: str) -> Any:
+    """A rollout of one to four rows of one to three replies each, with results of tools between them. In one of ten,
+    the last row is not what the inference server saw: our failure."""
+    rows: list[SequenceData] = []
+    steps: list[AgentStep] = []
+    record = []
+    for segment in range(rng.randint(1, 4)):
+        tokens, masks, logprobs = [rng.randrange(1000) for _ in range(rng.randint(1, 5))], list[int](), list[float]()
+        masks, logprobs = [IGNORED] * len(tokens), [1.0] * len(tokens)
+        for turn in range(rng.randint(1, 3)):
+            if turn:
+                tokens, masks, logprobs = [*tokens, 7, 8], [*masks, IGNORED, IGNORED], [*logprobs, 1.0, 1.0]
+            ids = [rng.randrange(1000) for _ in range(rng.randint(1, 6))]
+            told = [-rng.randrange(5000) / 1024 for _ in ids]
+            record.append(Exchange(turn > 0, (7, 8) if turn else tuple(tokens), tuple(ids), tuple(told)))
+            version = rng.choice((None, 3, 4))
+            start = len(tokens)
+            steps.append(AgentStep(len(steps), "a", segment=segment, start=start, completion_tokens=len(ids)))
+            steps[-1] = replace(steps[-1], policy_version=version)
+            tokens, masks, logprobs = tokens + ids, masks + ids, logprobs + told
+        if segment and rng.random() < 0.1:
+            tokens = [tokens[0] + 1, *tokens[1:]]
+        rows.append(SequenceData("a", tokens, masks, logprobs, segment=segment))
+    one = rollout(rng.choice((0.0, 0.5, 1.0)), 1, name)
+    own = [rng.choice((0.0, 0.0, -0.5, 0.25)) for _ in steps] if rng.random() < 0.5 else []
+    result = replace(one.result, steps=tuple(steps), segments=tuple(rows), record=tuple(record))
+    return replace(one, result=result, reward=replace(one.reward, turn_advantages=tuple(own)))
+
+
+def from_atropos(wire: dict[str, Any], group: Export) -> dict[Any, Any]:
+    """The trainer's loss is a mean over rows of the mean over a row's tokens: it is told what a token weighs there,
+    beside one of a rollout of a single row."""
+    whole = {name: rollout.result.sampled_tokens for name, rollout in group.rollouts.items()}
+    found = {}
+    told = wire["generation_params"]
+    for place, key in enumerate(zip(told["rollout_ids"], told["segments"], strict=True)):
+        masks = [int(mask != IGNORED) for mask in wire["masks"][place]]
+        weight = whole[key[0]] / sum(masks)
+        found[key] = [
+            wire["tokens"][place],
+            masks,
+            [value if own else 0.0 for value, own in zip(wire["inference_logprobs"][place], masks, strict=True)],
+            [value * weight for value in wire["advantages"][place]],
+        ]
+    return found
+
+
+def published(form: str, told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return lines as the library's own types hold them, where it is installed."""
+    if form == "trl" and find_spec("trl"):
+        sample = importlib.import_module("trl.experimental.async_grpo.async_rollout_worker").RolloutSample
+        names = sample.__dataclass_fields__
+        return [{**one, **asdict(sample(**{n: v for n, v in one.items() if n in names}))} for one in told]
+    if form == "verl" and find_spec("verl"):
+        output = importlib.import_module("verl.experimental.agent_loop.agent_loop").AgentLoopOutput
+        return [output(**{n: v for n, v in one.items() if n != "uid"}).model_dump() for one in told]
+    if form == "tinker" and find_spec("tinker"):
+        tinker = importlib.import_module("tinker")
+        held = []
+        for one in told:
+            inputs = {name: tinker.TensorData(**value) for name, value in one["loss_fn_inputs"].items()}
+            ids = tinker.ModelInput.from_ints(one["model_input"]["chunks"][0]["tokens"])
+            datum = tinker.Datum(model_input=ids, loss_fn_inputs=inputs)
+            told_inputs = {name: {"data": list(value.data)} for name, value in datum.loss_fn_inputs.items()}
+            tokens = {"chunks": [{"tokens": datum.model_input.to_ints()}]}
+            held.append({**one, "model_input": tokens, "loss_fn_inputs": told_inputs})
+        return held
+    if form == "verifiers" and find_spec("verifiers"):
+        trace = importlib.import_module("verifiers.v1").WireTrace
+        return [{**one, "traces": [_branches(trace.model_validate(one["traces"][0]))]} for one in told]
+    return told
+
+
+def _branches(trace: Any) -> dict[str, Any]:
+    """Return a trace with the rows of its branches as one node each, as its own class reads them."""
+    nodes = [
+        {
+            "parent": None,
+            "sampled": True,
+            "token_ids": list(branch.token_ids),
+            "mask": list(branch.sampled_mask),
+            "logprobs": list(branch.logprobs),
+            "advantages": list(branch.advantages),
+        }
+        for branch in trace.branches
+    ]
+    return {"id": trace.id, "nodes": nodes, "info": trace.info}
+
+
+def digest(rows: dict[Any, Any]) -> bytes:
+    """Return a hash of rows by their rollouts and segments: token, mask, logprob, and what each token weighs."""
+    told = [
+        [*key, tokens, [*map(int, masks)], *([round(float(one), 6) + 0.0 for one in values] for values in floats)]
+        for key, (tokens, masks, *floats) in sorted(rows.items())
+    ]
+    return hashlib.blake2b(json.dumps(told).encode()).digest()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.filterwarnings("ignore")  # of libraries that are not ours
+def test_a_thousand_groups_are_the_same_rows_for_every_trainer() -> None:
+    hashes = {name: hashlib.blake2b() for name in ("ours", "atropos", *READERS)}
+    counts: Counter[str] = Counter()
+    for number in range(1000):
+        rng = random.Random(number)
+        members = [drawn_rollout(rng, f"r{seat}") for seat in range(rng.randint(2, 4))]
+        group = Export(score(members, number), {one.id: one for one in members})
+        counts += Counter(rows=len(group.scored.rows), failures=len({one.rollout_id for one in group.scored.dropped}))
+        ours = {
+            (row.rollout_id, row.segment): [
+                list(row.tokens),
+                row.sampled,
+                exact_logprobs(row),
+                row.advantages(Loss.TOKENS),
+            ]
+            for row in group.scored.rows
+        }
+        hashes["ours"].update(digest(ours))
+        wire = ScoredData(**json.loads(json.dumps(group.scored.to_wire()))).model_dump()
+        hashes["atropos"].update(digest(from_atropos(wire, group)))
+        for form, reader in READERS.items():
+            hashes[form].update(digest(reader(published(form, lines(form, group)))))
+    assert counts["rows"] > 5000
+    assert counts["failures"] > 100
+    assert len({one.hexdigest() for one in hashes.values()}) == 1, {n: one.hexdigest() for n, one in hashes.items()}
+
+
+def exact_logprobs(row: Any) -> list[float]:
+    return [value if own else 0.0 for value, own in zip(row.logprobs, row.sampled, strict=True)]
 
 
 @pytest.mark.parametrize("form", ROWS)

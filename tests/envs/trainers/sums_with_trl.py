@@ -1,6 +1,6 @@
 """TRL's AsyncGRPOTrainer on an environment that adds numbers, in processes that are killed one after another.
 
-python sums_with_trl.py ENGINE_URL FOLDER TOKENIZER KILLS
+python sums_with_trl.py ENGINE_URL FOLDER TOKENIZER BUDGET KILLS STEPS
 
 What takes long to import is imported once; each life is a fork. A checkpoint holds, beside what is ours, every row that
 its weights were trained on, as the trainer's own collator saw them.
@@ -34,7 +34,7 @@ from envs.trainers.trl import STATE, given_reward
 from envs.trainers.trl_async import Worker
 from envs.types import Task
 
-STEPS, SAVE_STEPS, ACCUMULATED = 40, 2, 2
+SAVE_STEPS, ACCUMULATED = 2, 2
 
 
 class ManySums(Sums):
@@ -83,7 +83,7 @@ class History(TrainerCallback, ExportableState):
         return {"args": {}, "attributes": {"rows": self.rows}}
 
 
-def train(engine: str, folder: Path, tokenizer: str, budget: int) -> None:
+def train(engine: str, folder: Path, tokenizer: str, budget: int, steps: int) -> None:
     async def make_env() -> Any:
         told = {"group_size": 2, "tokenizer_name": tokenizer, "run_dir": folder / "run", "equal_rewards": "send"}
         return ManySums(AgentEnvConfig(**told), [EngineConfig(base_url=engine, model_name="scripted")])
@@ -91,7 +91,7 @@ def train(engine: str, folder: Path, tokenizer: str, budget: int) -> None:
     worker = Worker(make_env, folder / "out", groups=6)
     args = AsyncGRPOConfig(
         output_dir=str(folder / "out"),
-        max_steps=STEPS,
+        max_steps=steps,
         per_device_train_batch_size=3,
         gradient_accumulation_steps=ACCUMULATED,
         token_budget=budget,
@@ -145,14 +145,14 @@ def newest(out: Path) -> int:
     return max((int(path.name.rpartition("-")[2]) for path in out.glob("checkpoint-*")), default=0)
 
 
-def main(engine: str, place: str, tokenizer: str, budget: int, kills: int) -> int:
+def main(engine: str, place: str, tokenizer: str, budget: int, kills: int, steps: int) -> int:
     patch()
     torch.set_num_threads(1)
     folder, rng = Path(place), random.Random(kills + budget)
     sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     config = LlamaConfig(vocab_size=len(AutoTokenizer.from_pretrained(tokenizer)), **sizes)
     LlamaForCausalLM(config).save_pretrained(folder / "model")
-    work = partial(train, engine, folder, tokenizer, budget)
+    work = partial(train, engine, folder, tokenizer, budget, steps)
     for kill in range(kills):
         ended = live(work, folder / "out", rng.choice((1, 1, 2)), rng.random())
         print("life", kill, "ended with", ended, "at checkpoint", newest(folder / "out"), flush=True)
@@ -160,4 +160,4 @@ def main(engine: str, place: str, tokenizer: str, budget: int, kills: int) -> in
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:4], *map(int, sys.argv[4:6])))
+    sys.exit(main(*sys.argv[1:4], *map(int, sys.argv[4:7])))

@@ -1,10 +1,12 @@
 """An environment that another trainer's configuration names, and what its sampling settings mean here."""
 
 import pytest
-from sums import Sums
+from sums import Sums, right
 
-from envs.options import UsageError
-from envs.trainers.named import named, sampling_of
+from atropos_agent.engines.objects import ObjectServer, Sampled
+from atropos_agent.tokens.template import ChatTemplate
+from envs.options import EngineConfig, UsageError
+from envs.trainers.named import Runs, named, rollout, sampling_of, sound_rows
 
 
 def test_options_are_those_of_the_environments_command_line():
@@ -26,3 +28,41 @@ def test_sampling_settings_are_our_options_or_change_nothing_or_are_refused():
     assert sampling_of({"top_k": 20, "min_p": 0.1}) == {"top_k": 20, "min_p": 0.1}
     with pytest.raises(ValueError, match="no effect here: repetition_penalty, typical_p"):
         sampling_of({"repetition_penalty": 1.1, "typical_p": 0.5})
+
+
+class Engine:
+    """An inference server that is an object, as verl's is."""
+
+    def __init__(self, template):
+        self.template = template
+
+    async def once(self, ids, params, session):
+        said = self.template.encode(right(self.template.decode(ids)), continues=True)
+        ids = [*said, self.template.close_id]
+        return Sampled(ids, [-0.5] * len(ids), "stop", 3)
+
+
+async def test_a_rollout_is_made_in_the_run_of_its_sampling_and_is_done_with_then(
+    smollm2_tokenizer, tokenizer_folder, tmp_path
+):
+    engine = Engine(ChatTemplate(smollm2_tokenizer))
+    options = [f"--env.tokenizer_name={tokenizer_folder}", f"--env.run_dir={tmp_path}"]
+
+    def served(config, reasoning_config=None):
+        return ObjectServer(engine, config, reasoning_config)
+
+    async def make(env_cls, options):
+        return env_cls(options.env, options.engines)
+
+    async with Runs("sums:Sums", options, "theirs", served, make) as runs:
+        opened = [
+            await runs.run(str(heat), EngineConfig(model_name="m"), {"temperature": heat}, training=True)
+            for heat in (1.0, 0.5, 1.0)
+        ]
+        assert opened[0] is opened[2]
+        assert opened[0].run.config.temperature == 1.0
+        rows = await rollout(opened[1], "sum-2", "mine", lambda given: sound_rows(given.scored))
+        with pytest.raises(ValueError, match="mine"):
+            await rollout(opened[1], "sum-2", "mine", lambda given: given)
+    assert [row.score for row in rows] == [1.0]
+    assert len(list(tmp_path.iterdir())) == 2
