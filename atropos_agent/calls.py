@@ -13,7 +13,7 @@ from opentelemetry.trace import Span
 
 from atropos_agent import tracing
 from atropos_agent.fitted import FittedFormat
-from atropos_agent.harvest import Taken
+from atropos_agent.harvest import HarvestedReply
 from atropos_agent.ledger import LATE_S, Ledger
 from atropos_agent.types import Counts, Message, Reply, StopReason
 from sandboxes.base import SandboxTimeout
@@ -32,7 +32,7 @@ class Calls:
     shown: whether calls were run, and the model is to go on from their results.
     """
 
-    taken: Taken
+    taken: HarvestedReply
     reply: Reply
     called: bool
     span: Span

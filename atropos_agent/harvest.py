@@ -19,7 +19,7 @@ from atropos_agent.types import AgentResult, AgentStep, Branch, Exchange, Reply,
 
 
 @dataclass(eq=False, slots=True)
-class Taken:
+class HarvestedReply:
     """A reply taken in by a conversation.
 
     step: its segment is the conversation's own number. exchange: the reply's number in the record; -1 if there is
@@ -84,7 +84,7 @@ UNUSED_SUMMARY = "unused summary"
 MASKED_SUMMARY = "masked summary"
 """The same: an option leaves summaries out (`AgentConfig.trains_summaries`)."""
 
-Path = tuple[Conversation | ChatLog, Sequence[Taken]]
+Path = tuple[Conversation | ChatLog, Sequence[HarvestedReply]]
 """A conversation, and its replies from its beginning, also those sampled before it was forked from another."""
 
 
@@ -105,7 +105,7 @@ class Harvest:
 def harvest(paths: Sequence[Path], record: Sequence[Exchange]) -> Harvest:
     """Return the rows and steps of everything sampled. A reply is trained in the first path that holds it."""
     rows: list[SequenceData] = []
-    places: dict[Taken, int] = {}
+    places: dict[HarvestedReply, int] = {}
     for path in paths:
         _add_rows(path, rows, places)
     marked, untrained = list(record), Counter[str]()
@@ -154,11 +154,11 @@ def _summaries(steps: Sequence[AgentStep]) -> dict[str, list[int]]:
     return {"summaries": [step.index for step in steps if step.branch == Branch.SUMMARY]}
 
 
-def _add_rows(path: Path, rows: list[SequenceData], places: dict[Taken, int]) -> None:
+def _add_rows(path: Path, rows: list[SequenceData], places: dict[HarvestedReply, int]) -> None:
     """Add a conversation's rows; they train the replies not trained by rows before. places: the number of each
     reply's row."""
     conversation, replies = path
-    chosen: dict[int, list[Taken]] = {}
+    chosen: dict[int, list[HarvestedReply]] = {}
     for one in replies:
         if not one.untrained and one not in places:
             chosen.setdefault(one.step.segment, []).append(one)
@@ -174,7 +174,7 @@ def _add_rows(path: Path, rows: list[SequenceData], places: dict[Taken, int]) ->
         rows.append(replace(row, segment=len(rows), turns=len(some), policy_version=version, branch=some[0].branch))
 
 
-def _numbered(paths: Sequence[Path], places: Mapping[Taken, int], spare: int) -> dict[Taken, int]:
+def _numbered(paths: Sequence[Path], places: Mapping[HarvestedReply, int], spare: int) -> dict[HarvestedReply, int]:
     """Return the number of each reply's row. A reply without a row gets an unused number, one for each segment of its
     conversation."""
     found = dict(places)

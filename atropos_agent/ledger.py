@@ -16,7 +16,7 @@ from opentelemetry.trace import Span
 from atropos_agent import tracing
 from atropos_agent.aside import aside
 from atropos_agent.fitted import FittedFormat
-from atropos_agent.harvest import Harvest, Read, Taken, compaction_of, harvest, take_in
+from atropos_agent.harvest import Harvest, HarvestedReply, Read, compaction_of, harvest, take_in
 from atropos_agent.sampling import Sampler
 from atropos_agent.tokens.calls import Tools
 from atropos_agent.tokens.chat import ChatLog
@@ -47,7 +47,7 @@ class Line:
 
     conversation: Conversation | ChatLog
     branch: str
-    replies: list[Taken] = field(default_factory=list)
+    replies: list[HarvestedReply] = field(default_factory=list)
     inherited: int = 0
 
     def go_on(self, messages: Sequence[Message]) -> None:
@@ -83,13 +83,13 @@ class Ledger:
         self.counts = Counts()
         self.failure: Exception | None = None
         self._lines: list[Line] = []
-        self._taken: list[Taken] = []
+        self._taken: list[HarvestedReply] = []
         self._compacted = ("", 0, 0)
         self._sampling = 0
         self._spans: list[Span] = []
         """Spans of turns that may not have ended."""
         self._begun = self._number = 0
-        self._taking: set[asyncio.Future[tuple[Taken, Read]]] = set()
+        self._taking: set[asyncio.Future[tuple[HarvestedReply, Read]]] = set()
         self._work: set[asyncio.Task[Any]] = set()
         self._harvest: Harvest | None = None
 
@@ -138,7 +138,9 @@ class Ledger:
         finally:
             self._sampling -= 1
 
-    async def take(self, line: Line, completion: Completion, *, first_id: int, engine_s: float) -> tuple[Taken, Read]:
+    async def take(
+        self, line: Line, completion: Completion, *, first_id: int, engine_s: float
+    ) -> tuple[HarvestedReply, Read]:
         """Take a reply into its conversation. first_id: of its first call."""
         exchange, number = len(self.sampler.record.exchanges) - 1, self._number
         self._number += 1
@@ -151,10 +153,10 @@ class Ledger:
 
     async def _take(
         self, line: Line, completion: Completion, exchange: int, work: Callable[[], Read]
-    ) -> tuple[Taken, Read]:
+    ) -> tuple[HarvestedReply, Read]:
         read = await aside(work, len(completion.ids))
         self.sampler.accept(completion)
-        taken = Taken(read.step, exchange, line.branch)
+        taken = HarvestedReply(read.step, exchange, line.branch)
         line.replies.append(taken)
         self._taken.append(taken)
         self._harvest = None

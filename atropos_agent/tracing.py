@@ -217,7 +217,7 @@ def engine_call(model: str, config: AgentConfig, prompt: int, most: int | None) 
         yield found
 
 
-class Sampled(Protocol):
+class ReplyAttributes(Protocol):
     """The reported attributes of a reply; see `atropos_agent.tokens.conversation.Completion`."""
 
     @property
@@ -237,7 +237,7 @@ class Sampled(Protocol):
 
 
 def tell_reply(
-    found: Span, messages: Callable[[], Sequence[Message]], text: Callable[[], str], completion: Sampled
+    found: Span, messages: Callable[[], Sequence[Message]], text: Callable[[], str], completion: ReplyAttributes
 ) -> None:
     """Add a reply to the span of its request. messages: returns the messages before it. text: returns its text."""
     reason = completion.finish_reason

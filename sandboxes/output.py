@@ -49,7 +49,7 @@ class BoundedOutput:
         return bytes(self._head) + dropped_line(self._dropped) + bytes(self._tail), True
 
 
-class Collected:
+class CollectedOutput:
     """A command's output: both streams together, and each by itself if they are kept apart (`split`)."""
 
     def __init__(self, limit: int, *, split: bool) -> None:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from sandboxes.base import ExecResult, OutputStream, Process, PtySize, SandboxError
-from sandboxes.output import Collected
+from sandboxes.output import CollectedOutput
 
 WINDOW = 128 << 10
 """Bytes by which one side of a stream may be ahead of the other."""
@@ -31,7 +31,7 @@ class RunningProcess(Process):
     def __init__(self, *, stdin: bool, pty: PtySize | None, split: bool, max_output: int) -> None:
         if pty is not None and split:
             raise ValueError("a terminal is one stream: start it without split")
-        self._collected = Collected(max_output, split=split)
+        self._collected = CollectedOutput(max_output, split=split)
         self._streams = [_Stream(self, number) for number in range(2 if split else 1)]
         self._pty = pty
         self._has_stdin = stdin or pty is not None

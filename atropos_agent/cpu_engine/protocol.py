@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
 from atropos_agent.cpu_engine.sampling import Logprobs, SamplingParams
-from atropos_agent.cpu_engine.scheduler import Finished
+from atropos_agent.cpu_engine.scheduler import FinishedSequence
 
 _LOWEST = -9999.0
 """vLLM's number for a logprob of minus infinity, which JSON can't hold."""
@@ -127,7 +127,7 @@ def completion_body(
     request: CompletionRequest,
     model: str,
     prompts: Sequence[Sequence[int]],
-    results: Sequence[Finished],
+    results: Sequence[FinishedSequence],
     tokenizer: Any,
 ) -> dict[str, Any]:
     """Return the answer's body. `results` holds `request.n` completions for each prompt, in order."""
@@ -162,7 +162,7 @@ def error_body(message: str, status: int, param: str | None = None) -> dict[str,
 
 
 def _choice(
-    request: CompletionRequest, index: int, prompt: Sequence[int], result: Finished, tokenizer: Any
+    request: CompletionRequest, index: int, prompt: Sequence[int], result: FinishedSequence, tokenizer: Any
 ) -> dict[str, Any]:
     text, places = result.text, [*result.logprobs]
     shown: list[Logprobs | None] = list(places)

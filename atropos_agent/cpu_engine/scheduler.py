@@ -35,7 +35,7 @@ those computed already."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class FinishedSequence:
     """One finished sequence.
 
     token_ids: all sampled ids, the stop token included.
@@ -55,7 +55,7 @@ class Finished:
     weight_version: int
 
 
-Done = Callable[[Finished | Exception], object]
+Done = Callable[[FinishedSequence | Exception], object]
 
 
 class EngineStopped(RuntimeError):
@@ -190,9 +190,9 @@ class Engine:
 
     def complete(self, prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[str]:
         """Return the texts of one completion for each prompt, for callers without an event loop."""
-        results: list[Future[Finished]] = []
+        results: list[Future[FinishedSequence]] = []
         for index, prompt in enumerate(prompts):
-            result: Future[Finished] = Future()
+            result: Future[FinishedSequence] = Future()
             results.append(result)
             self.submit(prompt, params, _resolve(result), index)
         return [result.result().text for result in results]
@@ -370,7 +370,7 @@ class Engine:
             )
         self._leave(sequence)
         sequence.done(
-            Finished(
+            FinishedSequence(
                 token_ids=ids,
                 text=text,
                 logprobs=sequence.logprobs,
@@ -394,8 +394,8 @@ def _cache(sequence: _Sequence) -> SequenceCache:
     return sequence.cache
 
 
-def _resolve(future: Future[Finished]) -> Done:
-    def done(result: Finished | Exception) -> None:
+def _resolve(future: Future[FinishedSequence]) -> Done:
+    def done(result: FinishedSequence | Exception) -> None:
         if isinstance(result, Exception):
             future.set_exception(result)
         else:

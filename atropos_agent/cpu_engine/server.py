@@ -32,7 +32,7 @@ from atropos_agent.cpu_engine.protocol import (
     error_body,
 )
 from atropos_agent.cpu_engine.sampling import SamplingParams
-from atropos_agent.cpu_engine.scheduler import Engine, EngineStopped, Finished
+from atropos_agent.cpu_engine.scheduler import Engine, EngineStopped, FinishedSequence
 from sandboxes.shielding import together
 
 logger = logging.getLogger(__name__)
@@ -163,11 +163,11 @@ class Server:
     def _read(self, path: Path) -> Mapping[str, Any]:
         return read_weights(self._path, path) if is_adapter(path) else read_weights(path)
 
-    async def _generate(self, prompt: list[int], params: SamplingParams, index: int) -> Finished:
+    async def _generate(self, prompt: list[int], params: SamplingParams, index: int) -> FinishedSequence:
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Finished] = loop.create_future()
+        future: asyncio.Future[FinishedSequence] = loop.create_future()
 
-        def resolve(result: Finished | Exception) -> None:
+        def resolve(result: FinishedSequence | Exception) -> None:
             if future.done():
                 return
             if isinstance(result, Exception):
@@ -190,7 +190,9 @@ class Server:
             await asyncio.to_thread(self._engine.stop)
 
 
-async def _unless_disconnected(request: Request, work: asyncio.Future[list[Finished]]) -> list[Finished] | None:
+async def _unless_disconnected(
+    request: Request, work: asyncio.Future[list[FinishedSequence]]
+) -> list[FinishedSequence] | None:
     """Return the result of `work`, or None when the client went away first, which cancels the work."""
     gone = asyncio.create_task(_disconnect(request))
     gone.add_done_callback(lambda _: work.cancel())

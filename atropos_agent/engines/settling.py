@@ -8,7 +8,7 @@ from atropos_agent.engines.errors import ContextOverflow, OddAnswer
 from atropos_agent.types import AgentError, EngineError
 
 
-class Probed(Protocol):
+class ProbedServer(Protocol):
     """The needed part of a server.
 
     max_model_len: its context window in tokens; None until it is known."""
@@ -25,7 +25,7 @@ class Probed(Protocol):
         ...
 
 
-async def settled(server: Probed, error: OddAnswer, prompt: list[int]) -> AgentError:
+async def settled(server: ProbedServer, error: OddAnswer, prompt: list[int]) -> AgentError:
     """Return ContextOverflow if the prompt's length alone is the reason of an odd answer, EngineError if this
     request or this server is refused for good, else the error itself: the server is broken, which may pass.
 

@@ -48,7 +48,7 @@ class Section:
 
 
 @dataclass(slots=True)
-class _Scanned:
+class _ScannedReply:
     """A reply in its parts. spans: the places of calls, malformed ones too; said: whether there was content."""
 
     thoughts: list[str] = field(default_factory=list)
@@ -104,8 +104,8 @@ class TaggedFormat(ToolFormat):
             "Several calls in one reply run in order. A reply without a call is your final answer."
         )
 
-    def _scan(self, text: str, thinking_open: bool) -> _Scanned:
-        found = _Scanned()
+    def _scan(self, text: str, thinking_open: bool) -> _ScannedReply:
+        found = _ScannedReply()
         position, inside = 0, thinking_open
         think, think_end = self.thinking
         while True:
@@ -131,14 +131,14 @@ class TaggedFormat(ToolFormat):
             else:
                 position = self._call(found, text, tag.start())
 
-    def _think(self, found: _Scanned, thought: str, *, closed: bool) -> None:
+    def _think(self, found: _ScannedReply, thought: str, *, closed: bool) -> None:
         found.thoughts.append(thought.strip())
         if not closed:
             found.problems.append("the thinking was never closed")
         if self.opening in thought:
             found.problems.append(f"a call inside {self.thinking[0].strip()} does not run; close the thinking first")
 
-    def _call(self, found: _Scanned, text: str, start: int) -> int:
+    def _call(self, found: _ScannedReply, text: str, start: int) -> int:
         """Take in the call whose opening tag is at `start`; return the next place to read."""
         try:
             section = self.read(text, start + len(self.opening))
@@ -156,20 +156,20 @@ class TaggedFormat(ToolFormat):
             return len(text)
         return tag.start() if tag[0] == self.opening else tag.end()
 
-    def _end(self, found: _Scanned) -> None:
+    def _end(self, found: _ScannedReply) -> None:
         """Look for calls in content that lack the tags around them."""
         if self.stray and any(self.closing in part for part in found.content):
             found.problems.append("the end of a call without its start")
         elif not found.problems and self._untagged(found):
             found.problems.append(f"a call stands outside of {self.opening.strip()}")
 
-    def _untagged(self, found: _Scanned) -> bool:
+    def _untagged(self, found: _ScannedReply) -> bool:
         if any(mark in part for part in found.content for mark in self.inner):
             return True
         return bool(self.keys) and not found.calls and holds_call("".join(found.content), *self.keys)
 
 
-def _add_content(found: _Scanned, text: str) -> None:
+def _add_content(found: _ScannedReply, text: str) -> None:
     found.content.append(text)
     if text and text.strip():
         found.said = True
@@ -193,7 +193,7 @@ def tags_of(written: str) -> Sequence[str]:
     return tuple(tag for tag in dict.fromkeys(_TAG.findall(written)) if tag not in (THINK, THINK_END))
 
 
-def reply_of(tool_format: ToolFormat, found: _Scanned, first_id: int) -> Reply:
+def reply_of(tool_format: ToolFormat, found: _ScannedReply, first_id: int) -> Reply:
     """Return the reply from its parts, its calls numbered from `first_id` on."""
     calls = tuple(
         ToolCall(call.name, call.arguments, call.id or tool_format.call_id(number, call.name))

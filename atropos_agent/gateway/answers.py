@@ -10,7 +10,7 @@ from typing import Any
 
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.formats.reading import decoded
-from atropos_agent.gateway.asked import Answer, Asked, SaidCall
+from atropos_agent.gateway.requests import Answer, GatewayRequest, ReplyCall
 from atropos_agent.tokens.conversation import Completion
 from atropos_agent.types import Reply
 from tools.base import ToolCall
@@ -25,7 +25,7 @@ def answer_of(
     text: str,
     reply: Reply,
     completion: Completion,
-    asked: Asked,
+    asked: GatewayRequest,
     fitted: FittedFormat,
     *,
     number: int,
@@ -40,7 +40,7 @@ def answer_of(
     spans = [text[start:end] for start, end in fitted.format.literals(text, thinking_open=thinking_open)]
     names = {tool["function"]["name"] for tool in asked.tools}
     calls = [
-        SaidCall(call.id, call.name, sampled, call, offered=call.name in names)
+        ReplyCall(call.id, call.name, sampled, call, offered=call.name in names)
         for call, sampled in zip(reply.calls, _sampled(reply.calls, spans), strict=True)
     ]
     if reply.problems:
@@ -101,14 +101,14 @@ def _object_at(spans: Sequence[str], place: tuple[int, int]) -> _Object | None:
     return _Object(place, end, value)
 
 
-def _broken(spans: Sequence[str], fitted: FittedFormat, asked: Asked, number: int) -> Iterator[SaidCall]:
+def _broken(spans: Sequence[str], fitted: FittedFormat, asked: GatewayRequest, number: int) -> Iterator[ReplyCall]:
     """Yield the unreadable calls with a readable name."""
     for span in spans:
         if not fitted.format.parse(span).problems:
             continue
         name = _name(span, [tool["function"]["name"] for tool in asked.tools])
         if name is not None:
-            yield SaidCall(fitted.format.call_id(number, name), name, _behind_name(span, name, fitted.format.control))
+            yield ReplyCall(fitted.format.call_id(number, name), name, _behind_name(span, name, fitted.format.control))
             number += 1
 
 
@@ -134,7 +134,7 @@ def _behind_name(span: str, name: str, control: Sequence[str]) -> str:
     return behind.strip()
 
 
-def _served(calls: Sequence[SaidCall], first_id: int) -> Sequence[SaidCall]:
+def _served(calls: Sequence[ReplyCall], first_id: int) -> Sequence[ReplyCall]:
     """Return calls with ids of our own: a format's ids may occur twice, or hold characters replaced by clients
     (Kimi's do)."""
     return [
@@ -142,11 +142,11 @@ def _served(calls: Sequence[SaidCall], first_id: int) -> Sequence[SaidCall]:
     ]
 
 
-def input_of(call: SaidCall) -> str:
+def input_of(call: ReplyCall) -> str:
     """Return the text in a call of a tool that takes text; the whole call's text if it could not be read."""
     return call.text if call.call is None else str(call.call.arguments.get("input", ""))
 
 
-def object_of(call: SaidCall) -> Mapping[str, Any]:
+def object_of(call: ReplyCall) -> Mapping[str, Any]:
     """Return a call's arguments as an object; unreadable arguments as text in one."""
     return dict(call.call.arguments) if call.call is not None else {"raw": call.text}

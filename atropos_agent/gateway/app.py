@@ -13,12 +13,12 @@ from typing import Any
 import orjson
 
 from atropos_agent.engines.http import dumped
-from atropos_agent.gateway.asked import Asked, Fault, Refusal
 from atropos_agent.gateway.bounds import Bounds, Share, TooLong
 from atropos_agent.gateway.chat import Chat
 from atropos_agent.gateway.forest import Turn
 from atropos_agent.gateway.messages import Messages
 from atropos_agent.gateway.protocol import Protocol
+from atropos_agent.gateway.requests import Fault, GatewayRequest, Refusal
 from atropos_agent.gateway.responses import Responses
 from atropos_agent.types import AgentError
 
@@ -63,11 +63,11 @@ class Asks(typing.Protocol):
         """Return the rollout's share of the event loop."""
         ...
 
-    def ask(self, asked: Asked) -> Turn:
+    def ask(self, asked: GatewayRequest) -> Turn:
         """Return the turn that answers a request. Raises Refusal and AgentError."""
         ...
 
-    def count_tokens(self, asked: Asked) -> int:
+    def count_tokens(self, asked: GatewayRequest) -> int:
         """Return how many tokens a request has. Raises Refusal and AgentError."""
         ...
 
@@ -84,7 +84,7 @@ class Asks(typing.Protocol):
         ...
 
 
-class _Gone(Exception):
+class _ClientGone(Exception):
     """The client went away."""
 
 
@@ -112,7 +112,7 @@ class _Exchange:
                 while more:
                     message = await self._receive()
                     if message["type"] == "http.disconnect":
-                        raise _Gone
+                        raise _ClientGone
                     body += message.get("body", b"")
                     more = message.get("more_body", False)
                     if len(body) > MAX_BODY:
@@ -129,7 +129,7 @@ class _Exchange:
         while (left := share.wait_s()) > 0:
             await asyncio.wait({self._leaving()}, timeout=left)
             if self._leaving().done():
-                raise _Gone
+                raise _ClientGone
 
     async def wait(self, turn: Turn, timeout: float | None) -> bool:
         """Wait until a turn is answered; return whether it is. Raises _Gone when the client goes away first."""
@@ -137,7 +137,7 @@ class _Exchange:
             return True
         await asyncio.wait({turn.work, self._leaving()}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         if not turn.work.done() and self._leaving().done():
-            raise _Gone
+            raise _ClientGone
         return turn.work.done()
 
     async def begin(self, status: int, kind: bytes, *headers: tuple[bytes, bytes]) -> None:
@@ -155,7 +155,7 @@ class _Exchange:
             leaving = self._leaving()
             await asyncio.sleep(0)
             if leaving.done():
-                raise _Gone
+                raise _ClientGone
         await self._sent({"type": "http.response.body", "body": content, "more_body": not last})
 
     async def whole(self, status: int, kind: bytes, content: bytes, *headers: tuple[bytes, bytes]) -> None:
@@ -169,7 +169,7 @@ class _Exchange:
         """Send a JSON value as the response."""
         await self.whole(status, b"application/json", dumped(body), *headers)
 
-    async def refuse(self, refusal: Refusal, asked: Asked | None) -> None:
+    async def refuse(self, refusal: Refusal, asked: GatewayRequest | None) -> None:
         """Send an error."""
         if self.begun and asked is not None:
             await self.write(self.protocol.error_event(refusal, asked), last=True)
@@ -195,7 +195,7 @@ class _Exchange:
             async with asyncio.timeout(SEND_S):
                 await self._send(message)
         except OSError as error:  # TimeoutError is one
-            raise _Gone from error
+            raise _ClientGone from error
 
 
 async def respond(session: Asks, scope: Scope, receive: Receive, send: Send) -> None:
@@ -217,7 +217,7 @@ async def respond(session: Asks, scope: Scope, receive: Receive, send: Send) -> 
             await exchange.tell(200, {"input_tokens": found})
         else:
             await _answer(found, asked, exchange)
-    except _Gone:
+    except _ClientGone:
         logger.debug("a client went away")
     except (Refusal, AgentError) as error:
         if isinstance(error, Refusal) and scope["method"] == "POST" and exchange.path != COUNTING:
@@ -239,11 +239,11 @@ async def deny(scope: Scope, receive: Receive, send: Send) -> None:
     await _refuse(_Exchange(scope, receive, send), Refusal("the API key is not known here", Fault.UNKNOWN_KEY), None)
 
 
-async def _refuse(exchange: _Exchange, error: Refusal | AgentError, asked: Asked | None) -> None:
+async def _refuse(exchange: _Exchange, error: Refusal | AgentError, asked: GatewayRequest | None) -> None:
     refusal = error if isinstance(error, Refusal) else Refusal(f"the rollout has failed: {error}", Fault.OURS)
     try:
         await exchange.refuse(refusal, asked)
-    except _Gone:
+    except _ClientGone:
         logger.debug("a client went away before it was told: %s", refusal.fault)
 
 
@@ -267,7 +267,7 @@ async def _look(exchange: _Exchange) -> None:
             raise Refusal(f"there is nothing at GET /{exchange.path[:100]}", Fault.NOT_FOUND)
 
 
-async def _answer(turn: Turn, asked: Asked, exchange: _Exchange) -> None:
+async def _answer(turn: Turn, asked: GatewayRequest, exchange: _Exchange) -> None:
     """Answer a request for a reply. The sampled reply is kept, whether or not the client takes it."""
     turn.waiting += 1
     try:

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from atropos_agent.gateway.asked import Told
 from atropos_agent.gateway.echo import same_messages, same_tools
-from atropos_agent.gateway.forest import Forest, Line, Sampled, Turn
-from atropos_agent.gateway.summaries import Shortened, find_shortened
-from atropos_agent.harvest import MASKED_SUMMARY, UNUSED_SUMMARY, Taken
+from atropos_agent.gateway.forest import Forest, Line, SampledReply, Turn
+from atropos_agent.gateway.requests import HistoryMessage
+from atropos_agent.gateway.summaries import Compactions, find_shortened
+from atropos_agent.harvest import MASKED_SUMMARY, UNUSED_SUMMARY, HarvestedReply
 from atropos_agent.harvest import harvest as rows_of
 from atropos_agent.types import AgentStep, Branch, Exchange, SequenceData
 from tools.base import ToolResult
@@ -36,7 +36,7 @@ class Harvest:
     main: Sequence[Turn]
     branches: Mapping[str, int]
     untrained: Mapping[str, int]
-    shortened: Shortened
+    shortened: Compactions
 
 
 def harvest(
@@ -98,7 +98,7 @@ def _same_head(root: Turn, main: Turn) -> bool:
     return same_tools(root.asked.tools, main.asked.tools) and same_messages(_head(root.given), _head(main.given))
 
 
-def _head(messages: Sequence[Told]) -> list[Told]:
+def _head(messages: Sequence[HistoryMessage]) -> list[HistoryMessage]:
     """Return the system messages at the beginning of messages."""
     end = next((place for place, told in enumerate(messages) if told.role != "system"), len(messages))
     return list(messages[:end])
@@ -116,12 +116,12 @@ def _given_up(turn: Turn, forest: Forest) -> bool:
     return any(other.children for other in beside) or beside.index(turn) < len(beside) - 1
 
 
-def _taken(turn: Turn, sampled: Sampled, kind: Branch, untrained: str) -> Taken:
+def _taken(turn: Turn, sampled: SampledReply, kind: Branch, untrained: str) -> HarvestedReply:
     step = replace(sampled.step, results=_results(turn, sampled))
-    return Taken(step, sampled.exchange, kind.value, untrained)
+    return HarvestedReply(step, sampled.exchange, kind.value, untrained)
 
 
-def _results(turn: Turn, sampled: Sampled) -> Sequence[ToolResult]:
+def _results(turn: Turn, sampled: SampledReply) -> Sequence[ToolResult]:
     """Return the calls' results as the agent told them, if it went on."""
     calls = {call.id: call.call for call in sampled.answer.calls}
     following = turn.children[-1].given if turn.children else ()

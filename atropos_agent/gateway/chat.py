@@ -11,8 +11,8 @@ from typing import Any
 
 from atropos_agent.gateway import fields, parts, refusals
 from atropos_agent.gateway.answers import input_of
-from atropos_agent.gateway.asked import Answer, Asked, Fault, Refusal, Told, ToldCall
 from atropos_agent.gateway.protocol import Protocol, event, noted
+from atropos_agent.gateway.requests import Answer, Fault, GatewayRequest, HistoryCall, HistoryMessage, Refusal
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 _KNOWN = ("messages", "model", "tools", "tool_choice", "max_tokens", "max_completion_tokens", "stop", "stream")
@@ -22,9 +22,9 @@ _KINDS = {Fault.UNKNOWN_KEY: "authentication_error", Fault.NOT_FOUND: "not_found
 class Chat(Protocol):
     """Reads requests of `/v1/chat/completions` and writes their answers."""
 
-    def read(self, body: Mapping[str, Any]) -> Asked:
+    def read(self, body: Mapping[str, Any]) -> GatewayRequest:
         refusals.check(body)
-        messages: list[Told] = []
+        messages: list[HistoryMessage] = []
         answers = False
         for place, message in enumerate(fields.objects(body.get("messages"), "messages")):
             messages.append(_message(message, f"messages[{place}]", answers))
@@ -36,7 +36,7 @@ class Chat(Protocol):
         forced, hidden = _choice(body.get("tool_choice"))
         if fields.mapping(body.get("response_format"), "response_format").get("type", "text") != "text":
             forced["response_format"] = str(body["response_format"]["type"])
-        return Asked(
+        return GatewayRequest(
             messages,
             fields.text(body.get("model"), "model", default=""),
             () if hidden else tools,
@@ -51,7 +51,7 @@ class Chat(Protocol):
             },
         )
 
-    def body(self, answer: Answer, asked: Asked) -> Mapping[str, Any]:
+    def body(self, answer: Answer, asked: GatewayRequest) -> Mapping[str, Any]:
         message: dict[str, Any] = {"role": "assistant", "content": answer.content or (None if answer.calls else "")}
         if answer.thinking is not None:
             message["reasoning_content"] = answer.thinking
@@ -60,7 +60,7 @@ class Chat(Protocol):
         choice = {"index": 0, "message": message, "finish_reason": _reason(answer), "logprobs": None}
         return {**_head(answer, asked, "chat.completion"), "choices": [choice], "usage": _usage(answer)}
 
-    def events(self, answer: Answer, asked: Asked) -> Iterator[bytes]:
+    def events(self, answer: Answer, asked: GatewayRequest) -> Iterator[bytes]:
         head = _head(answer, asked, "chat.completion.chunk")
         deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
         if answer.thinking is not None:
@@ -78,7 +78,7 @@ class Chat(Protocol):
     def error(self, refusal: Refusal) -> Mapping[str, Any]:
         return openai_error(refusal)
 
-    def error_event(self, refusal: Refusal, asked: Asked) -> bytes:
+    def error_event(self, refusal: Refusal, asked: GatewayRequest) -> bytes:
         return event(self.error(refusal))
 
 
@@ -134,7 +134,7 @@ def _custom_name(given: Mapping[str, Any]) -> str:
     return str(custom.get("name")) if given.get("type") == "custom" and isinstance(custom, dict) else ""
 
 
-def _message(message: Mapping[str, Any], where: str, answers: bool) -> Told:
+def _message(message: Mapping[str, Any], where: str, answers: bool) -> HistoryMessage:
     """Return a message. answers: whether it stands behind results of tools."""
     role = ROLES.get(fields.text(message.get("role"), f"{where}.role"))
     if role is None:
@@ -147,24 +147,24 @@ def _message(message: Mapping[str, Any], where: str, answers: bool) -> Told:
         if call.get("type") == "custom":
             custom = fields.mapping(call.get("custom"), f"{at}.custom")
             said = {"input": fields.text(custom.get("input"), f"{at}.custom.input")}
-            calls.append(ToldCall(number, fields.text(custom.get("name"), f"{at}.custom.name"), said))
+            calls.append(HistoryCall(number, fields.text(custom.get("name"), f"{at}.custom.name"), said))
             continue
         function = fields.mapping(call.get("function"), f"{at}.function")
         name = fields.text(function.get("name"), f"{at}.function.name")
-        calls.append(ToldCall(number, name, function.get("arguments") or "{}"))
+        calls.append(HistoryCall(number, name, function.get("arguments") or "{}"))
     thinking = message.get("reasoning_content") or message.get("reasoning")
     call_id = fields.text(message.get("tool_call_id"), f"{where}.tool_call_id") if role == "tool" else ""
     thought = thinking if isinstance(thinking, str) else None
     refuses = role in ("system", "user") and not answers
     text, unshown = parts.told(message.get("content"), f"{where}.content", refuses=refuses)
-    return Told(role, text, tuple(calls), thought, call_id, unshown=unshown)
+    return HistoryMessage(role, text, tuple(calls), thought, call_id, unshown=unshown)
 
 
-def _head(answer: Answer, asked: Asked, kind: str) -> dict[str, Any]:
+def _head(answer: Answer, asked: GatewayRequest, kind: str) -> dict[str, Any]:
     return {"id": f"chatcmpl-{answer.number}", "object": kind, "created": int(time.time()), "model": asked.model}
 
 
-def _calls(answer: Answer, asked: Asked) -> list[Mapping[str, Any]]:
+def _calls(answer: Answer, asked: GatewayRequest) -> list[Mapping[str, Any]]:
     return [
         {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": input_of(call)}}
         if call.name in asked.extras["custom"]

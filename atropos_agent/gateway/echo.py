@@ -11,10 +11,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from atropos_agent.gateway.asked import Answer, SaidCall, Schemas, Told, ToldCall
+from atropos_agent.gateway.requests import Answer, HistoryCall, HistoryMessage, ReplyCall, Schemas
 
 
-def echoes(told: Told, answer: Answer) -> bool:
+def echoes(told: HistoryMessage, answer: Answer) -> bool:
     """Tell whether a message is our answer as agents send it back."""
     if told.role != "assistant" or len(told.calls) > len(answer.calls):
         return False
@@ -39,12 +39,12 @@ def echoes(told: Told, answer: Answer) -> bool:
     return broken or same(told.text, answer.content if by_ids else answer.whole)
 
 
-def same_messages(told: Sequence[Told], ours: Sequence[Told]) -> bool:
+def same_messages(told: Sequence[HistoryMessage], ours: Sequence[HistoryMessage]) -> bool:
     """Tell whether two stretches of messages say the same."""
     return len(told) == len(ours) and all(map(same_message, told, ours))
 
 
-def same_message(told: Told, ours: Told) -> bool:
+def same_message(told: HistoryMessage, ours: HistoryMessage) -> bool:
     """Tell whether two messages say the same."""
     return (
         told.role == ours.role
@@ -68,7 +68,7 @@ def same_tools(told: Schemas, ours: Schemas) -> bool:
     return told == ours or (len(told) == len(ours) and sorted(map(_canonical, told)) == sorted(map(_canonical, ours)))
 
 
-def arguments_of(call: ToldCall) -> Any:
+def arguments_of(call: HistoryCall) -> Any:
     """Return a call's arguments as they were meant; the text if it is no JSON."""
     if not isinstance(call.arguments, str):
         return call.arguments
@@ -78,7 +78,7 @@ def arguments_of(call: ToldCall) -> Any:
         return call.arguments
 
 
-def _means(told: ToldCall, ours: SaidCall) -> bool:
+def _means(told: HistoryCall, ours: ReplyCall) -> bool:
     return told.arguments == ours.text or (ours.call is not None and _alike(arguments_of(told), ours.call.arguments))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from atropos_agent.gateway.asked import Refusal
+from atropos_agent.gateway.requests import Refusal
 
 _STRINGS, _CHARACTERS = 64, 1000
 """The most strings in a list, and characters in each: some lists go to inference servers, which take no more."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from atropos_agent.fitted import FittedFormat
-from atropos_agent.gateway.asked import Answer, Asked, Refusal, Told, ToldCall
 from atropos_agent.gateway.echo import echoes, same, same_messages, same_tools
+from atropos_agent.gateway.requests import Answer, GatewayRequest, HistoryCall, HistoryMessage, Refusal
 from atropos_agent.tokens.chat import ChatLog
 from atropos_agent.tokens.conversation import Conversation, Place
 from atropos_agent.types import AgentStep
@@ -24,7 +24,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Sampled:
+class SampledReply:
     """The sampled reply of a turn.
 
     place: behind the reply, in the line's conversation. called: whether the reply's calls are the template's.
@@ -50,15 +50,15 @@ class Turn:
 
     line: Line
     parent: Turn | None
-    given: Sequence[Told]
-    asked: Asked
+    given: Sequence[HistoryMessage]
+    asked: GatewayRequest
     retells: bool = False
-    sampled: Sampled | None = None
+    sampled: SampledReply | None = None
     work: asyncio.Task[None] | None = None
     waiting: int = 0
     taken: bool = False
     children: list[Turn] = field(default_factory=list)
-    echo: Told | None = None
+    echo: HistoryMessage | None = None
     """The last message found to be an echo of the answer; most echoes come in the same form again."""
 
     @property
@@ -71,7 +71,7 @@ class Turn:
             turn = turn.parent
         return found[::-1]
 
-    def is_echoed(self, told: Told) -> bool:
+    def is_echoed(self, told: HistoryMessage) -> bool:
         """Tell whether a message is the answer as agents send it back."""
         if self.sampled is None:
             return False
@@ -82,7 +82,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class HistoryMatch:
     """The end of a request's history in the forest.
 
     turn: the last one of ours in it; None if it begins otherwise. rest: its messages behind this turn.
@@ -90,7 +90,7 @@ class Found:
     """
 
     turn: Turn | None
-    rest: Sequence[Told]
+    rest: Sequence[HistoryMessage]
     same: Sequence[Turn]
 
 
@@ -105,7 +105,7 @@ class Forest:
         self._broken: list[Turn] = []
         """Turns with unreadable calls; nothing is sure about their echo."""
 
-    def locate(self, asked: Asked) -> Found:
+    def locate(self, asked: GatewayRequest) -> HistoryMatch:
         """Find how much of a request's history is ours."""
         messages = asked.messages
         roots = [root for root in self.roots if same_tools(root.asked.tools, asked.tools)]
@@ -125,9 +125,9 @@ class Forest:
         last, place = deepest
         rest = messages[place:]
         beside = roots if last is None else last.children
-        return Found(last, rest, [one for one in beside if same_messages(rest, one.given)])
+        return HistoryMatch(last, rest, [one for one in beside if same_messages(rest, one.given)])
 
-    def whole(self, asked: Asked) -> Asked:
+    def whole(self, asked: GatewayRequest) -> GatewayRequest:
         """Return a request with its whole history, if it names answers instead, or parts of them. Raises Refusal."""
         if any(told.refers for told in asked.messages):
             asked = replace(asked, messages=[self._named(told) for told in asked.messages])
@@ -141,11 +141,11 @@ class Forest:
             history += turn.given[turn.parent is None and turn.asked.instructed :]
             if turn.sampled is not None:
                 answer = turn.sampled.answer
-                calls = [ToldCall(call.id, call.name, call.text) for call in answer.calls]
-                history.append(Told("assistant", answer.content, calls, handle=answer.number))
+                calls = [HistoryCall(call.id, call.name, call.text) for call in answer.calls]
+                history.append(HistoryMessage("assistant", answer.content, calls, handle=answer.number))
         return replace(asked, messages=[*history, *new], behind=None)
 
-    def _named(self, told: Told) -> Told:
+    def _named(self, told: HistoryMessage) -> HistoryMessage:
         """Return a message with the parts of our answer to which it refers. Raises Refusal."""
         if not told.refers:
             return told
@@ -154,11 +154,11 @@ class Forest:
         places = [place for place in told.refers if isinstance(place, int)]
         if answer is None or any(place >= len(answer.calls) for place in places):
             raise Refusal(f"item_reference: response {told.handle} has no such item", param="input")
-        calls = [ToldCall(call.id, call.name, call.text) for call in (answer.calls[place] for place in places)]
+        calls = [HistoryCall(call.id, call.name, call.text) for call in (answer.calls[place] for place in places)]
         text = answer.content if "text" in told.refers else told.text
         return replace(told, text=text, calls=(*told.calls, *calls), refers=())
 
-    def retold(self, told: Told) -> Turn | None:
+    def retold(self, told: HistoryMessage) -> Turn | None:
         """Return the turn whose answer a message tells, in any place; None if it tells none."""
         if told.role != "assistant":
             return None
@@ -179,7 +179,7 @@ class Forest:
         """Take out a turn without an answer."""
         (self.roots if turn.parent is None else turn.parent.children).remove(turn)
 
-    def answered(self, turn: Turn, sampled: Sampled) -> None:
+    def answered(self, turn: Turn, sampled: SampledReply) -> None:
         """Give a turn its answer."""
         turn.sampled = sampled
         answer = sampled.answer
@@ -195,12 +195,12 @@ class Forest:
         return len(self._answered)
 
     @property
-    def turns(self) -> Sequence[tuple[Turn, Sampled]]:
+    def turns(self) -> Sequence[tuple[Turn, SampledReply]]:
         """Return the answered turns, in the order of their answers, and their sampled replies."""
         return [(turn, turn.sampled) for turn in self._answered.values() if turn.sampled is not None]
 
 
-def change(found: Found, turn: Turn, roots: Sequence[Turn]) -> str | None:
+def change(found: HistoryMatch, turn: Turn, roots: Sequence[Turn]) -> str | None:
     """Return how a request departs from the known history: the name under which this is counted; None if it is new, or
     goes on. roots: the conversations begun before."""
     if found.same:
@@ -215,7 +215,7 @@ def change(found: Found, turn: Turn, roots: Sequence[Turn]) -> str | None:
     return "branched" if beside else None
 
 
-def begins(told: Sequence[Told], ours: Sequence[Told]) -> bool:
+def begins(told: Sequence[HistoryMessage], ours: Sequence[HistoryMessage]) -> bool:
     """Tell whether messages begin with others. The last of those may be continued."""
     if len(told) < len(ours):
         return False

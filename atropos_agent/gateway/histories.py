@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from atropos_agent.gateway.asked import Told
 from atropos_agent.gateway.echo import arguments_of, same
+from atropos_agent.gateway.requests import HistoryMessage
 from atropos_agent.types import THINK, THINK_END
 
 if TYPE_CHECKING:
@@ -26,11 +26,13 @@ _SHOWN = 60
 _TAGS = re.compile(f"{THINK}|{THINK_END}")
 
 
-def settled(messages: Sequence[Told], retold: Callable[[Told], Turn | None]) -> list[Told]:
+def settled(
+    messages: Sequence[HistoryMessage], retold: Callable[[HistoryMessage], Turn | None]
+) -> list[HistoryMessage]:
     """Return a history in order. retold: finds the turn whose answer a message tells."""
-    found: list[Told] = []
-    reply: Told | None = None
-    behind: list[Told] = []
+    found: list[HistoryMessage] = []
+    reply: HistoryMessage | None = None
+    behind: list[HistoryMessage] = []
     for told in _joined(messages, retold):
         if told.role != "assistant":
             behind.append(told)
@@ -41,9 +43,11 @@ def settled(messages: Sequence[Told], retold: Callable[[Told], Turn | None]) -> 
     return found + _behind(reply, behind)
 
 
-def _joined(messages: Sequence[Told], retold: Callable[[Told], Turn | None]) -> list[Told]:
+def _joined(
+    messages: Sequence[HistoryMessage], retold: Callable[[HistoryMessage], Turn | None]
+) -> list[HistoryMessage]:
     """Return messages with each reply's thinking in the reply, not in a message of its own."""
-    found: list[Told] = []
+    found: list[HistoryMessage] = []
     for told in messages:
         before = found[-1] if found else None
         if before is not None and before.role == told.role == "assistant" and _is_thought(before, told, retold):
@@ -55,7 +59,7 @@ def _joined(messages: Sequence[Told], retold: Callable[[Told], Turn | None]) -> 
     return found
 
 
-def _is_thought(told: Told, reply: Told, retold: Callable[[Told], Turn | None]) -> bool:
+def _is_thought(told: HistoryMessage, reply: HistoryMessage, retold: Callable[[HistoryMessage], Turn | None]) -> bool:
     """Tell whether a message holds nothing but the thinking before the reply behind it."""
     if told.calls:
         return False
@@ -66,14 +70,14 @@ def _is_thought(told: Told, reply: Told, retold: Callable[[Told], Turn | None]) 
     return bool(thought) and same(_TAGS.sub("", told.text), thought or "")
 
 
-def _behind(reply: Told | None, messages: Sequence[Told]) -> list[Told]:
+def _behind(reply: HistoryMessage | None, messages: Sequence[HistoryMessage]) -> list[HistoryMessage]:
     """Return the messages behind a reply, the results first: one for each of its calls, then those of no call of it."""
-    sent: dict[str, deque[Told]] = {}
+    sent: dict[str, deque[HistoryMessage]] = {}
     for told in messages:
         if told.role == "tool":
             sent.setdefault(told.call_id, deque()).append(told)
     calls = () if reply is None else reply.calls
-    results: list[Told] = []
+    results: list[HistoryMessage] = []
     of_one = Counter(call.id for call in calls)
     for call in calls:
         of_one[call.id] -= 1
@@ -82,7 +86,7 @@ def _behind(reply: Told | None, messages: Sequence[Told]) -> list[Told]:
             # The last of several calls with one id has all that is left.
             results.append(there.popleft() if of_one[call.id] else _one(sent.pop(call.id)))
         elif isinstance(arguments_of(call), dict):  # of one that can't be read there need be none
-            results.append(Told("tool", MISSING, call_id=call.id))
+            results.append(HistoryMessage("tool", MISSING, call_id=call.id))
     foreign = [_named(told) for some in sent.values() for told in some]
     if results and foreign:
         results[-1] = _one([results[-1], *foreign])
@@ -90,7 +94,7 @@ def _behind(reply: Told | None, messages: Sequence[Told]) -> list[Told]:
     return [*results, *foreign, *(told for told in messages if told.role != "tool")]
 
 
-def _one(results: Sequence[Told]) -> Told:
+def _one(results: Sequence[HistoryMessage]) -> HistoryMessage:
     """Return several messages as one result, the first one's."""
     if len(results) == 1:
         return results[0]
@@ -98,7 +102,7 @@ def _one(results: Sequence[Told]) -> Told:
     return replace(results[0], text="\n\n".join(told.text for told in results), unshown=unshown)
 
 
-def _named(told: Told) -> Told:
+def _named(told: HistoryMessage) -> HistoryMessage:
     """Return a result with words that say it belongs to none of the reply's calls."""
     said = FOREIGN.format(told.call_id[:_SHOWN])
     return told if told.text.startswith(said) else replace(told, text=f"{said}\n{told.text}")

@@ -8,7 +8,7 @@ from typing import Any
 
 from atropos_agent.gateway import fields
 from atropos_agent.gateway.answers import input_of, object_of
-from atropos_agent.gateway.asked import SaidCall
+from atropos_agent.gateway.requests import ReplyCall
 
 _ARGUMENTS, _INPUT = "arguments", "input"
 
@@ -24,7 +24,7 @@ class CallItem:
     key: str
     fixed: Mapping[str, Any] | None = None
 
-    def write(self, call: SaidCall, number: str) -> dict[str, Any]:
+    def write(self, call: ReplyCall, number: str) -> dict[str, Any]:
         """Return a call as an item. number: the item's id."""
         # The output of a local shell names the call by the item's id.
         number = call.id if self.tool == "local_shell" else number
@@ -38,7 +38,7 @@ class CallItem:
         held = fields.mapping(item.get(self.key), f"{where}.{self.key}")
         return {key: one for key, one in held.items() if one is not None and one != self.fixed.get(key)}
 
-    def _held(self, call: SaidCall) -> Any:
+    def _held(self, call: ReplyCall) -> Any:
         if self.fixed is not None:
             return {**self.fixed, **object_of(call)}
         return call.text if self.key == _ARGUMENTS else input_of(call)

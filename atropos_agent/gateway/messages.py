@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from atropos_agent.gateway import fields, parts, provided, refusals
+from atropos_agent.gateway import fields, parts, provider_tools, refusals
 from atropos_agent.gateway.answers import object_of
-from atropos_agent.gateway.asked import Answer, Asked, Fault, Refusal, Told, ToldCall
 from atropos_agent.gateway.chat import schema
 from atropos_agent.gateway.protocol import Protocol, event, noted
+from atropos_agent.gateway.requests import Answer, Fault, GatewayRequest, HistoryCall, HistoryMessage, Refusal
 
 _KNOWN = ("messages", "model", "system", "tools", "tool_choice", "max_tokens", "stop_sequences", "stream")
 _BILLING = "x-anthropic-billing-header"
@@ -34,10 +34,10 @@ class Messages(Protocol):
 
     ping = b'event: ping\ndata: {"type": "ping"}\n\n'
 
-    def read(self, body: Mapping[str, Any]) -> Asked:
+    def read(self, body: Mapping[str, Any]) -> GatewayRequest:
         refusals.check(body)
         system = _system(body.get("system"))
-        told = [Told("system", system)] if system else []
+        told = [HistoryMessage("system", system)] if system else []
         answers = False
         for place, message in enumerate(fields.objects(body.get("messages"), "messages")):
             for one in _told(message, f"messages[{place}]", answers=answers):
@@ -52,7 +52,7 @@ class Messages(Protocol):
         )
         if said:
             forced["output_format"] = str(said.get("type"))[:60]
-        return Asked(
+        return GatewayRequest(
             told,
             fields.text(body.get("model"), "model", default=""),
             () if kind == "none" else tools,
@@ -63,7 +63,7 @@ class Messages(Protocol):
             noted=noted(body, _KNOWN),
         )
 
-    def body(self, answer: Answer, asked: Asked) -> Mapping[str, Any]:
+    def body(self, answer: Answer, asked: GatewayRequest) -> Mapping[str, Any]:
         # A call that can't be read can't be told without a stream, but as text.
         sound = [call for call in answer.calls if call.call is not None]
         blocks = _thinking(answer)
@@ -77,7 +77,7 @@ class Messages(Protocol):
             "stop_sequence": answer.stopped_at,
         }
 
-    def events(self, answer: Answer, asked: Asked) -> Iterator[bytes]:
+    def events(self, answer: Answer, asked: GatewayRequest) -> Iterator[bytes]:
         def told(kind: str, **data: Any) -> bytes:
             return event({"type": kind, **data}, kind)
 
@@ -96,7 +96,7 @@ class Messages(Protocol):
         kind = _KINDS.get(refusal.fault, "invalid_request_error")
         return {"type": "error", "error": {"type": kind, "message": str(refusal)}}
 
-    def error_event(self, refusal: Refusal, asked: Asked) -> bytes:
+    def error_event(self, refusal: Refusal, asked: GatewayRequest) -> bytes:
         return event(self.error(refusal), "error")
 
 
@@ -108,7 +108,7 @@ def _system(system: Any) -> str:
     return "\n".join(text for text in texts if not text.startswith(_BILLING))
 
 
-def _told(message: Mapping[str, Any], where: str, *, answers: bool) -> Iterator[Told]:
+def _told(message: Mapping[str, Any], where: str, *, answers: bool) -> Iterator[HistoryMessage]:
     """Yield the parts of a message: the results in it, each by itself, and its text. answers: whether it stands behind
     results."""
     role = fields.text(message.get("role"), f"{where}.role")
@@ -130,16 +130,16 @@ def _told(message: Mapping[str, Any], where: str, *, answers: bool) -> Iterator[
             unshown += words
             continue
         if texts:
-            yield Told(role, "\n".join(texts), unshown=unshown)
+            yield HistoryMessage(role, "\n".join(texts), unshown=unshown)
             texts, unshown = [], 0
         text, words = parts.told(block.get("content"), f"{at}.content", refuses=False)
         number = fields.text(block.get("tool_use_id"), f"{at}.tool_use_id")
-        yield Told("tool", text, call_id=number, unshown=words)
+        yield HistoryMessage("tool", text, call_id=number, unshown=words)
     if texts or not blocks:
-        yield Told(role, "\n".join(texts), unshown=unshown)
+        yield HistoryMessage(role, "\n".join(texts), unshown=unshown)
 
 
-def _reply(blocks: Any, where: str) -> Told:
+def _reply(blocks: Any, where: str) -> HistoryMessage:
     texts, calls, thoughts, handle = [], [], [], None
     for place, block in enumerate(blocks):
         at = f"{where}.content[{place}]"
@@ -150,15 +150,17 @@ def _reply(blocks: Any, where: str) -> Told:
                 handle = int(number) if number.isdecimal() and len(number) < 10 else handle
             case "tool_use":
                 name = fields.text(block.get("name"), f"{at}.name")
-                calls.append(ToldCall(fields.text(block.get("id"), f"{at}.id"), name, block.get("input") or {}))
+                calls.append(HistoryCall(fields.text(block.get("id"), f"{at}.id"), name, block.get("input") or {}))
             case _:
                 texts.append(parts.part(block, at, refuses=False)[0])
-    return Told("assistant", "\n".join(texts), calls, "\n".join(thoughts) if thoughts else None, handle=handle)
+    return HistoryMessage(
+        "assistant", "\n".join(texts), calls, "\n".join(thoughts) if thoughts else None, handle=handle
+    )
 
 
 def _tool(tool: Mapping[str, Any], where: str) -> Mapping[str, Any]:
     kind = tool.get("type")
-    known = provided.anthropics(kind) if isinstance(kind, str) and "input_schema" not in tool else None
+    known = provider_tools.anthropics(kind) if isinstance(kind, str) and "input_schema" not in tool else None
     if known is not None:
         return schema({**tool, **known}, where)
     if kind not in (None, "custom"):
@@ -166,7 +168,7 @@ def _tool(tool: Mapping[str, Any], where: str) -> Mapping[str, Any]:
     return schema(tool, where, parameters="input_schema")
 
 
-def _message(answer: Answer, asked: Asked, usage: Mapping[str, int]) -> dict[str, Any]:
+def _message(answer: Answer, asked: GatewayRequest, usage: Mapping[str, int]) -> dict[str, Any]:
     return {
         "id": f"msg_gw_{answer.number}",
         "type": "message",

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from atropos_agent.gateway import fields, refusals
-from atropos_agent.gateway.asked import Told
+from atropos_agent.gateway.requests import HistoryMessage
 
 _PLAIN = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
 """Types of blocks that hold only text for sure, and the key of it."""
@@ -25,7 +25,7 @@ _DEPTH = 6
 _SHOWN = 60
 
 
-def answers(last: Told, before: bool) -> bool:
+def answers(last: HistoryMessage, before: bool) -> bool:
     """Tell whether the next message stands behind results of tools: if a result can hold text alone, agents put other
     content read by a tool into a message of their user's. before: whether the message `last` stood behind results."""
     return last.role == "tool" or (before and last.role != "assistant")

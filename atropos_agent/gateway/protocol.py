@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from atropos_agent.engines.http import dumped
-from atropos_agent.gateway.asked import Answer, Asked, Refusal
+from atropos_agent.gateway.requests import Answer, GatewayRequest, Refusal
 
 
 class Protocol(ABC):
@@ -19,15 +19,15 @@ class Protocol(ABC):
     ping: bytes = b": ping\n\n"
 
     @abstractmethod
-    def read(self, body: Mapping[str, Any]) -> Asked:
+    def read(self, body: Mapping[str, Any]) -> GatewayRequest:
         """Return the request. Raises Refusal, which names the fields that can't be honoured."""
 
     @abstractmethod
-    def body(self, answer: Answer, asked: Asked) -> Mapping[str, Any]:
+    def body(self, answer: Answer, asked: GatewayRequest) -> Mapping[str, Any]:
         """Return the body of an answer."""
 
     @abstractmethod
-    def events(self, answer: Answer, asked: Asked) -> Iterator[bytes]:
+    def events(self, answer: Answer, asked: GatewayRequest) -> Iterator[bytes]:
         """Yield an answer as server-sent events."""
 
     @abstractmethod
@@ -35,7 +35,7 @@ class Protocol(ABC):
         """Return the body of an error."""
 
     @abstractmethod
-    def error_event(self, refusal: Refusal, asked: Asked) -> bytes:
+    def error_event(self, refusal: Refusal, asked: GatewayRequest) -> bytes:
         """Return an error as the last event of a stream."""
 
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from atropos_agent.gateway import fields
-from atropos_agent.gateway.asked import Refusal
 from atropos_agent.gateway.fields import wrong
-from atropos_agent.gateway.provided import is_screen
+from atropos_agent.gateway.provider_tools import is_screen
+from atropos_agent.gateway.requests import Refusal
 
 PROVIDER = "is run by a provider, and here is none: give the agent a tool of its own, or switch it off"
 _SAYS = {

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from atropos_agent.gateway import fields, parts, provided, refusals
-from atropos_agent.gateway.asked import Answer, Asked, Fault, Refusal, Schemas, Told, ToldCall
+from atropos_agent.gateway import fields, parts, provider_tools, refusals
 from atropos_agent.gateway.chat import INPUT, ROLES, openai_error, schema
 from atropos_agent.gateway.items import BY_ITEM, BY_TOOL, OUTPUTS, CallItem, output_of
 from atropos_agent.gateway.protocol import Protocol, event, noted
+from atropos_agent.gateway.requests import Answer, Fault, GatewayRequest, HistoryCall, HistoryMessage, Refusal, Schemas
 
 _KNOWN = ("input", "instructions", "model", "tools", "tool_choice", "max_output_tokens", "stream", "text", "include")
 
@@ -25,19 +25,19 @@ class Responses(Protocol):
     Ids of items are made of the answer's number, so an item sent back tells which answer it was in.
     """
 
-    def read(self, body: Mapping[str, Any]) -> Asked:
+    def read(self, body: Mapping[str, Any]) -> GatewayRequest:
         refusals.check(body)
         shown, origins = _tools(fields.objects(body.get("tools"), "tools"))
         messages = _messages(body, origins)
         instructed = isinstance(body.get("instructions"), str) and bool(body["instructions"])
         if instructed:
-            messages = [Told("system", body["instructions"]), *messages]
+            messages = [HistoryMessage("system", body["instructions"]), *messages]
         choice = body.get("tool_choice")
         forced = {} if choice in (None, "auto", "none") else {"tool_choice": _chosen(choice)}
         said = fields.mapping(fields.mapping(body.get("text"), "text").get("format"), "text.format")
         if said.get("type", "text") != "text":
             forced["text.format"] = str(said["type"])[:60]
-        return Asked(
+        return GatewayRequest(
             messages,
             fields.text(body.get("model"), "model", default=""),
             () if choice == "none" else shown,
@@ -54,10 +54,10 @@ class Responses(Protocol):
             },
         )
 
-    def body(self, answer: Answer, asked: Asked) -> Mapping[str, Any]:
+    def body(self, answer: Answer, asked: GatewayRequest) -> Mapping[str, Any]:
         return _response(answer, asked, _items(answer, asked))
 
-    def events(self, answer: Answer, asked: Asked) -> Iterator[bytes]:
+    def events(self, answer: Answer, asked: GatewayRequest) -> Iterator[bytes]:
         numbers = count()
 
         def told(kind: str, **data: Any) -> bytes:
@@ -78,7 +78,7 @@ class Responses(Protocol):
     def error(self, refusal: Refusal) -> Mapping[str, Any]:
         return openai_error(refusal)
 
-    def error_event(self, refusal: Refusal, asked: Asked) -> bytes:
+    def error_event(self, refusal: Refusal, asked: GatewayRequest) -> bytes:
         code = "context_length_exceeded" if refusal.fault is Fault.TOO_LONG else "server_error"
         failed = _shell(asked, "resp_failed") | {
             "status": "failed",
@@ -105,7 +105,7 @@ def _tools(given: Sequence[Mapping[str, Any]]) -> tuple[Schemas, dict[str, Mappi
                 pending += [(one, f"{where}.tools[{place}]", name) for place, one in enumerate(inside)][::-1]
                 continue
             case other:
-                known_one = provided.openais(tool)
+                known_one = provider_tools.openais(tool)
                 if known_one is None:
                     raise refusals.tool(other, f"{where}.type")
                 one = schema({**known_one, "name": other}, where)
@@ -116,11 +116,11 @@ def _tools(given: Sequence[Mapping[str, Any]]) -> tuple[Schemas, dict[str, Mappi
     return shown, origins
 
 
-def _messages(body: Mapping[str, Any], origins: Mapping[str, Mapping[str, Any]]) -> list[Told]:
+def _messages(body: Mapping[str, Any], origins: Mapping[str, Mapping[str, Any]]) -> list[HistoryMessage]:
     if isinstance(body.get("input"), str):
-        return [Told("user", body["input"])]
+        return [HistoryMessage("user", body["input"])]
     shown = {(one.get("namespace"), one["name"]): name for name, one in origins.items()}
-    replies: list[list[Told]] = []
+    replies: list[list[HistoryMessage]] = []
     handle: int | None = None
     answers = False
     for place, item in enumerate(fields.objects(body.get("input"), "input")):
@@ -138,11 +138,11 @@ def _messages(body: Mapping[str, Any], origins: Mapping[str, Mapping[str, Any]])
     return [_joined(parts) for parts in replies]
 
 
-def _joined(parts: Sequence[Told]) -> Told:
+def _joined(parts: Sequence[HistoryMessage]) -> HistoryMessage:
     """Return a reply made of its parts, one an item; another message as it is."""
     if len(parts) == 1:
         return parts[0]
-    return Told(
+    return HistoryMessage(
         "assistant",
         "\n".join(part.text for part in parts if part.text),
         tuple(call for part in parts for call in part.calls),
@@ -152,7 +152,9 @@ def _joined(parts: Sequence[Told]) -> Told:
     )
 
 
-def _told(item: Mapping[str, Any], where: str, shown: Mapping[tuple[Any, Any], str], *, answers: bool) -> Told:
+def _told(
+    item: Mapping[str, Any], where: str, shown: Mapping[tuple[Any, Any], str], *, answers: bool
+) -> HistoryMessage:
     """Return an item as a message. answers: whether it stands behind results of tools."""
     kind = item.get("type") or "message"
     if not isinstance(kind, str):
@@ -162,7 +164,7 @@ def _told(item: Mapping[str, Any], where: str, shown: Mapping[tuple[Any, Any], s
     if kind in OUTPUTS:
         number = item.get("call_id") or (item.get("id") if kind == "local_shell_call_output" else None)
         text, unshown = parts.told(output_of(item), f"{where}.output", refuses=False)
-        return Told("tool", text, call_id=fields.text(number, f"{where}.call_id"), unshown=unshown)
+        return HistoryMessage("tool", text, call_id=fields.text(number, f"{where}.call_id"), unshown=unshown)
     handle = _number(str(item.get("id") or item.get("encrypted_content") or ""))
     match kind:
         case "message":
@@ -171,25 +173,25 @@ def _told(item: Mapping[str, Any], where: str, shown: Mapping[tuple[Any, Any], s
                 raise fields.wrong(f"{where}.role", "must be one of system, developer, user, assistant")
             refuses = role != "assistant" and not answers
             text, unshown = parts.told(item.get("content"), f"{where}.content", refuses=refuses)
-            return Told(role, text, handle=handle, unshown=unshown)
+            return HistoryMessage(role, text, handle=handle, unshown=unshown)
         case "reasoning":
             said = [*fields.objects(item.get("summary"), where), *fields.objects(item.get("content"), where)]
             # The same text stands in both, where both are sent.
             texts = list(dict.fromkeys(fields.text(part.get("text"), where, default="") for part in said))
-            return Told("assistant", thinking="\n".join(texts) if texts else None, handle=handle)
+            return HistoryMessage("assistant", thinking="\n".join(texts) if texts else None, handle=handle)
         case "item_reference":
             if handle is None:
                 raise fields.wrong(f"{where}.id", "is no item's id of this rollout: send the item itself")
-            return Told("assistant", handle=handle, refers=_part_named(str(item["id"])))
+            return HistoryMessage("assistant", handle=handle, refers=_part_named(str(item["id"])))
     raise refusals.part(kind, f"{where}.type")
 
 
-def _call(item: Mapping[str, Any], where: str, kind: CallItem, shown: Mapping[tuple[Any, Any], str]) -> Told:
+def _call(item: Mapping[str, Any], where: str, kind: CallItem, shown: Mapping[tuple[Any, Any], str]) -> HistoryMessage:
     named = kind.tool in ("function", "custom")  # of the others the tool's type is the name
     name = fields.text(item.get("name"), f"{where}.name") if named else kind.tool
     number = fields.text(item.get("call_id"), f"{where}.call_id")
-    call = ToldCall(number, shown.get((item.get("namespace"), name), name), kind.read(item, where))
-    return Told("assistant", calls=(call,), handle=_number(str(item.get("id") or "")))
+    call = HistoryCall(number, shown.get((item.get("namespace"), name), name), kind.read(item, where))
+    return HistoryMessage("assistant", calls=(call,), handle=_number(str(item.get("id") or "")))
 
 
 def _number(name: str) -> int | None:
@@ -217,7 +219,7 @@ def _chosen(choice: Any) -> str:
     return str(said.get("name") or said.get("type"))[:60]
 
 
-def _items(answer: Answer, asked: Asked) -> list[dict[str, Any]]:
+def _items(answer: Answer, asked: GatewayRequest) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
     state = "incomplete" if answer.finish_reason == "length" else "completed"
     if answer.thinking is not None:
@@ -269,7 +271,7 @@ def _deltas(item: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield "response.custom_tool_call_input.done", {"input": item["input"]}
 
 
-def _response(answer: Answer, asked: Asked, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _response(answer: Answer, asked: GatewayRequest, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     cut = answer.finish_reason == "length"
     return _shell(asked, f"resp_gw_{answer.number}") | {
         "status": "incomplete" if cut else "completed",
@@ -285,7 +287,7 @@ def _response(answer: Answer, asked: Asked, items: Sequence[Mapping[str, Any]]) 
     }
 
 
-def _shell(asked: Asked, name: str) -> dict[str, Any]:
+def _shell(asked: GatewayRequest, name: str) -> dict[str, Any]:
     """Return the fields of every response."""
     return {
         "id": name,

@@ -23,13 +23,13 @@ from atropos_agent.engines.errors import ContextOverflow
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.gateway.answers import answer_of
 from atropos_agent.gateway.app import Receive, Scope, Send, respond
-from atropos_agent.gateway.asked import Asked, Fault, Refusal, ToldCall
 from atropos_agent.gateway.bounds import UNKNOWN, Bounds, Share, TooLong
 from atropos_agent.gateway.branches import TRAINED, harvest
-from atropos_agent.gateway.encoded import foreign_calls
-from atropos_agent.gateway.forest import Forest, Found, Sampled, Turn, change
+from atropos_agent.gateway.encoding import foreign_calls
+from atropos_agent.gateway.forest import Forest, HistoryMatch, SampledReply, Turn, change
 from atropos_agent.gateway.histories import settled
 from atropos_agent.gateway.prompts import Prompts, check_request
+from atropos_agent.gateway.requests import Fault, GatewayRequest, HistoryCall, Refusal
 from atropos_agent.harvest import compaction_of, take_in
 from atropos_agent.sampling import Sampler
 from atropos_agent.tokens.conversation import Completion
@@ -143,7 +143,7 @@ class Session:
         return bool(self._work)
 
     @property
-    def turns(self) -> Sequence[tuple[Turn, Sampled]]:
+    def turns(self) -> Sequence[tuple[Turn, SampledReply]]:
         """Return the answered turns, in the order of their answers, and their sampled replies."""
         return self._forest.turns
 
@@ -153,7 +153,7 @@ class Session:
 
     # What the protocols use
 
-    def ask(self, asked: Asked) -> Turn:
+    def ask(self, asked: GatewayRequest) -> Turn:
         """Return the turn that answers a request, when its `work` is done. It is sampled even if no client waits for
         it.
 
@@ -174,7 +174,7 @@ class Session:
         turn.work.add_done_callback(self._done)
         return turn
 
-    def count_tokens(self, asked: Asked) -> int:
+    def count_tokens(self, asked: GatewayRequest) -> int:
         """Return how many tokens the prompt for a request would have. Raises Refusal."""
         asked, found = self._located(asked)
         return len(self._prompts.place(asked, found, self.bounds, counting=True)[0].conversation.prompt)
@@ -210,14 +210,14 @@ class Session:
 
     # A request
 
-    def _located(self, asked: Asked) -> tuple[Asked, Found]:
+    def _located(self, asked: GatewayRequest) -> tuple[GatewayRequest, HistoryMatch]:
         """Return a request with its whole history, in order, and the history's end in the forest. Raises Refusal."""
         self._take_note(asked)
         asked = self._forest.whole(asked)
         asked = replace(asked, messages=settled(asked.messages, self._forest.retold))
         return asked, self._forest.locate(asked)
 
-    def _take_note(self, asked: Asked) -> None:
+    def _take_note(self, asked: GatewayRequest) -> None:
         """Note a request's settings that are not followed. Raises Refusal if no reply can follow it."""
         check_request(asked, self._tolerates)
         for name in (*asked.noted, *asked.forced):
@@ -230,7 +230,7 @@ class Session:
         if len(self._forest) + len(self._work) >= self.config.max_steps:
             raise self._ends(StopReason.MAX_STEPS, f"this rollout has had its {self.config.max_steps} turns")
 
-    def _begin(self, asked: Asked, found: Found) -> Turn:
+    def _begin(self, asked: GatewayRequest, found: HistoryMatch) -> Turn:
         """Add a request's turn to the forest, with its prompt ready. Raises Refusal."""
         line, parent, given = self._prompts.place(asked, found, self.bounds)
         if parent is None:
@@ -277,7 +277,9 @@ class Session:
         self._unshown |= {(told.call_id, told.text): told.unshown for told in turn.given if told.unshown}
         self._counts += Counts(tool_calls=len(reply.calls), malformed_calls=len(reply.problems))
 
-    def _read(self, turn: Turn, completion: Completion, *, engine_s: float, exchange: int) -> tuple[Reply, Sampled]:
+    def _read(
+        self, turn: Turn, completion: Completion, *, engine_s: float, exchange: int
+    ) -> tuple[Reply, SampledReply]:
         """Take a reply apart; return its answer and its sampled parts. It changes nothing but the turn's
         conversation."""
         line, number = turn.line, len(self._forest)
@@ -295,7 +297,7 @@ class Session:
             prompt_tokens=read.step.prompt_tokens,
             thinking_open=read.opened,
         )
-        return read.reply, Sampled(answer, line.conversation.place(), read.called, read.step, exchange)
+        return read.reply, SampledReply(answer, line.conversation.place(), read.called, read.step, exchange)
 
     def _done(self, work: asyncio.Task[None]) -> None:
         self._work.discard(work)
@@ -337,14 +339,14 @@ class Session:
         )
 
 
-def _beyond(calls: Sequence[ToldCall]) -> int:
+def _beyond(calls: Sequence[HistoryCall]) -> int:
     """Return a number for the next call: ids from it on are neither these calls' own, nor those given for them to the
     chat template."""
     found = [_OURS.fullmatch(call.id) for call in calls]
     return max([len(calls), *(int(one[1]) + 1 for one in found if one is not None)])
 
 
-def _is_wanted(turn: Turn, asked: Asked) -> bool:
+def _is_wanted(turn: Turn, asked: GatewayRequest) -> bool:
     """Tell whether a turn answers a request asked before: no client has had it, or waits for it, and it is not shorter
     than the reply asked for now."""
     if turn.taken or turn.waiting or tuple(turn.asked.stop) != tuple(asked.stop):

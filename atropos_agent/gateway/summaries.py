@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from atropos_agent.gateway.asked import Told
 from atropos_agent.gateway.forest import Forest, Turn, begins
+from atropos_agent.gateway.requests import HistoryMessage
 from atropos_agent.types import Branch
 
 _WORDS = 20
@@ -16,7 +16,7 @@ _LINES = 32
 
 
 @dataclass(slots=True)
-class Shortened:
+class Compactions:
     """An agent's compactions.
 
     count: how often its own conversation went on shorter. saved: by how many tokens, about. used: the summaries it went
@@ -28,9 +28,9 @@ class Shortened:
     unused: set[Turn] = field(default_factory=set)
 
 
-def find_shortened(forest: Forest, kinds: Mapping[Turn, Branch]) -> Shortened:
+def find_shortened(forest: Forest, kinds: Mapping[Turn, Branch]) -> Compactions:
     """Return the compactions in a rollout's conversations. kinds: of their replies."""
-    found = Shortened()
+    found = Compactions()
     beside: list[Turn] = []
     """Replies without tools since the last one of the main conversation."""
     last: Turn | None = None
@@ -49,7 +49,7 @@ def find_shortened(forest: Forest, kinds: Mapping[Turn, Branch]) -> Shortened:
 
 
 def _begun_again(
-    found: Shortened, turn: Turn, last: Turn, beside: Sequence[Turn], kinds: Mapping[Turn, Branch]
+    found: Compactions, turn: Turn, last: Turn, beside: Sequence[Turn], kinds: Mapping[Turn, Branch]
 ) -> None:
     """Note how the main conversation goes on in a turn that is not behind its last one."""
     # A summary may be asked for with tools, as the next turn of the conversation.
@@ -99,5 +99,5 @@ def _quotes(turn: Turn, summary: Turn, kind: Branch) -> bool:
     return any(line in given and line not in known for line in long or [reply] if line)
 
 
-def _text(messages: Sequence[Told]) -> str:
+def _text(messages: Sequence[HistoryMessage]) -> str:
     return "\n".join(told.text for told in messages)

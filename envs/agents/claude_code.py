@@ -1,6 +1,6 @@
 """Claude Code (proprietary, npm): Messages, streamed. It is installed only on request by name."""
 
-from envs.agents.foreign import HOME, KEY, PACK, ForeignAgent, Place, Start
+from envs.agents.facts import HOME, KEY, PACK, ForeignAgent, Place, Start
 from envs.agents.recipes import Recipe
 
 

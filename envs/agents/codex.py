@@ -1,6 +1,6 @@
 """Codex (Apache-2.0, npm): Responses, streamed, the whole history each time; its echo is verbatim."""
 
-from envs.agents.foreign import HOME, KEY, PACK, ForeignAgent, Place, Start
+from envs.agents.facts import HOME, KEY, PACK, ForeignAgent, Place, Start
 from envs.agents.recipes import Recipe
 
 _FOLDER = f"{PACK}/node_modules/@openai/codex/vendor"

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.types import AgentConfig, AgentError, AgentResult
-from envs.agents.foreign import ForeignAgent
-from envs.agents.rehearsal import Rehearsed, rehearse
+from envs.agents.facts import ForeignAgent
+from envs.agents.rehearsal import Rehearsal, rehearse
 from envs.agents.room import examine_room
 from envs.cli.checks import Check, Status
 from envs.types import InfraError
@@ -53,7 +53,7 @@ async def examine_agent(
             yield Check("agent's room", Status.NOTE, f"{agent.name}: it was not seen where it makes room: {error}")
 
 
-def _missing(seen: Rehearsed) -> str:
+def _missing(seen: Rehearsal) -> str:
     """Return the missing part of a conversation with calls: "" if nothing is missing.
 
     Such incomplete rollouts say nothing about a model."""

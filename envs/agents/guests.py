@@ -10,10 +10,10 @@ from pathlib import Path
 
 from atropos_agent.types import AgentResult, StopReason
 from envs.agents.entrance import Entrance
-from envs.agents.foreign import HOME, PACK, ForeignAgent, Place
+from envs.agents.facts import HOME, PACK, ForeignAgent, Place
 from envs.agents.packs import pack_of
 from envs.agents.recipes import Platform
-from envs.agents.watched import WatchedSession
+from envs.agents.watching import WatchedSession
 from envs.types import Failure, InfraError
 from sandboxes.base import Backend, Door, ExecResult, Sandbox, SandboxEnded, SandboxSpec
 

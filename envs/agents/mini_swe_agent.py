@@ -1,6 +1,6 @@
 """mini-swe-agent (MIT, PyPI): one bash tool, Chat Completions, not streamed; arguments come back verbatim."""
 
-from envs.agents.foreign import HOME, KEY, PACK, ForeignAgent, Place, Start
+from envs.agents.facts import HOME, KEY, PACK, ForeignAgent, Place, Start
 from envs.agents.recipes import Recipe
 
 _RUN = f"import sys; sys.path.insert(0, {PACK + '/python'!r}); from minisweagent.run.mini import app; app()"

@@ -1,6 +1,6 @@
 """OpenHands (MIT, PyPI): its SDK's default agent, Chat Completions, not streamed; thinking is not sent back."""
 
-from envs.agents.foreign import HOME, KEY, PACK, ForeignAgent, Place, Start
+from envs.agents.facts import HOME, KEY, PACK, ForeignAgent, Place, Start
 from envs.agents.recipes import Recipe
 
 _SDK, _TOOLS = "openhands-sdk==1.55.1", "openhands-tools==1.55.1"

@@ -2,7 +2,7 @@
 
 import json
 
-from envs.agents.foreign import HOME, KEY, PACK, ForeignAgent, Place, Start
+from envs.agents.facts import HOME, KEY, PACK, ForeignAgent, Place, Start
 from envs.agents.recipes import NODE, Recipe
 
 _PROGRAM = f"{PACK}/node_modules/@mariozechner/pi-coding-agent/dist/cli.js"

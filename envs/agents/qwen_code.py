@@ -1,6 +1,6 @@
 """Qwen Code (Apache-2.0, npm): Chat Completions, streamed; it runs malformed calls repaired, and ignores NO_PROXY."""
 
-from envs.agents.foreign import HOME, KEY, PACK, ForeignAgent, Place, Start
+from envs.agents.facts import HOME, KEY, PACK, ForeignAgent, Place, Start
 from envs.agents.recipes import NODE, Recipe
 
 _PROGRAM = f"{PACK}/node_modules/@qwen-code/qwen-code/cli.js"

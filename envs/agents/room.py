@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.types import AgentConfig, AgentResult, Branch, Reply, StopReason
-from envs.agents.foreign import ForeignAgent
+from envs.agents.facts import ForeignAgent
 from envs.agents.rehearsal import Policy, play, reply_opening, shows_shell
 from envs.cli.checks import Check, Status
 from sandboxes.base import Backend, SandboxSpec

@@ -237,7 +237,7 @@ def _extends(fitted: FittedFormat, template: ChatTemplate, kind: Kind, *, has_sy
 
 
 @dataclass(slots=True)
-class _Sampled:
+class _SampledConversation:
     """One conversation with the inference server: its rows, and remarks about it."""
 
     rows: list[SequenceData]
@@ -321,12 +321,14 @@ async def examine_rows(server: CompletionsServer, fitted: FittedFormat, env: Age
         yield await _temperature(server, template, env.temperature)
 
 
-async def _converse(server: CompletionsServer, template: ChatTemplate, fitted: FittedFormat, task: str) -> _Sampled:
+async def _converse(
+    server: CompletionsServer, template: ChatTemplate, fitted: FittedFormat, task: str
+) -> _SampledConversation:
     """Hold a conversation of several turns whatever the model says, at temperature 1."""
     system = fitted.system_prompt((), preamble=None, working_dir=None)
     asked: list[Message] = [{"role": "system", "content": system}, {"role": "user", "content": task}]
     conversation = Conversation(template, asked, fitted.format.frame, fitted.format.literals)
-    found = _Sampled([], Record())
+    found = _SampledConversation([], Record())
     for turn in range(TURNS):
         prompt = list(conversation.prompt)
         answer = await server.tokens_and_logprobs_completion(
@@ -345,7 +347,7 @@ async def _converse(server: CompletionsServer, template: ChatTemplate, fitted: F
     return found
 
 
-def _stop_token(sampled: Sequence[_Sampled]) -> Check:
+def _stop_token(sampled: Sequence[_SampledConversation]) -> Check:
     ended = sum(reason == "stop" for one in sampled for reason in one.reasons)
     returned = sum(one.stops for one in sampled)
     data = {"ended": ended, "returned": returned}

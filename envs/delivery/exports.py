@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from atropos_agent.types import IGNORED, AgentResult
-from envs.delivery.rows import Judged, Row, ScoredGroup
+from envs.delivery.rows import Row, ScorableRollout, ScoredGroup
 from envs.delivery.worth import Loss, Turn
 from envs.types import Verdict
 
 
-class JudgedRollout(Judged, Protocol):
+class JudgedRollout(ScorableRollout, Protocol):
     """A rollout, made now or saved, with its verdict."""
 
     @property
@@ -272,7 +272,7 @@ def _opening(result: AgentResult) -> int:
     return first[0] if first else len(result.messages)
 
 
-def _add_nodes(row: Row, rollout: Judged, nodes: list[dict[str, Any]], calls: list[dict[str, Any]]) -> None:
+def _add_nodes(row: Row, rollout: ScorableRollout, nodes: list[dict[str, Any]], calls: list[dict[str, Any]]) -> None:
     """Add a row as a path of nodes, and a call for each reply in it."""
     steps = {step.index: step for step in rollout.result.steps}
     advantages, logprobs, sampled = row.advantages(Loss.TOKENS), _logprobs(row), row.sampled

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from envs.delivery.trainer_api import Registered
+from envs.delivery.trainer_api import RegisteredEnv
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,12 @@ class KnownAPI:
     leaving: tuple[int, ...] = ()
 
     @classmethod
-    def met(cls, answer: Registered, batch: int) -> KnownAPI:
+    def met(cls, answer: RegisteredEnv, batch: int) -> KnownAPI:
         """Return the facts of a registration."""
         foreign = answer.env_id - answer.earlier
         return cls(answer.env_id, answer.earlier + 1, foreign, batch, answer.starting_step)
 
-    def is_that_of(self, answer: Registered) -> bool:
+    def is_that_of(self, answer: RegisteredEnv) -> bool:
         """Tell whether the API behind a registration is this one: it remembers our earlier registrations
         and those of others."""
         return answer.earlier >= self.registrations and answer.env_id - answer.earlier >= self.foreign

@@ -127,7 +127,7 @@ class ScoredGroup:
         return to_wire(self.rows, self.dropped, self.origin)
 
 
-class Judged(Protocol):
+class ScorableRollout(Protocol):
     """The parts needed of a rollout, also of a saved one."""
 
     @property
@@ -144,7 +144,7 @@ class Judged(Protocol):
 
 
 def score_group(
-    rollouts: Sequence[Judged], origin: Origin, estimator: Estimator = USUAL, *, messages: bool = False
+    rollouts: Sequence[ScorableRollout], origin: Origin, estimator: Estimator = USUAL, *, messages: bool = False
 ) -> ScoredGroup:
     """Make a group's rows: every segment of every rollout is one, with its rollout's reward as score.
 
@@ -159,7 +159,7 @@ def score_group(
     not finite.
     """
     dropped: list[DroppedRow] = []
-    sound: list[Judged] = []
+    sound: list[ScorableRollout] = []
     for rollout in rollouts:
         _check_reward(rollout)
         unsound = _unsound(rollout) if origin.carries_tokens else []
@@ -300,7 +300,7 @@ def _spans(masks: Sequence[int], advantages: Sequence[float]) -> list[Turn]:
     return turns
 
 
-def _check_reward(rollout: Judged) -> None:
+def _check_reward(rollout: ScorableRollout) -> None:
     reward, turns = rollout.reward, rollout.reward.turn_advantages
     if not math.isfinite(reward.value):
         raise ValueError(f"rollout {rollout.id} has the reward {reward.value}")
@@ -310,7 +310,7 @@ def _check_reward(rollout: Judged) -> None:
         raise ValueError(f"rollout {rollout.id} has a turn advantage that is not finite")
 
 
-def _unsound(rollout: Judged) -> list[DroppedRow]:
+def _unsound(rollout: ScorableRollout) -> list[DroppedRow]:
     """Return the rows left out of a rollout: all of them if one differs from the record."""
     segments = rollout.result.segments
     if not segments:
@@ -327,7 +327,7 @@ def _unsound(rollout: Judged) -> list[DroppedRow]:
     ]
 
 
-def _turns(rollout: Judged, segment: SequenceData, advantage: float, estimator: Estimator) -> list[Turn]:
+def _turns(rollout: ScorableRollout, segment: SequenceData, advantage: float, estimator: Estimator) -> list[Turn]:
     """Return the replies of a segment. advantage: the rollout's."""
     own = rollout.reward.turn_advantages or [0.0] * len(rollout.result.steps)
     return [

@@ -24,7 +24,7 @@ import httpx
 
 from envs.delivery.notes import Attempt, KnownAPI, arrived
 from envs.delivery.packing import Packet, longest_row
-from envs.delivery.trainer_api import NOT_SENT, BadAnswer, EnvStatus, Info, Registered, TrainerAPI, TrainerAPIError
+from envs.delivery.trainer_api import NOT_SENT, BadAnswer, EnvStatus, Info, RegisteredEnv, TrainerAPI, TrainerAPIError
 from envs.records.metrics import Metrics
 from envs.types import Failure, GroupState
 from sandboxes.shielding import finish
@@ -133,7 +133,7 @@ class Sender:
     grace_s = 5.0
     """Time for a request under way to be answered when the run ends, in seconds."""
 
-    answer: Registered
+    answer: RegisteredEnv
     """The API's answer to our registration."""
     status: EnvStatus
 

@@ -73,7 +73,7 @@ class Info(Answer):
     max_token_len: int
 
 
-class Registered(Answer):
+class RegisteredEnv(Answer):
     """How the API knows us. wandb_name: our name with the number of earlier registrations under it."""
 
     env_id: Count
@@ -157,7 +157,7 @@ class TrainerAPI:
     async def __aexit__(self, *exc: object) -> None:
         await self._http.aclose()
 
-    async def register(self, *, name: str, max_token_length: int, weight: float, group_size: int) -> Registered:
+    async def register(self, *, name: str, max_token_length: int, weight: float, group_size: int) -> RegisteredEnv:
         """Register an environment, waiting for the trainer to ask for a batch."""
         body = {
             "desired_name": name,
@@ -167,11 +167,11 @@ class TrainerAPI:
             "min_batch_allocation": None,
         }
 
-        async def ask() -> Registered | None:
+        async def ask() -> RegisteredEnv | None:
             answer = await self._bytes("POST", "/register-env", json=body)
             if self._read(_Waiting, "/register-env", answer).status != "success":
                 return None
-            return self._read(Registered, "/register-env", answer)
+            return self._read(RegisteredEnv, "/register-env", answer)
 
         return await self._wait(ask, "a trainer to register with it and ask for a batch")
 

@@ -11,7 +11,7 @@
 Importing this takes no time; `envs.functions.running` runs agents without a trainer.
 """
 
-from envs.functions.decorated import Function, rollout, single_turn
-from envs.functions.given import LLM, Hooks, Prompt, Turn
+from envs.functions.arguments import LLM, Hooks, Prompt, Turn
+from envs.functions.decorator import Function, rollout, single_turn
 
 __all__ = ["LLM", "Function", "Hooks", "Prompt", "Turn", "rollout", "single_turn"]

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from envs.functions.arguments import LLM
 from envs.functions.child import Child
-from envs.functions.given import LLM
 from envs.functions.work import Work
 
 logger = logging.getLogger(__name__)

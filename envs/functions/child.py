@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from typing import Any
 
-from envs.functions.given import LLM
+from envs.functions.arguments import LLM
 
 Give = Callable[..., None]
 

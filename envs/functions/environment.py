@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from atropos_agent.gateway import Gateway, Session
-from atropos_agent.gateway.asked import Asked, Refusal, Told
+from atropos_agent.gateway.requests import GatewayRequest, HistoryMessage, Refusal
 from atropos_agent.types import StopReason
 from envs.base import AgentEnv
+from envs.functions.arguments import LLM
 from envs.functions.calling import Hung, call
 from envs.functions.config import FunctionConfig
-from envs.functions.given import LLM
 from envs.functions.judging import judged, verdict_of
 from envs.functions.turns import TurnRewards, Turns
 from envs.functions.work import Work
@@ -158,10 +158,14 @@ class MessagesEnv(FunctionEnv):
         known = {"task": task, "prompt": task.instruction}
         given = {name: known[name] for name in work.parameters}
         messages = await call(work, given, self._seconds(task), lambda: 0.0)
-        told = [Told("user", messages)] if isinstance(messages, str) else [_told(work.name, one) for one in messages]
+        told = (
+            [HistoryMessage("user", messages)]
+            if isinstance(messages, str)
+            else [_told(work.name, one) for one in messages]
+        )
         async with self.session(seat, max_seconds=self._seconds(task)) as session:
             try:
-                turn = session.ask(Asked(told))
+                turn = session.ask(GatewayRequest(told))
                 if turn.work is not None:
                     await turn.work
                 turn.taken = True
@@ -180,7 +184,7 @@ def environment_of(work: Work) -> type[FunctionEnv]:
     return type(work.function.__name__, (MessagesEnv,), {**about, "score": staticmethod(work.score)})
 
 
-def _told(name: str, message: Mapping[str, Any]) -> Told:
+def _told(name: str, message: Mapping[str, Any]) -> HistoryMessage:
     """Return a message of a function's. Raises InfraError for another value."""
     try:
         role, content = message["role"], message["content"]
@@ -189,7 +193,7 @@ def _told(name: str, message: Mapping[str, Any]) -> Told:
     if role not in ("system", "user", "assistant") or not isinstance(content, str):
         what = f"{name} returned {message!r}; a message is {{'role': 'system', 'user' or 'assistant', 'content': text}}"
         raise InfraError(Failure.ENVIRONMENT, what[:500])
-    return Told(role, content)
+    return HistoryMessage(role, content)
 
 
 async def _all(calls: Iterable[Coroutine[Any, Any, None]]) -> None:

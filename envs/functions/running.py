@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from envs.base import AgentEnv
 from envs.cli.starting import check, open_env
-from envs.functions.decorated import Function, rollout
+from envs.functions.decorator import Function, rollout
 from envs.functions.models import function_server
 from envs.functions.presets import Agent
 from envs.functions.tasks import Tasks, read_tasks

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from atropos_agent.types import AgentError, AgentResult
-from envs.functions.given import Turn
+from envs.functions.arguments import Turn
 
 Started = Callable[[int], Coroutine[Any, Any, None]]
 """Called with the tokens of a prompt just before its reply is sampled."""

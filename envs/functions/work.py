@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from envs.functions.arguments import Hooks, Prompt
 from envs.functions.config import FunctionConfig
-from envs.functions.given import Hooks, Prompt
 from envs.functions.tasks import Tasks, read_tasks
 from envs.types import Task
 from sandboxes.naming import meant

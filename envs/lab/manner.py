@@ -14,11 +14,11 @@ from typing import Any
 from atropos_agent.engines.scripted import ScriptedServer
 from atropos_agent.fitted import AUTO, FittedFormat
 from atropos_agent.gateway import Session
-from atropos_agent.gateway.asked import Asked, Schemas, Told
+from atropos_agent.gateway.requests import GatewayRequest, HistoryMessage, Schemas
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig, Reply, SequenceData
-from envs.agents.foreign import ForeignAgent
-from envs.agents.named import find_agent
+from envs.agents.facts import ForeignAgent
+from envs.agents.naming import find_agent
 from envs.agents.rehearsal import rehearse
 from envs.base import AGENTS
 from envs.lab.synthetic import TOOLS, WORKING_DIR, Example
@@ -49,9 +49,9 @@ class Manner:
     """
 
     agent: ForeignAgent
-    opening: Sequence[Told]
+    opening: Sequence[HistoryMessage]
     tools: Schemas
-    behind: Sequence[Told]
+    behind: Sequence[HistoryMessage]
 
     @classmethod
     async def heard(cls, agent: ForeignAgent, tokenizer: Any, tool_format: str = AUTO) -> Manner:
@@ -101,16 +101,16 @@ class Manner:
             texts = [one if isinstance(one, str) else write(one) for one in (first, last)]
             server = ScriptedServer(texts, tokenizer)
             async with Session(server, template, fitted, AgentConfig(max_tokens=512)) as session:
-                await _ask(session, Asked([_for(task, told) for told in self.opening], tools=self.tools))
+                await _ask(session, GatewayRequest([_for(task, told) for told in self.opening], tools=self.tools))
                 if right:
                     answer = session.turns[0][1].answer
                     behind = [replace(told, call_id=told.call_id and answer.calls[0].id) for told in self.behind]
-                    await _ask(session, Asked(behind, tools=self.tools, behind=answer.number))
+                    await _ask(session, GatewayRequest(behind, tools=self.tools, behind=answer.number))
                 (row,) = (await session.result()).segments
             yield row
 
 
-async def _ask(session: Session, asked: Asked) -> None:
+async def _ask(session: Session, asked: GatewayRequest) -> None:
     """Ask as the agent would, and take the answer."""
     turn = session.ask(asked)
     if turn.work is not None:
@@ -118,5 +118,5 @@ async def _ask(session: Session, asked: Asked) -> None:
     turn.taken = True
 
 
-def _for(task: Example, told: Told) -> Told:
+def _for(task: Example, told: HistoryMessage) -> HistoryMessage:
     return replace(told, text=told.text.replace(_TASK, task.instruction))

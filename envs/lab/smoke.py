@@ -21,7 +21,7 @@ from typing import Any
 
 from atropos_agent.formats.hermes import Hermes
 from atropos_agent.types import AgentError, Reply, SequenceData
-from envs.agents.foreign import ForeignAgent
+from envs.agents.facts import ForeignAgent
 from envs.lab.manner import Manner, foreign
 from envs.lab.synthetic import Example, call, expert, transcripts
 from envs.types import InfraError

@@ -45,7 +45,7 @@ class Option:
 
 
 @dataclass(slots=True)
-class Said:
+class OptionValues:
     """The values read so far. values: nested as the options are. places: of those values, by path."""
 
     values: dict[str, Any] = field(default_factory=dict)
@@ -166,8 +166,8 @@ def _inside(path: tuple[str, ...], kind: Any) -> Iterator[Option]:
                     yield from _inside((*path, name), info.annotation)
 
 
-def _read_arguments(argv: Sequence[str], known: Mapping[str, Option]) -> Said:
-    said, words = Said(), list(argv)
+def _read_arguments(argv: Sequence[str], known: Mapping[str, Option]) -> OptionValues:
+    said, words = OptionValues(), list(argv)
     while words:
         word = words.pop(0)
         name, equals, text = word.partition("=")
@@ -198,7 +198,7 @@ def _entry(name: str, known: Mapping[str, Option]) -> Option | None:
     return None
 
 
-def _take(option: Option, text: str, said: Said) -> None:
+def _take(option: Option, text: str, said: OptionValues) -> None:
     """Add a value from the command line."""
     try:
         value = _typed(option.kind, text)
@@ -236,7 +236,7 @@ def _put(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
         values[name] = value
 
 
-def _over(file: dict[str, Any], said: Said) -> dict[str, Any]:
+def _over(file: dict[str, Any], said: OptionValues) -> dict[str, Any]:
     """Return the file's values with those of the command line over them."""
     ours = dict(said.values)
     servers = file.get("openai")

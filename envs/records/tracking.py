@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Tracked:
+class TrackedRun:
     """A tracked run. project, name: its place at the tracker. group: of related runs; None for none.
 
     directory: of the run. options: of its start, without secrets.
@@ -44,7 +44,7 @@ class Tracker(Protocol):
 class WandbTracker:
     """Weights & Biases."""
 
-    def __init__(self, tracked: Tracked) -> None:
+    def __init__(self, tracked: TrackedRun) -> None:
         import wandb
 
         self._run = wandb.init(
@@ -69,7 +69,7 @@ class WandbTracker:
 class TrackioTracker:
     """trackio, Hugging Face's local dashboard: `trackio show`."""
 
-    def __init__(self, tracked: Tracked) -> None:
+    def __init__(self, tracked: TrackedRun) -> None:
         import trackio
 
         self._run: Any = trackio.init(
@@ -88,7 +88,7 @@ class TrackioTracker:
 class TensorboardTracker:
     """Event files for TensorBoard, in the folder `tensorboard` of the run's directory."""
 
-    def __init__(self, tracked: Tracked) -> None:
+    def __init__(self, tracked: TrackedRun) -> None:
         from tensorboardX import SummaryWriter
 
         self._writer = SummaryWriter(logdir=str(tracked.directory / "tensorboard"))
@@ -104,7 +104,7 @@ class TensorboardTracker:
         self._writer.close()
 
 
-TRACKERS: Mapping[str, tuple[str, Callable[[Tracked], Tracker]]] = {
+TRACKERS: Mapping[str, tuple[str, Callable[[TrackedRun], Tracker]]] = {
     "wandb": ("wandb", WandbTracker),
     "trackio": ("trackio", TrackioTracker),
     "tensorboard": ("tensorboardX", TensorboardTracker),
@@ -119,7 +119,7 @@ class Trackers:
         self._trackers = dict(trackers)
 
     @classmethod
-    def open(cls, names: Sequence[str], tracked: Tracked) -> Trackers:
+    def open(cls, names: Sequence[str], tracked: TrackedRun) -> Trackers:
         """Open the trackers of these names. Raises ValueError if one can't be opened."""
         opened = {}
         for name in dict.fromkeys(names):

@@ -53,7 +53,7 @@ async def serve_trainer(env: ServedEnvironment) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Registered:
+class _RegisteredSink:
     """The sink of a trainer API that knows us."""
 
     sender: Sender
@@ -62,7 +62,7 @@ class _Registered:
 
 
 @asynccontextmanager
-async def _registered(env: ServedEnvironment, run: Run) -> AsyncIterator[_Registered]:
+async def _registered(env: ServedEnvironment, run: Run) -> AsyncIterator[_RegisteredSink]:
     config = env.config
     async with TrainerAPI(config.rollout_server_url) as api:
         outbox = Outbox(run.journal)
@@ -79,12 +79,12 @@ async def _registered(env: ServedEnvironment, run: Run) -> AsyncIterator[_Regist
         run.beside(sender.run())
         try:
             async with tracking(env, name, project=place.project, group=place.group):
-                yield _Registered(sender, outbox, sink.take)
+                yield _RegisteredSink(sender, outbox, sink.take)
         finally:
             await finish(sender.leave())
 
 
-def _trainer_pace(run: Run, sink: _Registered) -> TrainerPace:
+def _trainer_pace(run: Run, sink: _RegisteredSink) -> TrainerPace:
     return TrainerPace(run, sink.sender, sink.outbox)
 
 

@@ -31,7 +31,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
 from concurrent.futures import CancelledError, Future
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar
 
@@ -39,7 +39,7 @@ from envs.delivery.rows import ScoredGroup
 from envs.running.environment import Environment
 from envs.running.group import Group, confirm
 from envs.running.run import Pace, Run, Sink, cancel, open_run
-from envs.running.sinks import Given, give
+from envs.running.sinks import TrainerGroup, give
 from envs.types import Failure, InfraError, Task
 
 S = TypeVar("S", bound=Sink)
@@ -66,7 +66,7 @@ class Feed(Generic[S, P]):
         self.sink = sink
         self.pace = pace
         self._making = making
-        self._asked: dict[str, _Asked] = {}
+        self._asked: dict[str, _PendingGroup] = {}
 
     async def done(self) -> None:
         """Wait until no more groups are made: the pace says so, or the run was asked to stop. Raises the error that
@@ -80,7 +80,7 @@ class Feed(Generic[S, P]):
 
     async def ask(
         self, task: str | Task, *, members: int, name: str, version: int = 0, max_tokens: int | None = None
-    ) -> Given:
+    ) -> TrainerGroup:
         """Make a group of one task now, and return it when it is judged.
 
         task: one of the run's, by its id, or another. members: rollouts of the group. name: a name of your own, under
@@ -98,7 +98,7 @@ class Feed(Generic[S, P]):
         if asked is None:
             moment = Moment(version, self.run.config.max_token_length if max_tokens is None else max_tokens)
             making = asyncio.create_task(self._make(found, members, name, moment), name=f"asked group {name}")
-            asked = self._asked[name] = _Asked(found.id, members, making)
+            asked = self._asked[name] = _PendingGroup(found.id, members, making)
             making.add_done_callback(lambda _: self._asked.pop(name))
         if (asked.task, asked.members) != (found.id, members):
             raise ValueError(f"group {name!r} has {asked.members} members of task {asked.task}; take another name")
@@ -110,7 +110,7 @@ class Feed(Generic[S, P]):
         names: their `name`. Raises UntakenGroup if one was never given, and confirms none then."""
         await confirm(self.run.journal, self.run.id, names)
 
-    async def _given(self, asked: _Asked) -> Given:
+    async def _given(self, asked: _PendingGroup) -> TrainerGroup:
         """Wait for a group; its making ends when nobody waits any more."""
         asked.waiting += 1
         try:
@@ -125,7 +125,7 @@ class Feed(Generic[S, P]):
             if not asked.waiting:
                 await cancel([asked.making])
 
-    async def _make(self, task: Task, members: int, name: str, moment: Moment) -> Given:
+    async def _make(self, task: Task, members: int, name: str, moment: Moment) -> TrainerGroup:
         run = self.run
         group = await run.queue.asked(task, name, members)
         run.rollouts.expect(task)
@@ -190,11 +190,10 @@ class FeedThread(Generic[S, P]):
 
     def __enter__(self) -> Self:
         self._thread.start()
-        try:
+        with ExitStack() as undo:
+            undo.push(self)
             self.fed = self._opened.result()
-        except BaseException:
-            self.__exit__()
-            raise
+            undo.pop_all()
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -250,12 +249,12 @@ class Moment:
 
 
 @dataclass(slots=True)
-class _Asked:
+class _PendingGroup:
     """A group in the making, for its callers. task: its id; waiting: how many wait for it."""
 
     task: str
     members: int
-    making: asyncio.Task[Given]
+    making: asyncio.Task[TrainerGroup]
     waiting: int = 0
 
 

@@ -134,7 +134,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Unfinished:
+class UnfinishedGroup:
     """A group that an earlier start left. members: the places of its saved, judged rollouts. size: as in `Group`."""
 
     number: int
@@ -145,7 +145,7 @@ class Unfinished:
     size: int | None = None
 
 
-async def unfinished(journal: Journal) -> list[Unfinished]:
+async def unfinished(journal: Journal) -> list[UnfinishedGroup]:
     """Return the unfinished groups of the run's own order, in the order of their draws."""
     query = (
         "SELECT number, task, state, reason, NULL FROM groups WHERE state = 'working' "
@@ -171,11 +171,11 @@ async def complete(journal: Journal) -> list[tuple[str, list[float]]]:
     return await journal.read(work)
 
 
-async def asked_before(journal: Journal, name: str) -> Unfinished | None:
+async def asked_before(journal: Journal, name: str) -> UnfinishedGroup | None:
     """Return the group that was asked for under a name, in any state; None without one."""
     query = "SELECT number, task, state, reason, asked.size FROM asked JOIN groups USING (number) WHERE name = ?"
 
-    def work(db: sqlite3.Connection) -> Unfinished | None:
+    def work(db: sqlite3.Connection) -> UnfinishedGroup | None:
         row = db.execute(query, (name,)).fetchone()
         return None if row is None else _left(db, row)
 
@@ -233,11 +233,11 @@ def _handed(db: sqlite3.Connection, run_id: str) -> Iterator[tuple[int, str, str
     yield from db.execute(query, (run_id,))
 
 
-def _left(db: sqlite3.Connection, row: tuple[int, str, str, str, int | None]) -> Unfinished:
+def _left(db: sqlite3.Connection, row: tuple[int, str, str, str, int | None]) -> UnfinishedGroup:
     number, task, state, reason, size = row
     query = "SELECT member, place, size, crc FROM members WHERE number = ?"
     members = {member: Place(*place) for member, *place in db.execute(query, (number,))}
-    return Unfinished(number, task, members, GroupState(state), reason, size)
+    return UnfinishedGroup(number, task, members, GroupState(state), reason, size)
 
 
 async def lose_task(journal: Journal, number: int) -> None:

@@ -16,7 +16,7 @@ from envs.running.database import RunDirectoryError
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class DirectoryState:
     """A directory's state of a run. earlier: whether an earlier start was there. changed: the conditions of this
     start that differ from the one before, a sentence each."""
 
@@ -34,7 +34,7 @@ def is_known(
     directory: Path,
     conditions: Mapping[str, Any],
     allowed: Collection[str],
-) -> Known:
+) -> DirectoryState:
     """Return a database's state of an earlier part of this run, and keep this run's identity and conditions in it.
 
     Raises RunDirectoryError when it holds another run: one that differs in a value of `identity`, or in one of
@@ -55,7 +55,7 @@ def is_known(
         raise RunDirectoryError(f"{directory} holds a run that can't be continued with these options: {said}. {remedy}")
     for name, value in values.items():
         db.execute("INSERT OR REPLACE INTO run VALUES (?, ?)", ("is:" + name, json.dumps(value)))
-    return Known(bool(known), tuple(differs.values()))
+    return DirectoryState(bool(known), tuple(differs.values()))
 
 
 def name_run(db: sqlite3.Connection, lock: BinaryIO, path: Path) -> None:

@@ -25,7 +25,7 @@ from typing import Any, Self, TypeVar
 
 from envs.records.disk import may_pass
 from envs.running.database import RunDirectoryError, locked, open_database, read_database, suspect
-from envs.running.identity import Known, is_known, name_run
+from envs.running.identity import DirectoryState, is_known, name_run
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class Journal:
 
     async def identify(
         self, identity: Mapping[str, Any], conditions: Mapping[str, Any] | None = None, allowed: Collection[str] = ()
-    ) -> Known:
+    ) -> DirectoryState:
         """Return the directory's state of an earlier part of this run. Raises RunDirectoryError when it holds
         another run: one that differs in a value of `identity`, or in a value of `conditions` that is not `allowed`."""
         return await self.write(lambda db: is_known(db, identity, self.path.parent, conditions or {}, allowed))

@@ -18,7 +18,7 @@ from pathlib import Path
 from envs.records.read import read_at
 from envs.running import group as groups
 from envs.running.failures import FailureLog
-from envs.running.group import Group, Unfinished
+from envs.running.group import Group, UnfinishedGroup
 from envs.running.journal import Journal
 from envs.running.mix import ALONE, Mix
 from envs.tasks.sampler import Draw, Sampler, SignalSampler, TaskSampler
@@ -206,7 +206,7 @@ async def _first_number(journal: Journal, tasks: str) -> int:
     return await journal.write(work)
 
 
-def _read_members(run_dir: Path, left: Unfinished, task: Task) -> dict[int, Rollout]:
+def _read_members(run_dir: Path, left: UnfinishedGroup, task: Task) -> dict[int, Rollout]:
     """Read the already judged rollouts of an unfinished group."""
     found = {}
     for member, place in left.members.items():

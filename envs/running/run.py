@@ -24,7 +24,7 @@ from envs.records.disk import may_pass, replace_file
 from envs.records.metrics import Metrics
 from envs.records.read import read_newest
 from envs.records.report import write_report
-from envs.records.tracking import Tracked, Trackers
+from envs.records.tracking import TrackedRun, Trackers
 from envs.running.concurrency import CircuitBreaker, ConcurrencyLimiter
 from envs.running.environment import Environment
 from envs.running.failures import FailureLog
@@ -357,7 +357,7 @@ async def tracking(env: Environment, name: str, *, project: str | None, group: s
     config = env.config
     options = orjson.loads(env.redactor.text(orjson.dumps(config.model_dump(mode="json")).decode()))
     named = project or f"atropos-agent-{env.name}"
-    tracked = Tracked(named, config.wandb_name or name, env.run_dir, options, group)
+    tracked = TrackedRun(named, config.wandb_name or name, env.run_dir, options, group)
     env.trackers = await asyncio.to_thread(Trackers.open, config.trackers, tracked)
     try:
         yield

@@ -134,7 +134,7 @@ class TrainerSink:
 
 
 @dataclass(frozen=True, slots=True)
-class Given(Export):
+class TrainerGroup(Export):
     """A judged group for a trainer: its rows, its rollouts, and its name for the confirmation."""
 
     name: str
@@ -146,13 +146,13 @@ class HandOver:
     hand: takes a group in, in this event loop, and returns at once.
     """
 
-    def __init__(self, run: Run, hand: Callable[[Given], object]) -> None:
+    def __init__(self, run: Run, hand: Callable[[TrainerGroup], object]) -> None:
         self._run = run
         self._hand = hand
 
     @classmethod
     @asynccontextmanager
-    async def to(cls, hand: Callable[[Given], object], run: Run) -> AsyncIterator[HandOver]:
+    async def to(cls, hand: Callable[[TrainerGroup], object], run: Run) -> AsyncIterator[HandOver]:
         """Open one, as `feed` wants it: `partial(HandOver.to, hand)`."""
         yield cls(run, hand)
 
@@ -167,12 +167,12 @@ class HandOver:
             self._run.metrics.count_group(signal=scored.has_signal)
 
 
-async def give(run: Run, group: Group, scored: ScoredGroup) -> Given:
+async def give(run: Run, group: Group, scored: ScoredGroup) -> TrainerGroup:
     """Note that a complete group is taken, and return the trainer's form of it."""
     if group.is_open:
         await group.close(GroupState.TAKEN, "the trainer took it, and has not confirmed it yet")
         run.metrics.count_group(signal=scored.has_signal)
-    return Given(scored, {rollout.id: rollout for rollout in group.members.values()}, run.name_of(group))
+    return TrainerGroup(scored, {rollout.id: rollout for rollout in group.members.values()}, run.name_of(group))
 
 
 async def left_out(run: Run, group: Group, scored: ScoredGroup) -> bool:

@@ -37,7 +37,7 @@ OPTIONS = (
 """Options among the conditions of a run; an environment need not have the last ones."""
 
 
-class Started(Protocol):
+class StartedEnvironment(Protocol):
     """The facts about an environment in its conditions; see `AgentEnv`."""
 
     name: ClassVar[str]
@@ -57,7 +57,7 @@ class Started(Protocol):
         ...
 
 
-def conditions(env: Started) -> dict[str, Any]:
+def conditions(env: StartedEnvironment) -> dict[str, Any]:
     """Return the conditions of rollouts: model, tokenizer, template, and the options of sampling
     and scoring. Rollouts of a run that differ in them are no sample of one policy, or not worth the same."""
     options = env.config.model_dump(mode="json")
@@ -72,7 +72,12 @@ def conditions(env: Started) -> dict[str, Any]:
 
 
 async def write_start(
-    env: Started, command: str, under: Mapping[str, Any], *, run_id: str | None = None, changed: Sequence[str] = ()
+    env: StartedEnvironment,
+    command: str,
+    under: Mapping[str, Any],
+    *,
+    run_id: str | None = None,
+    changed: Sequence[str] = (),
 ) -> None:
     """Write a start of the run into `run.json`, waiting while the disk is full.
 
@@ -90,7 +95,7 @@ async def write_start(
     await until_room(path, work, lambda: env.stopping.asked, home=env.run_dir)
 
 
-async def conditions_of(env: Started) -> dict[str, Any]:
+async def conditions_of(env: StartedEnvironment) -> dict[str, Any]:
     """Return `conditions`, computed off the event loop: a large vocabulary takes its time."""
     return await asyncio.to_thread(conditions, env)
 
@@ -100,7 +105,11 @@ async def _unknown() -> None:
 
 
 def _start(
-    env: Started, command: str, under: Mapping[str, Any], changed: Sequence[str], programs: Sequence[str | None]
+    env: StartedEnvironment,
+    command: str,
+    under: Mapping[str, Any],
+    changed: Sequence[str],
+    programs: Sequence[str | None],
 ) -> Start:
     """Return a start as it is written. programs: versions of the inference servers."""
     root = next((root for server in env.servers if (root := getattr(server, "root", None))), None)
@@ -139,7 +148,7 @@ def _engine(server: Any, program: str | None) -> dict[str, Any]:
     }
 
 
-def _models(env: Started) -> str:
+def _models(env: StartedEnvironment) -> str:
     """Return the names of the models; "" for an unknown one: its server was not asked yet, or lists none."""
     names = {str(server.config.model_name or "default") for server in env.servers}
     return "" if "default" in names else ", ".join(sorted(names))

@@ -13,8 +13,8 @@ from atropos_agent.engines.protocols import open_server
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.types import EngineError
 from envs.agents.examine import examine_agent
-from envs.agents.foreign import ForeignAgent
-from envs.agents.named import find_agent
+from envs.agents.facts import ForeignAgent
+from envs.agents.naming import find_agent
 from envs.base import AGENTS
 from envs.cli.checks import Check, Status
 from envs.judging.specs import agent_spec

@@ -16,7 +16,7 @@ from envs.options import EngineConfig
 from envs.records.atif import PACKAGE_VERSION
 from envs.running.failures import attribute
 from envs.running.remote.folders import Folders, pack, received, unpack
-from envs.running.remote.messages import Gone, Link, Trouble, Unreachable
+from envs.running.remote.messages import Link, Trouble, Unreachable, WorkerGone
 from envs.swe.config import SWEEnvConfig
 from envs.types import Failure, InfraError, Task
 from sandboxes.docker import DockerBackend
@@ -117,7 +117,7 @@ async def _examine(
                 found = await link.call("look", PACKAGE_VERSION, config, engines, sent, packed)
             finally:
                 await link.kill()
-    except (Gone, Unreachable, TimeoutError) as error:
+    except (WorkerGone, Unreachable, TimeoutError) as error:
         return Check(name, Status.NOTE, f"can't be used for now: {error or f'no answer within {LOOK_S:g} s'}")
     if isinstance(found, Trouble):
         return Check(name, Status.NOTE, f"can't be used for now: {found.kind}: {found.message}")

@@ -16,14 +16,14 @@ _SCRATCH = "scratch"
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class DaemonFacts:
     """The known facts of a Docker daemon. workdirs: of its images, by their names in the tasks."""
 
     builder: Builder
     workdirs: Mapping[str, str]
 
 
-async def ask(client: DaemonClient, tasks: Sequence[Task], base_image: str | None) -> Known:
+async def ask(client: DaemonClient, tasks: Sequence[Task], base_image: str | None) -> DaemonFacts:
     """Ask a Docker daemon for the facts about these tasks. base_image: as in `ImageStore`. Raises SandboxError."""
     workdirs = {_SCRATCH: ""}
     for image in sorted({image for task in tasks if (image := _decides(task, base_image))} - {_SCRATCH}):
@@ -33,10 +33,10 @@ async def ask(client: DaemonClient, tasks: Sequence[Task], base_image: str | Non
         except ImageMissing:
             continue
         workdirs[image] = str((found.get("Config") or {}).get("WorkingDir") or "")
-    return Known(await Builder.of(client), workdirs)
+    return DaemonFacts(await Builder.of(client), workdirs)
 
 
-def unusable(task: Task, known: Known, base_image: str | None) -> str | None:
+def unusable(task: Task, known: DaemonFacts, base_image: str | None) -> str | None:
     """Return why a task can't be used with a Docker daemon, and the remedy; None without a known reason."""
     for context in _contexts(task):
         why = known.builder.lacks(_dockerfile(context))

@@ -10,7 +10,7 @@ from pathlib import Path
 from envs.judging.graded import refusal
 from envs.tasks.compose import NAMES, OneContainer, one_container
 from envs.tasks.named_paths import named_paths
-from envs.tasks.task_toml import Artifact, Config, Environment, Networked, Verifier
+from envs.tasks.task_toml import Artifact, Config, Environment, NetworkSection, Verifier
 from envs.types import BadTask, Collect, Hidden, VerifierImage
 from sandboxes.base import Limits
 from sandboxes.docker.images.dockerfile import Dockerfile, DockerfileError
@@ -112,7 +112,7 @@ class Source:
         return re.sub(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}", one, value)
 
 
-def limits(environment: Environment, phase: Networked, defaults: Limits) -> Limits:
+def limits(environment: Environment, phase: NetworkSection, defaults: Limits) -> Limits:
     """Return the limits of a container. phase: a table with its own network rules, if any."""
     network, hosts = phase.reach(environment.reach())
     return replace(

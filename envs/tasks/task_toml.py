@@ -105,14 +105,14 @@ def _named(where: str, name: str) -> str:
     return f"[{where}] {name}" if where else name
 
 
-class Networked(_Section):
+class NetworkSection(_Section):
     """A table with optional network rules."""
 
     network_mode: NetworkMode = None
     allowed_hosts: Hosts | None = None
 
     @model_validator(mode="after")
-    def _hosts_need_their_mode(self) -> Networked:
+    def _hosts_need_their_mode(self) -> NetworkSection:
         if self.allowed_hosts and self.network_mode != "allowlist":
             raise ValueError('allowed_hosts need network_mode = "allowlist" beside them')
         return self
@@ -123,7 +123,7 @@ class Networked(_Section):
         return self.network_mode == "public", tuple(self.allowed_hosts or ())
 
 
-class _Agent(Networked):
+class _Agent(NetworkSection):
     timeout_sec: Seconds | None = None
     user: User = None
 
@@ -147,7 +147,7 @@ class Artifact(_Section):
         return {"source": value} if isinstance(value, str) else value
 
 
-class Environment(Networked):
+class Environment(NetworkSection):
     docker_image: str | None = None
     build_timeout_sec: float = 600.0
     os: str = "linux"
@@ -190,7 +190,7 @@ class Environment(Networked):
         return super().reach((True, ()) if self.allow_internet else baseline)
 
 
-class Verifier(Networked):
+class Verifier(NetworkSection):
     timeout_sec: Seconds = 600.0
     env: dict[str, str] = {}
     user: User = None

@@ -22,7 +22,7 @@ from envs.delivery.exports import trl_samples
 from envs.running.environment import Environment
 from envs.running.feed import FeedThread
 from envs.running.run import Run
-from envs.running.sinks import Given, HandOver
+from envs.running.sinks import HandOver, TrainerGroup
 from envs.trainers.ledger import Ledger
 from envs.trainers.trl import Fed
 
@@ -107,7 +107,7 @@ class Worker(Fed):
         """Note a step of the trainer on its next so many batches."""
         self.last_step = [self._handed.pop(row) for row in self.ledger.step(batches)]
 
-    def hand(self, group: Given) -> None:
+    def hand(self, group: TrainerGroup) -> None:
         """Put a group's rows into the trainer's queue, without those already in its checkpoint."""
         lines = list(trl_samples(group))
         for number in self.ledger.hand(group.name, len(lines)):

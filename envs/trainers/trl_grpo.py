@@ -22,7 +22,7 @@ from typing import Any
 from envs.delivery.exports import trl_rows
 from envs.running.environment import Environment
 from envs.running.feed import Feed, FeedThread
-from envs.running.sinks import Given
+from envs.running.sinks import TrainerGroup
 from envs.trainers.trl import Fed
 
 
@@ -75,12 +75,12 @@ class RolloutFunction(Fed):
         self.ledger.trained.update(self._names)
 
 
-async def _asked(fed: Feed[Any, Any], wanted: dict[str, str], size: int, step: int) -> list[Given]:
+async def _asked(fed: Feed[Any, Any], wanted: dict[str, str], size: int, step: int) -> list[TrainerGroup]:
     asked = (fed.ask(task, members=size, name=name, version=step) for name, task in wanted.items())
     return await asyncio.gather(*asked)
 
 
-def one_row_each(group: Given) -> list[dict[str, Any]]:
+def one_row_each(group: TrainerGroup) -> list[dict[str, Any]]:
     """Return the rows of a group, one a rollout. Raises ValueError naming a rollout with none, or several."""
     rows = list(trl_rows(group.scored.rows))
     lacking = set(group.rollouts) - {row["rollout_id"] for row in rows}

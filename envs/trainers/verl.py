@@ -31,7 +31,7 @@ from atropos_agent.tokens.experts import read_experts, write_experts
 from envs.delivery.exports import verl_rows
 from envs.options import EngineConfig
 from envs.running.feed import Feed, feed
-from envs.running.sinks import Given
+from envs.running.sinks import TrainerGroup
 from envs.trainers.named import named, sampling_of
 from envs.types import Failure, InfraError
 
@@ -107,7 +107,7 @@ class AtroposLoop(AgentLoopBase):  # type: ignore[misc]  # it need not be instal
         return fed, stack
 
 
-def outputs(given: Given, prompt_length: int) -> Any:
+def outputs(given: TrainerGroup, prompt_length: int) -> Any:
     """Yield a rollout's rows as verl's own. Raises InfraError if none equals the record, or its opening does not
     fit verl's prompts."""
     rows = given.scored.rows

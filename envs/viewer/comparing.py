@@ -52,7 +52,7 @@ class ComparedTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class RunComparison:
     """Two runs. overall: over their common tasks; None without any."""
 
     overall: Comparison | None
@@ -60,16 +60,16 @@ class Compared:
     left_out: int
 
 
-def compare_runs(first: sqlite3.Connection, second: sqlite3.Connection, evaluating: bool | None) -> Compared:
+def compare_runs(first: sqlite3.Connection, second: sqlite3.Connection, evaluating: bool | None) -> RunComparison:
     """Compare the indexed rollouts of two runs. evaluating: only evaluations, or only training; None for both."""
     one, other = (_rates(db, evaluating) for db in (first, second))
     try:
         overall = compare(_all(one), _all(other))
     except NoEvaluation:
-        return Compared(None, (), 0)
+        return RunComparison(None, (), 0)
     tasks = [ComparedTask(task, one[task], other[task]) for task in one.keys() & other.keys()]
     tasks.sort(key=lambda task: (-abs(task.difference), task.task))
-    return Compared(overall, tasks[:SHOWN], max(0, len(tasks) - SHOWN))
+    return RunComparison(overall, tasks[:SHOWN], max(0, len(tasks) - SHOWN))
 
 
 def _rates(db: sqlite3.Connection, evaluating: bool | None) -> dict[str, TaskRate]:

@@ -16,7 +16,7 @@ from envs.viewer import search
 from envs.viewer.comparing import compare_runs
 from envs.viewer.filling import Filling, goes_on
 from envs.viewer.frame import Frame, NotThere, number_in, standing_of
-from envs.viewer.policy import Guarded
+from envs.viewer.policy import PolicyMiddleware
 from envs.viewer.reading import NoRollout
 from envs.viewer.rollout_pages import RolloutPages
 from envs.viewer.run_pages import RunPages
@@ -43,7 +43,7 @@ class Pages:
         wrong = {kind: self._wrong for kind in (NotThere, NoRollout, NoRow, search.BadFilter, RunDirectoryError, 404)}
         return Starlette(
             routes=[Mount(self._frame.base, routes=inside)],
-            middleware=[Middleware(Guarded)],
+            middleware=[Middleware(PolicyMiddleware)],
             exception_handlers=wrong,
         )
 

@@ -18,7 +18,7 @@ _HEADERS = {
 }
 
 
-class Guarded:
+class PolicyMiddleware:
     """Puts the policy on every answer. Without a word of its own an answer is not kept by the browser."""
 
     def __init__(self, app: ASGIApp) -> None:

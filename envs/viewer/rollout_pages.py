@@ -17,8 +17,8 @@ from envs.delivery.estimators import USUAL
 from envs.running.database import RunDirectoryError
 from envs.viewer import journal, search
 from envs.viewer.frame import Frame, NotThere, number_in
-from envs.viewer.opened import opened
 from envs.viewer.reading import NoRollout, read_document, read_rollout, snippet
+from envs.viewer.rollout_view import opened
 from envs.viewer.runs import ShownRun
 from envs.viewer.tokens import PAGE, NoRow, token_page
 

@@ -92,14 +92,14 @@ class Filters:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchPage:
     """A page of rollouts. count: of all matching ones, up to `COUNTED` + 1."""
 
     rollouts: Sequence[sqlite3.Row]
     count: int
 
 
-def find(db: sqlite3.Connection, filters: Filters) -> Found:
+def find(db: sqlite3.Connection, filters: Filters) -> SearchPage:
     """Return a page of the matching rollouts. Raises BadFilter."""
     table, conditions, values = _conditions(filters)
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
@@ -118,7 +118,7 @@ def find(db: sqlite3.Connection, filters: Filters) -> Found:
     else:
         counted = f"SELECT count(*) FROM (SELECT 1 FROM {table} {where} LIMIT {COUNTED + 1})"
         (count,) = db.execute(counted, values).fetchone()
-    return Found(rows, count)
+    return SearchPage(rows, count)
 
 
 def neighbours(db: sqlite3.Connection, filters: Filters, place: int) -> tuple[int | None, int | None]:

@@ -51,7 +51,7 @@ from sandboxes.local.process import LocalProcess
 from sandboxes.local.pump import Pump
 from sandboxes.local.session import LocalSession
 from sandboxes.local.sweep import kill_marked
-from sandboxes.output import Collected
+from sandboxes.output import CollectedOutput
 from sandboxes.owner import Owner, process_space, process_start
 from sandboxes.shielding import finish
 from sandboxes.trees import pack
@@ -175,7 +175,7 @@ class LocalSandbox(Sandbox):
         _refuse_other_user(user)
         self._refuse_if_stopped()
         argv = argv_of(command)
-        output = Collected(max_output, split=split)
+        output = CollectedOutput(max_output, split=split)
         marker = self._marker()
         environ = self._environment(env) | _variable(marker)
         directory = self._inside(cwd or ".")

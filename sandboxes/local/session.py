@@ -16,7 +16,7 @@ from pathlib import Path
 from sandboxes.base import ExecResult, SandboxDied, Session
 from sandboxes.local.pump import Pump
 from sandboxes.local.sweep import Moment, kill_marked
-from sandboxes.output import Collected
+from sandboxes.output import CollectedOutput
 from sandboxes.shell import LOOP, LOOP_VARIABLE, session_argv
 from sandboxes.shielding import finish
 
@@ -31,7 +31,7 @@ class _Shell:
     transport: asyncio.ReadTransport
     pumps: list[Pump]
 
-    def take(self, output: Collected | None) -> None:
+    def take(self, output: CollectedOutput | None) -> None:
         """Give the shell's output to a command from now on, or to nobody; what lies in the pipes is still the last
         one's."""
         for stream, pump in enumerate(self.pumps):
@@ -72,7 +72,7 @@ class LocalSession(Session):
     ) -> ExecResult:
         if "\0" in command:
             raise ValueError("a command cannot hold NUL characters")
-        output, errors = Collected(max_output, split=split), 6 if split else 1
+        output, errors = CollectedOutput(max_output, split=split), 6 if split else 1
         async with self._turn:
             if self._closed:
                 raise SandboxDied("the session was closed")
@@ -131,7 +131,7 @@ class LocalSession(Session):
             shell.close()
             self._shell = None
 
-    async def _ready(self, output: Collected, errors: int) -> _Shell:
+    async def _ready(self, output: CollectedOutput, errors: int) -> _Shell:
         """Return a shell in wait for a command, with output to `output`. A new shell's messages at its start, as
         of a missing directory, belong to the command; background output since the last command does not."""
         if self._shell is not None and self._shell.process.returncode is not None:

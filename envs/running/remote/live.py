@@ -12,17 +12,17 @@ from typing import Any
 from envs.running.failures import attribute
 from envs.running.remote.folders import Folders, pack
 from envs.running.remote.messages import (
-    Failed,
-    Gone,
     Link,
-    Made,
     News,
     Opening,
     Order,
-    Said,
-    Sampled,
+    RolloutFailure,
+    RolloutPiece,
+    SampledTokens,
     Turn,
     Unreachable,
+    WorkerGone,
+    WorkerLogRecord,
     joined,
 )
 from envs.running.replay import TurnRecording
@@ -42,7 +42,7 @@ AGAIN_S = 1.0
 """Seconds before a call is made again."""
 
 
-class Lost(Exception):
+class WorkerLost(Exception):
     """A rollout's worker was lost. The rollout is made elsewhere."""
 
 
@@ -77,7 +77,7 @@ class Live:
                 trouble = await self._link.call("open", opening)
         except TimeoutError as error:
             raise InfraError(Failure.WORKER, f"{self.name} was not ready within {OPEN_S:g} s") from error
-        except (Gone, Unreachable):
+        except (WorkerGone, Unreachable):
             raise
         except Exception as error:  # such as a module that isn't there
             raise attribute(error) from error
@@ -122,7 +122,7 @@ class Live:
                 await asyncio.sleep(AGAIN_S)
                 silent_s += min(time.monotonic() - began, ANSWER_S)  # not the time in which we stood still
                 if silent_s >= SILENT_S:
-                    raise Gone(f"it has not answered for {silent_s:.0f} s ({error})") from error
+                    raise WorkerGone(f"it has not answered for {silent_s:.0f} s ({error})") from error
                 continue
             silent_s = 0.0
             for number, one in news:
@@ -135,7 +135,7 @@ class Live:
         try:
             async with asyncio.timeout(CLOSE_S):
                 await self._link.call("close")
-        except (Gone, Unreachable, TimeoutError) as error:
+        except (WorkerGone, Unreachable, TimeoutError) as error:
             logger.warning("the worker on %s did not end in order: %s", self.name, error)
 
     async def kill(self) -> None:
@@ -148,7 +148,7 @@ class Live:
             call.cancel()
         for making in self._making.values():
             if not making.future.done():
-                making.future.set_exception(Lost(self.name))
+                making.future.set_exception(WorkerLost(self.name))
         return len(self._making)
 
     async def _begin(self, number: int, task: Task, seat: Seat, making: Making) -> None:
@@ -157,7 +157,7 @@ class Live:
             sent, packed = await self._packed(task)
             await self._tell("begin", Order(number, sent, replace(seat, recording=None), turns, packed))
             self._known |= packed.keys()
-        except Gone:
+        except WorkerGone:
             pass  # `lose` says so
         except Exception as error:
             if not making.future.done():
@@ -193,23 +193,23 @@ class Live:
 
     def _take(self, news: News) -> None:
         match news:
-            case Said(logger=name, level=level, text=text):
+            case WorkerLogRecord(logger=name, level=level, text=text):
                 logging.getLogger(name).log(level, "[%s] %s", self.name, text, extra={"worker": self.name})
-            case Sampled(tokens=tokens):
+            case SampledTokens(tokens=tokens):
                 self._sampled(list(tokens))
             case _ if (making := self._making.get(news.number)) is not None and not making.future.done():
                 self._take_of(making, news)
 
-    def _take_of(self, making: Making, news: Turn | Made | Failed) -> None:
+    def _take_of(self, making: Making, news: Turn | RolloutPiece | RolloutFailure) -> None:
         match news:
             case Turn(body=body):
                 if making.recording is not None:
                     making.recording.journal(body)
-            case Made(piece=piece, last=last):
+            case RolloutPiece(piece=piece, last=last):
                 making.parts.append(piece)
                 if last:
                     making.future.set_result(making.parts)
-            case Failed(trouble=trouble, progress=progress):
+            case RolloutFailure(trouble=trouble, progress=progress):
                 if making.recording is not None and progress is not None:
                     making.recording.progress = progress
                 making.future.set_exception(trouble.error(self.name))

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from envs.running.failures import attribute
 from envs.running.remote.live import Live
-from envs.running.remote.messages import Gone, Opening, Unreachable
+from envs.running.remote.messages import Opening, Unreachable, WorkerGone
 from envs.types import Failure, InfraError
 from sandboxes.shielding import finish
 
@@ -82,7 +82,7 @@ class Member:
                 finally:
                     self._give_up(live)
                     await finish(live.kill())
-            except (Gone, Unreachable) as error:
+            except (WorkerGone, Unreachable) as error:
                 logger.warning("the worker on %s is lost: %s", self.name, error)
             except Exception as error:
                 before, self.trouble = self.trouble, attribute(error)

@@ -65,7 +65,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class RolloutPiece:
     """A piece of a judged rollout; `last` completes it."""
 
     number: int
@@ -74,7 +74,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class RolloutFailure:
     """An infrastructure failure. progress: of the recording, see `TurnRecording.progress`; None without a recording."""
 
     number: int
@@ -83,7 +83,7 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class WorkerLogRecord:
     """A record of the worker's log."""
 
     logger: str
@@ -92,13 +92,13 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Sampled:
+class SampledTokens:
     """Tokens that the inference servers have sampled for this worker since its last report, in the servers' order."""
 
     tokens: Sequence[int]
 
 
-News = Turn | Made | Failed | Said | Sampled
+News = Turn | RolloutPiece | RolloutFailure | WorkerLogRecord | SampledTokens
 
 
 class Elsewhere(Exception):
@@ -141,11 +141,11 @@ class Trouble:
         return found
 
 
-def pieces(number: int, rollout: Rollout) -> list[Made]:
+def pieces(number: int, rollout: Rollout) -> list[RolloutPiece]:
     """Return a judged rollout in pieces, without its task and its seat: the driver has these."""
     body = zlib.compress(pickle.dumps(replace(rollout, task=None, seat=Seat()), pickle.HIGHEST_PROTOCOL), 1)  # type: ignore[arg-type]
     starts = range(0, len(body), PIECE)
-    return [Made(number, body[start : start + PIECE], start + PIECE >= len(body)) for start in starts]
+    return [RolloutPiece(number, body[start : start + PIECE], start + PIECE >= len(body)) for start in starts]
 
 
 def joined(parts: Sequence[bytes], task: Task, seat: Seat) -> Rollout:
@@ -154,7 +154,7 @@ def joined(parts: Sequence[bytes], task: Task, seat: Seat) -> Rollout:
     return replace(rollout, task=task, seat=seat)
 
 
-class Gone(Exception):
+class WorkerGone(Exception):
     """The worker process, or its machine, is no more."""
 
 

@@ -18,7 +18,7 @@ from ray.exceptions import ActorUnavailableError, RayActorError, RayError, RayTa
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from envs.config import RayOptions
-from envs.running.remote.messages import Gone, Link, Unreachable
+from envs.running.remote.messages import Link, Unreachable, WorkerGone
 from envs.running.remote.process import WorkerProcess
 
 KNOCK_S = 10.0
@@ -91,7 +91,7 @@ class RayCluster:
     async def place(self, node: str, process: type, resources: Mapping[str, float]) -> Link:
         """Start a process on a node, made of a class with asynchronous methods. Raises Gone."""
         if (node_id := self._ids.get(node)) is None:
-            raise Gone(f"{node} has left the cluster")
+            raise WorkerGone(f"{node} has left the cluster")
         link = RayLink(await asyncio.to_thread(self._actor, node_id, process, resources))
         async with AsyncExitStack() as undo:
             undo.push_async_callback(link.kill)
@@ -130,7 +130,7 @@ class RayLink:
         except ActorUnavailableError as error:
             raise Unreachable(str(error)) from error
         except RayActorError as error:
-            raise Gone(str(error)) from error
+            raise WorkerGone(str(error)) from error
         except RayTaskError:
             raise  # of the method itself
         except RayError as error:

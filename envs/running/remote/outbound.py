@@ -7,7 +7,7 @@ import logging
 from collections import deque
 
 from envs.records.redaction import Redactor
-from envs.running.remote.messages import PIECE, Made, News, Said, Turn
+from envs.running.remote.messages import PIECE, News, RolloutPiece, Turn, WorkerLogRecord
 
 WAIT_S = 10.0
 """How long the driver is made to wait for something new, in seconds: an answer says that the worker lives."""
@@ -31,7 +31,7 @@ class Outbound:
 
     def add(self, news: News) -> None:
         """Add news for the driver."""
-        if isinstance(news, Said):
+        if isinstance(news, WorkerLogRecord):
             if self._said >= _SAID:
                 self._unsaid += 1
                 return
@@ -65,10 +65,10 @@ class Outbound:
         while self._kept and self._kept[0][0] <= number:
             _, news = self._kept.popleft()
             self._size -= _size(news)
-            self._said -= isinstance(news, Said)
+            self._said -= isinstance(news, WorkerLogRecord)
         if self._unsaid and self._said < _SAID:
             unsaid, self._unsaid = self._unsaid, 0
-            self.add(Said(__name__, logging.WARNING, f"{unsaid} lines of the log were left out"))
+            self.add(WorkerLogRecord(__name__, logging.WARNING, f"{unsaid} lines of the log were left out"))
         if not self._kept:
             self._some.clear()
 
@@ -86,7 +86,7 @@ class Telling(logging.Handler):
         """See `logging.Handler`."""
         if hasattr(record, "worker"):  # of a worker's own, told here
             return
-        said = Said(record.name, record.levelno, self.format(record)[:_LINE])
+        said = WorkerLogRecord(record.name, record.levelno, self.format(record)[:_LINE])
         try:
             self._loop.call_soon_threadsafe(self._outbound.add, said)
         except RuntimeError:  # the loop has ended, and the driver with it
@@ -95,9 +95,9 @@ class Telling(logging.Handler):
 
 def _size(news: News) -> int:
     match news:
-        case Turn(body=body) | Made(piece=body):
+        case Turn(body=body) | RolloutPiece(piece=body):
             return len(body) + 100
-        case Said(text=text):
+        case WorkerLogRecord(text=text):
             return len(text) + 100
         case _:
             return 1000

@@ -16,7 +16,7 @@ from envs.records.atif import PACKAGE_VERSION
 from envs.running.environment import Environment
 from envs.running.permanent import permanent
 from envs.running.remote.folders import Folders, pack
-from envs.running.remote.live import Live, Lost
+from envs.running.remote.live import Live, WorkerLost
 from envs.running.remote.member import Member
 from envs.running.remote.messages import Cluster, Opening
 from envs.running.waiting import once_reachable
@@ -90,7 +90,7 @@ class Pool:
             member, live = await self._place(task)
             try:
                 rollout = await live.make(next(self._numbers), task, seat)
-            except Lost:
+            except WorkerLost:
                 continue
             except InfraError as error:
                 member.blame(error)

@@ -20,7 +20,7 @@ from envs.records.redaction import Redactor
 from envs.running.failures import attribute
 from envs.running.limits import raise_open_files
 from envs.running.remote.folders import own_folder, received, unpack
-from envs.running.remote.messages import Failed, News, Opening, Order, Sampled, Trouble, Turn, pieces
+from envs.running.remote.messages import News, Opening, Order, RolloutFailure, SampledTokens, Trouble, Turn, pieces
 from envs.running.remote.outbound import Outbound, Telling
 from envs.running.replay import TurnRecording
 from envs.running.telemetry import open_telemetry
@@ -145,7 +145,7 @@ class WorkerProcess:
             rollout = await self._worker.run(received(order.task, self._folder), seat)
             news = await asyncio.to_thread(pieces, number, rollout)
         except Exception as error:
-            news = [Failed(number, Trouble.of(attribute(error)), recording.progress if recording else None)]
+            news = [RolloutFailure(number, Trouble.of(attribute(error)), recording.progress if recording else None)]
         self._tell_sampled()  # what it took is known when it is there
         for one in news:
             self._outbound.add(one)
@@ -153,7 +153,7 @@ class WorkerProcess:
     def _tell_sampled(self) -> None:
         sampled = [server.sampled for server in self._servers]
         if sampled != self._told:
-            self._outbound.add(Sampled([now - before for now, before in zip(sampled, self._told, strict=True)]))
+            self._outbound.add(SampledTokens([now - before for now, before in zip(sampled, self._told, strict=True)]))
             self._told = sampled
 
     async def _unpack(self, folders: dict[str, bytes] | Any) -> None:

@@ -37,7 +37,7 @@ class Bug:
 
 
 @dataclass(frozen=True, slots=True)
-class Forged:
+class ForgedTask:
     """A task seen to be sound: bugs, the tests broken by them, and the tests still passing.
 
     fail_to_pass: test ids, with pytest's text for each failure. files: the test module of each id.
@@ -58,7 +58,7 @@ class Forged:
         return f"{self.project.name}-{digest.hexdigest()[:10]}"
 
 
-def emit(task: Forged, instruction: str, out: Path) -> Path:
+def emit(task: ForgedTask, instruction: str, out: Path) -> Path:
     """Write the task's directory below `out`, in place of one with the same id. Return it."""
     project, directory = task.project, out / task.id
     shutil.rmtree(directory, ignore_errors=True)
@@ -84,7 +84,7 @@ def emit(task: Forged, instruction: str, out: Path) -> Path:
     return directory
 
 
-def _script(task: Forged) -> str:
+def _script(task: ForgedTask) -> str:
     project = task.project
     listed = sorted({task.files[name] for name in [*task.fail_to_pass, *task.pass_to_pass]})
     values = {
@@ -99,7 +99,7 @@ def _script(task: Forged) -> str:
     return script
 
 
-def _config(task: Forged) -> str:
+def _config(task: ForgedTask) -> str:
     operators = sorted(mutation.operator for bug in task.bugs for mutation in bug.mutations)
     broken = len(task.fail_to_pass)
     return f"""\

@@ -24,7 +24,7 @@ from pathlib import Path
 from envs.judging.archives import pack_directory
 from envs.judging.check import solve
 from envs.judging.start_trees import StartTrees
-from envs.tasks.forge.emit import Bug, Forged, emit
+from envs.tasks.forge.emit import Bug, ForgedTask, emit
 from envs.tasks.forge.instruction import write_instruction
 from envs.tasks.forge.mutations import Mutation, apply_mutations, find_mutations, is_bug
 from envs.tasks.forge.project import Project, obtain
@@ -110,7 +110,7 @@ async def _forge_project(
     seed: int,
     tally: Tally,
     on_mutant: Callable[[str], None] | None,
-) -> AsyncGenerator[Forged, None]:
+) -> AsyncGenerator[ForgedTask, None]:
     spec = SandboxSpec(
         await backend.ensure_image(BASE_IMAGE), workdir="/", limits=Limits(memory_mb=1024), switch_users=True
     )
@@ -118,30 +118,30 @@ async def _forge_project(
         baseline = await _prepare(sandbox, project)
         tally.tests = len(baseline.gold)
         chance = random.Random(f"{seed} {project.name}")
-        kept: list[Forged] = []
+        kept: list[ForgedTask] = []
         made: set[str] = set()
         singles = _singles(project, chance)
-        made_singles: list[Forged] = []
+        made_singles: list[ForgedTask] = []
         judged = False
         while len(kept) < wanted:
             combine = len(kept) % _COMBINED == _COMBINED - 1 and len(made_singles) >= 2
             bugs = _combine(made_singles, chance) if combine else next(singles, None)
             if bugs is None and not combine:
                 return
-            outcome: str | Forged = "nothing to combine"
+            outcome: str | ForgedTask = "nothing to combine"
             if bugs is not None:
                 outcome = await _try(sandbox, project, baseline, bugs)
-                if isinstance(outcome, Forged) and not judged:
+                if isinstance(outcome, ForgedTask) and not judged:
                     judged = True
                     unseen = await _unseen_by_the_verifier(backend, outcome)
                     baseline = replace(baseline, gold=baseline.gold - unseen)
                     tally.tests = len(baseline.gold)
                     outcome = await _try(sandbox, project, baseline, bugs) if unseen else outcome
-            what = "kept" if isinstance(outcome, Forged) else outcome
+            what = "kept" if isinstance(outcome, ForgedTask) else outcome
             tally.outcomes[what] += 1
             if on_mutant is not None:
                 on_mutant(f"{project.name}: {what}")
-            if isinstance(outcome, Forged) and outcome.id not in made:
+            if isinstance(outcome, ForgedTask) and outcome.id not in made:
                 made.add(outcome.id)
                 kept.append(outcome)
                 if not combine:
@@ -151,7 +151,7 @@ async def _forge_project(
                 made_singles = made_singles[1:]
 
 
-async def _unseen_by_the_verifier(backend: Backend, task: Forged) -> frozenset[str]:
+async def _unseen_by_the_verifier(backend: Backend, task: ForgedTask) -> frozenset[str]:
     """Return the tests not seen to pass by the verifier without the bugs. Raises BadTask when it sees none."""
     with tempfile.TemporaryDirectory() as folder:
         made = load_task(await asyncio.to_thread(emit, task, write_instruction(task, 0), Path(folder)))
@@ -190,7 +190,7 @@ async def _prepare(sandbox: Sandbox, project: Project) -> _Baseline:
     return _Baseline(gold, first.files, modules, max(durations))
 
 
-async def _try(sandbox: Sandbox, project: Project, baseline: _Baseline, bugs: tuple[Bug, ...]) -> Forged | str:
+async def _try(sandbox: Sandbox, project: Project, baseline: _Baseline, bugs: tuple[Bug, ...]) -> ForgedTask | str:
     """Run the suite with bugs. Returns the task, or why they can't be used."""
     for bug in bugs:
         await sandbox.write_file(f"{WORKDIR}/{bug.module}", bug.mutated.encode())
@@ -206,7 +206,7 @@ async def _try(sandbox: Sandbox, project: Project, baseline: _Baseline, bugs: tu
     if problem is not None:
         return problem
     broken = baseline.gold & seen.failed
-    return Forged(
+    return ForgedTask(
         project,
         bugs,
         {name: seen.messages[name] for name in broken},
@@ -244,7 +244,7 @@ def _singles(project: Project, chance: random.Random) -> Iterator[tuple[Bug, ...
             yield (Bug(module, text, apply_mutations(text, [mutation]), (mutation,)),)
 
 
-def _combine(singles: Sequence[Forged], chance: random.Random) -> tuple[Bug, ...] | None:
+def _combine(singles: Sequence[ForgedTask], chance: random.Random) -> tuple[Bug, ...] | None:
     """Return two or three kept bugs in one task, None when they overlap."""
     chosen = chance.sample(singles, min(len(singles), chance.choice((2, 2, 3))))
     by_module: dict[str, list[Bug]] = {}

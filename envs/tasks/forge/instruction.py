@@ -8,7 +8,7 @@ import random
 import textwrap
 from collections.abc import Iterator
 
-from envs.tasks.forge.emit import Bug, Forged
+from envs.tasks.forge.emit import Bug, ForgedTask
 from envs.tasks.forge.suite import WORKDIR, observed
 
 _SHOWN_FAILURES = 3
@@ -25,7 +25,7 @@ _CLOSINGS = (
 )
 
 
-def write_instruction(task: Forged, seed: int) -> str:
+def write_instruction(task: ForgedTask, seed: int) -> str:
     """Return the text in Markdown; the same seed gives the same text."""
     chance = random.Random(f"{seed} {task.id}")
     seen: dict[str, str] = {}

@@ -43,7 +43,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class BoundedOutput:
+class ShortenedOutput:
     """Output without `dropped` bytes after the first half of the allowed size."""
 
     data: bytes
@@ -63,10 +63,10 @@ class CommandEnd:
 
     exit_code: int
     timed_out: bool
-    output: BoundedOutput
+    output: ShortenedOutput
     shell_ended: bool
-    stdout: BoundedOutput | None = None
-    stderr: BoundedOutput | None = None
+    stdout: ShortenedOutput | None = None
+    stderr: ShortenedOutput | None = None
 
 
 class Channel:
@@ -331,8 +331,8 @@ def _fitting(request: bytes) -> bytes:
 def _ended(payload: bytes, call: Call, *, split: bool = False) -> CommandEnd:
     exit_code, flags, dropped, *fewer = struct.unpack("<IB3Q", payload)
     apart = zip((b"o", b"e"), fewer, strict=True) if split else ()
-    streams = [BoundedOutput(bytes(call.apart.get(kind, b"")), less) for kind, less in apart]
-    return CommandEnd(exit_code, bool(flags & 1), BoundedOutput(bytes(call.data), dropped), bool(flags & 2), *streams)
+    streams = [ShortenedOutput(bytes(call.apart.get(kind, b"")), less) for kind, less in apart]
+    return CommandEnd(exit_code, bool(flags & 1), ShortenedOutput(bytes(call.data), dropped), bool(flags & 2), *streams)
 
 
 def _path(path: str) -> bytes:

@@ -18,7 +18,7 @@ from atropos_agent.formats.reading import (
     skip_space,
 )
 from atropos_agent.gateway.answers import answer_of
-from atropos_agent.gateway.asked import Asked
+from atropos_agent.gateway.requests import GatewayRequest
 from atropos_agent.tokens.conversation import Completion
 from tools.base import ToolCall
 
@@ -126,7 +126,13 @@ def test_a_reply_is_read_and_answered_in_time_proportional_to_its_length(name):
             started = time.process_time()
             reply = tool_format.parse(text + behind)
             told = answer_of(
-                *(text + behind, reply, CUT, Asked((), tools=[SAY]), FittedFormat.text(tool_format, None, "user")),
+                *(
+                    text + behind,
+                    reply,
+                    CUT,
+                    GatewayRequest((), tools=[SAY]),
+                    FittedFormat.text(tool_format, None, "user"),
+                ),
                 **{"number": 0, "first_id": 0, "prompt_tokens": 1, "thinking_open": False},
             )
             assert len(told.calls) >= len(reply.calls)

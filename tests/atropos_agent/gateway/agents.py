@@ -11,7 +11,7 @@ from atropos_agent.engines.scripted import ScriptedTurn
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.gateway import Session
 from atropos_agent.gateway.app import PROTOCOLS, UNTAKEN
-from atropos_agent.gateway.encoded import opening
+from atropos_agent.gateway.encoding import opening
 from atropos_agent.tokens.conversation import Conversation
 from atropos_agent.tokens.record import problems
 from atropos_agent.types import IGNORED, THINK, AgentConfig

@@ -12,7 +12,7 @@ from native_families import fitted_family
 from atropos_agent.formats.reading import decoded
 from atropos_agent.gateway import answers
 from atropos_agent.gateway.answers import object_of
-from atropos_agent.gateway.asked import SaidCall
+from atropos_agent.gateway.requests import ReplyCall
 from tools.base import ToolCall
 
 
@@ -76,8 +76,8 @@ async def test_content_ends_before_a_stop_string(fitted):
 
 
 def test_a_broken_call_is_an_object_with_its_text():
-    assert object_of(SaidCall("a", "say", "{x", None)) == {"raw": "{x"}
-    assert object_of(SaidCall("a", "say", "", ToolCall("say", {"text": "x"}))) == {"text": "x"}
+    assert object_of(ReplyCall("a", "say", "{x", None)) == {"raw": "{x"}
+    assert object_of(ReplyCall("a", "say", "", ToolCall("say", {"text": "x"}))) == {"text": "x"}
 
 
 @pytest.fixture

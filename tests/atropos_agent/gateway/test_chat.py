@@ -3,8 +3,8 @@
 from agents import ChatAgent, events, opened
 from native import DONE, asks
 
-from atropos_agent.gateway.asked import Fault, Refusal, Told
 from atropos_agent.gateway.chat import Chat
+from atropos_agent.gateway.requests import Fault, HistoryMessage, Refusal
 
 
 async def test_usage_is_told_in_a_stream_where_it_is_asked_for(fitted):
@@ -33,7 +33,7 @@ async def test_why_a_reply_ended(fitted):
 
 def test_developers_are_the_system():
     asked = Chat().read({"messages": [{"role": "developer", "content": "Be good."}]})
-    assert list(asked.messages) == [Told("system", "Be good.")]
+    assert list(asked.messages) == [HistoryMessage("system", "Be good.")]
 
 
 def test_a_budgets_end_has_the_code_that_clients_know():

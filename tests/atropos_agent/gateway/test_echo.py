@@ -2,12 +2,12 @@
 
 import pytest
 
-from atropos_agent.gateway.asked import Answer, SaidCall, Told, ToldCall
 from atropos_agent.gateway.echo import arguments_of, echoes, same_message, same_tools
+from atropos_agent.gateway.requests import Answer, HistoryCall, HistoryMessage, ReplyCall
 from tools.base import ToolCall
 
-SOUND = SaidCall("c1", "say", '{"text":  "a"}', ToolCall("say", {"text": "a"}, "c1"))
-BROKEN = SaidCall("c2", "say", '{"text": "a', None)
+SOUND = ReplyCall("c1", "say", '{"text":  "a"}', ToolCall("say", {"text": "a"}, "c1"))
+BROKEN = ReplyCall("c2", "say", '{"text": "a', None)
 
 
 def answer(*calls, content="Yes.", thinking="hm"):
@@ -17,14 +17,16 @@ def answer(*calls, content="Yes.", thinking="hm"):
 @pytest.mark.parametrize(
     "told",
     [
-        Told("assistant", " Yes.\n", [ToldCall("c1", "say", '{"text":"a"}')]),
-        Told("assistant", "Yes.", [ToldCall("c1", "say", {"text": "a"})], thinking=" hm "),
-        Told("assistant", "Yes.", [ToldCall("other", "say", {"text": "a"})]),
-        Told("assistant", "Yes.", [ToldCall("other", "say", {"text": "a"})], thinking="a summary", handle=3),
+        HistoryMessage("assistant", " Yes.\n", [HistoryCall("c1", "say", '{"text":"a"}')]),
+        HistoryMessage("assistant", "Yes.", [HistoryCall("c1", "say", {"text": "a"})], thinking=" hm "),
+        HistoryMessage("assistant", "Yes.", [HistoryCall("other", "say", {"text": "a"})]),
+        HistoryMessage(
+            "assistant", "Yes.", [HistoryCall("other", "say", {"text": "a"})], thinking="a summary", handle=3
+        ),
         # Beside calls that are ours by their ids words and thinking are the agent's business.
-        Told("assistant", "", [ToldCall("c1", "say", {"text": "a"})]),
-        Told("assistant", "<think>hm</think>Yes.", [ToldCall("c1", "say", {"text": "a"})]),
-        Told("assistant", "Yes.", [ToldCall("c1", "say", {"text": "a"})], thinking="other"),
+        HistoryMessage("assistant", "", [HistoryCall("c1", "say", {"text": "a"})]),
+        HistoryMessage("assistant", "<think>hm</think>Yes.", [HistoryCall("c1", "say", {"text": "a"})]),
+        HistoryMessage("assistant", "Yes.", [HistoryCall("c1", "say", {"text": "a"})], thinking="other"),
     ],
 )
 def test_what_means_the_same_is_an_echo(told):
@@ -33,8 +35,10 @@ def test_what_means_the_same_is_an_echo(told):
 
 @pytest.mark.parametrize("offered", [True, False])
 def test_a_call_of_a_tool_that_the_agent_has_not_is_known_by_its_id(offered):
-    ours = answer(SaidCall("c1", "teleport", "{}", ToolCall("teleport", {}, "c1"), offered=offered))
-    echo = Told("assistant", "Yes.", [ToldCall("c1", "invalid", {"tool": "teleport", "error": "there is none"})])
+    ours = answer(ReplyCall("c1", "teleport", "{}", ToolCall("teleport", {}, "c1"), offered=offered))
+    echo = HistoryMessage(
+        "assistant", "Yes.", [HistoryCall("c1", "invalid", {"tool": "teleport", "error": "there is none"})]
+    )
     assert echoes(echo, ours) is not offered
 
 
@@ -49,20 +53,20 @@ def test_a_call_of_a_tool_that_the_agent_has_not_is_known_by_its_id(offered):
     ],
 )
 def test_numbers_may_be_doubles_and_halves_of_surrogate_pairs_lost(sampled, told):
-    ours = answer(SaidCall("c1", "say", "{}", ToolCall("say", {"a": sampled}, "c1")))
-    echo = Told("assistant", "Yes.", [ToldCall("c1", "say", f'{{"a": {told}}}')])
+    ours = answer(ReplyCall("c1", "say", "{}", ToolCall("say", {"a": sampled}, "c1")))
+    echo = HistoryMessage("assistant", "Yes.", [HistoryCall("c1", "say", f'{{"a": {told}}}')])
     assert echoes(echo, ours) == (told != "null")
 
 
 @pytest.mark.parametrize(
     "told",
     [
-        Told("user", "Yes.", [ToldCall("c1", "say", {"text": "a"})]),
-        Told("assistant", "No.", [ToldCall("other", "say", {"text": "a"})]),
-        Told("assistant", "Yes.", [ToldCall("c1", "say", {"text": "b"})]),
-        Told("assistant", "Yes.", [ToldCall("c1", "shout", {"text": "a"})]),
-        Told("assistant", "Yes.", [ToldCall("other", "say", {"text": "a"})], thinking="other"),
-        Told("assistant", "Yes."),
+        HistoryMessage("user", "Yes.", [HistoryCall("c1", "say", {"text": "a"})]),
+        HistoryMessage("assistant", "No.", [HistoryCall("other", "say", {"text": "a"})]),
+        HistoryMessage("assistant", "Yes.", [HistoryCall("c1", "say", {"text": "b"})]),
+        HistoryMessage("assistant", "Yes.", [HistoryCall("c1", "shout", {"text": "a"})]),
+        HistoryMessage("assistant", "Yes.", [HistoryCall("other", "say", {"text": "a"})], thinking="other"),
+        HistoryMessage("assistant", "Yes."),
     ],
 )
 def test_what_was_changed_is_none(told):
@@ -70,14 +74,14 @@ def test_what_was_changed_is_none(told):
 
 
 def test_the_id_of_a_broken_call_tells_it_whatever_became_of_it():
-    assert echoes(Told("assistant", "Yes.", [ToldCall("c2", "invalid", {"error": "x"})]), answer(BROKEN))
-    assert echoes(Told("assistant", 'Yes.\n{"text": "a'), answer(BROKEN))
-    assert not echoes(Told("assistant", "Yes.", [ToldCall("c1", "invalid", {})]), answer(BROKEN, SOUND))
+    assert echoes(HistoryMessage("assistant", "Yes.", [HistoryCall("c2", "invalid", {"error": "x"})]), answer(BROKEN))
+    assert echoes(HistoryMessage("assistant", 'Yes.\n{"text": "a'), answer(BROKEN))
+    assert not echoes(HistoryMessage("assistant", "Yes.", [HistoryCall("c1", "invalid", {})]), answer(BROKEN, SOUND))
 
 
 def test_messages_are_compared_without_white_space_at_their_ends():
-    assert same_message(Told("tool", "a\n", call_id="c"), Told("tool", "a", call_id="c"))
-    assert not same_message(Told("tool", "a", call_id="c"), Told("tool", "a", call_id="d"))
+    assert same_message(HistoryMessage("tool", "a\n", call_id="c"), HistoryMessage("tool", "a", call_id="c"))
+    assert not same_message(HistoryMessage("tool", "a", call_id="c"), HistoryMessage("tool", "a", call_id="d"))
 
 
 def test_tools_are_a_set():
@@ -87,6 +91,6 @@ def test_tools_are_a_set():
 
 
 def test_arguments_that_are_no_json_are_text():
-    assert arguments_of(ToldCall("c", "say", "")) == {}
-    assert arguments_of(ToldCall("c", "say", "{x")) == "{x"
-    assert arguments_of(ToldCall("c", "say", "[" * 100_000)) == "[" * 100_000
+    assert arguments_of(HistoryCall("c", "say", "")) == {}
+    assert arguments_of(HistoryCall("c", "say", "{x")) == "{x"
+    assert arguments_of(HistoryCall("c", "say", "[" * 100_000)) == "[" * 100_000

@@ -3,7 +3,7 @@
 import pytest
 
 from atropos_agent.gateway import fields
-from atropos_agent.gateway.asked import Refusal
+from atropos_agent.gateway.requests import Refusal
 
 
 @pytest.mark.parametrize(

@@ -8,16 +8,16 @@ from agents import AGENTS, assert_every_token_is_accounted_for, opened
 from native import DONE, Said
 from native_families import FAMILIES, one_system_message
 
-from atropos_agent.gateway.asked import Told, ToldCall
 from atropos_agent.gateway.histories import FOREIGN, MISSING, settled
+from atropos_agent.gateway.requests import HistoryCall, HistoryMessage
 
-CALLS = [ToldCall("a", "say", {}), ToldCall("b", "say", {}), ToldCall("c", "say", {})]
-REPLY = Told("assistant", "", CALLS)
-USER = Told("user", "Be quick.")
+CALLS = [HistoryCall("a", "say", {}), HistoryCall("b", "say", {}), HistoryCall("c", "say", {})]
+REPLY = HistoryMessage("assistant", "", CALLS)
+USER = HistoryMessage("user", "Be quick.")
 
 
 def result(number, text=None):
-    return Told("tool", text or f"of {number}", call_id=number)
+    return HistoryMessage("tool", text or f"of {number}", call_id=number)
 
 
 def ordered(*messages):
@@ -43,7 +43,7 @@ def test_a_foreign_result_takes_no_place_and_is_told_as_such_behind_the_others()
 
 
 def test_results_of_one_id_are_shared_out_among_its_calls():
-    twice = Told("assistant", "", [CALLS[0], CALLS[0]])
+    twice = HistoryMessage("assistant", "", [CALLS[0], CALLS[0]])
     assert settled([twice, result("a", "1"), result("a", "2")], lambda _: None)[1:] == [
         result("a", "1"),
         result("a", "2"),
@@ -52,25 +52,25 @@ def test_results_of_one_id_are_shared_out_among_its_calls():
 
 
 def test_the_time_that_it_takes_grows_with_the_number_of_messages():
-    many = [ToldCall("a", "say", {})] * 60_000
-    words = [Told("assistant", "hm")] * 60_000
+    many = [HistoryCall("a", "say", {})] * 60_000
+    words = [HistoryMessage("assistant", "hm")] * 60_000
     began = time.process_time()
-    found = settled([Told("assistant", "", many), *[result("a")] * 90_000, *words], lambda _: None)
+    found = settled([HistoryMessage("assistant", "", many), *[result("a")] * 90_000, *words], lambda _: None)
     assert time.process_time() - began < 10
     assert len(found) == 120_001
 
 
 def test_a_call_that_cant_be_read_needs_no_result():
-    broken = Told("assistant", "", [ToldCall("a", "say", '{"text')])
+    broken = HistoryMessage("assistant", "", [HistoryCall("a", "say", '{"text')])
     assert settled([broken, USER], lambda _: None) == [broken, USER]
     assert settled([broken, result("a")], lambda _: None) == [broken, result("a")]
 
 
 def test_a_message_of_thinking_alone_is_part_of_the_reply_behind_it():
-    thought = Told("assistant", thinking="hm", handle=3)
-    (found,) = settled([thought, Told("assistant", "Yes.")], lambda _: None)
+    thought = HistoryMessage("assistant", thinking="hm", handle=3)
+    (found,) = settled([thought, HistoryMessage("assistant", "Yes.")], lambda _: None)
     assert (found.text, found.thinking, found.handle) == ("Yes.", "hm", 3)
-    two = [Told("assistant", "hm"), Told("assistant", "Yes.")]
+    two = [HistoryMessage("assistant", "hm"), HistoryMessage("assistant", "Yes.")]
     assert settled(two, lambda _: None) == two
 
 

@@ -2,15 +2,15 @@
 
 import pytest
 
-from atropos_agent.gateway.asked import Refusal, SaidCall
 from atropos_agent.gateway.items import BY_ITEM, BY_TOOL, output_of
+from atropos_agent.gateway.requests import Refusal, ReplyCall
 from tools.base import ToolCall
 
 
 @pytest.mark.parametrize("tool", BY_TOOL)
 def test_what_is_written_is_read_back_but_for_what_is_no_argument(tool):
     arguments = {"input": "a"} if tool == "custom" else {"command": ["a"], "path": "b"}
-    call = SaidCall("call_0", tool, '{"command": ["a"], "path": "b"}', ToolCall(tool, arguments))
+    call = ReplyCall("call_0", tool, '{"command": ["a"], "path": "b"}', ToolCall(tool, arguments))
     item = BY_TOOL[tool].write(call, "fc_gw_0_0")
     read = BY_ITEM[item["type"]].read(item, "input[0]")
     assert read == (call.text if tool == "function" else arguments)
@@ -18,7 +18,7 @@ def test_what_is_written_is_read_back_but_for_what_is_no_argument(tool):
 
 @pytest.mark.parametrize("tool", BY_TOOL)
 def test_a_call_that_cant_be_read_is_written_as_it_is(tool):
-    item = BY_TOOL[tool].write(SaidCall("call_0", tool, '{"command": ["a'), "fc_gw_0_0")
+    item = BY_TOOL[tool].write(ReplyCall("call_0", tool, '{"command": ["a'), "fc_gw_0_0")
     assert '{"command": ["a' in str(item.values())
 
 

@@ -5,8 +5,8 @@ import json
 from agents import AGENTS, opened
 from native import DONE, Said, asks
 
-from atropos_agent.gateway.asked import Fault, Refusal, Told
 from atropos_agent.gateway.messages import Messages
+from atropos_agent.gateway.requests import Fault, HistoryMessage, Refusal
 
 
 def test_a_message_is_told_in_parts_and_a_bill_is_left_out():
@@ -21,10 +21,10 @@ def test_a_message_is_told_in_parts_and_a_bill_is_left_out():
     ]
     asked = Messages().read({"system": system, "messages": [{"role": "user", "content": results}]})
     assert list(asked.messages) == [
-        Told("system", "Be good."),
-        Told("tool", "x", call_id="a"),
-        Told("tool", "", call_id="b"),
-        Told("user", "Go on."),
+        HistoryMessage("system", "Be good."),
+        HistoryMessage("tool", "x", call_id="a"),
+        HistoryMessage("tool", "", call_id="b"),
+        HistoryMessage("user", "Go on."),
     ]
 
 

@@ -8,8 +8,8 @@ from agents import AGENTS, Told, assert_every_token_is_accounted_for, opened
 from native import DONE, asks
 from native_families import FAMILIES
 
-from atropos_agent.gateway.asked import Refusal
 from atropos_agent.gateway.parts import part, told
+from atropos_agent.gateway.requests import Refusal
 
 DATA = base64.b64encode(b"\x89PNG" + b"x" * 9130).decode()
 SAID = "[image/png, 9,134 bytes: not shown to this model]"

@@ -7,7 +7,7 @@ from agents import AGENTS, assert_every_token_is_accounted_for, opened
 from agents import Told as Refused
 from native import DONE, Said, asks
 
-from atropos_agent.gateway.asked import Told, ToldCall
+from atropos_agent.gateway.requests import HistoryCall, HistoryMessage
 from atropos_agent.gateway.responses import Responses
 
 ITEMS = [
@@ -24,12 +24,12 @@ ITEMS = [
 def test_items_of_one_answer_are_one_reply():
     asked = Responses().read({"input": ITEMS, "instructions": "Be good."})
     assert list(asked.messages) == [
-        Told("system", "Be good."),
-        Told("user", "go"),
-        Told("assistant", "A.", (ToldCall("c", "say", "{}"),), "hm", handle=0),
-        Told("tool", "x", call_id="c"),
-        Told("assistant", "B.", handle=1),
-        Told("assistant", "C.", handle=2),
+        HistoryMessage("system", "Be good."),
+        HistoryMessage("user", "go"),
+        HistoryMessage("assistant", "A.", (HistoryCall("c", "say", "{}"),), "hm", handle=0),
+        HistoryMessage("tool", "x", call_id="c"),
+        HistoryMessage("assistant", "B.", handle=1),
+        HistoryMessage("assistant", "C.", handle=2),
     ]
 
 

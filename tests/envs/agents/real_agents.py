@@ -14,10 +14,10 @@ from native import writes_empty_thinking
 from atropos_agent.engines.scripted import ScriptedTurn
 from atropos_agent.engines.token_server import TokenServer
 from atropos_agent.types import THINK, AgentConfig, Reply, StopReason
-from envs.agents.foreign import ForeignAgent
+from envs.agents.facts import ForeignAgent
 from envs.agents.guests import Guests
-from envs.agents.named import FOREIGN
-from envs.agents.watched import WatchedSession
+from envs.agents.naming import FOREIGN
+from envs.agents.watching import WatchedSession
 from sandboxes.base import SandboxSpec
 from tools.base import ToolCall
 

@@ -1,6 +1,6 @@
 """A small agent of one tool, for `--env.agent PATH`: Chat Completions by the standard library alone."""
 
-from envs.agents.foreign import HOME, ForeignAgent, Place, Start
+from envs.agents.facts import HOME, ForeignAgent, Place, Start
 from envs.agents.recipes import Recipe
 
 SCRIPT = """

@@ -10,7 +10,7 @@ from small_agent import AGENT, SCRIPT, start
 from atropos_agent.types import AgentConfig, StopReason
 from envs.agents import guests
 from envs.agents.guests import Guests
-from envs.agents.watched import WatchedSession
+from envs.agents.watching import WatchedSession
 from envs.types import InfraError
 from sandboxes.base import Limits, SandboxSpec
 

@@ -5,7 +5,7 @@ from images import made
 from real_agents import SPOILED, Does, Spoils, at_work, end_of
 
 from atropos_agent.types import StopReason
-from envs.agents.named import FOREIGN
+from envs.agents.naming import FOREIGN
 
 pytestmark = [
     *(pytest.mark.slow, pytest.mark.docker, pytest.mark.timeout(900)),

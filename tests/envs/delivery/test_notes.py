@@ -5,7 +5,7 @@ import random
 import pytest
 
 from envs.delivery.notes import Attempt, KnownAPI, arrived
-from envs.delivery.trainer_api import Registered
+from envs.delivery.trainer_api import RegisteredEnv
 
 
 class Simulated:
@@ -69,7 +69,7 @@ def test_an_environment_that_came_and_went_is_noticed():
 
 
 def answer(env_id, earlier, step=0):
-    return Registered(
+    return RegisteredEnv(
         env_id=env_id,
         wandb_name=f"sums-1a2b_{earlier}",
         starting_step=step,

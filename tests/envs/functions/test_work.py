@@ -2,8 +2,8 @@
 
 import pytest
 
+from envs.functions.arguments import Prompt
 from envs.functions.config import FunctionConfig
-from envs.functions.given import Prompt
 from envs.functions.work import Work
 
 

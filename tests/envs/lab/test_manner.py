@@ -12,10 +12,10 @@ import pytest
 from real_agents import Does, at_work
 
 from atropos_agent.fitted import FittedFormat
-from atropos_agent.gateway.asked import Told
+from atropos_agent.gateway.requests import HistoryMessage
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import IGNORED, Reply
-from envs.agents.named import FOREIGN
+from envs.agents.naming import FOREIGN
 from envs.lab.kinds import KINDS
 from envs.lab.manner import _TASK, Manner, foreign
 from envs.lab.synthetic import Example, call, examples, expert
@@ -24,7 +24,10 @@ from sandboxes.docker.backend import DockerBackend
 MINI = FOREIGN["mini-swe-agent"]
 BASH = {"type": "function", "function": {"name": "bash", "parameters": {"type": "object", "properties": {}}}}
 HEARD = Manner(
-    MINI, [Told("system", "Help."), Told("user", f"Solve this: {_TASK}\nUse bash.")], [BASH], [Told("tool", "silence")]
+    MINI,
+    [HistoryMessage("system", "Help."), HistoryMessage("user", f"Solve this: {_TASK}\nUse bash.")],
+    [BASH],
+    [HistoryMessage("tool", "silence")],
 )
 SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 
@@ -74,7 +77,7 @@ async def test_behind_another_first_reply_nothing_is_made_up(smollm2_tokenizer: 
 
 async def test_briefly_nothing_stands_behind_the_task(smollm2_tokenizer: Any) -> None:
     (task,) = examples(1, 0)
-    opening = [*HEARD.opening, Told("user", "Now begin.")]
+    opening = [*HEARD.opening, HistoryMessage("user", "Now begin.")]
     (whole,) = [row async for row in HEARD.transcripts([task], smollm2_tokenizer, expert)]
     brief = replace(HEARD, opening=opening).brief()
     (row,) = [row async for row in brief.transcripts([task], smollm2_tokenizer, expert)]

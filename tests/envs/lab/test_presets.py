@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envs.agents.named import FOREIGN
+from envs.agents.naming import FOREIGN
 from envs.lab.learn import PRACTICE_SEED, PRACTICE_TASKS, _environment, _parser, _write_tasks
 from envs.lab.parts import flags
 from envs.lab.presets import PRESETS, Preset

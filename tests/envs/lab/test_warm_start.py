@@ -16,10 +16,10 @@ from rich.console import Console
 from atropos_agent.cpu_engine.model import locate
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.formats.hermes import CALL
-from atropos_agent.gateway.asked import Told
+from atropos_agent.gateway.requests import HistoryMessage
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import IGNORED
-from envs.agents.named import FOREIGN
+from envs.agents.naming import FOREIGN
 from envs.lab import warm_start
 from envs.lab.manner import _TASK, Manner
 from envs.lab.parts import output_of
@@ -77,8 +77,8 @@ def test_adapters_keep_their_names_and_the_one_of_another_training_has_another()
 
 
 async def test_one_transcript_in_so_many_is_told_whole(smollm2_tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    opening = [Told("user", f"Solve this: {_TASK}\nWith bash.")]
-    manner = Manner(FOREIGN["mini-swe-agent"], opening, [BASH], [Told("tool", "silence")])
+    opening = [HistoryMessage("user", f"Solve this: {_TASK}\nWith bash.")]
+    manner = Manner(FOREIGN["mini-swe-agent"], opening, [BASH], [HistoryMessage("tool", "silence")])
 
     async def heard(*_: object) -> Manner:
         return manner

@@ -7,12 +7,12 @@ import sys
 import pytest
 
 from envs.records import tracking
-from envs.records.tracking import TRACKERS, Tracked, Trackers, check_trackers
+from envs.records.tracking import TRACKERS, TrackedRun, Trackers, check_trackers
 
 
 @pytest.fixture
 def tracked(tmp_path):
-    return Tracked("atropos-agent-sums", "sums-1", tmp_path, {"seed": 1, "tags": ["a"]}, "group")
+    return TrackedRun("atropos-agent-sums", "sums-1", tmp_path, {"seed": 1, "tags": ["a"]}, "group")
 
 
 def test_tensorboard_reads_what_was_logged(tracked):

@@ -12,7 +12,7 @@ import pytest
 from envs.judging.specs import agent_spec
 from envs.swe import STARTER
 from envs.tasks.adapters import r2e, swebench, terminal_bench
-from envs.tasks.forge.emit import Bug, Forged, emit
+from envs.tasks.forge.emit import Bug, ForgedTask, emit
 from envs.tasks.forge.mutations import apply_mutations, find_mutations
 from envs.tasks.forge.project import read_project
 from envs.tasks.harbor import load_task
@@ -145,7 +145,7 @@ def forged(root, image):
     bug = Bug("shapes.py", text, apply_mutations(text, [mutation]), (mutation,))
     failing, passing = "tests/test_area.py::test_no_area", "tests/test_more.py::test_more"
     files = {failing: "tests/test_area.py", passing: "tests/test_more.py"}
-    made = Forged(read_project(library), (bug,), {failing: "assert 5 == 0"}, (passing,), files, 1.0)
+    made = ForgedTask(read_project(library), (bug,), {failing: "assert 5 == 0"}, (passing,), files, 1.0)
     return load_task(emit(made, "area is wrong", root / "out"))
 
 

@@ -18,7 +18,7 @@ from sums import right
 
 from envs.running.feed import RunEnded
 from envs.running.group import fates
-from envs.running.sinks import Given
+from envs.running.sinks import TrainerGroup
 from envs.trainers.trl import STATE
 from envs.trainers.trl_async import Sample, Worker
 
@@ -29,8 +29,8 @@ def engine(smollm2_tokenizer: Any) -> Iterator[ScriptedEngine]:
         yield engine
 
 
-def given(*rollouts: Any, name: str = "g0") -> Given:
-    return Given(score(rollouts), {one.id: one for one in rollouts}, name)
+def given(*rollouts: Any, name: str = "g0") -> TrainerGroup:
+    return TrainerGroup(score(rollouts), {one.id: one for one in rollouts}, name)
 
 
 def take(worker: Worker, rows: int) -> list[Sample]:
@@ -79,7 +79,7 @@ def test_a_row_with_several_advantages_is_given_once_for_each_with_those_tokens_
     turn = row.turns[0]
     parts = [type(turn)(turn.start, 1, 0, advantage=0.25), type(turn)(turn.start + 1, 1, 1, advantage=-0.25)]
     split = [*(type(row)(**{field.name: getattr(row, field.name) for field in fields(row)} | {"turns": parts}),), other]
-    group = Given(type(halves)(halves.origin, split), {"a": two, "b": rollout(0.0, 1, "b")}, "g0")
+    group = TrainerGroup(type(halves)(halves.origin, split), {"a": two, "b": rollout(0.0, 1, "b")}, "g0")
     worker.hand(group)
     first, second, _ = take(worker, 3)
     assert (first.input_ids == second.input_ids).all()

@@ -15,7 +15,7 @@ from sums import right
 
 from atropos_agent.types import AgentResult
 from envs.running.group import fates
-from envs.running.sinks import Given
+from envs.running.sinks import TrainerGroup
 from envs.trainers.trl import given_reward
 from envs.trainers.trl_grpo import RolloutFunction, one_row_each
 
@@ -46,8 +46,8 @@ def trainer_at(step: int, processes: int = 1) -> Any:
     )
 
 
-def given(*rollouts: Any) -> Given:
-    return Given(score(rollouts), {one.id: one for one in rollouts}, "g0")
+def given(*rollouts: Any) -> TrainerGroup:
+    return TrainerGroup(score(rollouts), {one.id: one for one in rollouts}, "g0")
 
 
 def test_each_prompt_gets_the_rows_of_its_task_after_weights_were_handed_over(

@@ -13,7 +13,7 @@ import pytest
 from row_samples import rollout, score
 
 from atropos_agent.tokens.experts import write_experts
-from envs.running.sinks import Given
+from envs.running.sinks import TrainerGroup
 from envs.types import InfraError
 
 pytest.importorskip("verl")
@@ -80,7 +80,7 @@ async def test_verls_client_samples_for_us(verl, answer, most, finish):
 
 
 def given(*rollouts):
-    return Given(score(rollouts), {one.id: one for one in rollouts}, "g0")
+    return TrainerGroup(score(rollouts), {one.id: one for one in rollouts}, "g0")
 
 
 def test_each_row_is_an_output_of_verls(verl):

@@ -5,7 +5,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from envs.viewer.policy import POLICY, Guarded
+from envs.viewer.policy import POLICY, PolicyMiddleware
 
 
 def test_an_answer_can_not_do_without_it():
@@ -14,7 +14,7 @@ def test_an_answer_can_not_do_without_it():
             "x", headers={"content-security-policy": "default-src *", "cache-control": "max-age=1"}
         )
 
-    with TestClient(Guarded(Starlette(routes=[Route("/", answer)]))) as client:
+    with TestClient(PolicyMiddleware(Starlette(routes=[Route("/", answer)]))) as client:
         headers = client.get("/").headers
         assert headers["content-security-policy"] == POLICY
         assert headers["cache-control"] == "max-age=1"

@@ -7,8 +7,15 @@ import pytest
 
 from envs.running.remote import live as live_module
 from envs.running.remote.folders import Folders
-from envs.running.remote.live import Live, Lost
-from envs.running.remote.messages import Failed, Gone, Said, Sampled, Trouble, Unreachable
+from envs.running.remote.live import Live, WorkerLost
+from envs.running.remote.messages import (
+    RolloutFailure,
+    SampledTokens,
+    Trouble,
+    Unreachable,
+    WorkerGone,
+    WorkerLogRecord,
+)
 from envs.types import Failure, InfraError, Seat, Task
 
 TASK = Task("t", "Do it.")
@@ -46,22 +53,29 @@ def live(link, sampled=lambda tokens: None):
 
 @pytest.mark.parametrize("end", ["silence", Unreachable("no route")])
 async def test_a_worker_that_does_not_answer_is_lost(end):
-    with pytest.raises(Gone, match="it has not answered for"):
+    with pytest.raises(WorkerGone, match="it has not answered for"):
         await live(Answers(news=[end])).listen()
 
 
 async def test_one_answer_that_fails_to_come_is_asked_for_again():
-    link = Answers(news=[[(1, Sampled([5]))], Unreachable("lost"), [(1, Sampled([5])), (2, Sampled([7]))], Gone("end")])
+    link = Answers(
+        news=[
+            [(1, SampledTokens([5]))],
+            Unreachable("lost"),
+            [(1, SampledTokens([5])), (2, SampledTokens([7]))],
+            WorkerGone("end"),
+        ]
+    )
     told = []
-    with pytest.raises(Gone, match="end"):
+    with pytest.raises(WorkerGone, match="end"):
         await live(link, told.append).listen()
     assert told == [[5], [7]], "what had arrived is not taken in twice"
     assert [after for _, after in link.told] == [0, 1, 1, 2]
 
 
 async def test_what_it_logs_is_logged_here_by_its_name(caplog):
-    link = Answers(news=[[(1, Said("envs.some", logging.WARNING, "the disk is full"))], Gone("end")])
-    with pytest.raises(Gone):
+    link = Answers(news=[[(1, WorkerLogRecord("envs.some", logging.WARNING, "the disk is full"))], WorkerGone("end")])
+    with pytest.raises(WorkerGone):
         await live(link).listen()
     assert [(one.name, one.getMessage()) for one in caplog.records] == [("envs.some", "[node] the disk is full")]
 
@@ -75,16 +89,16 @@ async def test_an_order_that_may_not_have_arrived_is_given_again():
             break
         await asyncio.sleep(0.001)
     assert one.lose() == 1
-    with pytest.raises(Lost):
+    with pytest.raises(WorkerLost):
         await making
 
 
 async def test_a_failure_there_is_a_failure_here():
     trouble = Trouble.of(InfraError(Failure.VERIFIER, "it crashed"))
-    one = live(Answers(news=[[(1, Failed(7, trouble, None))], Gone("end")]))
+    one = live(Answers(news=[[(1, RolloutFailure(7, trouble, None))], WorkerGone("end")]))
     making = asyncio.ensure_future(one.make(7, TASK, Seat()))
     await asyncio.sleep(0)
-    with pytest.raises(Gone):
+    with pytest.raises(WorkerGone):
         await one.listen()
     with pytest.raises(InfraError, match=r"verifier: it crashed \(on node\)"):
         await making

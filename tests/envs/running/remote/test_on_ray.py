@@ -16,6 +16,7 @@ from kills import check
 from programs import run as run_program
 from scripted_engine import ScriptedEngine
 from sums import Sums, fill, metrics_of, right
+from waiting import until
 
 from envs.cli.checks import Status
 from envs.config import RayOptions
@@ -33,7 +34,7 @@ from envs.swe.nodes import examine_nodes
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'atropos-agent[ray]'")
 from ray.cluster_utils import Cluster  # noqa: E402
 
-from envs.running.remote.messages import Gone  # noqa: E402
+from envs.running.remote.messages import WorkerGone  # noqa: E402
 from envs.running.remote.on_ray import RayCluster  # noqa: E402
 
 ROOT = Path(__file__).parents[4]
@@ -66,13 +67,6 @@ def engine(smollm2_tokenizer):
 def ray_env(cluster, make_env):
     """Makes an environment whose rollouts are made on the cluster."""
     return lambda cls=Sums, **options: make_env(cls, workers="ray", ray={"address": cluster.address}, **options)
-
-
-async def until(what):
-    while True:
-        if what():
-            return
-        await asyncio.sleep(0.05)
 
 
 def content(folder):
@@ -190,7 +184,7 @@ async def test_the_smoke_preset_learns(cluster, tmp_path):
 async def test_nodes_without_the_resources_are_left_out(cluster):
     async with RayCluster(RayOptions(address=cluster.address, resources={"docker": 1})) as found:
         assert await found.nodes() == []
-        with pytest.raises(Gone, match="has left"):
+        with pytest.raises(WorkerGone, match="has left"):
             await found.start("10.0.0.1/abc")
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from envs.records.redaction import Redactor
 from envs.running.remote import outbound as outbound_module
-from envs.running.remote.messages import PIECE, Made, Said, Turn
+from envs.running.remote.messages import PIECE, RolloutPiece, Turn, WorkerLogRecord
 from envs.running.remote.outbound import Outbound, Telling
 
 
@@ -29,7 +29,7 @@ async def test_news_are_told_again_until_they_have_arrived():
 async def test_one_answer_holds_no_more_than_a_message():
     outbound = Outbound()
     for _ in range(3):
-        outbound.add(Made(1, bytes(PIECE), False))
+        outbound.add(RolloutPiece(1, bytes(PIECE), False))
     assert [[number for number, _ in await outbound.after(n)] for n in range(3)] == [[1], [2], [3]]
 
 
@@ -47,16 +47,16 @@ async def test_what_is_logged_is_told_without_secrets_from_any_thread():
     logger = logging.Logger("some.module")
     logger.addHandler(told)
     await asyncio.to_thread(logger.warning, "it is %s", "the-secret-key")
-    assert await outbound.after(0) == [(1, Said("some.module", logging.WARNING, "it is ***"))]
+    assert await outbound.after(0) == [(1, WorkerLogRecord("some.module", logging.WARNING, "it is ***"))]
 
 
 async def test_a_flood_of_lines_is_counted_and_left_out():
     outbound = Outbound()
     for n in range(outbound_module._SAID + 7):
-        outbound.add(Said("a", logging.INFO, str(n)))
+        outbound.add(WorkerLogRecord("a", logging.INFO, str(n)))
     outbound.add(Turn(1, b"a"))
     found, last = [], 0
-    while not found or not isinstance(found[-1], Said) or "left out" not in found[-1].text:
+    while not found or not isinstance(found[-1], WorkerLogRecord) or "left out" not in found[-1].text:
         news = await outbound.after(last)
         last = news[-1][0]
         found += [one for _, one in news]

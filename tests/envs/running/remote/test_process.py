@@ -9,7 +9,7 @@ from scripted_engine import ScriptedEngine
 from sums import Sums, right
 
 from envs.running.remote import outbound as outbound_module
-from envs.running.remote.messages import Failed, Made, Order, Sampled, Turn, joined
+from envs.running.remote.messages import Order, RolloutFailure, RolloutPiece, SampledTokens, Turn, joined
 from envs.running.remote.pool import opening_of
 from envs.running.remote.process import WorkerProcess
 from envs.types import Failure, Seat, Task
@@ -50,7 +50,9 @@ async def opened(make_env, monkeypatch):
         await process.close()
 
 
-async def told(process, last=lambda news: isinstance(news, Failed) or (isinstance(news, Made) and news.last)):
+async def told(
+    process, last=lambda news: isinstance(news, RolloutFailure) or (isinstance(news, RolloutPiece) and news.last)
+):
     """What a process tells, up to the end of a rollout."""
     found, arrived = [], 0
     async with asyncio.timeout(120):
@@ -66,7 +68,7 @@ async def test_an_order_is_carried_out_once_with_its_turns_told_before_its_end(o
     for _ in range(2):
         await process.begin(Order(4, TASK, Seat(9, 1), ()))
     news = await told(process)
-    made = [one for one in news if isinstance(one, Made)]
+    made = [one for one in news if isinstance(one, RolloutPiece)]
     rollout = joined([one.piece for one in made], TASK, Seat(9, 1))
     assert rollout.verdict.reward == 1.0
     assert [one.number for one in news if isinstance(one, Turn)] == [4, 4]
@@ -79,14 +81,14 @@ async def test_turns_that_come_with_the_order_are_not_sampled_again(opened, engi
     turns = [one.body for one in await told(process) if isinstance(one, Turn)]
     other = await opened()
     await other.begin(Order(1, TASK, Seat(9, 1), turns))
-    assert not [one for one in await told(other) if isinstance(one, Turn | Sampled)]
+    assert not [one for one in await told(other) if isinstance(one, Turn | SampledTokens)]
     assert engine.requests == 2
 
 
 async def test_a_failure_is_told_with_how_far_the_recording_came(opened):
     process = await opened(Failing)
     await process.begin(Order(1, TASK, Seat(9, 1), ()))
-    (failed,) = [one for one in await told(process) if isinstance(one, Failed)]
+    (failed,) = [one for one in await told(process) if isinstance(one, RolloutFailure)]
     assert failed.trouble.kind is Failure.SANDBOX
     assert failed.progress == (0, 0, False)
 

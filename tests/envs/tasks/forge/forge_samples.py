@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from envs.tasks.forge.emit import Bug, Forged
+from envs.tasks.forge.emit import Bug, ForgedTask
 from envs.tasks.forge.mutations import apply_mutations, find_mutations
 from envs.tasks.forge.project import read_project
 
@@ -77,13 +77,13 @@ def test_never():
 """
 
 
-def forged(library: Path, operator: str = "cmp_swap") -> Forged:
+def forged(library: Path, operator: str = "cmp_swap") -> ForgedTask:
     text = (library / "src/shapes.py").read_text()
     mutation = next(one for one in find_mutations(text) if one.operator == operator)
     failing = "tests/test_area.py::test_no_area"
     frames = "tests/test_area.py:10: in test_no_area\n    assert area(0, 5) == 0\nsrc/shapes.py:9: in area\n    x"
     message = f"{frames}\nE   assert 5 == 0"
-    return Forged(
+    return ForgedTask(
         read_project(library),
         (Bug("src/shapes.py", text, apply_mutations(text, [mutation]), (mutation,)),),
         {failing: message},

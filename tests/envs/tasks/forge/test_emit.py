@@ -5,7 +5,7 @@ import subprocess
 import pytest
 from forge_samples import LIBRARY, MORE_TESTS, TESTS, forged
 
-from envs.tasks.forge.emit import Bug, Forged, emit
+from envs.tasks.forge.emit import Bug, ForgedTask, emit
 from envs.tasks.forge.mutations import apply_mutations, find_mutations
 from envs.tasks.harbor import load_task
 
@@ -32,7 +32,9 @@ def test_the_solution_is_a_patch_that_restores_the_source(library, tmp_path, end
     bug = Bug("src/shapes.py", text, apply_mutations(text, [mutation]), (mutation,))
     task = forged(library)
     directory = emit(
-        Forged(task.project, (bug,), task.fail_to_pass, task.pass_to_pass, task.files, 1.0), "Fix it.", tmp_path / "out"
+        ForgedTask(task.project, (bug,), task.fail_to_pass, task.pass_to_pass, task.files, 1.0),
+        "Fix it.",
+        tmp_path / "out",
     )
     repo = directory / "environment/repo"
     subprocess.run(["git", "init", "-q"], cwd=repo, check=True)

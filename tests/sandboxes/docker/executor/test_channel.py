@@ -8,7 +8,7 @@ import pytest
 from fake_executor import FakeExecutor, connected, end, frame
 
 from sandboxes.base import SandboxDied, SandboxError
-from sandboxes.docker.executor.channel import BoundedOutput, Channel, CommandEnd, Identity
+from sandboxes.docker.executor.channel import Channel, CommandEnd, Identity, ShortenedOutput
 from sandboxes.docker.executor.connection import MAX_FRAME
 
 
@@ -31,7 +31,7 @@ async def test_a_commands_end_is_understood():
         return frame(number, b"O", b"out") + end(number, 3, flags=3, dropped=(7, 0, 0)) if kind == b"E" else None
 
     channel, executor = await channel_that(answer)
-    assert await execute(channel, stdin=b"in") == CommandEnd(3, True, BoundedOutput(b"out", 7), True)
+    assert await execute(channel, stdin=b"in") == CommandEnd(3, True, ShortenedOutput(b"out", 7), True)
     assert [(kind, payload) for _, kind, payload in executor.frames[1:2]] == [(b"D", b"in")]
     await channel.close()
 
@@ -47,9 +47,9 @@ async def test_streams_that_are_kept_apart_are_understood():
     channel, _ = await channel_that(answer)
     ended = await execute(channel, split=True)
     assert (ended.output, ended.stdout, ended.stderr) == (
-        BoundedOutput(b"outerr", 9),
-        BoundedOutput(b"out", 4),
-        BoundedOutput(b"err", 5),
+        ShortenedOutput(b"outerr", 9),
+        ShortenedOutput(b"out", 4),
+        ShortenedOutput(b"err", 5),
     )
     assert ended.stdout.whole(2) == b"o\n[... 4 bytes dropped ...]\nut"
     await channel.close()

@@ -37,7 +37,7 @@ class Image:
 
     async def execute(self, argv, **asked):
         self.asked = asked | {"argv": argv}
-        return channel.CommandEnd(0, False, channel.BoundedOutput(b""), False)
+        return channel.CommandEnd(0, False, channel.ShortenedOutput(b""), False)
 
 
 def container_of(spec, container, channel, config):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 from atropos_agent.gateway import Session
-from atropos_agent.gateway.asked import Asked, Refusal
 from atropos_agent.gateway.echo import same_messages, same_tools
-from atropos_agent.gateway.forest import Sampled, Turn
+from atropos_agent.gateway.forest import SampledReply, Turn
+from atropos_agent.gateway.requests import GatewayRequest, Refusal
 from atropos_agent.types import StopReason
 
 
@@ -25,7 +25,7 @@ class WatchedSession(Session):
     _over_since: float | None = None
     """Time since there is no more to get: the end of a budget, or an infrastructure failure."""
 
-    def ask(self, asked: Asked) -> Turn:
+    def ask(self, asked: GatewayRequest) -> Turn:
         if self.first_s is None:
             self.first_s = time.monotonic()
         self.requests += 1
@@ -74,7 +74,7 @@ class WatchedSession(Session):
             self.last = turn
         self._answered_at = time.monotonic()
 
-    def _waits(self, turn: Turn, sampled: Sampled) -> bool:
+    def _waits(self, turn: Turn, sampled: SampledReply) -> bool:
         """Tell whether results of a turn's calls may still come: the agent has the reply, and did not leave it."""
         if not sampled.answer.calls or turn.children or not (turn.taken or turn.waiting):
             return False

@@ -8,18 +8,18 @@ from itertools import count, takewhile
 
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.formats.reading import written_json
-from atropos_agent.gateway.asked import Schemas, Told, ToldCall
 from atropos_agent.gateway.echo import arguments_of
-from atropos_agent.gateway.forest import Sampled, Turn
+from atropos_agent.gateway.forest import SampledReply, Turn
+from atropos_agent.gateway.requests import HistoryCall, HistoryMessage, Schemas
 from atropos_agent.types import Message
 from tools.base import ToolCall, ToolResult
 
 
 def opening(
-    messages: Sequence[Told],
+    messages: Sequence[HistoryMessage],
     fitted: FittedFormat,
     schemas: Schemas,
-    retold: Callable[[Told], Turn | None],
+    retold: Callable[[HistoryMessage], Turn | None],
     check: Callable[[Sequence[Message]], None] | None = None,
 ) -> list[Message]:
     """Return the messages before a first reply, with the tools in a system message if the template shows none.
@@ -38,12 +38,16 @@ def opening(
     return fitted.opening(given)
 
 
-def foreign_calls(messages: Sequence[Told], retold: Callable[[Told], Turn | None]) -> list[ToldCall]:
+def foreign_calls(
+    messages: Sequence[HistoryMessage], retold: Callable[[HistoryMessage], Turn | None]
+) -> list[HistoryCall]:
     """Return the calls of a history that are none of ours."""
     return [call for told in messages if told.calls and retold(told) is None for call in told.calls]
 
 
-def _call_ids(messages: Sequence[Told], turns: Sequence[Turn | None], fitted: FittedFormat) -> Iterator[Sequence[str]]:
+def _call_ids(
+    messages: Sequence[HistoryMessage], turns: Sequence[Turn | None], fitted: FittedFormat
+) -> Iterator[Sequence[str]]:
     """Yield the ids of each message's calls for the chat template: our own, or unused ones of the same form."""
     ours = [turn.sampled.answer.calls if turn is not None and turn.sampled is not None else None for turn in turns]
     used = {call.template_id for calls in ours for call in calls or ()}
@@ -58,7 +62,7 @@ def _call_ids(messages: Sequence[Told], turns: Sequence[Turn | None], fitted: Fi
         yield ids
 
 
-def _name_results(messages: Sequence[Told], given: Sequence[Message], fitted: FittedFormat) -> None:
+def _name_results(messages: Sequence[HistoryMessage], given: Sequence[Message], fitted: FittedFormat) -> None:
     """Give each result the name and the id of the call before it in the chat template."""
     known: dict[str, list[tuple[str, str]]] = {}
     for told, message in zip(messages, given, strict=True):
@@ -73,7 +77,7 @@ def _name_results(messages: Sequence[Told], given: Sequence[Message], fitted: Fi
             message |= {"name": name, "tool_call_id": number}
 
 
-def following(messages: Sequence[Told], fitted: FittedFormat, sampled: Sampled) -> list[Message]:
+def following(messages: Sequence[HistoryMessage], fitted: FittedFormat, sampled: SampledReply) -> list[Message]:
     """Return the messages behind a sampled reply."""
     calls = {call.id: call.call or ToolCall(call.name, {}, call.template_id) for call in sampled.answer.calls}
     unknown = ToolCall("", {}, fitted.format.call_id(0, "unknown"))
@@ -88,10 +92,10 @@ def following(messages: Sequence[Told], fitted: FittedFormat, sampled: Sampled) 
     return found + _shown(results, fitted, sampled)
 
 
-def folded(messages: Sequence[Told]) -> list[Told]:
+def folded(messages: Sequence[HistoryMessage]) -> list[HistoryMessage]:
     """Return messages for templates that take nothing but a reply behind results: the text of other messages there is
     added to the last result."""
-    found: list[list[Told]] = []
+    found: list[list[HistoryMessage]] = []
     for told in messages:
         if found and found[-1][0].role == "tool" and told.role in ("user", "system"):
             found[-1].append(told)
@@ -107,9 +111,9 @@ def folded(messages: Sequence[Told]) -> list[Told]:
     ]
 
 
-def answered(messages: Sequence[Told]) -> list[Told]:
+def answered(messages: Sequence[HistoryMessage]) -> list[HistoryMessage]:
     """Return messages for templates that take no call without a result behind it: such a call is told in words."""
-    found: list[Told] = []
+    found: list[HistoryMessage] = []
     for place, told in enumerate(messages, start=1):
         results = {one.call_id for one in takewhile(lambda one: one.role == "tool", messages[place:])}
         left = [call for call in told.calls if call.id not in results]
@@ -119,16 +123,16 @@ def answered(messages: Sequence[Told]) -> list[Told]:
     return found
 
 
-def _words(call: ToldCall) -> str:
+def _words(call: HistoryCall) -> str:
     arguments = call.arguments if isinstance(call.arguments, str) else written_json(call.arguments)
     return f"{call.name}({arguments})"
 
 
-def _shown(results: Sequence[ToolResult], fitted: FittedFormat, sampled: Sampled) -> list[Message]:
+def _shown(results: Sequence[ToolResult], fitted: FittedFormat, sampled: SampledReply) -> list[Message]:
     return fitted.results(results, (), called=sampled.called) if results else []
 
 
-def _message(told: Told, turn: Turn | None, ids: Sequence[str]) -> Message:
+def _message(told: HistoryMessage, turn: Turn | None, ids: Sequence[str]) -> Message:
     """Return a message in OpenAI's shape. turn: the one whose answer it tells; None if it is not ours. ids: of its
     calls."""
     message: Message = {"role": told.role, "content": told.text}

@@ -54,7 +54,7 @@ class Refusal(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class ToldCall:
+class HistoryCall:
     """A call in a message of an agent's request. arguments: as they were sent, an object or text."""
 
     id: str
@@ -63,7 +63,7 @@ class ToldCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class HistoryMessage:
     """A message of an agent's request.
 
     role: "system", "user", "assistant" or "tool" (the result of the call `call_id`).
@@ -75,7 +75,7 @@ class Told:
 
     role: str
     text: str = ""
-    calls: Sequence[ToldCall] = ()
+    calls: Sequence[HistoryCall] = ()
     thinking: str | None = None
     call_id: str = ""
     handle: int | None = None
@@ -84,7 +84,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class GatewayRequest:
     """A request for a reply.
 
     messages: the history, as told by the agent; only the part behind the answer of number `behind`, if it names one.
@@ -96,7 +96,7 @@ class Asked:
     extras: data for its own protocol alone.
     """
 
-    messages: Sequence[Told]
+    messages: Sequence[HistoryMessage]
     model: str = ""
     tools: Schemas = ()
     max_tokens: int | None = None
@@ -110,7 +110,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class SaidCall:
+class ReplyCall:
     """A call of the model's, as it is served.
 
     id: the rollout's own, valid in every protocol; template_id: the one given to the chat template instead.
@@ -137,7 +137,7 @@ class Answer:
     number: int
     thinking: str | None
     content: str
-    calls: Sequence[SaidCall]
+    calls: Sequence[ReplyCall]
     finish_reason: str
     prompt_tokens: int
     completion_tokens: int

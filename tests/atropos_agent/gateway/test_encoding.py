@@ -5,12 +5,12 @@ from agents import SCHEMAS, ChatAgent, opened
 from native import DONE
 from native_families import fitted_family
 
-from atropos_agent.gateway.asked import Told, ToldCall
-from atropos_agent.gateway.encoded import folded, opening
+from atropos_agent.gateway.encoding import folded, opening
+from atropos_agent.gateway.requests import HistoryCall, HistoryMessage
 
 
 def test_tools_stand_in_the_system_message_where_the_template_shows_none(fitted, with_calls):
-    told = [Told("system", "Be good."), Told("user", "go")]
+    told = [HistoryMessage("system", "Be good."), HistoryMessage("user", "go")]
     (system, _) = opening(told, fitted, SCHEMAS, lambda _: None)
     assert system["content"].startswith("Be good.")
     assert "say" in system["content"]
@@ -19,7 +19,7 @@ def test_tools_stand_in_the_system_message_where_the_template_shows_none(fitted,
 
 
 def test_what_an_agent_tells_writes_no_control_tokens(fitted):
-    (message,) = opening([Told("user", "<|im_end|>")], fitted, (), lambda _: None)
+    (message,) = opening([HistoryMessage("user", "<|im_end|>")], fitted, (), lambda _: None)
     assert "<|im_end|>" not in message["content"]
 
 
@@ -41,16 +41,24 @@ async def test_ids_of_calls_write_no_control_tokens(smollm2_tokenizer, family):
 
 
 def test_calls_of_others_are_the_templates_and_broken_ones_text(with_calls):
-    call = ToldCall("a", "say", '{"text": "x"}')
-    told = [Told("user", "go"), Told("assistant", "", [call]), Told("tool", "y", call_id="a"), Told("user", "more")]
+    call = HistoryCall("a", "say", '{"text": "x"}')
+    told = [
+        HistoryMessage("user", "go"),
+        HistoryMessage("assistant", "", [call]),
+        HistoryMessage("tool", "y", call_id="a"),
+        HistoryMessage("user", "more"),
+    ]
     messages = opening(told, with_calls, SCHEMAS, lambda _: None)
     assert messages[1]["tool_calls"][0]["function"]["arguments"] == {"text": "x"}
     assert messages[2]["name"] == "say"
-    told[1] = Told("assistant", "", [ToldCall("a", "say", "{x")])
+    told[1] = HistoryMessage("assistant", "", [HistoryCall("a", "say", "{x")])
     assert opening(told, with_calls, SCHEMAS, lambda _: None)[1] == {"role": "assistant", "content": "say({x)"}
 
 
 def test_what_stands_behind_results_can_stand_in_the_last():
-    told = [Told("tool", "y", call_id="a"), Told("user", "more"), Told("user", "still")]
-    assert folded(told) == [Told("tool", "y\n\nmore\n\nstill", call_id="a")]
-    assert folded([Told("user", "a"), Told("system", "b")]) == [Told("user", "a"), Told("system", "b")]
+    told = [HistoryMessage("tool", "y", call_id="a"), HistoryMessage("user", "more"), HistoryMessage("user", "still")]
+    assert folded(told) == [HistoryMessage("tool", "y\n\nmore\n\nstill", call_id="a")]
+    assert folded([HistoryMessage("user", "a"), HistoryMessage("system", "b")]) == [
+        HistoryMessage("user", "a"),
+        HistoryMessage("system", "b"),
+    ]

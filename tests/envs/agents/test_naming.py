@@ -3,12 +3,12 @@
 import pytest
 
 from envs.agents.codex import AGENT
-from envs.agents.named import FOREIGN, find_agent
+from envs.agents.naming import FOREIGN, find_agent
 from envs.base import AGENTS
 from envs.swe.environment import SWEEnv, SWEEnvConfig
 
 OWN = """
-from envs.agents.foreign import ForeignAgent, Start
+from envs.agents.facts import ForeignAgent, Start
 from envs.agents.recipes import Recipe
 
 RECIPE = Recipe(npm=("own@1",))

@@ -6,11 +6,11 @@ import pytest
 from native_families import fitted_family
 
 from atropos_agent.engines.scripted import ScriptedServer
-from atropos_agent.gateway.asked import Asked, Refusal, Told, ToldCall
 from atropos_agent.gateway.bounds import TooLong
+from atropos_agent.gateway.requests import GatewayRequest, HistoryCall, HistoryMessage, Refusal
 from atropos_agent.types import AgentConfig, Unanswered
-from envs.agents import watched
-from envs.agents.watched import WatchedSession
+from envs.agents import watching
+from envs.agents.watching import WatchedSession
 
 TOOL = {"type": "function", "function": {"name": "run", "parameters": {"type": "object", "properties": {}}}}
 CALL = '<tool_call>\n{"name": "run", "arguments": {}}\n</tool_call>'
@@ -26,7 +26,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(watched, "time", clock)
+    monkeypatch.setattr(watching, "time", clock)
     return clock
 
 
@@ -37,7 +37,7 @@ def session(smollm2_tokenizer, *replies, **budgets):
 
 
 def asked(text, tools=(TOOL,)):
-    return Asked([Told("user", text)], tools=tools)
+    return GatewayRequest([HistoryMessage("user", text)], tools=tools)
 
 
 async def answered(one, request):
@@ -51,9 +51,11 @@ async def answered(one, request):
 def after(turn, *more):
     """The history behind a turn, with the results of its calls."""
     answer = turn.sampled.answer
-    calls = [ToldCall(call.id, call.name, call.text) for call in answer.calls]
-    results = [Told("tool", "fine", call_id=call.id) for call in calls]
-    return Asked([*turn.asked.messages, Told("assistant", answer.content, calls), *results, *more], tools=(TOOL,))
+    calls = [HistoryCall(call.id, call.name, call.text) for call in answer.calls]
+    results = [HistoryMessage("tool", "fine", call_id=call.id) for call in calls]
+    return GatewayRequest(
+        [*turn.asked.messages, HistoryMessage("assistant", answer.content, calls), *results, *more], tools=(TOOL,)
+    )
 
 
 async def test_it_rests_since_the_last_reply_that_asks_for_nothing(smollm2_tokenizer, clock):
@@ -88,7 +90,7 @@ async def test_calls_that_the_agent_has_left_hold_nothing_up(smollm2_tokenizer, 
         main = await answered(one, asked("b"))
         await answered(one, after(main))
         assert one.rests_s() == 0.0
-        await answered(one, after(main, Told("user", "That is no tool: go on.")))
+        await answered(one, after(main, HistoryMessage("user", "That is no tool: go on.")))
         clock.now += 6
         assert one.rests_s() == 6, "it dropped the reply"
 
@@ -97,7 +99,7 @@ async def test_a_summary_before_does_not_end_the_wait_for_a_tool(smollm2_tokeniz
     async with session(smollm2_tokenizer, CALL, "A summary.", CALL) as one:
         main = await answered(one, asked("a"))
         told = after(main)
-        await answered(one, Asked([*told.messages, Told("user", "Sum it up.")]))
+        await answered(one, GatewayRequest([*told.messages, HistoryMessage("user", "Sum it up.")]))
         await answered(one, told)
         clock.now += 60
         assert one.rests_s() == 0.0

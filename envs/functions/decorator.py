@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from envs.cli import Program, called_as, run
+from envs.functions.arguments import Hooks, Prompt
 from envs.functions.config import FunctionConfig
-from envs.functions.given import Hooks, Prompt
 from envs.functions.judging import check_score, parameters_of
 from envs.functions.tasks import Tasks
 from envs.functions.work import GIVEN, ONE_TURN, TRAINED, Work

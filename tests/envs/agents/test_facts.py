@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from envs.agents import foreign
-from envs.agents.foreign import ForeignAgent, Place, Start
-from envs.agents.named import FOREIGN
+from envs.agents import facts
+from envs.agents.facts import ForeignAgent, Place, Start
+from envs.agents.naming import FOREIGN
 from envs.agents.recipes import Recipe
 
 PLACE = Place("Do 'it' --now;\n$HOME", "http://127.0.0.1:31281", "/app", "x64", "", 32768, 1024, 7)
@@ -26,13 +26,13 @@ class TestEachAgent:
 
     def test_runs_a_program_of_its_pack_and_writes_only_at_home(self, agent):
         start = agent.start(PLACE)
-        assert any(part.startswith(foreign.PACK) or f"'{foreign.PACK}/" in part for part in start.argv)
-        assert all(path.startswith(foreign.HOME + "/") for path in start.files)
+        assert any(part.startswith(facts.PACK) or f"'{facts.PACK}/" in part for part in start.argv)
+        assert all(path.startswith(facts.HOME + "/") for path in start.files)
 
     def test_has_pinned_versions(self, agent):
         assert all("@" in name[1:] for name in agent.recipe.npm)
         assert all("==" in name for name in agent.recipe.pypi)
 
     def test_takes_at_most_forty_lines(self, agent):
-        path = Path(foreign.__file__).with_name(agent.name.replace("-", "_") + ".py")
+        path = Path(facts.__file__).with_name(agent.name.replace("-", "_") + ".py")
         assert len(path.read_text().splitlines()) <= 40

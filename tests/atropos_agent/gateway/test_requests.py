@@ -2,7 +2,7 @@
 
 import pytest
 
-from atropos_agent.gateway.asked import Answer, Fault, Refusal, SaidCall
+from atropos_agent.gateway.requests import Answer, Fault, Refusal, ReplyCall
 from tools.base import ToolCall
 
 
@@ -17,6 +17,6 @@ def test_a_refusal_names_its_field():
 
 
 def test_the_whole_of_an_answer_holds_its_broken_calls():
-    calls = (SaidCall("a", "say", "{}", ToolCall("say", {}, "a")), SaidCall("b", "say", '{"text'))
+    calls = (ReplyCall("a", "say", "{}", ToolCall("say", {}, "a")), ReplyCall("b", "say", '{"text'))
     assert Answer(0, None, "First.", calls, "stop", 1, 1).whole == 'First.\n{"text'
     assert Answer(0, None, "", calls[:1], "stop", 1, 1).whole == ""

@@ -8,7 +8,7 @@ from envs.records.atif import to_atif
 from envs.records.read import from_atif
 from envs.types import Reward
 from envs.viewer import journal
-from envs.viewer.opened import opened
+from envs.viewer.rollout_view import opened
 
 
 def test_a_shaped_reward_and_turns_of_their_own_are_told():

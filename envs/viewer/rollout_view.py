@@ -27,7 +27,7 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class RolloutView:
     """A rollout. reasons: why it has its score, in sentences. counts: whether its group has it, and no other in its
     place."""
 
@@ -40,7 +40,7 @@ class Opened:
     counts: bool
 
 
-def opened(rollout: SavedRollout, group: SavedGroup | None, place: int) -> Opened:
+def opened(rollout: SavedRollout, group: SavedGroup | None, place: int) -> RolloutView:
     """Return a rollout as it is shown. place: of its line."""
     result = rollout.result
     lanes = [
@@ -56,7 +56,7 @@ def opened(rollout: SavedRollout, group: SavedGroup | None, place: int) -> Opene
     ]
     counts = group is None or any(member.place == place for member in group.members)
     reasons = list(_reasons(rollout, group, counts))
-    return Opened(rollout, detail_of(rollout), explanation_of(rollout), reasons, lanes, group, counts)
+    return RolloutView(rollout, detail_of(rollout), explanation_of(rollout), reasons, lanes, group, counts)
 
 
 def _reasons(rollout: SavedRollout, group: SavedGroup | None, counts: bool) -> Sequence[str]:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from envs.functions import Prompt
-from envs.functions.given import turn_of
+from envs.functions.arguments import turn_of
 
 
 def test_a_prompt_template_is_filled_in_and_known_by_its_digest(tmp_path):

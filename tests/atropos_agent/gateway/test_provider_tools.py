@@ -6,7 +6,7 @@ import pytest
 from agents import AGENTS, Told, assert_every_token_is_accounted_for, opened
 from native import DONE, Said
 
-from atropos_agent.gateway.provided import anthropics, is_screen, openais
+from atropos_agent.gateway.provider_tools import anthropics, is_screen, openais
 
 MESSAGES = [
     ({"type": "bash_20250124", "name": "bash"}, {"command": "ls"}),
