@@ -1,5 +1,7 @@
 """Conversations that outgrow the window: whatever is done, each part is what the model was given and sampled."""
 
+from bisect import bisect_left
+
 import pytest
 from worked import Model, assert_every_token_is_accounted_for, call
 
@@ -65,6 +67,40 @@ async def test_a_rollout_goes_on_beyond_its_window_in_parts_that_are_the_truth(a
 async def test_without_compaction_a_rollout_ends_with_its_window(smollm2):
     result, _ = await play(smollm2, "none")
     assert (result.stop_reason, result.metadata) == (StopReason.MAX_TOKENS, {})
+
+
+def shared(one, other):
+    """How many tokens two prompts begin with alike."""
+    most = min(len(one), len(other))
+    return bisect_left(range(most), True, key=lambda end: list(one[: end + 1]) != list(other[: end + 1]))
+
+
+def computed(exchanges):
+    """The tokens of prompts that no prefix cache of an inference server can hold."""
+    held, found = [], 0
+    for one in exchanges:
+        known = max((shared(one.prompt, before) for before in held), default=0)
+        held.append([*one.prompt, *one.ids])
+        found += len(one.prompt) - known
+    return found
+
+
+async def test_a_turn_costs_no_more_than_without_beyond_the_summary_and_its_head_stays_cached(smollm2):
+    window = {"max_total_tokens": 12_000, "max_tokens": 400, "max_steps": 100, "looks": 60}
+    without, all_at_once = await play(smollm2, "none", **window | {"max_total_tokens": 100_000})
+    result, exchanges = await play(smollm2, "summary", **window)
+    assert without.stop_reason is result.stop_reason is StopReason.ANSWERED
+    summaries = result.metadata["conversations"]["compaction"]["summaries"]
+    begun = summaries[0]
+    assert [one.prompt for one in exchanges[:begun]] == [one.prompt for one in all_at_once[:begun]]
+    told = sum(len(exchanges[number].ids) for number in summaries)
+    assert sum(len(one.ids) for one in exchanges) - told == sum(len(one.ids) for one in all_at_once)
+    with_it, alone = computed(exchanges) / len(exchanges), computed(all_at_once) / len(all_at_once)
+    print(f"computed tokens a turn {with_it:.0f}, without {alone:.0f}; {len(summaries)} summaries")
+    assert with_it < 1.3 * alone
+    opening = smollm2.encode("<|im_start|>assistant\n", continues=True)
+    head = len(exchanges[0].prompt) - len(opening)
+    assert all(shared(exchanges[0].prompt, exchanges[number + 1].prompt) >= head for number in summaries)
 
 
 async def test_the_model_goes_on_from_the_task_its_summary_and_the_last_turns(smollm2):
