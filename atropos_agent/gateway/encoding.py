@@ -8,7 +8,6 @@ from itertools import count, takewhile
 
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.formats.reading import written_json
-from atropos_agent.gateway.asked import Schemas, Told, ToldCall
 from atropos_agent.gateway.echo import arguments_of
 from atropos_agent.gateway.forest import SampledReply, Turn
 from atropos_agent.gateway.requests import HistoryCall, HistoryMessage, Schemas
@@ -112,9 +111,9 @@ def folded(messages: Sequence[HistoryMessage]) -> list[HistoryMessage]:
     ]
 
 
-def answered(messages: Sequence[Told]) -> list[Told]:
+def answered(messages: Sequence[HistoryMessage]) -> list[HistoryMessage]:
     """Return messages for templates that take no call without a result behind it: such a call is told in words."""
-    found: list[Told] = []
+    found: list[HistoryMessage] = []
     for place, told in enumerate(messages, start=1):
         results = {one.call_id for one in takewhile(lambda one: one.role == "tool", messages[place:])}
         left = [call for call in told.calls if call.id not in results]
@@ -124,12 +123,12 @@ def answered(messages: Sequence[Told]) -> list[Told]:
     return found
 
 
-def _words(call: ToldCall) -> str:
+def _words(call: HistoryCall) -> str:
     arguments = call.arguments if isinstance(call.arguments, str) else written_json(call.arguments)
     return f"{call.name}({arguments})"
 
 
-def _shown(results: Sequence[ToolResult], fitted: FittedFormat, sampled: Sampled) -> list[Message]:
+def _shown(results: Sequence[ToolResult], fitted: FittedFormat, sampled: SampledReply) -> list[Message]:
     return fitted.results(results, (), called=sampled.called) if results else []
 
 

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.types import AgentConfig, AgentError, AgentResult
-from envs.agents.foreign import ForeignAgent
-from envs.agents.rehearsal import Rehearsed, rehearse
+from envs.agents.facts import ForeignAgent
+from envs.agents.rehearsal import Rehearsal, rehearse
 from envs.agents.room import examine_room
 from envs.cli.checks import Check, Status
 from envs.types import InfraError

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from atropos_agent.agent import AtroposAgent
 from envs.agents import claude_code, codex, mini_swe_agent, opencode, openhands, pi, qwen_code
-from envs.agents.foreign import ForeignAgent
+from envs.agents.facts import ForeignAgent
 from envs.running.mix import Mix
 from sandboxes.naming import resolve
 

@@ -10,9 +10,9 @@ from atropos_agent.engines.scripted import ScriptedServer
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.gateway.forest import Turn
 from atropos_agent.types import THINK, THINK_END, AgentConfig, AgentResult, Reply
-from envs.agents.foreign import ForeignAgent
+from envs.agents.facts import ForeignAgent
 from envs.agents.guests import Guests
-from envs.agents.watched import WatchedSession
+from envs.agents.watching import WatchedSession
 from envs.types import Failure, InfraError
 from sandboxes.base import Backend, SandboxSpec
 from tools.base import ToolCall
@@ -24,7 +24,7 @@ _WINDOW = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class Rehearsed:
+class Rehearsal:
     """The observations of an agent in a scripted conversation. turns: those with tools, in their order."""
 
     result: AgentResult
@@ -38,7 +38,7 @@ class Rehearsed:
 
 async def rehearse(
     agent: ForeignAgent, backend: Backend, spec: SandboxSpec, fitted: FittedFormat, task: str, commands: Sequence[str]
-) -> Rehearsed:
+) -> Rehearsal:
     """Let the real agent work on a task in a sandbox like this; the replies are these commands and its end.
 
     Raises InfraError, SandboxError and AgentError if it can't."""
@@ -54,7 +54,7 @@ async def play(
     task: str,
     policy: Policy,
     config: AgentConfig,
-) -> Rehearsed:
+) -> Rehearsal:
     """Let the real agent work on a task in a sandbox like this, with these replies. Raises as `rehearse` does."""
     guest = await Guests(agent, backend).invite(spec)
     if fitted.template is None:
@@ -65,7 +65,7 @@ async def play(
         WatchedSession(server, fitted.template, fitted, config) as session,
     ):
         result = await guest.work(session, sandbox, task)
-    return Rehearsed(result, [turn for turn, _ in session.turns if turn.asked.tools])
+    return Rehearsal(result, [turn for turn, _ in session.turns if turn.asked.tools])
 
 
 def shows_shell(agent: ForeignAgent) -> re.Pattern[str]:

@@ -17,8 +17,8 @@ from atropos_agent.gateway import Session
 from atropos_agent.gateway.requests import GatewayRequest, HistoryMessage, Schemas
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig, Reply, SequenceData
-from envs.agents.foreign import ForeignAgent
-from envs.agents.named import find_agent
+from envs.agents.facts import ForeignAgent
+from envs.agents.naming import find_agent
 from envs.agents.rehearsal import rehearse
 from envs.base import AGENTS
 from envs.lab.synthetic import TOOLS, WORKING_DIR, Example

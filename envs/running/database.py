@@ -187,15 +187,14 @@ def _connect(path: Path) -> sqlite3.Connection:
     """Raise sqlite3.DatabaseError when the file is damaged."""
     before = frames_of(path, boot_time())
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    try:
+    with contextlib.ExitStack() as undo:
+        undo.callback(db.close)
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("SELECT count(*) FROM sqlite_master").fetchone()  # which reads the log
         _refuse_lost(path, before.lost(frames_of(path)))
         _check(db, path)
         _bring_up_to_date(db, path)
-    except BaseException:
-        db.close()
-        raise
+        undo.pop_all()
     return db
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -34,16 +35,15 @@ def write(run: Path, out: Path, *, form: str) -> str:
     Raises ValueError when there are none, OSError."""
     counts: Counter[str] = Counter()
     lines = _lines(run, form, counts)
-    try:
+    with ExitStack() as undo:
+        undo.callback(out.unlink, missing_ok=True)  # what is there would be a part of it
         if form == "verl":
             exporting.write_table(lines, out)
         else:
             exporting.write_lines(lines, out)
         if not counts["groups"]:
             raise ValueError(f"{run} holds no complete group; `process` and `serve` make some, evaluations don't")
-    except BaseException:
-        out.unlink(missing_ok=True)  # what is there would be a part of it
-        raise
+        undo.pop_all()
     left = f", {counts['dropped']} rows are left out" if counts["dropped"] else ""
     return f"{counts['lines']} lines of {counts['groups']} groups{left}"
 

@@ -31,7 +31,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
 from concurrent.futures import CancelledError, Future
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar
 
@@ -190,11 +190,10 @@ class FeedThread(Generic[S, P]):
 
     def __enter__(self) -> Self:
         self._thread.start()
-        try:
+        with ExitStack() as undo:
+            undo.push(self)
             self.fed = self._opened.result()
-        except BaseException:
-            self.__exit__()
-            raise
+            undo.pop_all()
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -10,8 +10,8 @@ from atropos_agent.agent import AtroposAgent
 from atropos_agent.types import AgentResult
 from envs.agents.facts import ForeignAgent
 from envs.agents.guests import Guest, Guests
-from envs.agents.named import compaction_problems, find_agent, room_problems
-from envs.agents.watched import WatchedSession
+from envs.agents.naming import compaction_problems, find_agent, room_problems
+from envs.agents.watching import WatchedSession
 from envs.base import AGENTS, AgentEnv
 from envs.judging.workplace import Invite, Plain, Workplace, Workplaces, as_it_is
 from envs.running.telemetry import traced

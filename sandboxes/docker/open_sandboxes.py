@@ -122,12 +122,11 @@ class OpenSandboxes:
         self._containers.add(container)
         if not container.bounded:
             self.disk.add(container)
-        try:
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self._release, container)
+            undo.callback(setattr, container, "spoiled", True)
             await self._prepare(container, spec)
-        except BaseException:
-            container.spoiled = True
-            await self._release(container)
-            raise
+            undo.pop_all()
         return container
 
     async def _prepare(self, container: Container, spec: SandboxSpec) -> None:

@@ -26,11 +26,10 @@ class MountNamespace:
 
     async def __aenter__(self) -> Self:
         """Raise OSError if this process may not have mounts of its own."""
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._thread.shutdown, wait=False)
             await self.do(self._enter)
-        except BaseException:
-            self._thread.shutdown(wait=False)
-            raise
+            undo.pop_all()
         return self
 
     async def __aexit__(self, *exc: object) -> None:

@@ -48,11 +48,10 @@ class OwnerDirectory:
         self._lock = -1
 
     async def __aenter__(self) -> Self:
-        try:
+        async with contextlib.AsyncExitStack() as undo:
+            undo.push_async_callback(lambda: finish(asyncio.to_thread(self._leave)))
             await finish(asyncio.to_thread(self._make))
-        except BaseException:
-            await finish(asyncio.to_thread(self._leave))
-            raise
+            undo.pop_all()
         return self
 
     async def __aexit__(self, *exc: object) -> None:

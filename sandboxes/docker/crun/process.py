@@ -82,13 +82,12 @@ def sealed(program: Path) -> int:
     crun wants to run from such a copy, and else makes one each time and starts itself again. Raises OSError.
     """
     copy = os.memfd_create(program.name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    try:
+    with contextlib.ExitStack() as undo:
+        undo.callback(os.close, copy)
         with os.fdopen(os.dup(copy), "wb") as file:
             file.write(program.read_bytes())
         fcntl.fcntl(copy, fcntl.F_ADD_SEALS, _SEALS)
-    except BaseException:
-        os.close(copy)
-        raise
+        undo.pop_all()
     return copy
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 
 from sandboxes.base import DaemonRestarted, PtySize, SandboxDied, SandboxError, SandboxTimeout
 from sandboxes.docker.executor.connection import Connection
@@ -47,13 +47,12 @@ class DockerProcess(RunningProcess):
 
     async def begin(self, request: bytes) -> None:
         """Start it. Raises SandboxError."""
-        try:
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(lambda: finish(self.close()))
             self._era = await self._connection.ready()
             self._watching = asyncio.create_task(self._watch(), name="sandbox process")
             await self._connection.send(self._call.number, b"E", request, self._era)
-        except BaseException:
-            await finish(self.close())
-            raise
+            undo.pop_all()
 
     async def close(self) -> None:
         """Kill it if it has not ended."""

@@ -9,11 +9,11 @@ from jinja2 import TemplateError
 from native import DONE, asks
 from native_families import FAMILIES, fitted_family
 
-from atropos_agent.gateway import asked
-from atropos_agent.gateway.asked import Asked, Refusal
+from atropos_agent.gateway import requests
 from atropos_agent.gateway.bounds import Bounds
-from atropos_agent.gateway.forest import Forest, Found
+from atropos_agent.gateway.forest import Forest, HistoryMatch
 from atropos_agent.gateway.prompts import Prompts, check_request
+from atropos_agent.gateway.requests import GatewayRequest, Refusal
 from atropos_agent.types import THINK, THINK_END
 
 
@@ -116,15 +116,17 @@ def histories(controls):
     for thinking, words, calls, then in product(
         (None, "hm", hostile), ("", hostile), (0, 1, 2), ("results", "a user", "results and a user", "a stray result")
     ):
-        made = [asked.ToldCall(f"c{n}", "say", {"text": f"said {n}"}) for n in range(calls)]
-        results = [asked.Told("tool", f"result {n}", call_id=f"c{n}") for n in range(calls) if "results" in then]
-        stray = [asked.Told("tool", "result of another", call_id="other")] if "stray" in then else []
+        made = [requests.HistoryCall(f"c{n}", "say", {"text": f"said {n}"}) for n in range(calls)]
+        results = [
+            requests.HistoryMessage("tool", f"result {n}", call_id=f"c{n}") for n in range(calls) if "results" in then
+        ]
+        stray = [requests.HistoryMessage("tool", "result of another", call_id="other")] if "stray" in then else []
         yield [
-            asked.Told("user", "go"),
+            requests.HistoryMessage("user", "go"),
             *stray,
-            asked.Told("assistant", words or ("" if calls else "words"), made, thinking),
+            requests.HistoryMessage("assistant", words or ("" if calls else "words"), made, thinking),
             *results,
-            *([asked.Told("user", "go on")] if then != "results" or not results else []),
+            *([requests.HistoryMessage("user", "go on")] if then != "results" or not results else []),
         ]
 
 
@@ -134,7 +136,7 @@ def test_no_reply_that_an_agent_tells_is_refused_by_a_template(fit, name):
     prompts = Prompts(fitted.template, fitted, Forest(), keeps_thinking=False)
     controls = {*(fitted.template.decode([i]) for i in fitted.template._encoder.control_ids), *fitted.format.control}
     for messages in histories(sorted(controls - {THINK, THINK_END})[:20]):  # what stands before those is thinking
-        line, *_ = prompts.place(Asked(messages), Found(None, messages, ()), Bounds(1 << 20))
+        line, *_ = prompts.place(GatewayRequest(messages), HistoryMatch(None, messages, ()), Bounds(1 << 20))
         shown = fitted.template.decode(line.conversation.prompt)
         for told in messages:
             assert all(call.arguments["text"] in shown for call in told.calls)

@@ -14,7 +14,7 @@ from atropos_agent.formats.plain import Plain
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig
 from envs.agents.examine import examine_agent
-from envs.agents.named import FOREIGN
+from envs.agents.naming import FOREIGN
 from envs.cli.checks import Status
 from sandboxes.base import SandboxError, SandboxSpec
 

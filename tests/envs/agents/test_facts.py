@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from envs.agents.naming import FOREIGN
 
 from envs.agents import facts
 from envs.agents.facts import ForeignAgent, Place, Start
+from envs.agents.naming import FOREIGN
 from envs.agents.recipes import Recipe
 
 PLACE = Place("Do 'it' --now;\n$HOME", "http://127.0.0.1:31281", "/app", "x64", "", 32768, 1024, 7)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from envs.agents.named import FOREIGN
+from envs.agents.naming import FOREIGN
 from envs.agents.recipes import Platform, Recipe
 from envs.types import InfraError
 
