@@ -188,8 +188,8 @@ async def test_what_changes_while_it_is_read_comes_whole(kind, backend, spec):
         pytest.skip("nobody is hostile there")
     async with backend.open(replace(spec, workdir="/var/tmp")) as box:
         await need_python(box)
-        changing = asyncio.create_task(box.exec(["python3", "-c", CHANGES], timeout=60))
-        await box.exec("until test -e tree/zz; do sleep 0.1; done", timeout=20)
+        changing = asyncio.create_task(box.exec(["python3", "-c", CHANGES], timeout=300))
+        assert (await box.exec("until test -e tree/zz; do sleep 0.1; done", timeout=120)).ok
         for _ in range(10):
             names = members(await box.download("tree"))
             assert {"0", "99", "zz"} <= names.keys()
