@@ -180,9 +180,9 @@ def read_all(given):
     """Read all that `--tokenizers` names before they are asked for, for processes that are forked from this one."""
     with tempfile.TemporaryDirectory() as folder:
         unpack(given, folder)
-        for name in set(REAL.values()):
-            if (place := Path(folder, name)).is_dir():
-                read(place)
+        for name, place in REAL.items():
+            if Path(folder, place).is_dir():
+                real(Path(folder), name)
 
 
 def unpack(given, into):
@@ -199,10 +199,13 @@ def with_template(tokenizer, source):
     return own
 
 
-@cache
 def real(folder, name):
     """A tokenizer of other people's, with its own template or one from above."""
-    tokenizer = read(folder / REAL[name])
+    return _real(read(folder / REAL[name]), name)
+
+
+@cache
+def _real(tokenizer, name):
     return with_template(tokenizer, REAL_TEMPLATES.get(name, tokenizer.chat_template))
 
 

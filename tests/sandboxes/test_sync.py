@@ -3,7 +3,9 @@
 import asyncio
 import os
 import signal
+import subprocess
 import threading
+import time
 
 import pytest
 
@@ -113,8 +115,12 @@ def local():
 
 
 def test_ctrl_c_cancels_the_command_and_leaves_the_sandbox_usable(local):
-    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
+    def interrupt():
+        while subprocess.run(["pgrep", "-f", "sleep 61[.]5"], check=False, capture_output=True).returncode:
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
         local.exec("sleep 61.5")
     assert local.exec("pgrep -f 'sleep 61[.]5' | wc -l").output == "0\n"
