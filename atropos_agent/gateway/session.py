@@ -128,7 +128,8 @@ class Session:
         agent's first requests were refused."""
         await self.close()
         if self.failure is None and self.ended_by is None and (refusal := self._in_the_way()) is not None:
-            self.failure = Unanswered(f"what the agent asked first was refused: {refusal}")
+            remedy = "give the agent other settings, or take another model or agent; doctor tries them"
+            self.failure = Unanswered(f"what the agent asked first was refused: {refusal}; {remedy}")
         if self.failure is not None:
             self.failure.partial = self._result(None, str(self.failure))
             raise self.failure

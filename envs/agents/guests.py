@@ -27,6 +27,8 @@ _LOOK_S = 60.0
 _CPUS = {"x86_64": "x64", "aarch64": "arm64"}
 _DONE_S = 10.0
 """How long an agent may live on after its last reply."""
+_PREPARES_S = 120.0
+"""The same after a title: on a busy machine it takes long to ask for a first reply with its tools."""
 _TICK_S = 0.25
 _WINDOW = 200_000
 """Tokens reported to an agent without a budget."""
@@ -109,6 +111,9 @@ class Guest:
             self._entrance.session = None
         if not (session.requests or session.refused):
             raise InfraError(Failure.SANDBOX, f"agent {self._agent.name} did not start: {_told(ran)}")
+        if session.only_prepares and (ran is None or ran.exit_code):
+            what = f"agent {self._agent.name} asked for no reply with its tools"
+            raise InfraError(Failure.SANDBOX, f"{what}: {_told(ran)}")
         return await self._result(session, ran, (session.first_s or began) - began)
 
     async def _run(
@@ -119,7 +124,7 @@ class Guest:
         command = ["/bin/sh", "-c", _BEGIN, "sh", *argv]
         running = asyncio.create_task(sandbox.exec(command, env=env, timeout=float("inf"), max_output=_KEPT))
         try:
-            while not running.done() and session.rests_s() < _DONE_S and session.remaining_s() > 0:
+            while not running.done() and session.rests_s() < _patience_s(session) and session.remaining_s() > 0:
                 await asyncio.wait({running}, timeout=_TICK_S)
             if not running.done():
                 await sandbox.exec(_END, timeout=_ENDING_S)
@@ -165,6 +170,11 @@ class Guest:
             error=error or result.error,
             metadata={**result.metadata, "agent": told},
         )
+
+
+def _patience_s(session: WatchedSession) -> float:
+    """Return how long an agent may live on when nothing is left to do."""
+    return _PREPARES_S if session.only_prepares else _DONE_S
 
 
 def _without_proxy(spec: SandboxSpec) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -17,8 +18,8 @@ TASK = "Print many lines, and look at all of them."
 _LINE = "the quick brown fox jumps over the lazy dog"
 _SUMMARY = "Many lines were printed and looked at, as the task says.\nWhat is left is to print the others."
 _TURNS = 60
-_TAIL = 4000
-"""Characters at a prompt's end; without an output among them an agent asks for something else."""
+_ASKS = re.compile("summar|condens|compact|hand.?off", re.IGNORECASE)
+"""Words behind the last output with which agents ask for a summary."""
 _LEAST, _MOST = 300, 5000
 """Tokens of an output; agents cut longer ones."""
 
@@ -77,7 +78,7 @@ def _policy(agent: ForeignAgent, fitted: FittedFormat, tokens: int) -> Policy:
             return f"{opened}Done."
         if not shows.search(shown) and not printed:
             return f"{opened}A title"
-        if printed and _LINE not in shown[-_TAIL:]:
+        if printed and _ASKS.search(shown.rpartition(_LINE)[2]):
             return opened + _SUMMARY
         printed += 1
         return opened + fitted.format.turn(Reply(None, "", [ToolCall(*call, "call_0")], []))

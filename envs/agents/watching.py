@@ -41,8 +41,18 @@ class WatchedSession(Session):
 
     def _in_the_way(self) -> Refusal | None:
         """Return the refusal in the way of a result; an answered title is no beginning."""
-        begun = any(turn.asked.tools for turn, _ in self.turns)
-        return super()._in_the_way() or (None if begun else self.refused.get(True))
+        return super()._in_the_way() or (None if self.begun else self.refused.get(True))
+
+    @property
+    def begun(self) -> bool:
+        """Return whether the agent was answered where it shows its tools."""
+        return self.last is not None and bool(self.last.asked.tools)
+
+    @property
+    def only_prepares(self) -> bool:
+        """Return whether the agent has had nothing but titles and the like, and nothing stands in its way."""
+        hindered = self.refused or self.ended_by is not None or self.failure is not None
+        return bool(self.turns) and not (self.begun or hindered)
 
     def rests_s(self) -> float:
         """Return for how many seconds nothing has been left to do: since the last reply, while no conversation waits

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from own_daemon import Daemon, copy_image
+from waiting import until
 
 from sandboxes.base import SandboxSpec
 from sandboxes.docker import DockerBackend
@@ -52,7 +53,7 @@ def _command(place: Path) -> str:
 @pytest.mark.slow
 async def test_root_of_a_sandbox_is_another_user_on_the_machine_and_all_works(box):
     naps = asyncio.create_task(box.exec("id -u; exec sleep 7531"))
-    await asyncio.sleep(0.5)
+    await until(lambda: owner_of("sleep 7531") is not None)
     assert owner_of("sleep 7531") == FIRST
     naps.cancel()
     await asyncio.wait({naps})

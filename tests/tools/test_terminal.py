@@ -1,7 +1,5 @@
 """The terminal: what lasts from one command to the next, and what no command can break."""
 
-import asyncio
-
 import pytest
 from stopwatch import Stopwatch
 
@@ -278,14 +276,12 @@ async def test_a_background_job_does_not_hold_the_command(terminal):
 
 async def test_a_background_job_with_redirected_output_runs_on(terminal):
     await run(terminal, "(sleep 0.5; echo done) > log 2>&1 &")
-    await asyncio.sleep(1)
-    assert await run(terminal, "cat log") == "done"
+    assert await run(terminal, "until [ -s log ]; do sleep 0.1; done; cat log", timeout=60) == "done"
 
 
 async def test_a_background_job_survives_writing_to_a_command_that_has_ended(terminal):
     await run(terminal, "(sleep 0.3; echo lost; echo lost >&2; echo survived > log) & true")
-    await asyncio.sleep(1)
-    assert await run(terminal, "cat log") == "survived"
+    assert await run(terminal, "until [ -s log ]; do sleep 0.1; done; cat log", timeout=60) == "survived"
 
 
 async def test_pkill_does_not_find_its_own_shell(terminal):

@@ -134,6 +134,8 @@ def serve(workdir):
     if any(file.startswith(inside) for file in files):
         return  # pytest is a part of the agent's work
     known = {name.partition(".")[0] for name in sys.modules}
+    if hasattr(gc, "freeze"):  # since Python 3.7
+        gc.freeze()  # collecting garbage would copy all of it in each fork
     gc.enable()
     listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     listener.bind(_PLACE)

@@ -152,8 +152,9 @@ class CrunContainer(Container):
     async def _reset(self) -> bool:
         self.channel = self.channel.succeeded(self.name)
         try:
-            async with asyncio.timeout(_RENEW_S):
-                await self.channel.reset(new_devices=False)
+            if not self._quiesced:  # then everything has ended
+                async with asyncio.timeout(_RENEW_S):
+                    await self.channel.reset(new_devices=False)
             await reset(self.bundle, len(self.kind.limits.allowed_hosts) > 0)
             self.host_paths = self._host_paths_of(self.bundle)
             async with asyncio.timeout(_RENEW_S):

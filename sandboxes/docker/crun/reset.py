@@ -41,7 +41,7 @@ async def reset(bundle: Bundle, listening: int) -> None:
     await _until_alone(bundle, listening)
     old, upper, stack = bundle.root, bundle.upper, bundle.stack
     limit = await bundle.namespace.do(_reset, bundle)
-    bundle.clear(_clear(old, upper))
+    bundle.clear(asyncio.to_thread(_clear, old, upper))
     await let_go(tuple(layer for layer in stack if layer not in bundle.stack))
     if limit is not None:
         raise SandboxError(f"sandbox {bundle.name} is still at the limit of its {limit}")
@@ -120,11 +120,13 @@ def _put_new_root(bundle: Bundle, tree: int) -> None:
     kernel.mount("none", "/", None, kernel.REMOUNT | kernel.BIND | kernel.RELATIME)  # as crun gives it
 
 
-async def _clear(root: int, upper: Path) -> None:
+def _clear(root: int, upper: Path) -> None:
     """Remove the written files, and only then let go of the old root: the kernel writes all its present files to the
     disk."""
-    await asyncio.to_thread(remove_tree, upper)
-    with contextlib.suppress(OSError):
-        # Process 1's program was in the first root, which so never ends: its names keep files that were removed.
-        await asyncio.to_thread(kernel.forget_names, root)
-    await asyncio.to_thread(os.close, root)
+    try:
+        remove_tree(upper)
+        with contextlib.suppress(OSError):
+            # Process 1's program was in the first root, which so never ends: its names keep files that were removed.
+            kernel.forget_names(root)
+    finally:
+        os.close(root)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -46,10 +45,3 @@ def sampled_logprobs(model: Any, choice: dict[str, Any], temperature: float = 1.
     prompt, sampled = choice["prompt_token_ids"], choice["token_ids"]
     rows = full_logprobs(model, prompt + sampled, temperature)
     return [float(rows[len(prompt) - 1 + i, token]) for i, token in enumerate(sampled)]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that another thread does."""
-    async with asyncio.timeout(120):
-        while not condition():  # noqa: ASYNC110 - the engine's thread sets no asyncio event
-            await asyncio.sleep(0.005)

@@ -9,7 +9,8 @@ from typing import Any
 import httpx
 import pytest
 import torch
-from engine_client import complete, full_logprobs, sampled_logprobs, serve, until
+from engine_client import complete, full_logprobs, sampled_logprobs, serve
+from waiting import until
 
 from atropos_agent.cpu_engine.model import LoadedModel
 from atropos_agent.cpu_engine.scheduler import Engine

@@ -7,7 +7,8 @@ from typing import Any
 
 import httpx
 import pytest
-from engine_client import complete, full_logprobs, serve, until
+from engine_client import complete, full_logprobs, serve
+from waiting import until
 
 from atropos_agent.cpu_engine.model import LoadedModel
 from atropos_agent.cpu_engine.sampling import SamplingParams

@@ -38,6 +38,12 @@ def works(docker_backend, base_image, hermes):
     return work
 
 
+def titled(then):
+    """The small agent, which asks for a title before it begins."""
+    title = f"shown, TOOLS = TOOLS, []\nask()\nTOOLS = shown\n{then}\n"
+    return replace(AGENT, start=partial(start, script=SCRIPT.replace("print(", f"{title}print(", 1)))
+
+
 _EATS = "pkill -9 python3; kill -9 -1"
 WRITES = Says('<tool_call>\n{"name": "bash", "arguments": {"command": "echo hi >/app/f"}}\n</tool_call>')
 
@@ -88,6 +94,19 @@ class TestAnAgent:
         ) as caught:
             await works(agent(begin="import sys; print('no door', file=sys.stderr); sys.exit(7)\n"))
         assert caught.value.kind == "sandbox"
+
+    async def test_that_is_slow_behind_a_title_is_waited_for(self, works, monkeypatch):
+        monkeypatch.setattr(guests, "_DONE_S", 0.2)
+        result, _, files = await works(titled("time.sleep(2)"), WRITES, Says("Done."))
+        assert (result.stop_reason, files) == (StopReason.ANSWERED, "hi\n")
+        assert result.metadata["gateway"]["branches"] == {"side call": 1, "main": 2}
+
+    async def test_that_gets_no_further_than_a_title_is_our_failure(self, works, monkeypatch):
+        with pytest.raises(InfraError, match=r"asked for no reply with its tools: it ended with status 3 and said: no"):
+            await works(titled("sys.exit(print('no', flush=True) or 3)"))
+        monkeypatch.setattr(guests, "_PREPARES_S", 0.5)
+        with pytest.raises(InfraError, match="asked for no reply with its tools"):
+            await works(titled("time.sleep(600)"))
 
     async def test_that_runs_out_of_turns_or_time_is_graded(self, works, monkeypatch):
         result, _, _ = await works(agent(), WRITES, WRITES, max_steps=1)

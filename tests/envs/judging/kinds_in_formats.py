@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
-import json
 import re
 import subprocess
 import sys
@@ -13,10 +11,16 @@ from pathlib import Path
 
 from honest_kinds import KINDS
 from kind_texts import HEAD
-from task_formats import DOCKERFILE, HARBOR_TEST, write
+from task_formats import (
+    HARBOR_TEST,
+    folder_task,
+    function_task,
+    harbor_task,
+    swebench_task,
+    terminal_bench_task,
+    write,
+)
 
-from envs.tasks.adapters import plain_folder, python_functions, swebench, terminal_bench
-from envs.tasks.harbor import load_task
 from envs.types import Task
 
 WRONG, RIGHT = ("def f(x):\n    return x\n", "def f(x):\n    return x + x\n")
@@ -48,50 +52,24 @@ def passing(root: Path) -> list[str]:
 
 def harbor(root: Path) -> Task:
     run = HARBOR_TEST.replace("/tests/test_outputs.py -rA", "/tests -q --import-mode=importlib")
-    files = {
-        "task.toml": 'schema_version = "1.4"\n',
-        "instruction.md": "Double it.",
-        "environment/Dockerfile": DOCKERFILE.format("/app"),
-        "environment/files/solution.py": WRONG,
-        "tests/test.sh": run.replace("cd /app\n", "cd /app\nexport PYTHONPATH=/app\n"),
-        **modules("tests/"),
-    }
-    return load_task(write(root / "harbor-kinds", files))
+    return harbor_task(root, WRONG, run.replace("cd /app\n", "cd /app\nexport PYTHONPATH=/app\n"), modules())
 
 
 def tree(root: Path) -> Task:
     """Return a task whose tests are copied into the working directory and run without being named."""
-    task = harbor(root / "tree")
-    assert task.hidden.tests is not None
-    script = task.hidden.tests / "test.sh"
-    text = script.read_text().replace("/tests -q --import-mode=importlib", "-q")
-    script.write_text(text.replace("cd /app\n", "cd /app\nmkdir -p tests\ncp /tests/*.py tests/\n"))
-    return load_task(task.hidden.tests.parent)
+    run = HARBOR_TEST.replace("/tests/test_outputs.py -rA", "-q")
+    copied = "cd /app\nmkdir -p tests\ncp /tests/*.py tests/\nexport PYTHONPATH=/app\n"
+    return harbor_task(root / "tree", WRONG, run.replace("cd /app\n", copied), modules())
 
 
 def tb1(root: Path) -> Task:
-    files = {
-        "task.yaml": "instruction: Double it.\nparser_name: pytest\n",
-        "Dockerfile": DOCKERFILE.format("/app"),
-        "files/solution.py": WRONG,
-        "run-tests.sh": "#!/bin/bash\ncd /app\nexport PYTHONPATH=/app\nuv run pytest $TEST_DIR -rA\n",
-        "solution.sh": SOLVE,
-        **modules("tests/", listed=True),
-    }
-    (task,) = terminal_bench.load(write(root / "tb1-kinds", files), root / "out")
-    return task
+    script = "export PYTHONPATH=/app\nuv run pytest $TEST_DIR -rA"
+    return terminal_bench_task(root, WRONG, RIGHT, script, modules(listed=True))
 
 
 def folder(root: Path) -> Task:
     kinds = modules("tests/", listed=True)
-    files = {
-        "instruction.md": "Double it.",
-        "repo/solution.py": WRONG,
-        **{path: text for path, text in kinds.items() if _are_all_found(text)},
-        "solution/solution.py": RIGHT,
-    }
-    (task,) = plain_folder.load(write(root / "folder-kinds", files), root / "out")
-    return task
+    return folder_task(root, WRONG, RIGHT, {path: text for path, text in kinds.items() if _are_all_found(text)})
 
 
 def _are_all_found(text: str) -> bool:
@@ -101,29 +79,8 @@ def _are_all_found(text: str) -> bool:
 
 
 def swe(root: Path) -> Task:
-    ids = passing(root / "host")
-    patch = ""
-    for path, text in modules("tests/", listed=True).items():
-        lines = difflib.unified_diff([], text.splitlines(keepends=True), "/dev/null", f"b/{path}")
-        patch += f"diff --git a/{path} b/{path}\nnew file mode 100644\n" + "".join(lines)
-    fix = "diff --git a/solution.py b/solution.py\n--- a/solution.py\n+++ b/solution.py\n"
-    row = {
-        "instance_id": "owner__kinds-1",
-        "image": "atropos-agent/base:debian12",
-        "problem_statement": "Double it.",
-        "patch": fix + "@@ -1,2 +1,2 @@\n def f(x):\n-    return x\n+    return x + x\n",
-        "test_patch": patch,
-        "FAIL_TO_PASS": json.dumps(ids),
-        "PASS_TO_PASS": "[]",
-    }
-    write(root, {"swe.jsonl": json.dumps(row) + "\n"})
-    (task,) = swebench.load(root / "swe.jsonl", root / "out")
-    context = task.context
-    assert context is not None
-    write(context, {"files/solution.py": WRONG})
-    docker = context / "Dockerfile"
-    docker.write_text(docker.read_text().replace("WORKDIR /testbed\n", "WORKDIR /testbed\nCOPY files/ /testbed/\n"))
-    return load_task(context.parent)
+    kinds = {path: ("", text) for path, text in modules("tests/", listed=True).items()}
+    return swebench_task(root, WRONG, RIGHT, kinds, passing(root / "host"), [])
 
 
 def functions(root: Path) -> Task:
@@ -135,16 +92,7 @@ def functions(root: Path) -> Task:
             if len(ast.parse(body).body) == 1:
                 check += "".join(f"    {line}\n" for line in body.replace("test_it", f"kind_{number}").splitlines())
                 check += f"    kind_{number}()\n"
-    row = {
-        "task_id": "HumanEval/902",
-        "entry_point": "f",
-        "prompt": "def f(x):\n",
-        "canonical_solution": "    return x + x\n",
-        "test": check,
-    }
-    write(root, {"rows.jsonl": json.dumps(row) + "\n"})
-    (task,) = python_functions.load(root / "rows.jsonl", root / "out")
-    return task
+    return function_task(root, "f", "def f(x):\n", "    return x + x\n", check)
 
 
 FORMATS: dict[str, Callable[[Path], Task]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -53,98 +54,111 @@ def write(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
-def harbor(root: Path) -> Task:
+def harbor_task(root: Path, wrong: str, script: str, tests: dict[str, str]) -> Task:
+    """Return a Harbor task of a module that is wrong. tests: by path below tests/."""
     files = {
         "task.toml": 'schema_version = "1.4"\n',
-        "instruction.md": "Correct `double`.",
+        "instruction.md": "Correct it.",
         "environment/Dockerfile": DOCKERFILE.format("/app"),
-        "environment/files/solution.py": WRONG,
-        "tests/test.sh": HARBOR_TEST,
-        "tests/test_outputs.py": TESTS,
-        "solution/solve.sh": "cp /solution/right.py solution.py\n",
-        "solution/right.py": RIGHT,
+        "environment/files/solution.py": wrong,
+        "tests/test.sh": script,
+        **{f"tests/{path}": text for path, text in tests.items()},
     }
-    return load_task(write(root / "harbor-sample", files))
+    return load_task(write(root / "harbor", files))
 
 
-def tb1(root: Path) -> Task:
+def terminal_bench_task(root: Path, wrong: str, right: str, script: str, tests: dict[str, str]) -> Task:
     files = {
-        "task.yaml": "instruction: Correct double.\nparser_name: pytest\n",
+        "task.yaml": "instruction: Correct it.\nparser_name: pytest\n",
         "Dockerfile": DOCKERFILE.format("/app"),
-        "files/solution.py": WRONG,
-        "run-tests.sh": "#!/bin/bash\ncd /app\nuv run pytest $TEST_DIR/test_outputs.py -rA\n",
-        "tests/test_outputs.py": "import sys\n\nsys.path.append('/app')\n" + TESTS,
-        "solution.sh": f"cat > solution.py << 'END'\n{RIGHT}END\n",
+        "files/solution.py": wrong,
+        "run-tests.sh": f"#!/bin/bash\ncd /app\n{script}\n",
+        "solution.sh": f"cat > solution.py << 'END'\n{right}END\n",
+        **{f"tests/{path}": text for path, text in tests.items()},
     }
-    (task,) = terminal_bench.load(write(root / "tb1-sample", files), root / "out")
+    (task,) = terminal_bench.load(write(root / "terminal-bench", files), root / "out")
     return task
 
 
-def folder(root: Path) -> Task:
-    files = {
-        "instruction.md": "Correct `double`.",
-        "repo/solution.py": WRONG,
-        "repo/tests/test_same.py": "from solution import same\n\ndef test_same():\n    assert same(1) == 1\n",
-        "tests/test_hidden.py": TESTS,
-        "solution/solution.py": RIGHT,
-    }
-    (task,) = plain_folder.load(write(root / "folder-sample", files), root / "out")
+def folder_task(root: Path, wrong: str, right: str, files: dict[str, str]) -> Task:
+    known = {"instruction.md": "Correct it.", "repo/solution.py": wrong, "solution/solution.py": right}
+    (task,) = plain_folder.load(write(root / "folder", {**known, **files}), root / "out")
     return task
 
 
-def functions(root: Path) -> Task:
+def function_task(root: Path, name: str, prompt: str, solution: str, check: str) -> Task:
     row = {
         "task_id": "HumanEval/901",
-        "entry_point": "double",
-        "prompt": 'def double(x):\n    """Twice x."""\n',
-        "canonical_solution": "    return 2 * x\n",
-        "test": "def check(candidate):\n    assert candidate(4) == 8\n    assert candidate([1]) == [1, 1]\n",
+        "entry_point": name,
+        "prompt": prompt,
+        "canonical_solution": solution,
+        "test": check,
     }
     write(root, {"rows.jsonl": json.dumps(row) + "\n"})
     (task,) = python_functions.load(root / "rows.jsonl", root / "out")
     return task
 
 
-def swe(root: Path) -> Task:
-    """A repository image as the sets publish them, its name in place of an image's in the row."""
-    old = "from solution import same\n\n\ndef test_old():\n    assert same(1) == 1\n"
-    new = TESTS.replace("import pytest\n\nfrom solution import double, same\n", "from solution import double\n")
-    patch = [
-        "diff --git a/tests/test_solution.py b/tests/test_solution.py\n",
-        "--- a/tests/test_solution.py\n+++ b/tests/test_solution.py\n",
-        "@@ -1,5 +1,6 @@\n-from solution import same\n+import pytest\n+from solution import double, same\n",
-        " \n \n def test_old():\n     assert same(1) == 1\n",
-    ]
-    body = new.split("from solution import double\n", 1)[1].splitlines()
-    patch[2] = (
-        f"@@ -1,5 +1,{6 + len(body)} @@\n-from solution import same\n"
-        "+import pytest\n+from solution import double, same\n"
-    )
-    patch += [f"+{line}\n" for line in body]
-    fix = (
-        "diff --git a/solution.py b/solution.py\n--- a/solution.py\n+++ b/solution.py\n"
-        '@@ -1,3 +1,3 @@\n def double(x):\n     """Twice x."""\n-    return x\n+    return 2 * x\n'
-    )
+def diff(path: str, old: str, new: str) -> str:
+    """Return git's patch of a file; an empty `old` makes it."""
+    before, after = (text.splitlines(keepends=True) for text in (old, new))
+    lines = difflib.unified_diff(before, after, f"a/{path}" if old else "/dev/null", f"b/{path}")
+    made = "" if old else "new file mode 100644\n"
+    return f"diff --git a/{path} b/{path}\n{made}{''.join(lines)}"
+
+
+def swebench_task(
+    root: Path, wrong: str, right: str, tests: dict[str, tuple[str, str]], fail: list[str], keep: list[str]
+) -> Task:
+    """Return a task of an image as the sets publish them, its name in place of an image's in the row.
+
+    tests: by path, as they were and as they shall be. fail, keep: the ids of FAIL_TO_PASS and PASS_TO_PASS."""
     row = {
         "instance_id": "owner__solution-1",
         "image": "atropos-agent/base:debian12",
-        "problem_statement": "double is wrong",
-        "patch": fix,
-        "test_patch": "".join(patch),
-        "FAIL_TO_PASS": json.dumps([f"tests/test_solution.py::{test}" for test in IDS]),
-        "PASS_TO_PASS": json.dumps(["tests/test_solution.py::test_old", "tests/test_solution.py::test_same"]),
+        "problem_statement": "It is wrong.",
+        "patch": diff("solution.py", wrong, right),
+        "test_patch": "".join(diff(path, old, new) for path, (old, new) in tests.items()),
+        "FAIL_TO_PASS": json.dumps(fail),
+        "PASS_TO_PASS": json.dumps(keep),
     }
     write(root, {"swe.jsonl": json.dumps(row) + "\n"})
     (task,) = swebench.load(root / "swe.jsonl", root / "out")
     # What the published image would hold.
     context = task.context
     assert context is not None
-    write(context, {"files/solution.py": WRONG, "files/tests/test_solution.py": old})
-    docker = (
-        (context / "Dockerfile").read_text().replace("WORKDIR /testbed\n", "WORKDIR /testbed\nCOPY files/ /testbed/\n")
-    )
-    (context / "Dockerfile").write_text(docker)
+    write(context, {"files/solution.py": wrong, **{f"files/{path}": old for path, (old, _) in tests.items() if old}})
+    docker = context / "Dockerfile"
+    docker.write_text(docker.read_text().replace("WORKDIR /testbed\n", "WORKDIR /testbed\nCOPY files/ /testbed/\n"))
     return load_task(context.parent)
+
+
+def harbor(root: Path) -> Task:
+    return harbor_task(root, WRONG, HARBOR_TEST, {"test_outputs.py": TESTS})
+
+
+def tb1(root: Path) -> Task:
+    tests = {"test_outputs.py": "import sys\n\nsys.path.append('/app')\n" + TESTS}
+    return terminal_bench_task(root, WRONG, RIGHT, "uv run pytest $TEST_DIR/test_outputs.py -rA", tests)
+
+
+def folder(root: Path) -> Task:
+    same = "from solution import same\n\ndef test_same():\n    assert same(1) == 1\n"
+    return folder_task(root, WRONG, RIGHT, {"repo/tests/test_same.py": same, "tests/test_hidden.py": TESTS})
+
+
+def functions(root: Path) -> Task:
+    check = "def check(candidate):\n    assert candidate(4) == 8\n    assert candidate([1]) == [1, 1]\n"
+    return function_task(root, "double", 'def double(x):\n    """Twice x."""\n', "    return 2 * x\n", check)
+
+
+def swe(root: Path) -> Task:
+    old = "from solution import same\n\n\ndef test_old():\n    assert same(1) == 1\n"
+    head = "import pytest\n\nfrom solution import double, same\n"
+    new = old.replace("from solution import same\n", head) + TESTS.removeprefix(head)
+    module = "tests/test_solution.py"
+    ids = [f"{module}::{test}" for test in (*IDS, "test_old", "test_same")]
+    return swebench_task(root, WRONG, RIGHT, {module: (old, new)}, ids[: len(IDS)], ids[len(IDS) :])
 
 
 FORMATS: dict[str, Callable[[Path], Task]] = {

@@ -59,39 +59,33 @@ def test_what_is_watched_and_what_is_believed_is_told_apart(tmp_path):
     assert not any(is_watched(task) for task, _ in samples(tmp_path / "believed", BELIEVED))
 
 
+SHARE_OR_ALL = pytest.mark.parametrize(
+    "of", [share, pytest.param(dict, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])], ids=["a share", "all"]
+)
+
+
 @pytest.mark.docker
 @pytest.mark.long(12)
-async def test_graders_give_a_share_of_the_cheats_nothing(judge_tasks, tmp_path):
-    table = share(CHEATS)
+@SHARE_OR_ALL
+async def test_graders_give_cheats_nothing(judge_tasks, tmp_path, of):
+    table = of(CHEATS)
     assert wrong(table, await judge_tasks(samples(tmp_path, table)), 0.0) == {}
 
 
 @pytest.mark.docker
 @pytest.mark.long(12)
-async def test_graders_reward_a_share_of_honest_work(check_tasks, tmp_path):
-    table = share(ALL_HONEST)
+@SHARE_OR_ALL
+async def test_graders_reward_honest_work(check_tasks, tmp_path, of):
+    table = of(ALL_HONEST)
     assert wrong(table, await check_tasks(samples(tmp_path, table)), 1.0) == {}
 
 
 @pytest.mark.docker
-@pytest.mark.long(12)
-async def test_what_nothing_watches_is_believed_and_marked(judge_tasks, tmp_path):
-    verdicts = await judge_tasks(samples(tmp_path, BELIEVED))
-    assert wrong(BELIEVED, verdicts, 1.0) == {}
+@SHARE_OR_ALL
+async def test_what_nothing_watches_is_believed_and_marked(judge_tasks, tmp_path, of):
+    table = of(BELIEVED)
+    verdicts = await judge_tasks(samples(tmp_path, table))
+    assert wrong(table, verdicts, 1.0) == {}
     for verdict in verdicts:
         assert verdict.metrics[TESTS_UNSEEN] == 1.0
         assert "by the word of test.sh, since the task is unwatched" in verdict.explanation
-
-
-@pytest.mark.slow
-@pytest.mark.docker
-@pytest.mark.timeout(1800)
-async def test_no_grader_rewards_a_cheat(judge_tasks, tmp_path):
-    assert wrong(CHEATS, await judge_tasks(samples(tmp_path, CHEATS)), 0.0) == {}
-
-
-@pytest.mark.slow
-@pytest.mark.docker
-@pytest.mark.timeout(1800)
-async def test_all_graders_reward_honest_work(check_tasks, tmp_path):
-    assert wrong(ALL_HONEST, await check_tasks(samples(tmp_path, ALL_HONEST)), 1.0) == {}

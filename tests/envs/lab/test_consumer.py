@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,6 +11,7 @@ import httpx
 import pytest
 from run_api import RunAPI
 from samples import group
+from waiting import until
 
 from envs.lab.consumer import Batch, Consumer, ConsumerError
 
@@ -48,12 +49,6 @@ async def sending(url: str) -> AsyncIterator[Sender]:
         yield sender
     finally:
         await sender.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(120):
-        while not condition():  # noqa: ASYNC110 - what is watched has no event, as its users have none
-            await asyncio.sleep(0.02)
 
 
 async def pull(consumer: Consumer, n: int) -> list[Batch]:

@@ -43,9 +43,9 @@ async def stuck(how, end):
     await asked.wait()
 
 with EndBySignal(closing_s=float(sys.argv[2])) as end:
-    end.hurry_s = 0.5
+    end.hurry_s = 2.0
     asyncio.run(stuck(sys.argv[1], end))
-time.sleep(1.0)
+time.sleep(2.5)
 print("whole")
 """
 
@@ -91,7 +91,7 @@ def test_a_loop_that_is_blocked_keeps_no_later_signal_waiting():
 
 
 def test_a_process_that_ends_in_time_takes_nothing_with_it():
-    command = [sys.executable, "-c", SCRIPT, "good", "0.5"]
+    command = [sys.executable, "-c", SCRIPT, "good", "2"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "runs\n"
         process.send_signal(signal.SIGTERM)

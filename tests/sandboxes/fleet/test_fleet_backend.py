@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 from fake_hosts import FakeBackend, FakeHost, remove_owned
+from waiting import until
 
 from sandboxes.base import DaemonError, DaemonUnavailable, ImageMissing, Limits, SandboxDied, SandboxSpec, StorageFull
 from sandboxes.fleet import FleetBackend, Host, backend, member
@@ -25,12 +26,6 @@ def fleet(monkeypatch):
         return FleetBackend([Host(url, capacity) for url in machines])
 
     return make
-
-
-async def until(condition):
-    async with asyncio.timeout(120):
-        while not condition():  # noqa: ASYNC110 - what is waited for has no event
-            await asyncio.sleep(0.01)
 
 
 async def opened(stack, fleet, spec=SPEC):

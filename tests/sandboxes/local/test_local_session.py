@@ -1,11 +1,12 @@
 """A shell of this machine that lives from command to command; what it promises is tested in test_sessions.py."""
 
-import asyncio
 import contextlib
 import os
 import shutil
+from pathlib import Path
 
 import pytest
+from waiting import until
 
 from sandboxes.base import SandboxDied
 from sandboxes.local.session import LocalSession
@@ -35,8 +36,8 @@ async def test_a_new_shell_starts_also_where_the_first_directory_is_gone(session
 
 async def test_a_full_pipe_to_its_shell_holds_nobody_up(session, tmp_path):
     await session.run("x=5")
-    await session.run("(sleep 0.1; kill -STOP $$) & :")
-    await asyncio.sleep(0.3)
+    stat = Path("/proc", (await session.run("(sleep 0.1; kill -STOP $$) & echo $$")).output.strip(), "stat")
+    await until(lambda: stat.read_text().rpartition(") ")[2].startswith("T"))
     pipe = os.open(tmp_path / "own/control", os.O_RDWR | os.O_NONBLOCK)  # the shell may not have it open just now
     with contextlib.suppress(BlockingIOError):
         while True:

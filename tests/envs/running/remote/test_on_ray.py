@@ -16,6 +16,7 @@ from kills import check
 from programs import run as run_program
 from scripted_engine import ScriptedEngine
 from sums import Sums, fill, metrics_of, right
+from waiting import until
 
 from envs.cli.checks import Status
 from envs.config import RayOptions
@@ -66,13 +67,6 @@ def engine(smollm2_tokenizer):
 def ray_env(cluster, make_env):
     """Makes an environment whose rollouts are made on the cluster."""
     return lambda cls=Sums, **options: make_env(cls, workers="ray", ray={"address": cluster.address}, **options)
-
-
-async def until(what):
-    while True:
-        if what():
-            return
-        await asyncio.sleep(0.05)
 
 
 def content(folder):

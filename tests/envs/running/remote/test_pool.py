@@ -9,6 +9,7 @@ import pytest
 from scripted_engine import ScriptedEngine
 from stand_in import StandInCluster
 from sums import Sums, right
+from waiting import until
 
 from envs.running.journal import Journal
 from envs.running.remote import live as live_module
@@ -72,13 +73,6 @@ def opened(make_env):
             yield pool
 
     return opened
-
-
-async def until(what):
-    while True:
-        if what():
-            return
-        await asyncio.sleep(0.005)
 
 
 def waiting(n):

@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from sandboxes.base import Limits, SandboxDied, SandboxEnded, SandboxSpec
 from sandboxes.docker.crun import container
@@ -46,7 +47,7 @@ async def test_one_that_is_at_a_limit_and_lives_says_which(crun_backend, base_im
         assert await box.overran() is None
         breed = "import os, time\nwhile True:\n    try: os.fork() or time.sleep(60)\n    except OSError: time.sleep(60)"
         full = asyncio.create_task(box.exec(["python3", "-c", breed], timeout=60))
-        await asyncio.sleep(0.5)
+        await until(box.overran)
         assert await box.overran() == "processes"
         full.cancel()
         await asyncio.gather(full, return_exceptions=True)
@@ -56,12 +57,11 @@ async def test_deleted_files_that_are_open_count(crun_box):
     before = (await crun_box.container.disk_usage()).bytes
     keep = "exec 3>file; rm file; head -c 3000000 /dev/zero >&3; sleep 60"
     running = asyncio.create_task(crun_box.exec(keep, timeout=60))
-    for _ in range(100):
-        if (await crun_box.container.disk_usage()).bytes - before >= 3_000_000:
-            break
-        await asyncio.sleep(0.05)
-    else:
-        pytest.fail("they are not seen")
+
+    async def seen():
+        return (await crun_box.container.disk_usage()).bytes - before >= 3_000_000
+
+    await until(seen)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 

@@ -65,10 +65,10 @@ ctypes.CDLL(None).pthread_exit(None)
 
 
 async def test_a_process_whose_first_thread_has_ended_would_notice_too(crun_box):
-    await crun_box.exec(["sh", "-c", 'python3 -c "$0" & until test -s beat; do sleep 0.1; done', HEADLESS], timeout=10)
+    await crun_box.exec(["sh", "-c", 'python3 -c "$0" & until test -s beat; do sleep 0.1; done', HEADLESS], timeout=60)
     async with crun_box.fork(1):
         await crun_box.exec("cp beat before")
-        goes_on = await crun_box.exec("while cmp -s beat before; do sleep 0.1; done", timeout=20)
+        goes_on = await crun_box.exec("while cmp -s beat before; do sleep 0.1; done", timeout=60)
         assert goes_on.ok, "it writes where it did"
 
 
@@ -93,7 +93,7 @@ time.sleep(1000)
 
 
 async def test_what_cannot_be_stopped_hinders_no_fork(crun_box):
-    await crun_box.exec(["sh", "-c", 'python3 -c "$0" & until test -e begun; do sleep 0.1; done', HELD], timeout=10)
+    await crun_box.exec(["sh", "-c", 'python3 -c "$0" & until test -e begun; do sleep 0.1; done', HELD], timeout=60)
     await asyncio.sleep(0.1)
     async with crun_box.fork(1) as (fork,):
         assert (await fork.exec("ls")).output == "begun\nheld\n"

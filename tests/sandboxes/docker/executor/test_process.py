@@ -6,6 +6,7 @@ import struct
 
 import pytest
 from fake_executor import FakeExecutor, connected, end, frame
+from waiting import until
 
 from sandboxes.base import DaemonRestarted, PtySize, SandboxDied, SandboxTimeout
 from sandboxes.docker.executor import process as process_module
@@ -43,8 +44,7 @@ async def test_what_was_read_is_given_back_and_what_was_let_go_comes_in_the_end(
     assert executor.frames[-1] == (number, b"g", struct.pack("<BI", 0, 50_000))
     executor.say(frame(number, b"1", b"x"))
     waiting = asyncio.create_task(process.wait())
-    await asyncio.sleep(1.1)
-    assert executor.frames[-1] == (number, b"v", b"\0")
+    await until(lambda: executor.frames[-1] == (number, b"v", b"\0"))
     executor.say(frame(number, b"O", b"a" * 50 + b"z" * 50) + end(number, 7, dropped=(1000, 0, 0)))
     result = await waiting
     assert (result.exit_code, result.truncated) == (7, True)
