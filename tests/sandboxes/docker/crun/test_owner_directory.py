@@ -1,4 +1,4 @@
-"""The folder of a backend's sandboxes; what waits for its owner's end is tested in test_burial.py."""
+"""The folder of a backend's sandboxes; what waits for its owner's end is tested in test_reap.py."""
 
 import asyncio
 import os
