@@ -102,6 +102,13 @@ async def do_nothing(backend: Backend, starts: StartTrees, task: Task, image: st
     return place.verdict()
 
 
+def _known(task: Task, solved: Verdict) -> Task:
+    """Return the task as its runs will judge it: the tests of a rewarded reference are asked of everybody."""
+    if not solved.solved or task.hidden.record or task.hidden.watched is not None:
+        return task
+    return with_record(task, merged([solved.evidence]), watched=not solved.metrics.get(TESTS_UNSEEN))
+
+
 async def _run_reference(task: Task, sandbox: Sandbox) -> str:
     """Run solve.sh. Returns how it ended. Raises SandboxError, OSError."""
     if task.hidden.solution is None:
@@ -161,7 +168,7 @@ async def _check(backend: Backend, starts: StartTrees, task: Task, repeats: int)
         for _ in range(repeats):
             task, solved, said = await _solve(backend, starts, task, image)
             reference.append(solved)
-            nothing.append(await do_nothing(backend, starts, task, image))
+            nothing.append(await do_nothing(backend, starts, _known(task, solved), image))
             problem = problem or _problem(solved, said, nothing[-1])
         flaky = any(len({verdict.reward for verdict in verdicts}) > 1 for verdicts in (reference, nothing))
         problem = "repeats disagree: the task is flaky" if flaky else problem

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import shutil
 import sys
 import tempfile
@@ -252,7 +253,10 @@ def _noting(
 ) -> Callable[[CheckResult], None]:
     """Return the action for each result: it is written into the manifest at `path`, beside the `kept` ones.
 
-    said: the remark about it."""
+    said: the remark about it. Raises BadTask if nothing can be written there."""
+    folder = next((one for one in path.absolute().parents if one.exists()), None) if path is not None else None
+    if folder is not None and not os.access(folder, os.W_OK):
+        raise BadTask(f"{path}: this user can't write in {folder}; give another --manifest FILE")
 
     def note(result: CheckResult) -> None:
         kept[result.task_id] = result

@@ -27,6 +27,10 @@ _CLASSIC = {"COPY": {"from", "chown"}, "ADD": {"chown"}, "FROM": {"platform"}, "
 _SINCE: Mapping[str, Version] = {"mount": (20, 10), "chmod": (20, 10), "checksum": (25, 0)}
 """First Docker daemons with an option without a frontend from elsewhere; else 23.0."""
 
+_GIT = re.compile(r"git@|git://|ssh://|https?://[^\s?#]+\.git(?:#\S*)?$")
+"""A source of ADD that BuildKit clones; the classic builder fetches a file, or refuses it."""
+_GIT_SINCE: Version = (25, 0)
+
 _DIRECTIVE = re.compile(r"#\s*(syntax|escape|check)\s*=\s*(\S.*?)\s*", re.IGNORECASE)
 _OFFICIAL = re.compile(r"(?:docker\.io/)?docker/dockerfile(?:-upstream)?(?:[:@].*)?")
 _WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:\\.|[^"\\])*")+""", re.DOTALL)
@@ -245,6 +249,8 @@ def _needs(one: Instruction) -> Iterator[Need]:
     for option in options:
         if option not in _CLASSIC.get(keyword, {option}):
             yield Need(one.line, f"{keyword} --{option}", _SINCE.get(option, _HERE_DOCUMENT))
+    if keyword == "ADD" and any(_GIT.match(word) for word in _WORD.findall(rest)):
+        yield Need(one.line, "ADD of a git repository", _GIT_SINCE)
     if one.here:
         yield Need(one.line, f"the here-document of {keyword}", _HERE_DOCUMENT)
     if keyword in _OF_PLATFORM and (found := _OF_PLATFORM[keyword].search(" ".join([*options.values(), rest]))):

@@ -129,6 +129,16 @@ def without_docker(monkeypatch):
     monkeypatch.setattr("envs.swe.tasks.docker_backend", lambda hosts, base_image: nullcontext())
 
 
+def test_a_manifest_that_can_not_be_written_ends_a_check_before_it_begins(
+    tmp_path, capsys, without_docker, monkeypatch
+):
+    make_task(tmp_path, name="good")
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    assert main(["check", str(tmp_path)]) == 2
+    assert "give another --manifest FILE" in capsys.readouterr().err
+    assert not (tmp_path / "manifest.json").exists()
+
+
 def test_an_attack_checks_first_and_keeps_beside_that_what_was_rewarded(tmp_path, capsys, without_docker):
     make_task(tmp_path, name="good")
     assert main(["attack", str(tmp_path)]) == 0
