@@ -32,6 +32,7 @@ from envs.records.atif import RolloutWriter
 from envs.running.group import Group
 from envs.running.journal import Journal
 from envs.running.outbox import Outbox
+from envs.tasks.sampler import Draw
 from envs.types import Reward, Rollout, Task, Verdict
 from tools import ToolRegistry
 
@@ -66,7 +67,7 @@ async def one_group(arguments: argparse.Namespace, template: ChatTemplate, folde
     task = Task("t", "Fix the bug.")
     config = AgentConfig(max_steps=arguments.turns, max_tokens=2 * arguments.reply)
     async with RolloutWriter(folder) as writer, Journal(folder) as journal:
-        group = await Group.draw(journal, lambda _: task)
+        group = await Group.draw(journal, lambda _: Draw(task))
         started = time.process_time()
 
         async def rollout(member: int) -> Rollout:

@@ -5,7 +5,6 @@ python examples/prompts.py http://localhost:9001/v1
 
 import asyncio
 import sys
-from collections.abc import Sequence
 from statistics import fmean
 
 from environment import Products
@@ -19,7 +18,7 @@ from envs.types import Task
 HINTS = ("Work step by step.", "Use the calculator.", "Answer with the number alone.", "Check the result.")
 
 
-async def climb(fed: Feed, tasks: Sequence[Task], hints: Sequence[str] = HINTS) -> str:
+async def climb(fed: Feed, tasks: list[Task], hints: tuple[str, ...] = HINTS) -> str:
     best, most = "", float("-inf")
     for hint in hints:  # a model that reads the rollouts so far, `open_run(fed.run.env.run_dir)`, writes better ones
         fed.resources["system_prompt"] = text = f"{best} {hint}".strip()
@@ -32,7 +31,7 @@ async def climb(fed: Feed, tasks: Sequence[Task], hints: Sequence[str] = HINTS) 
 async def main() -> None:
     env = await open_env(Products, "feed", Options(env=AgentEnvConfig(), openai=[EngineConfig(base_url=sys.argv[1])]))
     async with feed(env) as fed:
-        print(await climb(fed, env.tasks()[0][:2]))
+        print(await climb(fed, list(env.tasks()[0][:2])))
 
 
 if __name__ == "__main__":

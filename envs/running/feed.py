@@ -33,7 +33,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coro
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self
+
+from typing_extensions import TypeVar
 
 from envs.delivery.rows import ScoredGroup
 from envs.running.environment import Environment
@@ -43,8 +45,8 @@ from envs.running.run import Pace, Run, Sink, cancel, open_run
 from envs.running.sinks import TrainerGroup, give
 from envs.types import Failure, InfraError, Task
 
-S = TypeVar("S", bound=Sink)
-P = TypeVar("P", bound=Pace)
+S = TypeVar("S", bound=Sink, default=Any)
+P = TypeVar("P", bound=Pace, default=Any)
 T = TypeVar("T")
 
 OpenSink = Callable[[Run], AbstractAsyncContextManager[S]]

@@ -414,7 +414,6 @@ _OWNER = """
 import asyncio, sys
 from sandboxes.base import SandboxSpec
 from sandboxes.docker import DockerBackend
-from sandboxes.docker.daemon.container import DaemonMachine
 
 async def main():
     async with DockerBackend(starter="docker") as backend, backend.open(SandboxSpec(sys.argv[1])) as box:

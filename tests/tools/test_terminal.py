@@ -2,6 +2,7 @@
 
 import pytest
 from stopwatch import Stopwatch
+from waiting import until
 
 from tools import Terminal, ToolError
 
@@ -279,9 +280,14 @@ async def test_a_background_job_with_redirected_output_runs_on(terminal):
     assert await run(terminal, "until [ -s log ]; do sleep 0.1; done; cat log", timeout=60) == "done"
 
 
-async def test_a_background_job_survives_writing_to_a_command_that_has_ended(terminal):
+async def test_a_background_job_survives_writing_to_a_command_that_has_ended(terminal, shell_sandbox):
     await run(terminal, "(sleep 0.3; echo lost; echo lost >&2; echo survived > log) & true")
-    assert await run(terminal, "until [ -s log ]; do sleep 0.1; done; cat log", timeout=60) == "survived"
+
+    async def wrote():
+        return (await shell_sandbox.exec("cat log 2>&1")).output == "survived\n"
+
+    await until(wrote)  # not in the terminal, whose commands would show what is written meanwhile
+    assert await run(terminal, "cat log") == "survived"
 
 
 async def test_pkill_does_not_find_its_own_shell(terminal):

@@ -149,7 +149,9 @@ class Channel:
         await connection.send(call.number, b"S", _command(argv, cwd, env, identity, math.inf, 0), era)
         return call.number
 
-    async def run_line(self, session: int, text: bytes, *, timeout: float, max_output: int, split: bool) -> CommandEnd:
+    async def run_line(
+        self, session: int, text: bytes, *, timeout: float, max_output: int, split: bool = False
+    ) -> CommandEnd:
         self.has_run = True
         head = struct.pack("<4I", session, max_output, _milliseconds(timeout), _SPLIT if split else 0)
         _, payload, call = await self._request(b"", (b"L", head + text), timeout + _ANSWER_S)

@@ -192,7 +192,8 @@ async def test_a_node_where_all_fails_does_not_draw_the_rollouts_of_the_others(o
             except InfraError as error:
                 assert error.kind is Failure.SANDBOX
                 assert "(on a)" in str(error)
-    assert len(found) == Placed.made["b"] > 30
+    # It is tried again now and then, by the clock; by chance it would have had every second one.
+    assert len(found) == Placed.made["b"] > 25
 
 
 async def test_a_rollout_that_ends_its_workers_fails_in_the_end(opened):

@@ -113,7 +113,7 @@ async def test_a_line_of_a_session_names_it():
     await channel.close_session(session)
     _, (opened, _, _), (_, kind, line), (closed, _, _) = executor.frames
     assert opened == closed == session
-    assert (kind, line) == (b"L", struct.pack("<3I", session, 9, 2000) + b"echo")
+    assert (kind, line) == (b"L", struct.pack("<4I", session, 9, 2000, 0) + b"echo")
     await channel.close()
 
 
