@@ -66,6 +66,10 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.write_line(f"tried by turns: --corpus-seed {turns.seed()}")
 
 
+LONG_S = 1200
+"""Seconds after which a test marked `long` counts as hung: a minute on idle cores may be many beside other load."""
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
     """Put the tests marked `long` first, the longest before others, and last those that only compute: a share of each
@@ -79,6 +83,9 @@ def pytest_collection_modifyitems(config, items):
     computing = config.rootpath / "tests/atropos_agent"
     long = [item for item in items if item.get_closest_marker("long")]
     long.sort(key=lambda item: next(iter(item.get_closest_marker("long").args), 10), reverse=True)
+    for item in long:
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(LONG_S))
     others = [item for item in items if not item.get_closest_marker("long")]
     waiting = [item for item in others if computing not in item.path.parents]
     quick = [item for item in others if computing in item.path.parents]
