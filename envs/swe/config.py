@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from envs.config import AgentEnvConfig
+from sandboxes.kubernetes.options import PodOptions
 
 
 class SWEEnvConfig(AgentEnvConfig):
@@ -59,7 +60,11 @@ class SWEEnvConfig(AgentEnvConfig):
         "in terminal:timeout=300",
     )
     sandbox: str = Field(
-        default="docker", description="Backend of the sandboxes: docker, or package.module:factory of your own"
+        default="docker",
+        description="Backend of the sandboxes: docker, kubernetes, or package.module:factory of your own",
+    )
+    pods: PodOptions = Field(
+        default_factory=PodOptions, description="Options of pods, for --env.sandbox kubernetes (docs/pods.md)"
     )
     keep_work_mb: float = Field(
         default=1.0,

@@ -77,6 +77,7 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         return load_backend(
             self.config.sandbox,
             hosts=self.config.hosts,
+            pods=self.config.pods if self.config.sandbox == "kubernetes" else None,
             base_image=self.config.base_image,
             pool=PoolLimits(each=warm) if warm else None,
             runtime=self.config.sandbox_runtime,
