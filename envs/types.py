@@ -323,6 +323,8 @@ class Failure(enum.StrEnum):
     """An inference server."""
     SANDBOX = "sandbox"
     VERIFIER = "verifier"
+    TEACHER = "teacher"
+    """The inference server of a teacher."""
     TOKENS = "tokens"
     """An inference server's answer contradicts its request."""
     TASK = "task"
