@@ -59,6 +59,11 @@ class SWEEnvConfig(AgentEnvConfig):
         description="Tools of the agent, in their order; package.module:name for your own; settings follow a colon, as "
         "in terminal:timeout=300",
     )
+    mcp_servers: Path | None = Field(
+        default=None,
+        description="File with MCP servers for every task, JSON or YAML, as other agents have it under `mcpServers` "
+        "(docs/mcp.md)",
+    )
     sandbox: str = Field(
         default="docker",
         description="Backend of the sandboxes: docker, kubernetes, or package.module:factory of your own",
