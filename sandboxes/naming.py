@@ -42,10 +42,9 @@ def resolve(option: str, value: str, known: Mapping[str, Any], group: str = "") 
 
 
 def later(path: str) -> Callable[[], Any]:
-    """Return a function that imports the module or object at a dotted path, `package.module:name`, and returns it.
+    """Return a function that imports the object at a dotted path of ours, `package.module:name`, and returns it.
 
-    For those with a slow import, or from an extra: a misspelt option, or a command without it, need not wait. The
-    function raises ImportError."""
+    For objects with a slow import, or from an extra: a misspelt option, or a command without it, need not wait."""
     return partial(resolve_name, path)
 
 

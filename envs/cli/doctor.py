@@ -43,6 +43,7 @@ from atropos_agent.types import (
 from envs.base import AgentEnv
 from envs.cli.checks import Certificate, Check, Status
 from envs.cli.format_check import examine_format
+from envs.cli.teacher_check import examine_teacher
 from envs.config import AgentEnvConfig
 from envs.options import EngineConfig, Options, UsageError, load_tokenizer
 from sandboxes.shielding import together
@@ -142,6 +143,8 @@ async def _examine_server(
     async for check in examine_rows(server, fitted, env):
         yield check
     yield _ratios(env)
+    if env.teacher:
+        yield await examine_teacher(template, env, server)
 
 
 def _engine(server: CompletionsServer, config: EngineConfig, env: AgentEnvConfig) -> Check:

@@ -125,7 +125,7 @@ def main(env: Program | type[AgentEnv[Any]], command: str, argv: Sequence[str]) 
         print(f"{error}\n{program.prog} {command} --help explains them", file=sys.stderr)
         return WRONG_USE
     logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    redactor = Redactor.of(os.environ, (engine.api_key for engine in options.engines))
+    redactor = Redactor.of(os.environ, (*(engine.api_key for engine in options.engines), options.env.teacher_key))
     for handler in logging.getLogger().handlers:
         handler.addFilter(redactor)
     for noisy in ("httpx", "httpcore", "asyncio", "urllib3", "filelock"):

@@ -32,11 +32,9 @@ from envs.records.read import SavedRollout, read_at
 from envs.running.rollouts import Rollouts
 from envs.running.run import cancel, follow_load, open_rollouts
 from envs.types import InfraError, Seat, Task
-from sandboxes.naming import later
 
 logger = logging.getLogger(__name__)
 
-_DATA_FRAME = later("pandas:DataFrame")
 CONNECT_S = 60.0
 """Longest wait for a silent inference server, in seconds."""
 
@@ -80,10 +78,10 @@ class Ran(Sequence[SavedRollout]):
     def frame(self) -> Any:
         """Return them as a pandas data frame. Raises ImportError without pandas."""
         try:
-            frame = _DATA_FRAME()
+            import pandas  # takes its time, and may not be there
         except ImportError as error:
             raise ImportError("a data frame needs pandas: pip install pandas; `table` needs nothing") from error
-        return frame(self.table())
+        return pandas.DataFrame(self.table())
 
 
 async def run(

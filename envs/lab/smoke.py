@@ -26,7 +26,6 @@ from envs.lab.manner import Manner, foreign
 from envs.lab.synthetic import Example, call, expert, transcripts
 from envs.types import InfraError
 from sandboxes.base import SandboxError
-from sandboxes.naming import later
 
 VERBS = ("Create", "Make", "Add", "Write", "Put here", "Set up")
 OBJECTS = ("an empty file named ready", "the file ready, with nothing in it", "the file ready, of size zero")
@@ -39,9 +38,6 @@ _WORDS = 1600
 """The vocabulary for a foreign agent with its long opening: most of its words are a token each."""
 _DIALOGUES = 300
 _STEPS = 150
-_MODELS = later("atropos_agent.cpu_engine.model")
-_SCRATCH = later("atropos_agent.cpu_engine.scratch")
-"""The tasks stay free of PyTorch."""
 
 
 def tasks() -> tuple[list[Example], list[Example]]:
@@ -55,7 +51,9 @@ def model(cache: Path, on_step: Callable[[int, float], None] | None = None, agen
     """Return the folder of the model, made in half a minute if missing; for a foreign `agent` it takes longer.
 
     Raises InfraError, SandboxError, AgentError if that agent can't be listened to."""
-    scratch = _SCRATCH()
+    # Imported here, so that the tasks stay free of PyTorch.
+    from atropos_agent.cpu_engine.scratch import make_model, make_tokenizer
+
     train, _ = tasks()
     # What the dialogues say beside the tasks is the format's, so that its words are a part of the model's name.
     said = (Hermes().instructions(()), Hermes().correction(()))
@@ -66,16 +64,16 @@ def model(cache: Path, on_step: Callable[[int, float], None] | None = None, agen
     folder = cache.expanduser() / "models" / f"{prefix}-{hashlib.sha256(repr(made_of).encode()).hexdigest()[:12]}"
     if folder.is_dir():
         return folder
-    plain = scratch.make_tokenizer([], 0)
+    plain = make_tokenizer([], 0)
     manner = None if agent is None else asyncio.run(Manner.heard(agent, plain))
     spelled = asyncio.run(_rows(train, plain, expert, manner))
-    tokenizer = scratch.make_tokenizer([row.full_text for row in spelled], size)
+    tokenizer = make_tokenizer([row.full_text for row in spelled], size)
     rng = random.Random(0)
     drawn = [rng.choice(train) for _ in range(_DIALOGUES)]
     rows = asyncio.run(_rows(drawn, tokenizer, lambda task: _clumsy(task, rng, manner), manner))
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as partial:
-        scratch.make_model(rows, tokenizer, Path(partial) / "model", steps=_STEPS, on_step=on_step)
+        make_model(rows, tokenizer, Path(partial) / "model", steps=_STEPS, on_step=on_step)
         (Path(partial) / "model").rename(folder)
     return folder
 
@@ -102,15 +100,17 @@ async def _rows(
 def main(argv: Sequence[str]) -> int:
     """Print the folder of a model to start `learn` with: `smoke`, or a name known to the embedded server. Made
     in a process of its own, so it can be stopped. Returns the exit status."""
-    models = _MODELS()
+    # Imported here, so that the tasks stay free of PyTorch.
+    from atropos_agent.cpu_engine.model import DEFAULT_CACHE, ModelNotFound, locate
+
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model")
     parser.add_argument("--agent")
     options = parser.parse_args(argv)
     try:
         agent = foreign(options.agent)
-        print(model(models.DEFAULT_CACHE, agent=agent) if options.model == "smoke" else models.locate(options.model))
-    except (models.ModelNotFound, AgentError, InfraError, SandboxError, OSError, ValueError) as error:
+        print(model(DEFAULT_CACHE, agent=agent) if options.model == "smoke" else locate(options.model))
+    except (ModelNotFound, AgentError, InfraError, SandboxError, OSError, ValueError) as error:
         print(f"model {options.model} can't be had: {error}", file=sys.stderr)
         return 1
     return 0

@@ -38,7 +38,6 @@ from envs.records.progress import Bar
 from envs.types import InfraError
 from sandboxes.arguments import Parser, count, file, folder, named, natural, positive
 from sandboxes.base import SandboxError
-from sandboxes.naming import later
 
 if TYPE_CHECKING:
     from atropos_agent.cpu_engine.model import LoadedModel
@@ -51,15 +50,6 @@ _THREADS = min(4, os.cpu_count() or 1)
 
 _TEST_SEED = 1_000_003
 """Seed of the tasks to try a trained adapter on; training takes small seeds."""
-
-_SET_NUM_THREADS = later("torch:set_num_threads")
-_LOGGING = later("transformers.utils.logging")
-_TOKENIZER = later("transformers:AutoTokenizer")
-_MODELS = later("atropos_agent.cpu_engine.model")
-_LORA = later("atropos_agent.cpu_engine.lora")
-_SAMPLING_PARAMS = later("atropos_agent.cpu_engine.sampling:SamplingParams")
-_ENGINE = later("atropos_agent.cpu_engine.scheduler:Engine")
-"""`adapter` stays free of PyTorch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +145,18 @@ def main(argv: list[str]) -> int:
     if find_spec("torch") is None or find_spec("peft") is None:
         console.print("warmstart needs the package's engine extra: pip install 'atropos-agent[engine]'", markup=False)
         return 1
-    _LOGGING().disable_progress_bar()
+    # Imported here, so that `adapter` stays free of PyTorch.
+    import torch
+    from transformers.utils.logging import disable_progress_bar
+
+    from atropos_agent.cpu_engine.model import load
+
+    disable_progress_bar()
     # peft 0.21 asks transformers 5 by a name that the latter renames in version 6.
     warnings.filterwarnings("ignore", ".is_gradient_checkpointing. is deprecated", FutureWarning)
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     logging.getLogger("atropos_agent").setLevel(logging.INFO)  # which says that a model is converted
-    _SET_NUM_THREADS()(options.threads)
+    torch.set_num_threads(options.threads)
     names = ("examples", "rank", "learning_rate", "seed", "tool_format", "agent")
     given = {name: getattr(options, name) for name in names}
     recipe = replace(RECIPES[options.recipe], **{name: value for name, value in given.items() if value is not None})
@@ -173,9 +169,7 @@ def main(argv: list[str]) -> int:
     if options.out is not None:
         shutil.copyfile(trained, options.out)
     if options.trials:
-        parsed, planned, exact = try_out(
-            _MODELS().load(recipe.model, cache=cache, adapter=trained), options.trials, recipe
-        )
+        parsed, planned, exact = try_out(load(recipe.model, cache=cache, adapter=trained), options.trials, recipe)
         console.print(
             f"{options.trials} replies to unseen tasks at temperature 1: {parsed:.0%} hold a call that parses, "
             f"{planned:.0%} begin with a plan, {exact:.0%} hold the expert's own command",
@@ -187,15 +181,19 @@ def main(argv: list[str]) -> int:
 
 def make(recipe: Recipe, cache: Path, console: Console) -> Path:
     """Return a recipe's adapter, trained if the cache has none. Progress goes to the console."""
-    lora = _LORA()
+    from transformers import AutoTokenizer
+
+    from atropos_agent.cpu_engine import lora
+    from atropos_agent.cpu_engine.model import locate
+
     path = recipe.path(cache)
     if path.is_file():
         console.print(f"trained before: {path}", markup=False)
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     console.print(f"warm start: {recipe.examples} transcripts …")
-    model = _MODELS().locate(recipe.model, cache)
-    rows = asyncio.run(lessons(recipe, _TOKENIZER().from_pretrained(model)))
+    model = locate(recipe.model, cache)
+    rows = asyncio.run(lessons(recipe, AutoTokenizer.from_pretrained(model)))
     training = lora.Recipe(
         rank=recipe.rank,
         alpha=2 * recipe.rank,
@@ -234,13 +232,16 @@ def try_out(loaded: LoadedModel, trials: int, recipe: Recipe) -> tuple[float, fl
     Returns the share with exactly one call and nothing malformed, the share with text
     before it, and the share with the expert's own call: a lower bound of the tasks solved.
     """
+    from atropos_agent.cpu_engine.sampling import SamplingParams
+    from atropos_agent.cpu_engine.scheduler import Engine
+
     tasks = examples(trials, _TEST_SEED, recipe.kinds)
     rows = asyncio.run(_collect(tasks, loaded.tokenizer, expert, replace(recipe, whole=1)))
     prompts = [list(row.tokens[: _first_trained(row)]) for row in rows]
-    engine = _ENGINE()(loaded.model, loaded.tokenizer, loaded.eos_ids)
+    engine = Engine(loaded.model, loaded.tokenizer, loaded.eos_ids)
     engine.start()
     try:
-        texts = engine.complete(prompts, _SAMPLING_PARAMS()(max_tokens=128, seed=0))
+        texts = engine.complete(prompts, SamplingParams(max_tokens=128, seed=0))
     finally:
         engine.stop()
     fitted = FittedFormat.of(recipe.tool_format, ChatTemplate(loaded.tokenizer))

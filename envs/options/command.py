@@ -15,12 +15,9 @@ from pydantic import Field, field_validator
 from atropos_agent.engines.sessions import HEADERS
 from envs.config import StrictOptions
 from sandboxes.arguments import web_address
-from sandboxes.naming import later
 
 logger = logging.getLogger(__name__)
 
-_TOKENIZER = later("transformers:AutoTokenizer")
-"""Its import takes time; a misspelt option need not wait for it."""
 LATE_S = 5.0
 """Seconds before a message about a tokenizer still being looked for: an unreachable hub takes 45."""
 
@@ -133,13 +130,15 @@ def load_tokenizer(name: str, *, given: bool = True) -> Any:
     """Load a tokenizer by folder or hub name. Raises UsageError with the remedy.
 
     given: whether the options name it; else the inference server does."""
+    from transformers import AutoTokenizer  # takes its time, which a misspelt option need not
+
     said = "the tokenizer %s is still being looked for at the model hub; HF_HUB_OFFLINE=1 takes what is here already"
     late = threading.Timer(LATE_S, logger.warning, (said, name))
     late.daemon = True
     if not Path(name).is_dir():
         late.start()
     try:
-        return _TOKENIZER().from_pretrained(name)
+        return AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError, KeyError) as error:
         reason = str(error).strip().splitlines()[0]
         if not given:

@@ -29,9 +29,6 @@ _ROWS: Mapping[str, Callable[[SavedRollout], Iterable[dict[str, Any]]]] = {
 }
 _OF_FILES = frozenset({".jsonl", ".json", ".parquet", ".csv", ".arrow"})
 _WRITE_PARQUET = later("envs.records.frames:write_parquet")
-_TABLE = later("pyarrow:Table")
-_WRITE_TABLE = later("pyarrow.parquet:write_table")
-_DATASET = later("datasets:Dataset")
 FORMS = ("parquet", "dataset", "jsonl", "triplets")
 
 
@@ -90,17 +87,21 @@ def _export(run: Path, out: Path, form: str, more: Mapping[str, Callable[[Path, 
 
 def write_table(rows: Iterable[dict[str, Any]], out: Path) -> None:
     """Write rows with the same fields to a Parquet file. Raises ModuleNotFoundError without pyarrow, OSError."""
-    table = _TABLE().from_pylist([plain(row) for row in rows])
-    _WRITE_TABLE()(table, out, compression="zstd")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.Table.from_pylist([plain(row) for row in rows]), out, compression="zstd")
 
 
 def _write_dataset(run: Path, out: Path) -> None:
     """Write a `datasets.DatasetDict` for `datasets.load_from_disk`."""
-    dataset = _DATASET()
+    import datasets
+
     with TemporaryDirectory(dir=out.parent if out.parent.is_dir() else None) as folder:
         files = _WRITE_PARQUET()(run, Path(folder, "parquet"))
         parts = {
-            name: dataset.from_parquet(str(path), cache_dir=str(Path(folder, "cache"))) for name, path in files.items()
+            name: datasets.Dataset.from_parquet(str(path), cache_dir=str(Path(folder, "cache")))
+            for name, path in files.items()
         }
         # Their columns differ, so that they are no splits of one.
         for name, part in parts.items():

@@ -13,8 +13,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from sandboxes.naming import later
-
 logger = logging.getLogger(__name__)
 
 
@@ -48,7 +46,9 @@ class WandbTracker:
     """Weights & Biases."""
 
     def __init__(self, tracked: TrackedRun) -> None:
-        self._run = later("wandb:init")()(
+        import wandb
+
+        self._run = wandb.init(
             project=tracked.project,
             name=tracked.name,
             group=tracked.group,
@@ -71,7 +71,9 @@ class TrackioTracker:
     """trackio, Hugging Face's local dashboard: `trackio show`."""
 
     def __init__(self, tracked: TrackedRun) -> None:
-        self._run = later("trackio:init")()(
+        import trackio
+
+        self._run: Any = trackio.init(
             project=tracked.project, name=tracked.name, group=tracked.group, config=dict(tracked.options), embed=False
         )
 
@@ -88,7 +90,9 @@ class TensorboardTracker:
     """Event files for TensorBoard, in the folder `tensorboard` of the run's directory."""
 
     def __init__(self, tracked: TrackedRun) -> None:
-        self._writer = later("tensorboardX:SummaryWriter")()(logdir=str(tracked.directory / "tensorboard"))
+        from tensorboardX import SummaryWriter
+
+        self._writer = SummaryWriter(logdir=str(tracked.directory / "tensorboard"))
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """See `Tracker`."""

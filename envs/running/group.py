@@ -30,13 +30,10 @@ from envs.running.journal import Journal
 from envs.running.resources import Resources
 from envs.tasks.sampler import Draw
 from envs.types import GroupState, Rollout, Task
-from sandboxes.naming import later
 
 if TYPE_CHECKING:
     from envs.running.replay import TurnRecording
 
-_RECORDING = later("envs.running.replay:TurnRecording")
-"""Its module loads the inference clients; a table of groups does not need them."""
 UNMADE = (GroupState.WORKING, GroupState.QUARANTINED, GroupState.SKIPPED, GroupState.GONE)
 """States of groups that were not completed."""
 
@@ -107,8 +104,9 @@ class Group:
 
     def recording(self, member: int) -> TurnRecording:
         """Return the recording of a member's turns."""
-        recording: TurnRecording = _RECORDING()(self._journal, self.number, member)
-        return recording
+        from envs.running.replay import TurnRecording  # loads the inference clients, which a table of groups need not
+
+        return TurnRecording(self._journal, self.number, member)
 
     async def add(self, member: int, rollout: Rollout, place: Place) -> None:
         """Take in a judged rollout, saved at `place`. Its turns are forgotten."""

@@ -11,13 +11,10 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from envs.records.metrics import Metrics
-from sandboxes.naming import later
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-_PROMETHEUS = later("prometheus_client")
-_CORE = later("prometheus_client.core")
 _NAMED = re.compile(r"[^a-zA-Z0-9_]")
 _COUNTERS = {
     "groups": "Finished groups",
@@ -61,14 +58,13 @@ async def serving_metrics(address: str, metrics: Metrics, labels: Mapping[str, s
     if not address:
         yield
         return
-    prometheus = _PROMETHEUS()
-    registry = prometheus.CollectorRegistry(auto_describe=False)
+    from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, generate_latest
+
+    registry = CollectorRegistry(auto_describe=False)
     registry.register(_Figures(metrics, labels))
 
     async def answer(_: web.Request) -> web.Response:
-        return web.Response(
-            body=prometheus.generate_latest(registry), headers={"Content-Type": prometheus.CONTENT_TYPE_PLAIN_0_0_4}
-        )
+        return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 
     app = web.Application()
     app.router.add_get("/metrics", answer)
@@ -90,21 +86,20 @@ class _Figures:
         self._labels = dict(labels)
 
     def collect(self) -> Iterator[Metric]:
-        core = _CORE()
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
         metrics = self._metrics
         names, values = list(self._labels), list(self._labels.values())
         for name, what in _COUNTERS.items():
-            counter = core.CounterMetricFamily(f"atropos_{name}", what, labels=names)
+            counter = CounterMetricFamily(f"atropos_{name}", what, labels=names)
             counter.add_metric(values, getattr(metrics, name))
             yield counter
         for name, label in _BY.items():
-            counter = core.CounterMetricFamily(
-                f"atropos_{name}_by_{label}", f"{name}, by {label}", labels=[*names, label]
-            )
+            counter = CounterMetricFamily(f"atropos_{name}_by_{label}", f"{name}, by {label}", labels=[*names, label])
             for key, count in getattr(metrics, name).items():
                 counter.add_metric([*values, str(key)], count)
             yield counter
-        states = core.GaugeMetricFamily(
+        states = GaugeMetricFamily(
             "atropos_groups_by_state", "Groups, by what became of them", labels=[*names, "state"]
         )
         for state, count in metrics.states.items():
@@ -112,6 +107,6 @@ class _Figures:
         yield states
         for name, value in metrics.scalars().items():
             if "/" not in name and name not in _COUNTERS:
-                gauge = core.GaugeMetricFamily(f"atropos_{_NAMED.sub('_', name)}", name.replace("_", " "), labels=names)
+                gauge = GaugeMetricFamily(f"atropos_{_NAMED.sub('_', name)}", name.replace("_", " "), labels=names)
                 gauge.add_metric(values, value)
                 yield gauge

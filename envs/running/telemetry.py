@@ -16,7 +16,6 @@ from atropos_agent import tracing
 from atropos_agent.tracing import SCOPE, Telemetry, telling, trace_environment
 from envs.types import Seat, Task
 from sandboxes.base import ExecResult, Sandbox, Session
-from sandboxes.naming import later
 from sandboxes.wrapped import WrappedSandbox
 
 logger = logging.getLogger(__name__)
@@ -26,10 +25,6 @@ CLOSING_S = 10.0
 _QUEUE = 50_000
 """Spans waiting to be sent, at most: more are dropped."""
 _TRACES = "/v1/traces"
-_EXPORTER = later("opentelemetry.exporter.otlp.proto.http.trace_exporter:OTLPSpanExporter")
-_RESOURCE = later("opentelemetry.sdk.resources:Resource")
-_PROVIDER = later("opentelemetry.sdk.trace:TracerProvider")
-_PROCESSOR = later("opentelemetry.sdk.trace.export:BatchSpanProcessor")
 
 
 def check_telemetry(url: str) -> None:
@@ -52,9 +47,14 @@ async def open_telemetry(url: str, about: Mapping[str, str], *, content: bool) -
     if not url:
         yield
         return
-    provider = _PROVIDER()(resource=_RESOURCE().create(dict(about)), shutdown_on_exit=False)
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    provider = TracerProvider(resource=Resource.create(dict(about)), shutdown_on_exit=False)
     endpoint = url if url.endswith(_TRACES) else url.rstrip("/") + _TRACES
-    provider.add_span_processor(_PROCESSOR()(_EXPORTER()(endpoint), max_queue_size=_QUEUE))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint), max_queue_size=_QUEUE))
     try:
         with telling(Telemetry(provider.get_tracer(SCOPE), content)):
             yield

@@ -13,13 +13,10 @@ from typing import Any
 import httpx
 
 from envs.trainers.weights import RETRY_S, EmbeddedServer, WeightsRefused, hand_over
-from sandboxes.naming import later
 
 logger = logging.getLogger(__name__)
 
 CONFIG = "config.json"
-_SAVE_FILE = later("safetensors.torch:save_file")
-"""It belongs to the trainer: a server that only samples works without it."""
 
 
 class LoadedWeights:
@@ -38,7 +35,8 @@ class LoadedWeights:
 
     def send_weights(self, iterator: Iterable[tuple[str, Any]]) -> None:
         """See TRL's protocol: pairs of name and tensor."""
-        save_file = _SAVE_FILE()
+        from safetensors.torch import save_file  # a part of what trains, not of what only samples
+
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in iterator}
         self.load(
             self._next, lambda folder: save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})

@@ -12,9 +12,7 @@ from typing import Any
 from envs.tasks.adapters.hub import Dataset
 from envs.tasks.adapters.patches import Patch, read_patch
 from envs.types import BadTask, BadTasks, Task
-from sandboxes.naming import later
 
-_READ_TABLE = later("pyarrow.parquet:read_table")
 ROWS = ".jsonl, .jsonl.gz, .json or .parquet, a dataset's folder, or its name on the Hugging Face hub (owner/name)"
 
 
@@ -84,11 +82,12 @@ def read_rows(path: Path) -> Iterator[Row]:
         return
     if path.suffix == ".parquet":
         try:
-            read_table = _READ_TABLE()
+            # Here alone: it is large, and few need it.
+            from pyarrow import parquet
         except ImportError:
             raise BadTask(f"{path.name} needs the package pyarrow (pip install atropos-agent[datasets])") from None
 
-        rows = [(number, row) for number, row in enumerate(read_table(path).to_pylist(), 1)]
+        rows = [(number, row) for number, row in enumerate(parquet.read_table(path).to_pylist(), 1)]
     else:
         rows = list(_json_rows(path))
     for number, values in rows:
