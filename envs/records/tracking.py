@@ -46,7 +46,7 @@ class WandbTracker:
     """Weights & Biases."""
 
     def __init__(self, tracked: TrackedRun) -> None:
-        import wandb
+        import wandb  # from an extra
 
         self._run = wandb.init(
             project=tracked.project,
@@ -71,7 +71,7 @@ class TrackioTracker:
     """trackio, Hugging Face's local dashboard: `trackio show`."""
 
     def __init__(self, tracked: TrackedRun) -> None:
-        import trackio
+        import trackio  # from an extra
 
         self._run: Any = trackio.init(
             project=tracked.project, name=tracked.name, group=tracked.group, config=dict(tracked.options), embed=False
@@ -90,7 +90,7 @@ class TensorboardTracker:
     """Event files for TensorBoard, in the folder `tensorboard` of the run's directory."""
 
     def __init__(self, tracked: TrackedRun) -> None:
-        from tensorboardX import SummaryWriter
+        from tensorboardX import SummaryWriter  # from an extra
 
         self._writer = SummaryWriter(logdir=str(tracked.directory / "tensorboard"))
 
