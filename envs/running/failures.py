@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import traceback
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,18 @@ def attribute(error: Exception) -> InfraError:
     if isinstance(cause, SandboxError):
         return InfraError(Failure.SANDBOX, f"{type(cause).__name__}: {cause}")
     return InfraError(Failure.ENVIRONMENT, f"{type(cause).__name__}: {cause}", unexpected=True)
+
+
+@contextmanager
+def attributing(*others: type[Exception]) -> Iterator[None]:
+    """Raise the infrastructure failure for an exception of the block. others: exceptions that go on as they are."""
+    as_they_are: tuple[type[Exception], ...] = (InfraError, *others)
+    try:
+        yield
+    except as_they_are:
+        raise
+    except Exception as error:  # whatever it is, no rollout may count as judged by it
+        raise attribute(error) from error
 
 
 class FailureLog:
