@@ -18,7 +18,7 @@ from atropos_agent.formats.hermes import Hermes
 from atropos_agent.ledger import BudgetSpent, ExecuteTool, Ledger
 from atropos_agent.sampling import Sampler
 from atropos_agent.tokens.template import ChatTemplate
-from atropos_agent.turns import Turns
+from atropos_agent.turns import Executed, Turns
 from atropos_agent.types import AgentConfig, AgentError, AgentResult, Branch, Message, SequenceData, StopReason
 from tools.base import ToolRegistry
 
@@ -91,6 +91,26 @@ class AtroposAgent:
             turns.ended = turns.ended or StopReason.ANSWERED
         return turns.result()
 
+    async def go_on(self, point: Turns, executed: Executed | None = None) -> Turns:
+        """Work on to the end in a branch of a conversation. The agent has to be a new one: its `work` runs from its
+        beginning, and is told again all that was told before.
+
+        executed: see `Turns`. Raises AgentError for an exception, with everything sampled so far in `partial`."""
+        turns = point.branch(self._execute)
+        turns.executed = executed
+        try:
+            async with turns.ledger.closing():
+                try:
+                    await self.work(turns)
+                except BudgetSpent as spent:
+                    turns.ended = turns.ended or spent.reason
+                turns.script.check()
+        except Exception as error:
+            cause = f"{type(error).__name__}: {error}"
+            raise AgentError(cause, turns.result(error=cause)) from error
+        turns.ended = turns.ended or StopReason.ANSWERED
+        return turns
+
     async def work(self, turns: Turns) -> None:
         """Have the model reply and run its calls until it answers, submits, or a budget is spent.
 
@@ -136,7 +156,7 @@ class AtroposAgent:
             except AgentError as error:
                 error.partial = turns.result(error=str(error))
                 raise
-            except Exception as error:
+            except Exception as error:  # an agent of others raises anything; its rows go with the failure
                 cause = f"{type(error).__name__}: {error}"
                 raise AgentError(cause, turns.result(error=cause)) from error
             finally:

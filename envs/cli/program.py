@@ -139,7 +139,7 @@ def main(env: Program | type[AgentEnv[Any]], command: str, argv: Sequence[str]) 
             return asyncio.run(_followed(run_command(env_cls, command, options, redactor, end), end))
     except (KeyboardInterrupt, asyncio.CancelledError):
         return STATUS
-    except Exception as error:
+    except Exception as error:  # the last one to tell the user
         logger.debug("stopped by", exc_info=error)
         print(redactor.text(f"{program.prog} {command}: {error}"), file=sys.stderr)
         return WRONG_USE if isinstance(error, _WRONG_USE) else 1

@@ -49,15 +49,27 @@ class Estimator:
         lengths: sampled tokens of each; optional if lengths cost nothing. Raises ValueError for an unknown kind."""
         if self.length_penalty and lengths:
             rewards = _shortened(rewards, lengths, self.length_penalty)
-        if len(rewards) < 2:
-            return [0.0] * len(rewards)
-        mean, spread = statistics.fmean(rewards), statistics.pstdev(rewards)
-        if spread == 0 or self.kind == "none":
-            return [0.0] * len(rewards)
-        divisors = {"group-std": spread, "group-mean": 1.0, "leave-one-out": 1 - 1 / len(rewards)}
+        divisor = self.divisor([[reward] for reward in rewards])
+        mean = statistics.fmean(rewards) if divisor else 0.0
+        return [(reward - mean) / divisor if divisor else 0.0 for reward in rewards]
+
+    def divisor(self, leaves: Sequence[Sequence[float]]) -> float:
+        """Return the divisor of a group's differences of rewards; 0.0 for no advantages, as of equal rewards.
+
+        leaves: of each rollout the rewards of its leaves, one without branches. Rollouts weigh the same. Raises
+        ValueError for an unknown kind."""
+        rewards = [statistics.fmean(values) for values in leaves]
+        if not rewards:
+            return 0.0
+        mean = statistics.fmean(rewards)
+        spread = math.sqrt(statistics.fmean(statistics.fmean((one - mean) ** 2 for one in values) for values in leaves))
+        if len({value for values in leaves for value in values}) < 2:
+            return 0.0
+        others = 1 - 1 / len(rewards) if len(rewards) > 1 else 1.0
+        divisors = {"group-std": spread, "group-mean": 1.0, "leave-one-out": others, "none": 0.0}
         if self.kind not in divisors:
-            raise ValueError(f"there is no estimator {self.kind!r}; it is one of {', '.join([*divisors, 'none'])}")
-        return [(reward - mean) / divisors[self.kind] for reward in rewards]
+            raise ValueError(f"there is no estimator {self.kind!r}; it is one of {', '.join(divisors)}")
+        return divisors[self.kind]
 
     def beside(self, branch: str, advantage: float) -> float:
         """Return what a reply of this kind is worth beside the advantage of its rollout."""

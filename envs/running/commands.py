@@ -247,5 +247,5 @@ class TrainerPace:
             if (why := shortage(summary, run.config.eval_lost)) is not None:
                 logger.warning("the evaluation of step %d must not be believed: %s", step, why)
             await run.env.log_evaluation(summary, started)
-        except Exception:
+        except Exception:  # the training goes on
             logger.exception("an evaluation failed")

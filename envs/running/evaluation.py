@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from envs.config import AgentEnvConfig
-from envs.records.disk import append_line, close_line, replace_file, until_room
+from envs.records.disk import append_line, close_line, json_lines, replace_file, until_room
 from envs.records.stats import EvalSummary, summarise
 from envs.resources import Resource, versions_of
 from envs.running.environment import Environment
@@ -187,15 +187,7 @@ class Samples:
 
 def _lines(path: Path) -> list[dict[str, Any]]:
     close_line(path)
-    found = []
-    for line in path.read_bytes().splitlines() if path.is_file() else ():
-        try:
-            value = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            continue
-        if isinstance(value, dict):
-            found.append(value)
-    return found
+    return json_lines(path)
 
 
 def _differences(there: Any, here: Any, place: str = "") -> list[str]:

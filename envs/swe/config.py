@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from envs.config import AgentEnvConfig
+from sandboxes.kubernetes.options import PodOptions
 
 
 class SWEEnvConfig(AgentEnvConfig):
@@ -58,8 +59,17 @@ class SWEEnvConfig(AgentEnvConfig):
         description="Tools of the agent, in their order; package.module:name for your own; settings follow a colon, as "
         "in terminal:timeout=300",
     )
+    mcp_servers: Path | None = Field(
+        default=None,
+        description="File with MCP servers for every task, JSON or YAML, as other agents have it under `mcpServers` "
+        "(docs/mcp.md)",
+    )
     sandbox: str = Field(
-        default="docker", description="Backend of the sandboxes: docker, or package.module:factory of your own"
+        default="docker",
+        description="Backend of the sandboxes: docker, kubernetes, or package.module:factory of your own",
+    )
+    pods: PodOptions = Field(
+        default_factory=PodOptions, description="Options of pods, for --env.sandbox kubernetes (docs/pods.md)"
     )
     keep_work_mb: float = Field(
         default=1.0,
