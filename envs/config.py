@@ -58,6 +58,7 @@ Condition = Literal[
     "estimator",
     "length_penalty",
     "summary_weight",
+    "branches",
 ]
 """Conditions of a run's rollouts; they stay the same over its starts."""
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from envs.config import AgentEnvConfig
+from envs.swe.places import Branches
+
+
+def _branches_or_none(text: str) -> str:
+    Branches.of(text)
+    return text
 
 
 class SWEEnvConfig(AgentEnvConfig):
@@ -57,6 +63,12 @@ class SWEEnvConfig(AgentEnvConfig):
         min_length=1,
         description="Tools of the agent, in their order; package.module:name for your own; settings follow a colon, as "
         "in terminal:timeout=300",
+    )
+    branches: Annotated[str, AfterValidator(_branches_or_none)] = Field(
+        default="",
+        description="How many branches a rollout may have, and where: 2@errors behind failed calls, 2@every:4 behind "
+        "every fourth reply, 2@entropy behind replies less certain than those before; empty for none "
+        "(docs/branches.md)",
     )
     sandbox: str = Field(
         default="docker", description="Backend of the sandboxes: docker, or package.module:factory of your own"

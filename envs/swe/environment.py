@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import ClassVar
 
 from atropos_agent.agent import AtroposAgent
 from atropos_agent.types import AgentResult
 from envs.agents.facts import ForeignAgent
 from envs.agents.guests import Guest, Guests
-from envs.agents.naming import compaction_problems, find_agent, room_problems
+from envs.agents.naming import branch_problems, compaction_problems, find_agent, room_problems
 from envs.agents.watching import WatchedSession
 from envs.base import AGENTS, AgentEnv
 from envs.judging.workplace import Invite, Plain, Workplace, Workplaces, as_it_is
 from envs.running.telemetry import traced
+from envs.swe.branching import Tree
 from envs.swe.config import SWEEnvConfig
 from envs.swe.daemons import check_daemons, uses_daemons, without_unusable
+from envs.swe.places import Branches
 from envs.swe.source import load_parts, warn_of_unchecked
 from envs.types import Outcome, Seat, Task
 from sandboxes.base import Backend, Sandbox, SandboxError
+from sandboxes.carrying import CarryingSandbox
 from sandboxes.docker import PoolLimits
 from sandboxes.local import LocalBackend
 from sandboxes.registry import load_backend, named_factory
@@ -28,6 +32,11 @@ from tools import ToolRegistry, check_names, default_tools
 _NOT_LOCAL = (
     "--env.sandbox local: nothing is isolated there, and the hidden tests of these tasks would run on this machine; "
     "use --env.sandbox docker"
+)
+
+
+_NO_PENALTY = (
+    "--env.length_penalty: a rollout with branches has the length of none of its leaves; leave one of them out"
 )
 
 
@@ -54,6 +63,9 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
             problems += group.exceptions
         problems += room_problems(config.agent, AGENTS, config.max_token_length)
         problems += compaction_problems(config.agent, AGENTS, config.compaction)
+        problems += branch_problems(config.agent, AGENTS, config.branches)
+        if config.branches and config.length_penalty:
+            problems.append(ValueError(_NO_PENALTY))
         problems += check_names(config.tools)
         try:
             if named_factory(config.sandbox) is LocalBackend:
@@ -105,6 +117,10 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
     async def attempt(self, task: Task, seat: Seat) -> Outcome:
         invite = self.invites[seat.agent or self.config.agent]
         async with self.workplaces.open_for(task, invite) as place:
+            if branches := self._branches(task, seat, place):
+                async with branches as tree:
+                    step = await anext(place)
+                    return await tree.grow(step.instruction)
             async for step in place:
                 result = await self._work(step, seat, place)
                 await place.judge(await place.collect(), result)
@@ -114,11 +130,27 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         """Let the agent work on a step, within the rest of the rollout's time and of the step's own."""
         left = place.left_s(self.config.rollout_timeout_s)
         most = left if step.timeout_s is None else min(left, step.timeout_s)
-        sandbox = traced(place.sandbox)
         if isinstance(place.guest, Guest):
             budgets, split = self._sampling(seat, {"max_seconds": most})
             server = self._serving(seat)
             async with WatchedSession(server, self.template, self.tool_format, budgets, split=split) as session:
-                return await place.guest.work(session, sandbox, step.instruction)
-        agent = self.agent(seat, self.make_tools(sandbox), working_dir=sandbox.workdir, max_seconds=most)
-        return await agent.run(step.instruction)
+                return await place.guest.work(session, traced(place.sandbox), step.instruction)
+        return await self._agent(seat, place.sandbox, most).run(step.instruction)
+
+    def _agent(self, seat: Seat, sandbox: Sandbox, most: float) -> AtroposAgent:
+        """Return an agent at work in a sandbox, for `most` seconds."""
+        sandbox = traced(sandbox)
+        return self.agent(seat, self.make_tools(sandbox), working_dir=sandbox.workdir, max_seconds=most)
+
+    def _branches(self, task: Task, seat: Seat, place: Workplace[Plain | Guest]) -> Tree | None:
+        """Return the branches of a rollout; None without any, as in evaluations and in tasks of several steps."""
+        branches = Branches.of(self.config.branches)
+        if branches is None or seat.evaluating or task.steps:
+            return None
+        own = self.config.rollout_timeout_s
+        most = own if task.timeout_s is None else min(own, task.timeout_s)
+
+        def make_agent(sandbox: CarryingSandbox, *, first: bool) -> AtroposAgent:
+            return self._agent(seat if first else replace(seat, ledgers=[]), sandbox, most)
+
+        return Tree(branches, place, make_agent, attempts=self.config.attempts, keep_mb=self.config.keep_work_mb)
