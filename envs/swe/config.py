@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from envs.config import AgentEnvConfig
+from envs.swe.places import Branches
 from sandboxes.kubernetes.options import PodOptions
+
+
+def _branches_or_none(text: str) -> str:
+    Branches.of(text)
+    return text
 
 
 class SWEEnvConfig(AgentEnvConfig):
@@ -63,6 +69,12 @@ class SWEEnvConfig(AgentEnvConfig):
         default=None,
         description="File with MCP servers for every task, JSON or YAML, as other agents have it under `mcpServers` "
         "(docs/mcp.md)",
+    )
+    branches: Annotated[str, AfterValidator(_branches_or_none)] = Field(
+        default="",
+        description="How many branches a rollout may have, and where: 2@errors behind failed calls, 2@every:4 behind "
+        "every fourth reply, 2@entropy behind replies less certain than those before; empty for none "
+        "(docs/branches.md)",
     )
     sandbox: str = Field(
         default="docker",
