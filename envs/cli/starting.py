@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-from atropos_agent.engines.chat import UNNAMED
+from atropos_agent.engines.chat import UNNAMED, ChatServer
 from atropos_agent.engines.errors import ModelNotServed, NotThisServer
 from atropos_agent.engines.protocols import open_server
 from atropos_agent.engines.tokenizers import compare_tokenizers
@@ -87,6 +87,9 @@ async def evaluate_and_compare(env: AgentEnv[Any], options: Options) -> EvalSumm
         before = None if options.against is None else read_rates(options.against)
         summary = await evaluate_once(env)
         Console().print(summary.render())
+        for server in env.servers:
+            if isinstance(server, ChatServer) and server.usage.requests:
+                print(f"{server.config.model_name}: {server.usage}")
         if before is not None and options.against is not None:
             now = read_rates(env.run_dir / "eval-0.json")
             Console().print(f"against {options.against}: {compare(before, now)}", markup=False, highlight=False)
