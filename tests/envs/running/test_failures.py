@@ -1,6 +1,7 @@
 """Infrastructure failures: told apart, and kept as evidence."""
 
 import orjson
+import pytest
 
 from atropos_agent.types import AgentResult, Counts, EngineError, Unanswered
 from envs.records.metrics import Metrics
@@ -67,3 +68,20 @@ async def test_the_last_failures_of_a_task_are_written_without_secrets(tmp_path)
     with locked(tmp_path):
         await log.write(TASK)
     assert orjson.loads(log.path.read_text().splitlines()[1])["failures"] == []
+
+
+async def test_failures_alike_show_their_stack_once(tmp_path, caplog):
+    log = FailureLog(tmp_path / "quarantined.jsonl", Metrics(), CircuitBreaker(1.0), Redactor([]))
+
+    def fails(name):
+        try:
+            {}[name]
+        except KeyError as error:
+            raise attribute(error) from error
+
+    for name in "abc":
+        with pytest.raises(InfraError) as raised:
+            fails(name)
+        log.note(TASK, raised.value, step=0)
+    assert caplog.text.count("Traceback") == 2, "of the cause, and of the failure that it is the cause of"
+    assert caplog.text.count("an unexpected failure") == 3
