@@ -49,11 +49,7 @@ def set_up_log(
     stream: IO[str] | None = None,
     own: Iterable[str] = (),
 ) -> None:
-    """Write this process's log to stderr, or to `stream`. Call it before libraries are imported: what some of them
-    print about other libraries that are not installed is no news here.
-
-    own: see `OwnRecords`."""
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+    """Write this process's log to stderr, or to `stream`. own: see `OwnRecords`."""
     logging.basicConfig(level=level, format=form, stream=stream or sys.stderr)
     for handler in logging.getLogger().handlers:
         handler.addFilter(OwnRecords(own))

@@ -30,9 +30,10 @@ def test_our_records_and_those_of_the_users_module_pass():
     assert OwnRecords(["mine"]).filter(record("/venv/site-packages/mine/env.py", name="mine.env"))
 
 
-def test_libraries_that_miss_pytorch_do_not_say_so(monkeypatch):
-    monkeypatch.delenv("TRANSFORMERS_NO_ADVISORY_WARNINGS", raising=False)
-    monkeypatch.setattr(logging.getLogger(), "handlers", [])
-    monkeypatch.setattr(logging.getLogger(), "level", logging.WARNING)
-    log.set_up_log(stream=io.StringIO())
-    assert log.os.environ["TRANSFORMERS_NO_ADVISORY_WARNINGS"] == "1"
+def test_set_up_every_handler_leaves_them_out(monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr(logging, "root", logging.RootLogger(logging.WARNING))
+    log.set_up_log("INFO", log.TIMED, stream=stream)
+    logging.root.handle(record("/usr/lib/python3/site-packages/httpx2/client.py"))
+    logging.root.handle(record("/home/me/my_environment.py", name="mine"))
+    assert stream.getvalue().count("\n") == 1 and "INFO mine: said" in stream.getvalue()
