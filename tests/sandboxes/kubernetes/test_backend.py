@@ -21,6 +21,7 @@ from sandboxes.owner import PREFIX
 
 pytest.importorskip("kubernetes_asyncio")
 backends = pytest.importorskip("sandboxes.kubernetes.backend")
+life = pytest.importorskip("sandboxes.kubernetes.life")
 
 pytestmark = pytest.mark.docker
 
@@ -164,6 +165,19 @@ async def test_a_dead_drivers_pods_are_removed_at_the_next_start(make, server, s
         async with make():
             assert list(server.objects["pods"]) == [kept.id]
         await dead.__aexit__()
+
+
+async def test_a_driver_renews_its_lease_also_after_an_answer_was_lost(make, server, monkeypatch):
+    monkeypatch.setattr(life, "_RENEW_S", 0.05)
+    async with make():
+        [lease] = server.objects["leases"].values()
+        server.refusals.append(("PUT", "/leases", -500, "etcdserver: request timed out"))
+        await until(lambda: not server.refusals)
+        name, version = (
+            lease["metadata"]["name"],
+            server.objects["leases"][lease["metadata"]["name"]]["spec"]["renewTime"],
+        )
+        await until(lambda: server.objects["leases"][name]["spec"]["renewTime"] > version)
 
 
 async def test_an_open_network_is_refused_where_policies_alone_would_close_it(make, server, spec):
