@@ -23,6 +23,7 @@ from envs.delivery.exports import trl_rows
 from envs.running.environment import Environment
 from envs.running.feed import Feed, FeedThread
 from envs.running.sinks import TrainerGroup
+from envs.trainers.named import refuse_branches
 from envs.trainers.trl import Fed
 
 
@@ -43,6 +44,11 @@ class RolloutFunction(Fed):
 
     def __enter__(self) -> RolloutFunction:
         self.thread.__enter__()
+        try:
+            self.thread.call(_refuse_branches)
+        except ValueError:
+            self.thread.__exit__()
+            raise
         self._weights.init_weight_transfer()
         return self
 
@@ -73,6 +79,10 @@ class RolloutFunction(Fed):
     def step(self, batches: int) -> None:
         """Note a step of the trainer on its requested rows."""
         self.ledger.trained.update(self._names)
+
+
+async def _refuse_branches(fed: Feed[Any, Any]) -> None:
+    refuse_branches(fed.run.config, "GRPOTrainer")
 
 
 async def _asked(fed: Feed[Any, Any], wanted: dict[str, str], size: int, step: int) -> list[TrainerGroup]:
