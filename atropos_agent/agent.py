@@ -157,7 +157,7 @@ class AtroposAgent:
             except AgentError as error:
                 error.partial = turns.result(error=str(error))
                 raise
-            except Exception as error:
+            except Exception as error:  # an agent of others raises anything; its rows go with the failure
                 cause = f"{type(error).__name__}: {error}"
                 raise AgentError(cause, turns.result(error=cause)) from error
             finally:

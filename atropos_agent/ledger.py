@@ -25,6 +25,7 @@ from atropos_agent.tokens.calls import Tools
 from atropos_agent.tokens.chat import ChatLog
 from atropos_agent.tokens.conversation import Completion, Conversation
 from atropos_agent.types import AgentResult, Branch, Counts, Message, StopReason
+from sandboxes.shielding import on_failure
 from tools.base import ToolCall, ToolResult
 
 ExecuteTool = Callable[[ToolCall], Awaitable[ToolResult]]
@@ -206,15 +207,15 @@ class Ledger:
         mine = {task} - self._work if task is not None else set()
         self._work |= mine
         try:
-            yield
-        except BudgetSpent:
-            raise
-        except Exception as error:
-            self.failure = self.failure or error
-            raise
+            with on_failure(self._failed):
+                yield
         finally:
             self._work -= mine
             self._harvest = None
+
+    def _failed(self, error: BaseException) -> None:
+        if isinstance(error, Exception) and not isinstance(error, BudgetSpent):
+            self.failure = self.failure or error
 
     # What the agent uses
 
@@ -255,7 +256,7 @@ class Ledger:
         caught in the block."""
         try:
             yield
-        except Exception:
+        except Exception:  # an earlier failure of ours is the cause of whatever came of it
             if self.failure is not None:
                 raise self.failure from self.failure.__cause__
             raise

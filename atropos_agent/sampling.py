@@ -116,8 +116,10 @@ class Sampler:
         began, outage_s = time.monotonic(), self._outage_s
         try:
             if self.template is None:
-                messages = conversation.plain_messages()
-                completion = sound_chat(await self._answer(self.server.chat_completion(messages=messages, **options)))
+                assert isinstance(conversation, ChatLog)  # noqa: S101 - without a template it is no other
+                messages = [dict(message) for message in conversation.messages]
+                asked: dict[str, Any] = {**options, **({"tools": conversation.tools} if conversation.tools else {})}
+                completion = sound_chat(await self._answer(self.server.chat_completion(messages=messages, **asked)))
                 self._give_back(began, outage_s, len(completion.text or "") // CHARACTERS_OF_TOKEN)
                 return completion
             answer = await self._answer(self.server.tokens_and_logprobs_completion(input_ids=sent, **options))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from atropos_agent.types import AgentResult
 from envs.resources import Resource
 from sandboxes.base import Limits
+from tools.mcp.servers import MCPServer
 
 if TYPE_CHECKING:  # loading them takes seconds, which commands about tasks alone need not pay
     from atropos_agent.engines.route import Route
@@ -129,6 +130,7 @@ class Task:
     digest: sha256 of everything in the task's definition; "" when its adapter makes none.
     steps: the parts of a task of several; `instruction` and `hidden` then hold for all together.
     last_counts: the reward is the last begun part's; False for the mean.
+    mcp_servers: of tools for the agent, in its sandbox.
     """
 
     id: str
@@ -146,6 +148,7 @@ class Task:
     digest: str = ""
     steps: Sequence[Step] = ()
     last_counts: bool = False
+    mcp_servers: Sequence[MCPServer] = ()
 
 
 class TestStatus(enum.StrEnum):
@@ -351,6 +354,8 @@ class Failure(enum.StrEnum):
     """An inference server."""
     SANDBOX = "sandbox"
     VERIFIER = "verifier"
+    TEACHER = "teacher"
+    """The inference server of a teacher."""
     TOKENS = "tokens"
     """An inference server's answer contradicts its request."""
     TASK = "task"

@@ -125,7 +125,7 @@ def main(env: Program | type[AgentEnv[Any]], command: str, argv: Sequence[str]) 
         print(f"{error}\n{program.prog} {command} --help explains them", file=sys.stderr)
         return WRONG_USE
     logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    redactor = Redactor.of(os.environ, (engine.api_key for engine in options.engines))
+    redactor = Redactor.of(os.environ, (*(engine.api_key for engine in options.engines), options.env.teacher_key))
     for handler in logging.getLogger().handlers:
         handler.addFilter(redactor)
     for noisy in ("httpx", "httpcore", "asyncio", "urllib3", "filelock"):
@@ -139,7 +139,7 @@ def main(env: Program | type[AgentEnv[Any]], command: str, argv: Sequence[str]) 
             return asyncio.run(_followed(run_command(env_cls, command, options, redactor, end), end))
     except (KeyboardInterrupt, asyncio.CancelledError):
         return STATUS
-    except Exception as error:
+    except Exception as error:  # the last one to tell the user
         logger.debug("stopped by", exc_info=error)
         print(redactor.text(f"{program.prog} {command}: {error}"), file=sys.stderr)
         return WRONG_USE if isinstance(error, _WRONG_USE) else 1

@@ -253,6 +253,7 @@ def _segment(segment: SequenceData) -> dict[str, Any]:
         "thinking_kept": segment.thinking_kept,
         "branch": segment.branch,
         **({"experts": segment.experts} if segment.experts is not None else {}),
+        **({"teacher": asdict(segment.teacher)} if segment.teacher is not None else {}),
     }
 
 

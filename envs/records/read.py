@@ -14,7 +14,16 @@ from typing import Any
 import orjson
 
 from atropos_agent.formats.hermes import Hermes
-from atropos_agent.types import AgentResult, AgentStep, Conditions, Counts, Exchange, SequenceData, StopReason
+from atropos_agent.types import (
+    AgentResult,
+    AgentStep,
+    Conditions,
+    Counts,
+    Exchange,
+    SequenceData,
+    StopReason,
+    TeacherScores,
+)
 from envs.records.atif import FILE_NAME, FORMAT, KEY, Place, parts
 from envs.types import Leaf, Reward, Seat, TestStatus, Verdict
 from tools.base import ToolCall, ToolResult
@@ -259,6 +268,7 @@ def _segment(segment: Mapping[str, Any], place: int) -> SequenceData:
         thinking_kept=said.get("thinking_kept", False),
         branch=said.get("branch", "main"),
         experts=said.get("experts"),
+        teacher=TeacherScores(**segment["teacher"]) if "teacher" in segment else None,
     )
 
 

@@ -93,7 +93,7 @@ class LocalWorker:
             if runner is None or runner.cancelling():
                 raise
             raise InfraError(Failure.ENVIRONMENT, "a rollout was cancelled from within") from None
-        except Exception as error:
+        except Exception as error:  # an environment raises anything: no rollout may count as judged by it
             if limit.expired():
                 what = f"the rollout hung: it was not over after {seconds:.0f} s"
                 raise InfraError(Failure.ENVIRONMENT, what) from error

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field
 
 from envs.config import AgentEnvConfig
 from envs.swe.places import Branches
+from sandboxes.kubernetes.options import PodOptions
 
 
 def _branches_or_none(text: str) -> str:
@@ -64,6 +65,11 @@ class SWEEnvConfig(AgentEnvConfig):
         description="Tools of the agent, in their order; package.module:name for your own; settings follow a colon, as "
         "in terminal:timeout=300",
     )
+    mcp_servers: Path | None = Field(
+        default=None,
+        description="File with MCP servers for every task, JSON or YAML, as other agents have it under `mcpServers` "
+        "(docs/mcp.md)",
+    )
     branches: Annotated[str, AfterValidator(_branches_or_none)] = Field(
         default="",
         description="How many branches a rollout may have, and where: 2@errors behind failed calls, 2@every:4 behind "
@@ -71,7 +77,11 @@ class SWEEnvConfig(AgentEnvConfig):
         "(docs/branches.md)",
     )
     sandbox: str = Field(
-        default="docker", description="Backend of the sandboxes: docker, or package.module:factory of your own"
+        default="docker",
+        description="Backend of the sandboxes: docker, kubernetes, or package.module:factory of your own",
+    )
+    pods: PodOptions = Field(
+        default_factory=PodOptions, description="Options of pods, for --env.sandbox kubernetes (docs/pods.md)"
     )
     keep_work_mb: float = Field(
         default=1.0,

@@ -14,6 +14,7 @@ from envs.tasks.task_toml import Artifact, Config, Environment, NetworkSection, 
 from envs.types import BadTask, Collect, Hidden, VerifierImage
 from sandboxes.base import Limits
 from sandboxes.docker.images.dockerfile import Dockerfile, DockerfileError
+from tools.mcp.servers import MCPServer, parse_servers
 
 LAYOUT = (
     "a task directory holds task.toml, instruction.md, environment/Dockerfile (or [environment] docker_image), "
@@ -100,6 +101,18 @@ class Source:
     def filled(self, table: str, env: Mapping[str, str]) -> dict[str, str]:
         """Return a table of variables with their `${NAME}` filled in. Raises BadTask for an unknown one."""
         return {key: self._fill(value, f"task.toml: [{table}] env.{key}") for key, value in env.items()}
+
+    def mcp_servers(self) -> tuple[MCPServer, ...]:
+        """Return the servers of tools for the agent. Raises BadTask."""
+        where = "task.toml: [environment] mcp_servers"
+        try:
+            return parse_servers(
+                self.config.environment.mcp_servers, lambda value: self._fill(value, where), of_task=True
+            )
+        except BadTask:
+            raise
+        except ValueError as error:
+            raise self.bad(f"{where}: {error}") from None
 
     def _fill(self, value: str, where: str) -> str:
         def one(match: re.Match[str]) -> str:

@@ -18,7 +18,6 @@ from sandboxes.hosts import AllowList
 _UNSUPPORTED_FIELDS = {
     "gpus": "GPUs aren't supported; set gpus = 0 or skip this task",
     "tpu": "TPUs aren't supported; skip this task",
-    "mcp_servers": "MCP servers aren't supported, and the agent is told to use them; skip this task",
 }
 _DAY_S = 86_400.0
 """The stand-in for an infinite time: nothing waits for ever."""

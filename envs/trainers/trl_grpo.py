@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from envs.running.environment import Environment
 from envs.running.feed import Feed, FeedThread
 from envs.running.sinks import TrainerGroup
 from envs.trainers.named import refuse_branches
-from envs.trainers.trl import Fed
+from envs.trainers.trl import Fed, unweighted
 
 
 class RolloutFunction(Fed):
@@ -38,17 +39,12 @@ class RolloutFunction(Fed):
         self, make_env: Callable[[], Awaitable[Environment]], output_dir: str | Path, engine: str, model: str | Path
     ) -> None:
         super().__init__(output_dir)
-        self.thread = FeedThread(make_env, trained=self.ledger.trained)
+        self.thread = FeedThread(partial(_unbranched, make_env), trained=self.ledger.trained)
         self._weights = self.weights(engine, model)
         self._names: list[str] = []
 
     def __enter__(self) -> RolloutFunction:
         self.thread.__enter__()
-        try:
-            self.thread.call(_refuse_branches)
-        except ValueError:
-            self.thread.__exit__()
-            raise
         self._weights.init_weight_transfer()
         return self
 
@@ -81,8 +77,10 @@ class RolloutFunction(Fed):
         self.ledger.trained.update(self._names)
 
 
-async def _refuse_branches(fed: Feed[Any, Any]) -> None:
-    refuse_branches(fed.run.config, "GRPOTrainer")
+async def _unbranched(make_env: Callable[[], Awaitable[Environment]]) -> Environment:
+    env = await unweighted(make_env)
+    refuse_branches(env.config, "GRPOTrainer")
+    return env
 
 
 async def _asked(fed: Feed[Any, Any], wanted: dict[str, str], size: int, step: int) -> list[TrainerGroup]:
