@@ -116,6 +116,25 @@ def test_an_environment_in_which_a_user_speaks(run_example, smollm2_tokenizer):
         assert "please" not in sampled, "words of others are context"
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        call("calculator", formula="2 * 3"),
+        call("calculator", expression="import os"),
+        call("python", code="2 * 3"),
+        '<tool_call>{"name": "calculator", "arguments": {"expression": </tool_call>',
+    ],
+)
+def test_a_wrong_call_in_the_function_is_the_models_to_mend(run_example, wrong):
+    def errs_first(prompt):
+        return wrong if "What is" in last_message(prompt) else "no idea"
+
+    group, _ = run_example(["function.py"], errs_first)
+    assert group["scores"] == [0.0, 0.0]
+    assert "Traceback" not in run_example.stderr
+    assert "INFO httpx" not in run_example.stderr
+
+
 def test_a_model_is_measured_without_a_trainer(smollm2_tokenizer, tmp_path):
     def has_a_calculator_or_not(prompt):
         return "no idea" if "alone." in prompt else multiplies(prompt)

@@ -187,7 +187,7 @@ def read(answer: Any, label: str) -> Any:
             if block["type"] == "tool_use"
         ]
         reason, usage = str(answer["stop_reason"]), _usage(answer["usage"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise OddAnswer(f"{label} answered with something that is no message: {str(answer)[:200]}") from error
     message = SimpleNamespace(
         content=text, reasoning_content=thinking or None, tool_calls=calls, **({RAW: blocks} if calls else {})

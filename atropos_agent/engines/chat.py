@@ -104,6 +104,9 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
                 return await self._once(asked)
             except Refused as error:
                 if (name := refused_option(str(error), asked)) is None:
+                    if "tools" in asked and "tool" in str(error).lower():
+                        remedy = "for an endpoint without tools give --env.tool_format hermes"
+                        raise Refused(f"{error}; {remedy}", status=error.status) from error
                     raise
                 if name not in self.left_out:
                     self.left_out.append(name)

@@ -210,6 +210,8 @@ class TrainerPace:
         if sender.step != self.step:
             await self._step_to(sender.step)
         queued = sender.status.queue_size
+        supply = self._run.supply
+        supply.lacks, supply.enough = queued * size < sender.batch_size, False
         if self.step + queued * size // sender.batch_size > self.total_steps:
             told_before, self._enough = self._enough, sender.status
             return 0 if told_before is None or told_before is sender.status else None
@@ -217,6 +219,7 @@ class TrainerPace:
         if self._outbox.bytes > config.outbox_mb * 2**20:
             return 0
         most = config.max_batches_offpolicy * sender.batch_size // size - queued - self._outbox.ready
+        supply.enough = most <= 0
         return max(0, min(self._run.useful_groups, most) - working)
 
     async def _step_to(self, step: int) -> None:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, field_validator
 
 from envs.config import AgentEnvConfig
 from envs.swe.places import Branches
+from sandboxes.arguments import web_address
 from sandboxes.kubernetes.options import PodOptions
 
 
@@ -76,6 +77,12 @@ class SWEEnvConfig(AgentEnvConfig):
         "every fourth reply, 2@entropy behind replies less certain than those before; empty for none "
         "(docs/branches.md)",
     )
+    judge: str = Field(
+        default="", description="API of the model that judges for tasks that ask one, with /v1 (docs/judges.md)"
+    )
+    judge_model: str = Field(default="", description="That model's name; empty for the one that the task names")
+    judge_key: str = Field(default="", description="Name of the environment variable with that model's key")
+    judge_requests: int = Field(default=32, ge=1, description="Most requests of one verdict to that model")
     sandbox: str = Field(
         default="docker",
         description="Backend of the sandboxes: docker, kubernetes, or package.module:factory of your own",
@@ -111,3 +118,8 @@ class SWEEnvConfig(AgentEnvConfig):
         description="Starter of containers: docker for the Docker daemon, or crun, past it and cheaper; by default "
         "crun if possible (`doctor` names it)",
     )
+
+    @field_validator("judge")
+    @classmethod
+    def _judge_address(cls, value: str) -> str:
+        return web_address(value) if value else value

@@ -94,6 +94,15 @@ def test_a_providers_pause_is_kept_however_often_it_is_asked_for(hosted, protoco
     assert orjson.loads((tmp_path / "eval-0.json").read_bytes())["pass_at"]["1"]["mean"] == 1.0
 
 
+def test_an_endpoint_without_tools_gets_them_as_text(hosted, tmp_path, capsys):
+    said = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
+    hosted.refuses = lambda body: refusal(said) if "tools" in body else None
+    assert evaluate(hosted, "openai", tmp_path / "native", "--env.attempts", "1") == 1
+    assert f"{said}; for an endpoint without tools give --env.tool_format hermes" in capsys.readouterr().err
+    assert evaluate(hosted, "openai", tmp_path / "text", "--env.tool_format", "hermes") == 0
+    assert "<tools>" in hosted.asked[-1]["messages"][0]["content"]
+
+
 @pytest.mark.parametrize("protocol", ["openai", "responses"])
 def test_arguments_that_are_no_json_are_the_models_mistake(hosted, protocol, tmp_path):
     hosted.arguments = lambda expression: "{"
