@@ -273,7 +273,7 @@ def _opening_steps(rollout: Rollout) -> Iterator[dict[str, Any]]:
     messages = rollout.result.messages
     replies = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
     sampled = len(rollout.result.steps)
-    opening = messages[: replies[-sampled]] if 0 < sampled <= len(replies) else messages
+    opening = messages[: replies[-min(sampled, len(replies))]] if sampled and replies else messages
     if not opening:
         yield {"source": "user", "message": plain_text(rollout.task.instruction)}
     for message in opening:
