@@ -258,6 +258,17 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class Leaf:
+    """An end of a rollout with branches.
+
+    value: its worth in training, finite. turns: the numbers of the replies on the way there.
+    """
+
+    value: float
+    turns: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Reward:
     """A rollout's worth in training.
 
@@ -265,11 +276,26 @@ class Reward:
     turn_advantages: one a turn, finite, added to the advantage from the rewards; none if
         turns are not told apart.
     explanation: its difference from the verifier's own reward.
+    leaves: the ends of a rollout with branches; `value` is their mean. A reply is worth the mean of the leaves behind
+        it. None without branches.
     """
 
     value: float
     turn_advantages: Sequence[float] = ()
     explanation: str = ""
+    leaves: Sequence[Leaf] = ()
+
+    @property
+    def values(self) -> list[float]:
+        """Return the worth of each end."""
+        return [leaf.value for leaf in self.leaves] or [self.value]
+
+    def behind(self, turn: int) -> tuple[float, float]:
+        """Return a reply's worth, the mean of the leaves behind it, and its weight, their part of all leaves."""
+        if not self.leaves:
+            return self.value, 1.0
+        values = [leaf.value for leaf in self.leaves if turn in leaf.turns]
+        return sum(values) / max(1, len(values)), len(values) / len(self.leaves)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,13 +303,15 @@ class Outcome:
     """The outcome of one attempt at a task. timings_s: seconds by phase, beside the agent's own.
 
     work: the agent's exact work, for judging it again: an entry a part of the task, as
-    `envs.judging.stored` packs it.
+    `envs.judging.stored` packs it; of a rollout with branches an entry a leaf.
+    leaves: the outcomes of a rollout with branches. The result of each has the replies on the way there alone.
     """
 
     result: AgentResult
     verdict: Verdict
     timings_s: Mapping[str, float] = field(default_factory=dict)
     work: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
+    leaves: Sequence[Outcome] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,6 +372,8 @@ class Failure(enum.StrEnum):
     """An inference server."""
     SANDBOX = "sandbox"
     VERIFIER = "verifier"
+    TEACHER = "teacher"
+    """The inference server of a teacher."""
     TOKENS = "tokens"
     """An inference server's answer contradicts its request."""
     TASK = "task"

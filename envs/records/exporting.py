@@ -94,6 +94,7 @@ def _export(run: Path, out: Path, form: str, more: Mapping[str, Callable[[Path, 
 
 def write_table(rows: Iterable[dict[str, Any]], out: Path) -> None:
     """Write rows with the same fields to a Parquet file. Raises ModuleNotFoundError without pyarrow, OSError."""
+    # From an extra, and slow to load.
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -102,7 +103,7 @@ def write_table(rows: Iterable[dict[str, Any]], out: Path) -> None:
 
 def _write_dataset(run: Path, out: Path) -> None:
     """Write a `datasets.DatasetDict` for `datasets.load_from_disk`."""
-    import datasets
+    import datasets  # from an extra, and slow to load
 
     with TemporaryDirectory(dir=out.parent if out.parent.is_dir() else None) as folder:
         files = _WRITE_PARQUET()(run, Path(folder, "parquet"))

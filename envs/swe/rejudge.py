@@ -79,6 +79,7 @@ def setting_of(options: argparse.Namespace) -> Setting:
         options.sandbox or told.get("sandbox") or "docker",
         {
             "hosts": options.hosts or told.get("hosts"),
+            "pods": told.get("pods") if (options.sandbox or told.get("sandbox")) == "kubernetes" else None,
             "base_image": options.base_image or told.get("base_image"),
             "runtime": told.get("sandbox_runtime"),
             "starter": told.get("sandbox_starter"),
