@@ -9,6 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from envs.judging import manifest
+from envs.records import atif, provenance
+from envs.running import database
+from envs.runs import index
+
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "envs/swe/starter/README.md"])
 # The changelog names what was there as well.
@@ -76,6 +81,19 @@ def test_the_page_of_the_architecture_names_every_room() -> None:
     page = (ROOT / "docs/architecture.md").read_text()
     named = set(re.findall(r"`((?:envs|atropos_agent|tools|sandboxes)/[\w/]*?)(?:\.py|/)?`", page))
     assert rooms - named <= {"envs", "atropos_agent", "tools", "sandboxes"}
+
+
+def test_the_page_of_compatibility_names_the_versions_of_today() -> None:
+    page = (ROOT / "docs/compatibility.md").read_text()
+    rows = dict(re.findall(r"^\| `([\w.]+)`(?: of tasks)? \| ([^|]+) \|", page, re.MULTILINE))
+    for file, version in {
+        "rollouts.jsonl": f"`extra.{atif.KEY}.format` {atif.FORMAT}; {atif.SCHEMA_VERSION.replace('-', ' ')}",
+        "state.db": f"`PRAGMA user_version` {database.VERSION}",
+        "run.json": f"`format` {provenance.FORMAT}",
+        "manifest.json": f"`version` {manifest.VERSION}",
+        "rollouts.index": str(index.VERSION),
+    }.items():
+        assert rows[file] == version
 
 
 def test_every_module_has_a_file_of_tests_that_is_found_by_its_name() -> None:

@@ -74,13 +74,13 @@ class ToolResult:
 class Tool:
     """An async function with the JSON schema of its parameters.
 
-    arguments: checks a call; its fields are aliased to the parameters' names."""
+    arguments: checks a call; its fields are aliased to the parameters' names. None: somebody else checks it."""
 
     name: str
     description: str
     parameters: Mapping[str, Any]
     function: ToolFunction
-    arguments: type[BaseModel]
+    arguments: type[BaseModel] | None
 
     @classmethod
     def of(cls, function: ToolFunction) -> Tool:
@@ -126,6 +126,8 @@ class Tool:
         return result
 
     def _checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        if self.arguments is None:
+            return dict(arguments)
         try:
             # Checked as JSON, not as Python values: a string may then stand for an enum or a path and
             # a list for a tuple, as the schema promises, but "5" still is no number.

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import snapshot_download
 from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor
@@ -82,8 +83,6 @@ def locate(name: str, cache: Path = DEFAULT_CACHE) -> Path:
     if Path(name).exists():
         raise ModelNotFound(f"{name} has no config.json; give a model folder in the transformers format")
     try:
-        from huggingface_hub import snapshot_download
-
         return Path(snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]))
     except (OSError, ValueError) as error:
         raise ModelNotFound(

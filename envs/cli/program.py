@@ -131,7 +131,7 @@ def main(env: Program | type[AgentEnv[Any]], command: str, argv: Sequence[str]) 
         return WRONG_USE
     own = program.config_cls.__module__.partition(".")[0]
     set_up_log(options.log_level.upper(), TIMED, own=[own])
-    redactor = Redactor.of(os.environ, (engine.api_key for engine in options.engines))
+    redactor = Redactor.of(os.environ, (*(engine.api_key for engine in options.engines), options.env.teacher_key))
     for handler in logging.getLogger().handlers:
         handler.addFilter(redactor)
     try:
@@ -143,7 +143,7 @@ def main(env: Program | type[AgentEnv[Any]], command: str, argv: Sequence[str]) 
             return asyncio.run(_followed(run_command(env_cls, command, options, redactor, end), end))
     except (KeyboardInterrupt, asyncio.CancelledError):
         return STATUS
-    except Exception as error:
+    except Exception as error:  # the last one to tell the user
         logger.debug("stopped by", exc_info=error)
         print(redactor.text(f"{program.prog} {command}: {error}"), file=sys.stderr)
         return WRONG_USE if isinstance(error, _WRONG_USE) else 1

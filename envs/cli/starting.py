@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-from atropos_agent.engines.chat import UNNAMED
+from atropos_agent.engines.chat import UNNAMED, ChatServer
 from atropos_agent.engines.errors import ModelNotServed, NotThisServer
 from atropos_agent.engines.protocols import open_server
 from atropos_agent.engines.tokenizers import compare_tokenizers
@@ -31,6 +31,7 @@ from envs.records.stats import EvalSummary
 from envs.running.commands import evaluate_once, process_groups, serve_trainer
 from envs.running.evaluation import OtherEvaluation, Samples, described, shortage
 from envs.running.stopping import STATUS, EndBySignal
+from envs.running.teaching import open_teacher, teacher_of
 from envs.running.waiting import once_reachable
 from envs.viewer.live import live_page
 
@@ -87,6 +88,9 @@ async def evaluate_and_compare(env: AgentEnv[Any], options: Options) -> EvalSumm
         before = None if options.against is None else read_rates(options.against)
         summary = await evaluate_once(env)
         Console().print(summary.render())
+        for server in env.servers:
+            if isinstance(server, ChatServer) and server.usage.requests:
+                print(f"{server.config.model_name}: {server.usage}")
         if before is not None and options.against is not None:
             now = read_rates(env.run_dir / "eval-0.json")
             Console().print(f"against {options.against}: {compare(before, now)}", markup=False, highlight=False)
@@ -158,6 +162,8 @@ async def open_env(env_cls: type[AgentEnv[Any]], command: str, options: Options)
                 "replies; serve needs a server that does: vllm, sglang or atropos (evaluate and process work)"
             )
         await wait_for_endpoints(env_cls, options.engines)
+        if options.env.teacher and command != "evaluate":
+            raise UsageError(f"--env.teacher scores token ids, and --openai.server_type {plain[0]} gives none")
         with TemporaryDirectory() as folder:
             named = tokenizer or write_empty_tokenizer(folder)
             return env_cls(options.env.model_copy(update={"tokenizer_name": named}), options.engines)
@@ -166,6 +172,8 @@ async def open_env(env_cls: type[AgentEnv[Any]], command: str, options: Options)
         load_tokenizer(named, given=False)
     env = env_cls(options.env.model_copy(update={"tokenizer_name": named}), options.engines)
     await check_tokenizer(env)
+    if command != "evaluate":
+        await check_teacher(env)
     return env
 
 
@@ -218,6 +226,22 @@ async def _connect(server: Any) -> None:
                 logger.warning("%s; waiting for it", error)
         looks += 1
         await asyncio.sleep(LOOK_S)
+
+
+async def check_teacher(env: AgentEnv[Any]) -> None:
+    """Wait for the teacher, if there is one. Raise UsageError, NotThisServer or ModelNotServed when it can't score the
+    model's tokens."""
+    if not env.config.teacher:
+        return
+    async with teacher_of(env.config) as teacher:
+        await _connect(teacher.server)
+    try:
+        async with open_teacher(env):
+            pass
+    except (NotThisServer, ModelNotServed):
+        raise
+    except EngineError as error:
+        raise UsageError(f"{error}; --env.teacher needs vLLM's prompt_logprobs") from error
 
 
 async def check_tokenizer(env: AgentEnv[Any]) -> None:

@@ -33,6 +33,8 @@ from envs.types import TESTS_UNSEEN, BadTask, Failure, InfraError, Task, Verdict
 from sandboxes.base import Backend, DaemonUnavailable, Sandbox, SandboxError
 from sandboxes.docker import DockerBackend
 from sandboxes.shielding import together
+from tools.mcp import tools_of
+from tools.mcp.servers import BrokenServer, check_installed
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +86,7 @@ async def solve(backend: Backend, starts: StartTrees, task: Task, image: str) ->
     said = []
     try:
         async with open_workplace(backend, starts, task, image, Plain(agent_spec(task, image))) as place:
+            await _try_servers(task, place.sandbox)
             async for step in place:
                 said.append(await _run_reference(step, place.sandbox))
                 await place.judge(await place.collect())
@@ -107,6 +110,16 @@ def _known(task: Task, solved: Verdict) -> Task:
     if not solved.solved or task.hidden.record or task.hidden.watched is not None:
         return task
     return with_record(task, merged([solved.evidence]), watched=not solved.metrics.get(TESTS_UNSEEN))
+
+
+async def _try_servers(task: Task, sandbox: Sandbox) -> None:
+    """Start the task's MCP servers, and end them. Raises BadTask if one is broken."""
+    try:
+        check_installed(len(task.mcp_servers))
+        async with tools_of(sandbox, task.mcp_servers):
+            pass
+    except (BrokenServer, ValueError) as error:
+        raise BadTask(f"task {task.id}: {error}") from error
 
 
 async def _run_reference(task: Task, sandbox: Sandbox) -> str:

@@ -108,7 +108,7 @@ async def _ahead(
             async with opening as prepared:
                 ready.set_result(prepared)
                 await finished.wait()
-        except Exception as error:
+        except Exception as error:  # it is raised where the sandbox is awaited
             if ready.done():
                 logger.warning("The verifier's sandbox of task %s did not close cleanly: %s", task_id, error)
             else:

@@ -87,7 +87,8 @@ async def start_child(
         start_new_session=True,
         env=env,
     )
-    try:
+    async with contextlib.AsyncExitStack() as unguarded:  # no program is left without its guard
+        await unguarded.enter_async_context(ending(process))
         guard = await asyncio.create_subprocess_exec(
             *("/bin/sh", "-c", _GUARD, "guard", str(process.pid)),
             stdin=asyncio.subprocess.PIPE,
@@ -95,7 +96,5 @@ async def start_child(
             stderr=asyncio.subprocess.DEVNULL,
             start_new_session=True,
         )
-    except BaseException:  # also a cancellation: no program is left without its guard
-        async with ending(process):
-            raise
+        unguarded.pop_all()
     return Child(process, guard)

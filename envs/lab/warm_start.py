@@ -179,6 +179,7 @@ def main(argv: list[str]) -> int:
 
 def make(recipe: Recipe, cache: Path, console: Console) -> Path:
     """Return a recipe's adapter, trained if the cache has none. Progress goes to the console."""
+    # As in `main`.
     from transformers import AutoTokenizer
 
     from atropos_agent.cpu_engine import lora
@@ -230,6 +231,7 @@ def try_out(loaded: LoadedModel, trials: int, recipe: Recipe) -> tuple[float, fl
     Returns the share with exactly one call and nothing malformed, the share with text
     before it, and the share with the expert's own call: a lower bound of the tasks solved.
     """
+    # As in `main`.
     from atropos_agent.cpu_engine.sampling import SamplingParams
     from atropos_agent.cpu_engine.scheduler import Engine
 

@@ -214,6 +214,7 @@ def _rollout(rollout: Rollout) -> dict[str, Any]:
             "value": float(reward.value),
             "turn_advantages": list(map(float, reward.turn_advantages)),
             "explanation": plain_text(reward.explanation),
+            **({"leaves": [[float(leaf.value), *leaf.turns] for leaf in reward.leaves]} if reward.leaves else {}),
         },
         "seat": {
             **{"group": seat.group, "member": seat.member, "step": seat.step, "evaluating": seat.evaluating},
@@ -252,6 +253,7 @@ def _segment(segment: SequenceData) -> dict[str, Any]:
         "thinking_kept": segment.thinking_kept,
         "branch": segment.branch,
         **({"experts": segment.experts} if segment.experts is not None else {}),
+        **({"teacher": asdict(segment.teacher)} if segment.teacher is not None else {}),
     }
 
 

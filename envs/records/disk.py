@@ -11,8 +11,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from io import FileIO
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import uuid4
+
+import orjson
 
 logger = logging.getLogger(__name__)
 
@@ -133,6 +135,26 @@ def close_line(path: Path) -> None:
                 file.seek(-1, 2)
                 if file.read(1) != b"\n":
                     file.write(b"\n")
+
+
+def json_lines(path: Path, most: int | None = None) -> list[dict[str, Any]]:
+    """Return the objects in a file of JSON lines, in its last `most` bytes, without torn and foreign ones; none
+    without a file. Raises OSError."""
+    if not path.is_file():
+        return []
+    with path.open("rb") as file:
+        begin = 0 if most is None else max(0, file.seek(0, 2) - most)
+        file.seek(begin)
+        lines = file.read(-1 if most is None else most).split(b"\n")
+    found = []
+    for line in lines[1:] if begin else lines:
+        try:
+            value = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            continue
+        if isinstance(value, dict):
+            found.append(value)
+    return found
 
 
 def replace_file(path: Path, data: bytes) -> None:

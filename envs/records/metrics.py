@@ -67,6 +67,7 @@ class Metrics:
     unshown: tools' results without a text form, such as pictures.
     compactions: how often agents have made their conversations shorter; tokens_saved: by how many tokens, about.
     untrained: sampled tokens that were left out of the rows, by reason.
+    branches: what became of the branches of rollouts.
     drifts: rollouts with a last prompt other than the chat template's own, by kind (`atropos_agent.tokens.drift`).
     engine_s, tools_s: waiting time for the inference server and in tools, summed over concurrent rollouts;
         phases_s: the same by phase of a rollout.
@@ -102,6 +103,7 @@ class Metrics:
     compactions: int = 0
     tokens_saved: int = 0
     untrained: Counter[str] = field(default_factory=Counter)
+    branches: Counter[str] = field(default_factory=Counter)
     engine_s: float = 0.0
     tools_s: float = 0.0
     phases_s: dict[str, float] = field(default_factory=dict)
@@ -137,6 +139,7 @@ class Metrics:
         self.malformed_calls += result.counts.malformed_calls
         self.unshown += result.counts.unshown
         self._count_conversations(result.metadata)
+        self.branches.update(result.metadata.get("tree", {}))
         if result.drift is not None:
             self.drifts[str(result.drift)] += 1
         self.stops[result.stop_reason.value if result.stop_reason else "error"] += 1
@@ -266,6 +269,7 @@ class Metrics:
             **{f"groups/{state}": count for state, count in self.states.items()},
             **{f"failures/{kind}": count for kind, count in self.failures.items()},
             **{f"drift_share/{kind}": count / self.rollouts for kind, count in self.drifts.items() if self.rollouts},
+            **{f"branches/{what}": count for what, count in self.branches.items()},
             **{f"untrained_tokens/{reason}": count for reason, count in self.untrained.items()},
             **{f"reward_mean/{name}": of["reward"] / of["rollouts"] for name, of in self.agents.items()},
             **{f"solved_share/{name}": of["solved"] / of["rollouts"] for name, of in self.agents.items()},
@@ -307,11 +311,18 @@ class Metrics:
         values = orjson.loads(data)
         names = {item.name for item in fields(cls)}
         if isinstance(values, dict):
-            later: dict[str, Any] = {"versions": {}, "agents": {}, "recent": [], "dull": False, "supply": ""}
+            later: dict[str, Any] = {
+                "versions": {},
+                "agents": {},
+                "branches": {},
+                "recent": [],
+                "dull": False,
+                "supply": "",
+            }
             values = {**later, **values}  # earlier ones did not have them
         if not isinstance(values, dict) or set(values) != names:
             raise ValueError(f"not the metrics of this version: expected the keys {sorted(names)}")
-        for name in ("failures", "stops", "drifts", "cheats", "untrained"):
+        for name in ("failures", "stops", "drifts", "cheats", "untrained", "branches"):
             values[name] = Counter(values[name])
         for name in ("engine", "tool"):
             values[name] = Latency(values[name])

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from atropos_agent.engines.hosted import usage_of
 from envs.delivery.packing import RowPacker
 from envs.delivery.rows import ScoredGroup
 from envs.delivery.sender import Registration, Sender
@@ -125,7 +126,12 @@ async def _evaluate_in_directory(env: Environment, tasks: Sequence[Task], starte
         try:
             with Bar("evaluating") as bar:
                 about = described(env)
-                summary = await evaluate(rollouts, tasks, env.config, env.run_dir, about=about, on_sample=bar.update)
+                summary = await evaluate(
+                    *(rollouts, tasks, env.config, env.run_dir),
+                    about=about,
+                    on_sample=bar.update,
+                    usage=lambda: usage_of(env.servers),
+                )
         finally:
             await cancel([following])
         await env.log_evaluation(summary, started)
@@ -244,5 +250,5 @@ class TrainerPace:
             if (why := shortage(summary, run.config.eval_lost)) is not None:
                 logger.warning("the evaluation of step %d must not be believed: %s", step, why)
             await run.env.log_evaluation(summary, started)
-        except Exception:
+        except Exception:  # the training goes on
             logger.exception("an evaluation failed")

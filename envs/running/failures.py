@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import traceback
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from envs.running.concurrency import CircuitBreaker
 from envs.running.permanent import SEVERAL, Hope
 from envs.types import Failure, InfraError, Task
 from sandboxes.base import ImageUnbuildable, SandboxError
+from tools.mcp.servers import BrokenServer
 
 logger = logging.getLogger(__name__)
 
@@ -42,9 +45,23 @@ def attribute(error: Exception) -> InfraError:
     cause = error.__cause__ if isinstance(error, AgentError) and error.__cause__ is not None else error
     if isinstance(cause, ImageUnbuildable):
         return InfraError(Failure.TASK, str(cause))
+    if isinstance(cause, BrokenServer):
+        return InfraError(Failure.TASK if cause.of_task and cause.hopeless else Failure.SANDBOX, str(cause))
     if isinstance(cause, SandboxError):
         return InfraError(Failure.SANDBOX, f"{type(cause).__name__}: {cause}")
     return InfraError(Failure.ENVIRONMENT, f"{type(cause).__name__}: {cause}", unexpected=True)
+
+
+@contextmanager
+def attributing(*others: type[Exception]) -> Iterator[None]:
+    """Raise the infrastructure failure for an exception of the block. others: exceptions that go on as they are."""
+    as_they_are: tuple[type[Exception], ...] = (InfraError, *others)
+    try:
+        yield
+    except as_they_are:
+        raise
+    except Exception as error:  # whatever it is, no rollout may count as judged by it
+        raise attribute(error) from error
 
 
 class FailureLog:

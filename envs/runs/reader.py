@@ -25,6 +25,7 @@ import orjson
 from tokenizers import Tokenizer
 
 from envs.records.atif import parts
+from envs.records.disk import json_lines
 from envs.records.metrics import Metrics
 from envs.records.read import SavedRollout
 from envs.resources import Resource
@@ -174,12 +175,12 @@ class RunReader:
     def trainer(self) -> Sequence[Mapping[str, Any]]:
         """Return the lines of a trainer's steps, if `learn` wrote them beside the run."""
         path = self.directory.parent / "trainer" / "steps.jsonl"
-        return _lines(path, 2**22) if path.is_file() else []
+        return json_lines(path, 2**22)
 
-    def failures(self) -> list[Mapping[str, Any]]:
+    def failures(self) -> Sequence[Mapping[str, Any]]:
         """Return the evidence of quarantined tasks, newest first."""
         path = self.directory / "quarantined.jsonl"
-        return _lines(path, _EVIDENCE_BYTES)[-EVIDENCE:][::-1] if path.is_file() else []
+        return json_lines(path, _EVIDENCE_BYTES)[-EVIDENCE:][::-1]
 
     @cached_property
     def decode(self) -> Callable[[int], str] | None:
@@ -286,20 +287,3 @@ def _object(path: Path) -> Mapping[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _lines(path: Path, most: int) -> list[Mapping[str, Any]]:
-    """Return the objects in the last `most` bytes of a file of JSON lines, without torn ones."""
-    with path.open("rb") as file:
-        begin = max(0, file.seek(0, 2) - most)
-        file.seek(begin)
-        lines = file.read(most).split(b"\n")
-    found: list[Mapping[str, Any]] = []
-    for line in lines[1:] if begin else lines:
-        try:
-            value = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            continue
-        if isinstance(value, dict):
-            found.append(value)
-    return found

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from envs.base import AgentEnv
+from envs.config import AgentEnvConfig
 from envs.delivery.rows import Row, ScoredGroup
 from envs.options import EngineConfig, Options
 from envs.options.reading import read_options
@@ -29,6 +30,16 @@ def named(environment: str, options: Sequence[str]) -> tuple[type[AgentEnv[Any]]
     Raises UsageError, ValueError."""
     env_cls: type[AgentEnv[Any]] = resolve("environment", environment, {})
     return env_cls, read_options(env_cls.env_config_cls, options)
+
+
+def refuse_weight(config: AgentEnvConfig, trainer: str) -> None:
+    """Raise ValueError if a teacher is to give tokens advantages of their own, for a trainer without a place for
+    them."""
+    if config.teacher_weight:
+        raise ValueError(
+            f"--env.teacher_weight gives each token an advantage of its own, and {trainer} takes none; leave it out, "
+            "or train with Atropos' API or tinker (docs/teachers.md)"
+        )
 
 
 SAMPLING = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "min_p": "min_p"}
@@ -59,6 +70,7 @@ class Runs(AsyncExitStack):
     ) -> None:
         super().__init__()
         env_cls, self.options = named(environment, options)
+        refuse_weight(self.options.env, trainer)
         self._env_cls = type(env_cls.__name__, (env_cls,), {"server_cls": staticmethod(server_cls)})
         self._root, self._make = self.options.env.run_dir or Path("runs") / f"{trainer}-{env_cls.name}", make
         self._opened: dict[str, asyncio.Task[Feed[Any, Any]]] = {}

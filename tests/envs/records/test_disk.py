@@ -10,7 +10,16 @@ import pytest
 from descriptors import used_up
 
 from envs.records import disk
-from envs.records.disk import NoFolder, append_line, close_line, make_folder, no_space, replace_file, until_room
+from envs.records.disk import (
+    NoFolder,
+    append_line,
+    close_line,
+    json_lines,
+    make_folder,
+    no_space,
+    replace_file,
+    until_room,
+)
 
 
 def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path):
@@ -166,6 +175,14 @@ async def test_nothing_is_written_where_the_run_is_not(tmp_path, monkeypatch, wa
     (tmp_path / "elsewhere").rename(run)
     await asyncio.wait_for(writing, 120)
     assert (run / "lines").read_bytes() == b"one\n"
+
+
+def test_of_lines_of_json_torn_and_foreign_ones_are_passed_over(tmp_path):
+    path = tmp_path / "lines.jsonl"
+    assert json_lines(path) == []
+    path.write_bytes(b'{"a": 1}\n[2]\n{"to\n{"b": 2}\n{"c"')
+    assert json_lines(path) == [{"a": 1}, {"b": 2}]
+    assert json_lines(path, 15) == [{"b": 2}], "the first of the last bytes may be cut off"
 
 
 @pytest.mark.parametrize(
