@@ -13,7 +13,7 @@ from envs.agents.guests import Guest, Guests
 from envs.agents.naming import compaction_problems, find_agent, room_problems
 from envs.agents.watching import WatchedSession
 from envs.base import AGENTS, AgentEnv
-from envs.judging.workplace import Invite, Plain, Workplace, Workplaces, as_it_is
+from envs.judging.workplace import GuestFactory, PlainGuest, Workplace, Workplaces, plain_guest
 from envs.running.telemetry import traced
 from envs.swe.config import SWEEnvConfig
 from envs.swe.daemons import check_daemons, uses_daemons, without_unusable
@@ -96,8 +96,8 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         self.mcp_servers = servers_of(self.config)
         self.backend = await resources.enter_async_context(self.make_backend())
         found = {name: find_agent(name, AGENTS) for name in self.agent_classes}
-        self.invites: Mapping[str, Invite[Plain | Guest]] = {
-            name: Guests(agent, self.backend).invite if isinstance(agent, ForeignAgent) else as_it_is
+        self.invites: Mapping[str, GuestFactory[PlainGuest | Guest]] = {
+            name: Guests(agent, self.backend).invite if isinstance(agent, ForeignAgent) else plain_guest
             for name, agent in found.items()
         }
         # Of several agents it isn't known which one a coming task has, so no sandbox is made ahead.
@@ -117,7 +117,7 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         return await place.outcome(self.config.keep_work_mb)
 
     @asynccontextmanager
-    async def _tools(self, task: Task, place: Workplace[Plain | Guest]) -> AsyncIterator[ToolRegistry]:
+    async def _tools(self, task: Task, place: Workplace[PlainGuest | Guest]) -> AsyncIterator[ToolRegistry]:
         """Open the tools of a rollout, until it is over."""
         sandbox = traced(place.sandbox)
         tools = self.make_tools(sandbox)
@@ -126,7 +126,9 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         async with tools_of(sandbox, list(servers.values()), tools.names) as more:
             yield ToolRegistry([*tools, *more])
 
-    async def _work(self, step: Task, seat: Seat, place: Workplace[Plain | Guest], tools: ToolRegistry) -> AgentResult:
+    async def _work(
+        self, step: Task, seat: Seat, place: Workplace[PlainGuest | Guest], tools: ToolRegistry
+    ) -> AgentResult:
         """Let the agent work on a step, within the rest of the rollout's time and of the step's own."""
         left = place.left_s(self.config.rollout_timeout_s)
         most = left if step.timeout_s is None else min(left, step.timeout_s)

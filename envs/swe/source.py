@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from envs.judging.manifest import NAME as MANIFEST
-from envs.judging.watched import select
+from envs.judging.watched_tasks import select
 from envs.swe import STARTER
 from envs.swe.config import SWEEnvConfig
 from envs.tasks.harbor import load_tasks
