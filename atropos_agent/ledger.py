@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
+from statistics import fmean
 from typing import Any
 
 from jinja2 import TemplateError
@@ -97,6 +99,8 @@ class Ledger:
         """Numbers of replies; all branches of a rollout share them."""
         self._before = Counts()
         """Counts from before the branch."""
+        self._inherited, self._left_s = -1, math.inf
+        """Replies from before the branch, and the seconds left then."""
         self._taking: set[asyncio.Future[tuple[HarvestedReply, Read]]] = set()
         self._work: set[asyncio.Task[Any]] = set()
         self._harvest: Harvest | None = None
@@ -123,17 +127,19 @@ class Ledger:
         """Begin a conversation from the present end of another."""
         return self._kept(_forked(line, branch))
 
-    def branch(self, execute: ExecuteTool) -> tuple[Ledger, dict[int, Line]]:
+    def branch(self) -> tuple[Ledger, dict[int, Line]]:
         """Return the ledger of a branch from here on, and its copies of the conversations, by the ids of these.
 
-        execute: runs its calls. It shares the sampler and the numbers of replies; a failure is the branch's alone."""
-        branched = Ledger(self.sampler, self.fitted, self.schemas, execute)
+        It has the same record and numbers of replies. Budgets are as they were here; a failure is its own."""
+        left_s = self.sampler.remaining() if self.replies > self._inherited else self._left_s
+        branched = Ledger(self.sampler.again(left_s), self.fitted, self.schemas, self.execute)
+        branched._left_s, branched._inherited = left_s, self.replies
         copies = {
             id(line): _forked(line, Branch.FORK if line.branch == Branch.MAIN else line.branch) for line in self._lines
         }
         branched._lines, branched._taken = list(copies.values()), list(self._taken)
         branched._begun, branched._spent, branched._numbers = self._begun, self._spent, self._numbers
-        branched._before = self._before + self.counts
+        branched._before = self._before + self.counts + self.sampler.counts
         return branched, copies
 
     def spent(self) -> StopReason | None:
@@ -223,18 +229,20 @@ class Ledger:
         """Return the numbers of these replies, the steps of the result."""
         return tuple(one.step.index for one in self._taken)
 
-    def logprobs(self, number: int) -> Sequence[float]:
-        """Return the logprobs of a reply; none if the inference server gives no ids."""
-        exchange = next(one.exchange for one in self._taken if one.step.index == number)
-        return self.sampler.record.exchanges[exchange].logprobs if exchange >= 0 else ()
+    @property
+    def mean_logprobs(self) -> list[float]:
+        """Return the mean logprob of each of these replies; none if the inference server gives no ids."""
+        record = self.sampler.record.exchanges
+        return [fmean(record[one.exchange].logprobs) for one in self._taken if one.exchange >= 0]
 
     def join(self, others: Sequence[Ledger], leaves: Sequence[Ledger], reason: str) -> None:
-        """Take in the branches of this ledger's rollout, for its result.
+        """Take in the other branches of this ledger's rollout, for the result of all: nothing goes on afterwards.
 
-        others: all of them. leaves: the ledgers that end in a leaf, this one or others: replies in none of them are
-        left out by the reason."""
+        leaves: the ledgers that end in a leaf, this one or others: replies in none of them are left out by the
+        reason."""
         worth = {one for leaf in leaves for one in leaf._taken}
-        self.counts = sum((other.counts for other in others), self.counts)
+        self.counts = sum((other.counts + other.sampler.counts for other in others), self.counts)
+        self._before = Counts()  # they are those of the others
         self._lines += [line for other in others for line in other._lines]
         self._taken = list(dict.fromkeys(one for ledger in (self, *others) for one in ledger._taken))
         for one in self._taken:

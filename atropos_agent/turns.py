@@ -25,7 +25,7 @@ from atropos_agent import tracing
 from atropos_agent.calls import Calls
 from atropos_agent.engines.errors import ContextOverflow
 from atropos_agent.fitted import fitting
-from atropos_agent.ledger import BudgetSpent, ExecuteTool, Ledger, Line
+from atropos_agent.ledger import BudgetSpent, Ledger, Line
 from atropos_agent.script import Script, Scripted, scripted
 from atropos_agent.tokens.calls import quoted
 from atropos_agent.tokens.conversation import Completion
@@ -157,11 +157,11 @@ class Turns(Scripted):
             forked._line = self.ledger.fork(self._line, branch)
         return forked
 
-    def branch(self, execute: ExecuteTool | None = None) -> Turns:
+    def branch(self) -> Turns:
         """Return this conversation for another run of the agent's code, which is told again all it was told so far.
 
-        The rollout goes on there in a branch with a ledger of its own. execute: runs its calls."""
-        ledger, lines = self.ledger.branch(execute or self.ledger.execute)
+        The rollout goes on there in a branch with a ledger of its own (`AtroposAgent.go_on`)."""
+        ledger, lines = self.ledger.branch()
         return self._branched(ledger, lines, {})
 
     def _branched(self, ledger: Ledger, lines: Mapping[int, Line], known: dict[int, Turns]) -> Turns:

@@ -61,6 +61,7 @@ Condition = Literal[
     "teacher_model",
     "teacher_top_k",
     "teacher_weight",
+    "branches",
 ]
 """Conditions of a run's rollouts; they stay the same over its starts."""
 

@@ -61,6 +61,21 @@ class VerifierImage:
 
 
 @dataclass(frozen=True, slots=True)
+class JudgeModel:
+    """A model that judges for test.sh.
+
+    url: of its API, with /v1. name: the model's; "" for the one that test.sh asks for. requests: of a verdict, at most.
+    tokens: of a reply.
+    """
+
+    url: str
+    name: str = ""
+    key: str = field(default="", repr=False)
+    requests: int = 32
+    tokens: int = 16_384
+
+
+@dataclass(frozen=True, slots=True)
 class Hidden:
     """The parts of a task the model must never see.
 
@@ -81,6 +96,7 @@ class Hidden:
     watched: whether `tasks check` saw tests run by pytest or unittest; None if it did not look: the names in the task's
         files decide then.
     usual_s: longest time of the tests seen by `tasks check`; None without one.
+    asks_judge: test.sh asks a model. judge: the run's; None without one.
     """
 
     tests: Path | None = None
@@ -100,6 +116,8 @@ class Hidden:
     record: str = field(default="", repr=False)
     watched: bool | None = None
     usual_s: float | None = None
+    asks_judge: bool = False
+    judge: JudgeModel | None = None
 
 
 @dataclass(frozen=True, slots=True)

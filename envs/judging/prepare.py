@@ -12,7 +12,7 @@ import io
 import json
 import tarfile
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 from envs.judging.archives import add_file, pack_directories, regular_files
 from envs.judging.decoys.insertion import DecoyedTests, insert_decoys
 from envs.judging.decoys.node_ids import is_test_module
+from envs.judging.judge_model import Bench
 from envs.judging.reports.receiver import Receiver
 from envs.judging.reports.required import RequiredTests
 from envs.judging.specs import verifier_spec
@@ -34,7 +35,7 @@ HOME = "/verifier"
 SHOWN = 2000
 """How many characters of a command's output an explanation quotes."""
 _INSIDE = Path(__file__).parent / "inside"
-_DOOR = "verifier"
+_DOOR, _JUDGE = "verifier", "judge"
 _STANDINS = "apt apt-get apk dnf yum curl wget pip pip3 uv uvx"
 _MAKE = f"rm -rf {{0}} {HOME} {LOGS} && mkdir -p /tests {HOME}/bin {LOGS} && chmod 777 {LOGS} && tar -xf - -C /"
 _SET_UP = (
@@ -50,7 +51,7 @@ class PreparedSandbox:
 
     decoyed: the hidden tests. receiver: takes their reports. required, record: the tests that must pass. watched:
     whether the tests' observed results decide. known: whether the reference's were seen before, by `tasks check` or
-    by the author of the list. path: PATH of test.sh.
+    by the author of the list. path: PATH of test.sh. bench: of the judge by model; None without one.
     """
 
     sandbox: Sandbox
@@ -61,6 +62,12 @@ class PreparedSandbox:
     watched: bool
     known: bool
     path: str
+    bench: Bench | None = None
+
+    @property
+    def judge_env(self) -> Mapping[str, str]:
+        """Return the variables that lead test.sh to its judge."""
+        return {} if self.bench is None else self.bench.env(self.sandbox.door(_JUDGE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +99,11 @@ async def open_prepared(backend: Backend, task: Task, image: str) -> AsyncIterat
     receiver = Receiver()
     try:
         judging = image if own is None else await backend.ensure_image(own.image, own.context)
-        spec = replace(verifier_spec(task, judging), doors={_DOOR: receiver.door})
-        async with backend.open(spec) as sandbox:
-            yield await _prepare(sandbox, task, receiver)
+        async with AsyncExitStack() as stack:
+            bench = await stack.enter_async_context(Bench(task.hidden.judge)) if task.hidden.judge else None
+            doors = {_DOOR: receiver.door, **({} if bench is None else {_JUDGE: bench.door})}
+            sandbox = await stack.enter_async_context(backend.open(replace(verifier_spec(task, judging), doors=doors)))
+            yield replace(await _prepare(sandbox, task, receiver), bench=bench)
     except SandboxError as error:
         raise InfraError(Failure.VERIFIER, f"could not open the verifier's sandbox: {error}") from error
 

@@ -83,9 +83,17 @@ async def run_tests(prepared: PreparedSandbox, task: Task, changes: Changes, tim
     ran = await _run_test_sh(prepared, task, timeout_s or task.hidden.timeout_s)
     if ran.timed_out and timeout_s is None:
         await _had_time(prepared, ran.duration_s, task.hidden.usual_s)
+    if prepared.bench is not None:
+        prepared.bench.check(timed_out=ran.timed_out)
     verdict = await _read(prepared, ran)
     patch = await asyncio.to_thread(patch_of, changes, before, prepared.sandbox.workdir)
-    return replace(verdict, output=_ends(ran.output), patch=patch)
+    verdict = replace(verdict, output=_ends(ran.output), patch=patch)
+    bench = prepared.bench
+    if bench is None:
+        return verdict
+    return replace(
+        verdict, explanation=verdict.explanation + bench.words(), metrics={**verdict.metrics, **bench.metrics}
+    )
 
 
 async def _read(prepared: PreparedSandbox, ran: ExecResult) -> Verdict:
@@ -160,7 +168,7 @@ async def _run_test_sh(prepared: PreparedSandbox, task: Task, timeout_s: float) 
             ["bash", "/tests/test.sh"],
             timeout=timeout_s,
             cwd=sandbox.workdir,
-            env={**_GIT, "PATH": prepared.path, **task.hidden.test_env},
+            env={**_GIT, "PATH": prepared.path, **task.hidden.test_env, **prepared.judge_env},
             user=task.hidden.user or "root",
             max_output=_MAX_REPORT_BYTES,
         )

@@ -34,13 +34,13 @@ import threading
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from io import FileIO
 from pathlib import Path
 from typing import Any, Self
 
 import orjson
 
+from atropos_agent import __version__
 from atropos_agent.types import IGNORED, AgentResult, AgentStep, Exchange, SequenceData
 from envs.records.disk import append, until_room
 from envs.records.plain import plain, plain_text
@@ -53,7 +53,7 @@ KEY = "atropos_agent"
 FILE_NAME = "rollouts.jsonl"
 PART = 4 * 2**30
 """Bytes of a part of the rollouts."""
-PACKAGE_VERSION = version("atropos-agent")
+PACKAGE_VERSION = __version__
 """Read once, because a process without free descriptors can't open the file."""
 
 logger = logging.getLogger(__name__)

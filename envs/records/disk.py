@@ -63,6 +63,23 @@ def may_pass(error: BaseException) -> bool:
     return no_space(error) or getattr(error, "errno", None) in _PASSING
 
 
+class NoFolder(ValueError):
+    """Results can't be written where they should; the message names the place and the remedy."""
+
+
+def make_folder(given: Path | None, usual: Path, option: str) -> Path:
+    """Make the folder for results: the `given` one, else the `usual` one. Raises NoFolder."""
+    path = usual if given is None else given
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        (path / ".writable").write_bytes(b"")
+        (path / ".writable").unlink()
+    except OSError as error:
+        what = f"{option} {path}" if given else f"{path.absolute()}, where results go,"
+        raise NoFolder(f"{what} can't be written ({error.strerror}); give another {option}") from error
+    return path
+
+
 async def until_room(
     path: Path, work: Callable[[], T], stopping: Callable[[], bool] = lambda: False, *, home: Path | None = None
 ) -> T:

@@ -65,14 +65,15 @@ async def evaluate(
     about: Mapping[str, Any] | None = None,
     resources: Mapping[str, Resource] | None = None,
     on_sample: Callable[..., None] = lambda done, note, total: None,
+    usage: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
 ) -> EvalSummary:
     """Attempt every task `eval_samples` times, and write the summary to `eval-<step>.json` in the run's directory.
 
     The directory must be `locked`. Samples of an earlier start are taken over. Rollouts with an infrastructure
     failure are left out and counted. about: the conditions, see `described`. step: the trainer's. resources: for
-    all samples; None for those of the environment's start. on_sample: is told
-    the number of samples so far, the last one's task, and their `total`. Raises OtherEvaluation, and NothingWorks
-    when no rollout can succeed.
+    all samples; None for those of the environment's start. on_sample: is told the number of samples so far, the last
+    one's task, and their `total`. usage: of hosted models, until now. Raises OtherEvaluation, and NothingWorks when no
+    rollout can succeed.
     """
     about, mix = {**(about or {}), "step": step}, Mix.of(config.agent)
     if resources:
@@ -107,7 +108,7 @@ async def evaluate(
     for one in making:
         if not one.cancelled():
             one.result()
-    summary = replace(_summary(samples, tasks, config, about), lost=lost)
+    summary = replace(_summary(samples, tasks, config, about), lost=lost, usage=usage())
     path = run_dir / f"eval-{step}.json"
     data = orjson.dumps(summary.to_json(), option=orjson.OPT_INDENT_2)
     await until_room(path, lambda: replace_file(path, data), home=run_dir)

@@ -81,13 +81,18 @@ class FailureLog:
         self._redactor = redactor
         self._last: dict[str, deque[dict[str, Any]]] = {}
         self._impossible: dict[str, str] = {}
+        self._shown: set[tuple[str, ...]] = set()
+        """Places of unexpected failures whose stack is in the log."""
 
     def note(self, task: Task, error: InfraError, *, step: int) -> None:
         """Count a failure, and keep its evidence until its task is quarantined or judged. step: the trainer's.
 
         Raises NothingWorks when there is no hope for any rollout of the run."""
         if error.unexpected:
-            logger.error("an unexpected failure in a rollout", exc_info=error)
+            place = _place(error)
+            # The stack once: where hundreds fail alike, the others are a line each.
+            logger.error("an unexpected failure in a rollout", exc_info=error if place not in self._shown else None)
+            self._shown.add(place)
         partial = getattr(error.__cause__, "partial", None)
         refused = partial.counts.refused_tokens if partial else 0
         self._metrics.count_failure(error.kind, step=step, refused_tokens=refused)
@@ -112,6 +117,12 @@ class FailureLog:
         record = {"task": plain_text(task.id), "failures": list(self._last.get(task.id, ()))}
         line = self._redactor.text(orjson.dumps(record, default=str).decode()).encode()
         await until_room(self.path, lambda: append_line(self.path, line), home=self.path.parent)
+
+
+def _place(error: InfraError) -> tuple[str, ...]:
+    """Return where an unexpected failure comes from: the type and the lines of its cause."""
+    cause = error.__cause__ or error
+    return type(cause).__name__, *(f"{one.filename}:{one.lineno}" for one in traceback.extract_tb(cause.__traceback__))
 
 
 def _evidence(error: InfraError) -> dict[str, Any]:

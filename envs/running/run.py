@@ -37,6 +37,7 @@ from envs.running.queue import TaskQueue
 from envs.running.resources import Resources
 from envs.running.rollouts import Rollouts
 from envs.running.starts import conditions_of, write_start
+from envs.running.supply import Supply
 from envs.running.teaching import open_teacher
 from envs.running.telemetry import open_telemetry
 from envs.running.watchdog import LoopWatch
@@ -100,6 +101,7 @@ class Run:
     metrics: Metrics
     eval_tasks: Sequence[Task]
     watch: LoopWatch
+    supply: Supply = field(default_factory=Supply)
     background: set[asyncio.Task[None]] = field(default_factory=set)
     """The tasks beside the groups. No more groups are made when one of these tasks fails."""
 
@@ -191,6 +193,7 @@ class Run:
         """Write `metrics.json` now and then, for ever."""
         while True:
             try:
+                await asyncio.to_thread(self.supply.look, self.env.run_dir, self.metrics, self.rollouts.limiter)
                 await self.save_metrics()
                 await self.save_timeline()
             except OSError as error:

@@ -28,6 +28,7 @@ from envs.records.disk import json_lines
 from envs.records.metrics import Metrics
 from envs.records.read import SavedRollout
 from envs.resources import Resource
+from envs.running.database import OVER
 from envs.running.resources import FOLDER, wish
 from envs.runs import journal, search
 from envs.runs.facts import KINDS
@@ -152,13 +153,22 @@ class RunReader:
         """Return the run's starts (`run.json`); nothing if they can't be read."""
         return _object(self.directory / "run.json")
 
+    def evaluates(self) -> bool:
+        """Tell whether any evaluation is there, or has begun."""
+        return bool(self.evaluation_files()) or any(self.directory.glob("eval-*.samples.jsonl"))
+
     def evaluations(self) -> list[tuple[str, Mapping[str, Any]]]:
         """Return the evaluations' files, by name; also those of `learn` beside the training run."""
+        found = ((name, _object(path)) for name, path in sorted(self.evaluation_files().items()))
+        return [(name, told) for name, told in found if told]
+
+    def evaluation_files(self) -> dict[str, Path]:
+        """Return the paths of these files, by name."""
         paths = {path.stem: path for path in self.directory.glob("eval-*.json")}
         beside = self.directory.resolve().parent
         if journal.has_journal(self.directory) and (beside / "trainer").is_dir():
             paths |= {path.parent.name: path for path in beside.glob("eval-*/eval-0.json")}
-        return [(name, found) for name, path in sorted(paths.items()) if (found := _object(path))]
+        return paths
 
     def trainer(self) -> Sequence[Mapping[str, Any]]:
         """Return the lines of a trainer's steps, if `learn` wrote them beside the run."""
@@ -232,11 +242,14 @@ def line_of(row: Any) -> dict[str, Any]:
 
 
 def goes_on(directory: Path, now: float | None = None, *, quiet_s: float = QUIET_S) -> bool:
-    """Tell whether a run's files were written in the last minute."""
+    """Tell whether a run goes on: its files were written in the last minute, and it has not said since that it is over,
+    as a killed one can't."""
     files = [directory / "metrics.json", directory / "state.db-wal", *(path for _, path in parts(directory)[-1:])]
     # An empty write-ahead log is made by whoever reads.
     times = [found.st_mtime for path in files if path.exists() and (found := path.stat()).st_size > 0]
-    return bool(times) and (time.time() if now is None else now) - max(times) < quiet_s
+    if not times or ((over := directory / OVER).exists() and over.stat().st_mtime >= max(times)):
+        return False
+    return (time.time() if now is None else now) - max(times) < quiet_s
 
 
 def holds_run(path: Path) -> bool:

@@ -29,7 +29,7 @@ from envs.records.progress import Bar
 from envs.records.provenance import FILE_NAME, read_starts
 from envs.records.read import SavedRollout, read_rollouts
 from envs.rewards import Shaping
-from envs.swe.source import load_source
+from envs.swe.source import judge_model, load_source
 from envs.types import BadTask, Task
 from sandboxes.arguments import Parser, count, file
 from sandboxes.base import SandboxError
@@ -71,7 +71,8 @@ def setting_of(options: argparse.Namespace) -> Setting:
     if not (told or options.tasks):
         raise BadTask(f"{options.run_dir} has no {FILE_NAME} that says which tasks it was made of; give --tasks")
     sources = [options.tasks] if options.tasks else [told.get("tasks") or "starter", told.get("eval_tasks")]
-    tasks = {task.id: task for source in sources if source for task in load_source(source, None, "skip")}
+    judge = judge_model(*(told.get(name, "") for name in ("judge", "judge_model", "judge_key")))
+    tasks = {task.id: task for source in sources if source for task in load_source(source, None, "skip", judge)}
     return Setting(
         tasks,
         _rewarding(options.reward or told.get("reward", ""), told.get("shaping", {})),

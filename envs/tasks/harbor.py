@@ -12,6 +12,8 @@ by Harbor 0.26 is readable here, of every schema and with old field names. Field
 | `[metadata] protected_paths` (ours), old `territory` | `Hidden.protected` |
 | `[metadata] graded_paths` (ours) | `Hidden.graded`; absent: what the tests name (`envs.tasks.named_paths`) |
 | `[metadata] capabilities = "none"` (ours) | `Task.limits.capabilities`: root has no rights of its own |
+| `[metadata] judge = true` (ours), or a `[judge]` in a TOML file of the tests (Reward Kit's) | `Hidden.asks_judge` |
+| `[verifier] env` with a key or address of OpenAI or Anthropic | the same; the run's judge gives their values |
 | `[agent] timeout_sec, user` | `Task.timeout_s`, `Task.user` |
 | `[verifier] timeout_sec, env, user` | `Hidden.timeout_s`, `Hidden.test_env`, `Hidden.user` |
 | `[verifier] environment_mode = "separate"` | `artifacts` and /logs/artifacts are in `Hidden.graded` |

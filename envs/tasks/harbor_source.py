@@ -22,6 +22,13 @@ LAYOUT = (
 )
 _PUBLISHED = "/logs/artifacts"
 """The agent's folder for a separate verifier, in addition to the task's own paths."""
+_OF_JUDGES = frozenset(
+    f"{provider}_{name}" for provider in ("OPENAI", "ANTHROPIC") for name in ("API_KEY", "BASE_URL", "API_BASE")
+)
+"""Variables for clients of models: the run's judge gives their values."""
+_FILLED_LATER = "judge"
+_JUDGE_TABLE = re.compile(r"^\s*\[judge\]", re.MULTILINE)
+"""In a file of Reward Kit's."""
 _CANARY = re.compile(r"(?:<!--.*canary.*-->|#.*canary.*)", re.IGNORECASE)
 
 
@@ -117,7 +124,7 @@ class Source:
     def _fill(self, value: str, where: str) -> str:
         def one(match: re.Match[str]) -> str:
             name, default = match.group(1), match.group(2)
-            found = self.variables.get(name, default)
+            found = self.variables.get(name, _FILLED_LATER if name in _OF_JUDGES else default)
             if found is None:
                 raise self.bad(f"{where} needs the variable {name}; provide it, or write ${{{name}:-default}}")
             return found
@@ -165,10 +172,16 @@ def hidden(source: Source, levels: Sequence[tuple[Verifier, Path | None]], artif
         graded=_graded(source, folders, artifacts, separate),
         graded_alone=separate,
         own=own,
+        asks_judge=bool(_OF_JUDGES & {*env}) or source.config.metadata.judge or any(map(_has_judge, folders)),
         collect=tuple(
             Collect(hook.command, hook.user, hook.timeout_sec) for level, _ in levels for hook in level.collect
         ),
     )
+
+
+def _has_judge(tests: Path) -> bool:
+    """Tell whether a judge of Reward Kit's is among the tests."""
+    return any(_JUDGE_TABLE.search(path.read_text(errors="replace")) for path in tests.rglob("*.toml"))
 
 
 def _graded(source: Source, folders: Sequence[Path], artifacts: Sequence[Artifact], separate: bool) -> tuple[str, ...]:

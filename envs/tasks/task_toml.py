@@ -240,6 +240,7 @@ class _Metadata(_Section):
     protected_paths: list[str] = []
     graded_paths: list[str] | None = None
     capabilities: Capabilities | None = None
+    judge: bool = False
 
     @model_validator(mode="before")
     @classmethod

@@ -51,7 +51,8 @@ async def grow(template, texts, work, later=None, **config):
         turns.executed = executed
         await agent.work(turns)
         turns.ended = turns.ended or StopReason.ANSWERED
-    leaf = await agent_of(later or work, server, template, **config).go_on(points[0])
+    leaf = points[0].branch()
+    await agent_of(later or work, server, template, **config).go_on(leaf)
     return turns, leaf, server
 
 
@@ -130,9 +131,10 @@ async def test_a_branch_fails_alone_and_is_made_again_from_its_place(smollm2):
         turns.executed = executed
         await agent.work(turns)
     with pytest.raises(AgentError, match="disk on fire") as caught:
-        await agent_of(loop, server, smollm2, tools).go_on(points[0])
+        await agent_of(loop, server, smollm2, tools).go_on(points[0].branch())
     assert caught.value.partial.steps
-    leaf = await agent_of(loop, server, smollm2, tools).go_on(points[0])
+    leaf = points[0].branch()
+    await agent_of(loop, server, smollm2, tools).go_on(leaf)
     assert (leaf.final, turns.ledger.failure) == ("yours", None)
 
 
@@ -147,7 +149,8 @@ async def test_branches_go_on_side_by_side(smollm2):
     async with agent.turns("Go.") as turns:
         turns.executed = executed
         await agent.work(turns)
-    leaves = await asyncio.gather(*(agent_of(loop, server, smollm2).go_on(points[0]) for _ in range(3)))
+    leaves = [points[0].branch() for _ in range(3)]
+    await asyncio.gather(*(agent_of(loop, server, smollm2).go_on(leaf) for leaf in leaves))
     ledgers = [leaf.ledger for leaf in leaves]
     turns.ledger.join(ledgers, [turns.ledger, *ledgers], "lost")
     result = turns.result()

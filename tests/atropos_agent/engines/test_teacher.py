@@ -61,7 +61,7 @@ async def test_impossible_logprobs_are_refused(engine, value, monkeypatch):
     async with Teacher(engine.url, "scripted") as teacher:
 
         async def scores(ids, top):
-            return [{i: (value, 1)} for i in ids[1:]]
+            return [{i: value} for i in ids[1:]]
 
         monkeypatch.setattr(teacher.server, "scores", scores)
         with pytest.raises(EngineError, match="positive or not finite"):

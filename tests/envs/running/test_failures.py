@@ -89,3 +89,20 @@ def test_whatever_a_block_raises_is_an_infrastructure_failure_but_for_what_is_ex
     assert caught.value is mine and mine.__cause__ is None
     with pytest.raises(TimeoutError), attributing(TimeoutError):
         raise TimeoutError
+
+
+async def test_failures_alike_show_their_stack_once(tmp_path, caplog):
+    log = FailureLog(tmp_path / "quarantined.jsonl", Metrics(), CircuitBreaker(1.0), Redactor([]))
+
+    def fails(name):
+        try:
+            {}[name]
+        except KeyError as error:
+            raise attribute(error) from error
+
+    for name in "abc":
+        with pytest.raises(InfraError) as raised:
+            fails(name)
+        log.note(TASK, raised.value, step=0)
+    assert caplog.text.count("Traceback") == 2, "of the cause, and of the failure that it is the cause of"
+    assert caplog.text.count("an unexpected failure") == 3

@@ -1,4 +1,4 @@
-"""A small API server of the tests' own: pods, watch and exec by WebSocket, with two containers of the Docker daemon a pod.
+"""A small API server of the tests' own: pods, watch, exec by WebSocket; a pod is two containers of the Docker daemon.
 
 docs/pods.md lists what it leaves out."""
 
@@ -8,7 +8,6 @@ import asyncio
 import base64
 import itertools
 import json
-import tempfile
 from collections import deque
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -98,11 +97,12 @@ class ApiServer:
         if pod is not None:
             await docker("rm", "-f", "-v", *(f"{name}-{one}" for one in ("box", "link")))
             self._tell("DELETED", pod)
+            await self.cut(name)
 
-    async def cut(self) -> None:
-        """Cut every stream, as a load balancer does."""
+    async def cut(self, name: str = "") -> None:
+        """Cut every stream, or those of one pod, as a load balancer does."""
         for stream in list(self.streams):
-            if stream._req.transport is not None:
+            if name in stream._req.path and stream._req.transport is not None:
                 stream._req.transport.abort()
 
     # Requests
@@ -113,6 +113,9 @@ class ApiServer:
             method, part, status, message = self.refusals[0]
             if request.method == method and part in request.path:
                 self.refusals.popleft()
+                if status < 0:  # done, but the answer is lost
+                    await handler(request)
+                    status = -status
                 return _failed(status, message)
         return await handler(request)
 
@@ -255,20 +258,17 @@ class ApiServer:
             await asyncio.sleep(0.1)
         status |= {"hostIP": "127.0.0.1", "conditions": [{"type": "PodScheduled", "status": "True"}]}
         self._tell("MODIFIED", pod)
-        place = Path(tempfile.mkdtemp(dir=self.folder))
+        place = self.folder / name
         config = self.objects["configmaps"][spec["volumes"][0]["configMap"]["name"]]
-        (place / "executor").write_bytes(base64.b64decode(config["binaryData"]["executor"]))
-        place.chmod(0o755)
-        (place / "executor").chmod(0o555)
+        await asyncio.to_thread(_put_executor, place, config)
         mount = ("-v", f"{place}:/.atropos:ro")
         for one in spec["initContainers"]:
             said = place / "said"
-            said.touch()
             await docker(
                 *("run", "--rm", *mount, "-v", f"{said}:/dev/termination-log", "--entrypoint", one["command"][0]),
                 *(one["image"], *one["command"][1:]),
             )
-            ended = {"terminated": {"exitCode": 0, "message": said.read_text()}}
+            ended = {"terminated": {"exitCode": 0, "message": await asyncio.to_thread(said.read_text)}}
             status["initContainerStatuses"] = [{"name": one["name"], "image": one["image"], "state": ended}]
         states = status["containerStatuses"] = []
         for one in spec["containers"]:
@@ -298,6 +298,13 @@ class ApiServer:
         _, oom = await docker("inspect", "-f", "{{.State.OOMKilled}}", f"{name}-box")
         box["state"] = {"terminated": {"exitCode": int(said), "reason": "OOMKilled" if oom == "true" else "Error"}}
         self.change(name, phase="Failed" if int(said) else "Succeeded")
+
+
+def _put_executor(place: Path, config: dict) -> None:
+    place.mkdir()
+    (place / "said").touch()
+    (place / "executor").write_bytes(base64.b64decode(config["binaryData"]["executor"]))
+    (place / "executor").chmod(0o555)
 
 
 def _failed(status: int, message: str):
