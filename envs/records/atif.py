@@ -222,7 +222,7 @@ def _rollout(rollout: Rollout) -> dict[str, Any]:
         },
         "timings_s": plain(rollout.timings_s),
         "sampling": plain(rollout.result.conditions.sampling),
-        # As `envs.judging.stored` packs it: plain already.
+        # As `envs.judging.saved_changes` packs it: plain already.
         "work": list(rollout.work),
     }
 

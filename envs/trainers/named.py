@@ -18,6 +18,7 @@ from envs.running.feed import Feed, feed
 from envs.running.sinks import TrainerGroup
 from envs.types import Failure, InfraError
 from sandboxes.naming import resolve
+from sandboxes.shielding import on_failure
 
 
 def refuse_branches(config: AgentEnvConfig, trainer: str) -> None:
@@ -98,11 +99,8 @@ class Runs(AsyncExitStack):
             env |= {**sampling_of(sampling), "run_dir": folder}
             told = self.options.model_copy(update={"env": self.options.env.model_copy(update=env), "openai": [engine]})
             self._opened[key] = asyncio.create_task(self._open(told, "feed" if training else "process"))
-        try:
-            return await asyncio.shield(self._opened[key])
-        except Exception:
-            self._opened.pop(key, None)  # the next request tries again
-            raise
+        with on_failure(lambda error: isinstance(error, Exception) and self._opened.pop(key, None)):
+            return await asyncio.shield(self._opened[key])  # if it can't be opened, the next request tries again
 
     async def _open(self, told: Options, command: str) -> Feed[Any, Any]:
         env = await self._make(self._env_cls, told)
