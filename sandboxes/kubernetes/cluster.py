@@ -111,6 +111,8 @@ class Cluster:
                 if answer.status < 400:
                     return dict(json.loads(text))
                 raise failure(answer.status, _message(text), doing, _seconds(answer.headers.get("Retry-After")))
+        except SandboxError:  # some are OSErrors as well
+            raise
         except (aiohttp.ClientError, TimeoutError, OSError, json.JSONDecodeError) as error:
             raise DaemonUnavailable(f"{doing}: the API server does not answer: {error!r}") from error
 
@@ -129,6 +131,8 @@ class Cluster:
                     if event["type"] == "ERROR":
                         raise failure(event["object"].get("code", 500), event["object"].get("message", ""), "watch")
                     yield event
+        except SandboxError:
+            raise
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise DaemonUnavailable(f"watch: the API server does not answer: {error!r}") from error
 

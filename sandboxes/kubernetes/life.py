@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sandboxes.base import SandboxDied, SandboxError
-from sandboxes.kubernetes.cluster import Cluster
+from sandboxes.kubernetes.cluster import Cluster, Conflict
 from sandboxes.owner import PREFIX, Owner
 
 logger = logging.getLogger(__name__)
@@ -50,13 +50,16 @@ async def leased(cluster: Cluster, owner: Owner) -> AsyncIterator[Mapping[str, A
 
 
 async def _renew(cluster: Cluster, lease: dict[str, Any]) -> None:
-    name = lease["metadata"]["name"]
+    path = cluster.path("leases", lease["metadata"]["name"], _GROUP)
     while True:
         await asyncio.sleep(_RENEW_S)
-        lease["metadata"].pop("resourceVersion", None)
-        lease["spec"]["renewTime"] = _now()
         try:
-            await cluster.request("PUT", cluster.path("leases", name, _GROUP), lease)
+            lease["spec"]["renewTime"] = _now()
+            try:
+                lease = await cluster.request("PUT", path, lease)
+            except Conflict:  # an earlier renewal was done after all, and its answer lost
+                lease = await cluster.request("GET", path)
+                lease = await cluster.request("PUT", path, lease | {"spec": lease["spec"] | {"renewTime": _now()}})
         except SandboxError as error:
             logger.warning("The lease of this process's pods is not renewed: %s", error)
 

@@ -185,7 +185,11 @@ class ApiServer:
         return web.json_response(found) if found else _failed(404, "not found")
 
     async def _put(self, request):
-        self.objects[request.match_info["kind"]][request.match_info["name"]] = await request.json()
+        kind, name, body = request.match_info["kind"], request.match_info["name"], await request.json()
+        if body["metadata"].get("resourceVersion") != self.objects[kind][name]["metadata"]["resourceVersion"]:
+            return _failed(409, "the object has been modified")
+        body["metadata"]["resourceVersion"] = str(next(self._versions))
+        self.objects[kind][name] = body
         return await self._get(request)
 
     async def _delete(self, request):
