@@ -1,3 +1,3 @@
 """The agent loop, its token tracking and the inference servers it talks to."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -1,6 +1,7 @@
 """`python -m atropos_agent`, and the command `atropos-agent`: the same as `python -m envs.swe`.
 
-It also works if a package of the user's is named `envs`, and then reports the conflict.
+Like it, the command finds modules of the working directory. If a package of the user's is named `envs`, it reports the
+conflict.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from sandboxes.shadowing import check_packages
 
 def command() -> int:
     """Run the command of this process. Returns the exit status."""
+    if not sys.flags.safe_path:
+        sys.path.append("")  # `python -m` has it first; behind the others it hides nothing
     try:
         check_packages("envs", "tools", "sandboxes")
     except ImportError as error:

@@ -17,6 +17,7 @@ from jinja2 import TemplateError
 
 from atropos_agent.formats import FORMATS, ToolFormat, load_format
 from atropos_agent.formats.hermes import Hermes
+from atropos_agent.formats.native import Native, read_native
 from atropos_agent.formats.plain import Plain
 from atropos_agent.formats.reading import tags_of
 from atropos_agent.tokens.calls import PROBE, CallShape, CallsKind, Tools, learn
@@ -42,6 +43,7 @@ class FittedFormat:
     own: whether the format is the template's or the tokenizer's own, also if calls stay text.
     shows_tools: whether the template shows the tools.
     role: of results that are text: "user", or "tool" if so configured.
+    native: whether the endpoint shows the tools and gives calls as data; then none of it is text.
     why: how the format was found, for people.
     unread: the text of a call as the template writes it, if the format does not read it; "" if it writes none.
     """
@@ -54,6 +56,7 @@ class FittedFormat:
     role: str = "user"
     why: str = "it was asked for"
     unread: str = ""
+    native: bool = False
 
     @classmethod
     def text(cls, tool_format: ToolFormat, template: ChatTemplate | None, role: str) -> FittedFormat:
@@ -61,15 +64,20 @@ class FittedFormat:
         return cls(tool_format, template, role=role)
 
     @classmethod
-    def of(cls, name: str, template: ChatTemplate | None, role: str = AUTO) -> FittedFormat:
+    def of(
+        cls, name: str, template: ChatTemplate | None, role: str = AUTO, *, takes_tools: bool = False
+    ) -> FittedFormat:
         """Return the format of this name, or the template's own for `auto`, as the template takes it.
 
+        takes_tools: without a template, whether the endpoint takes tools itself: then `auto` leaves them to it.
         role: "auto" leaves to the template everything it can do; "user" and "tool" make text of tools, calls and
             results, with results as messages of this role. Raises ValueError for an unknown name, and for "template"
             if no format reads the template's calls."""
         if template is None:
             if name == TEMPLATE:
                 raise ValueError("--env.tool_format template: the inference server shows no template")
+            if name == AUTO and role == AUTO and takes_tools:
+                return cls(Native(), shows_tools=True, native=True, why="the endpoint takes tools itself")
             known = Hermes() if name == AUTO else load_format(name)
             return cls(known, role="user" if role == AUTO else role, why="the inference server shows no template")
         fitted = _choose(template)
@@ -168,7 +176,7 @@ class FittedFormat:
 
         template: None if messages are the prompt."""
         if template is None:
-            return ChatLog(messages)
+            return ChatLog(messages, schemas if self.native else None)
         return Conversation(
             template,
             messages,
@@ -211,8 +219,10 @@ class FittedFormat:
 
     # A turn
 
-    def read(self, text: str, *, first_id: int, thinking_open: bool) -> Reply:
-        """Take a reply apart. text: everything sampled, but the end of the turn."""
+    def read(self, text: str, *, first_id: int, thinking_open: bool, message: Message | None = None) -> Reply:
+        """Take a reply apart. text: everything sampled, but the end of the turn. message: the endpoint's own form."""
+        if self.native and message is not None:
+            return read_native(message, first_id)
         if self.template is None:
             return self.format.parse(text, first_id=first_id)
         content = text if self.format.channelled else self.template.header.content_of(text)
@@ -254,7 +264,7 @@ class FittedFormat:
         if correction is not None and self.template is not None:
             # The format's own words may show a call, in the ids that the model itself must write.
             correction = self.template.quote_rest(correction, keep=self.format.control)
-        if not (called or self.results_behind_text):
+        if not (called or self.native or self.results_behind_text):
             return self.format.messages(told, correction, role=self.role)
         messages: list[Message] = [
             {
@@ -265,7 +275,9 @@ class FittedFormat:
             }
             for result in told
         ]
-        if correction is not None:
+        if correction is not None and self.native:
+            messages.append({"role": "user", "content": correction})
+        elif correction is not None:
             number = self.format.call_id(len(told), "error")
             messages.append({"role": "tool", "tool_call_id": number, "name": "error", "content": correction})
         return messages

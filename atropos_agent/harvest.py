@@ -58,7 +58,8 @@ def take_in(
     number: the step's. first_id: of the reply's first call. engine_s: how long the reply took, in seconds."""
     segment, start, opened = len(conversation.segments) - 1, len(conversation.prompt), conversation.thinking_open
     text = conversation.add_reply(completion)
-    reply = fitted.read(text, first_id=first_id, thinking_open=opened)
+    reply = fitted.read(text, first_id=first_id, thinking_open=opened, message=completion.message)
+    prompt_tokens, completion_tokens = completion.used or (start, len(completion.ids))
     called = fitted.message(reply)
     if called is not None:
         conversation.add_calls(*called)
@@ -70,8 +71,8 @@ def take_in(
         finish_reason=completion.finish_reason,
         segment=segment,
         start=start,
-        prompt_tokens=start,
-        completion_tokens=len(completion.ids),
+        prompt_tokens=prompt_tokens,
+        completion_tokens=completion_tokens,
         engine_s=engine_s,
         content=reply.content,
         policy_version=completion.version,

@@ -7,6 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Coroutine, Mapping, Sequence
+from copy import copy
 from typing import Any, TypeVar
 
 from atroposlib.envs.server_handling.server_baseline import APIServer
@@ -65,6 +66,12 @@ class Sampler:
         self._place = tracing.Place.here()
         """The rollout's place in a trace: a session's requests come from outside of it."""
 
+    def again(self, left_s: float) -> Sampler:
+        """Return a sampler of the same rollout that has so many seconds left, and counts by itself."""
+        other = copy(self)
+        other.counts, other.deadline = Counts(), time.monotonic() + left_s
+        return other
+
     async def sample(
         self, conversation: Conversation | ChatLog, max_tokens: int | None, *, stop: Sequence[str] = ()
     ) -> Completion:
@@ -109,8 +116,10 @@ class Sampler:
         began, outage_s = time.monotonic(), self._outage_s
         try:
             if self.template is None:
-                messages = conversation.plain_messages()
-                completion = sound_chat(await self._answer(self.server.chat_completion(messages=messages, **options)))
+                assert isinstance(conversation, ChatLog)  # noqa: S101 - without a template it is no other
+                messages = [dict(message) for message in conversation.messages]
+                asked: dict[str, Any] = {**options, **({"tools": conversation.tools} if conversation.tools else {})}
+                completion = sound_chat(await self._answer(self.server.chat_completion(messages=messages, **asked)))
                 self._give_back(began, outage_s, len(completion.text or "") // CHARACTERS_OF_TOKEN)
                 return completion
             answer = await self._answer(self.server.tokens_and_logprobs_completion(input_ids=sent, **options))

@@ -21,6 +21,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from opentelemetry import trace
@@ -29,6 +30,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from atropos_agent.types import AgentConfig, AgentResult, Message
+from sandboxes.shielding import on_failure
 from tools.base import ToolCall, ToolResult
 
 T = TypeVar("T")
@@ -120,12 +122,11 @@ def within(found: Span) -> Iterator[None]:
         yield  # as the API would after a longer way
         return
     # What OpenTelemetry itself notes of an exception quotes it as it is.
-    with trace.use_span(found, record_exception=False, set_status_on_exception=False):
-        try:
-            yield
-        except BaseException as error:
-            tell_failure(found, error)
-            raise
+    with (
+        trace.use_span(found, record_exception=False, set_status_on_exception=False),
+        on_failure(partial(tell_failure, found)),
+    ):
+        yield
 
 
 def begin_turn(index: int) -> Span:

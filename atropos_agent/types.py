@@ -135,6 +135,19 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
+class TeacherScores:
+    """Hold a teacher's logprobs at the sampled tokens of a row, in order.
+
+    logprobs: of the sampled tokens. ids, top: the teacher's likeliest tokens at the same places and their logprobs, the
+    likeliest first; empty if they were not asked for.
+    """
+
+    logprobs: Sequence[float]
+    ids: Sequence[Sequence[int]] = ()
+    top: Sequence[Sequence[float]] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SequenceData:
     """One row of tokens, with everything given to and everything sampled by the inference server.
 
@@ -149,6 +162,7 @@ class SequenceData:
     thinking_kept: whether replies stand as they were sampled although the chat template would drop their thinking.
     branch: the kind of the row's conversation (`Branch`).
     experts: each token's experts, in a mixture-of-experts model: see `atropos_agent.tokens.experts`.
+    teacher: the scores of another model; None without a teacher.
 
     Raises ValueError when lengths differ or a trained token's logprob is missing, positive or
     not finite.
@@ -164,6 +178,7 @@ class SequenceData:
     thinking_kept: bool = False
     branch: str = "main"
     experts: str | None = field(default=None, repr=False)
+    teacher: TeacherScores | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not len(self.tokens) == len(self.masked_tokens) == len(self.logprobs):

@@ -21,12 +21,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from envs.judging.archives import pack_directory
-from envs.judging.changes import Changes, collect_changes
+from judging import reference
+
+from envs.judging.changes import Changes
 from envs.judging.check import check_tasks
 from envs.judging.manifest import NAME, read_manifest, with_record, write_manifest
-from envs.judging.specs import agent_spec
-from envs.judging.start_trees import StartTrees
 from envs.judging.verifier import judge
 from envs.tasks.forge.forge import forge
 from envs.tasks.harbor import load_tasks
@@ -62,16 +61,6 @@ async def make_tasks(backend: Backend, packages: list[str], root: Path, at_once:
             (other / "tests/tests.json").unlink()
         with done.open("a") as file:
             file.write(package + "\n")
-
-
-async def reference(backend: Backend, task: Task, image: str) -> Changes:
-    """Return what the reference solution makes."""
-    assert task.hidden.solution is not None
-    start = await StartTrees(backend).get(task, image)
-    async with backend.open(agent_spec(task, image)) as sandbox:
-        await sandbox.upload(pack_directory(task.hidden.solution), "/solution")
-        await sandbox.exec(["bash", "/solution/solve.sh"], timeout=600.0)
-        return await collect_changes(sandbox, start, task.hidden.protected)
 
 
 async def cases(backend: Backend, root: Path, at_once: int) -> list[Case]:

@@ -25,8 +25,8 @@ def main(argv: list[str]) -> int:
         print(__doc__)
         return 0 if argv else 2
     name, *rest = argv
-    if name == "swe":
-        return swe(rest)
+    if name in ("swe", "--version"):
+        return swe(argv if name == "--version" else rest)
     return int(_RUN()(name, rest))
 
 

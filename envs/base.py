@@ -193,7 +193,8 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
         plain = any(isinstance(server, ChatServer) for server in self.server.servers)
         self.template = None if plain else config.chat_template(self.tokenizer)
         """None if an inference server works on messages, without token ids."""
-        self.tool_format = FittedFormat.of(config.tool_format, self.template, config.tool_role)
+        takes_tools = all(getattr(server, "takes_tools", False) for server in self.server.servers)
+        self.tool_format = FittedFormat.of(config.tool_format, self.template, config.tool_role, takes_tools=takes_tools)
         if self.tool_format.warning is not None:
             logger.warning("%s", self.tool_format.warning)
         self.agent_classes = {name: self.find_agent(name) for name in Mix.of(config.agent).names}

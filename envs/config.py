@@ -58,6 +58,10 @@ Condition = Literal[
     "estimator",
     "length_penalty",
     "summary_weight",
+    "teacher_model",
+    "teacher_top_k",
+    "teacher_weight",
+    "branches",
 ]
 """Conditions of a run's rollouts; they stay the same over its starts."""
 
@@ -214,7 +218,7 @@ class AgentEnvConfig(StrictOptions):
         *("tokenizer_name", "chat_template_kwargs", "tool_format", "tool_role", "fold_system", "history"),
         *("compaction", "trains_summaries", "summary_weight"),
         *("system_prompt", "top_p", "top_k", "min_p", "max_reply_tokens", "rollout_timeout_s", "request_timeout_s"),
-        "reward",
+        *("reward", "teacher", "teacher_model", "teacher_key", "teacher_top_k", "teacher_weight"),
     )
     """Options explained together by `--help-all`, beside those of the inference server."""
     inherited: ClassVar[Sequence[str]] = (
@@ -224,10 +228,10 @@ class AgentEnvConfig(StrictOptions):
     for_python: ClassVar[Sequence[str]] = ("task_failures", "failure_rate", "overtime_s", "outbox_mb")
 
     group_size: int = Field(default=8, ge=1, description="Rollouts of one task, scored together")
-    estimator: Literal["group-std", "group-mean", "leave-one-out"] = Field(
+    estimator: Literal["group-std", "group-mean", "leave-one-out", "none"] = Field(
         default="group-std",
         description="Advantages of a group's rewards: less their mean, divided by their standard deviation; less their "
-        "mean; less the mean of the others",
+        "mean; less the mean of the others; none, to learn from a teacher or from turns alone",
     )
     length_penalty: float = Field(
         default=0.0,
@@ -304,6 +308,22 @@ class AgentEnvConfig(StrictOptions):
         default="",
         description="Reward in training, as package.module:function of (task, outcome), such as envs.rewards:fraction; "
         "empty for the environment's own",
+    )
+    teacher: Annotated[str, AfterValidator(_web_address_or_none)] = Field(
+        default="",
+        description="Address of an inference server (vLLM's protocol) with another model of the same tokenizer; it "
+        "scores the sampled tokens for the trainer (docs/teachers.md); empty for none",
+    )
+    teacher_model: str = Field(default="default", description="The teacher's name there; default for its only model")
+    teacher_key: str = Field(default="", description="The teacher's key")
+    teacher_top_k: int = Field(
+        default=0, ge=0, le=20, description="The teacher's likeliest tokens kept in rows beside the sampled one"
+    )
+    teacher_weight: float = Field(
+        default=0.0,
+        ge=0,
+        description="Factor on the reverse KL to the teacher in each token's advantage; 0 gives the trainer its "
+        "logprobs alone",
     )
     tool_role: Literal["auto", "user", "tool"] = Field(
         default="auto",
@@ -448,9 +468,22 @@ class AgentEnvConfig(StrictOptions):
                     f"which is {self.equal_rewards}; leave one of them out"
                 )
             self.equal_rewards = "send"  # atroposlib's name for it
+        problems += self._teaching()
         if problems:
             raise ValueError("; ".join(problems))
         return self
+
+    def _teaching(self) -> list[str]:
+        """Return what is wrong with the options of a teacher."""
+        set_ = [name for name in ("teacher_weight", "teacher_top_k", "teacher_key") if getattr(self, name)]
+        if not self.teacher:
+            return [f"{name} has no effect without a teacher; set teacher to its address" for name in set_]
+        if self.teacher_weight and self.temperature != 1:
+            return [
+                "teacher_weight compares logprobs, and a teacher's are of temperature 1; set temperature to 1, or "
+                "leave teacher_weight out"
+            ]
+        return []
 
     def agent_config(self, *, max_total_tokens: int, evaluating: bool = False, **more: Any) -> AgentConfig:
         """Return the agent's part of these options; `more` are fields of AgentConfig with other values."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Literal
 
-from envs.types import TESTS_UNSEEN, Outcome, Reward, Task, TestStatus
+from envs.types import TESTS_UNSEEN, Leaf, Outcome, Reward, Task, TestStatus
 
 
 @dataclass(frozen=True)
@@ -55,3 +57,24 @@ class Shaping:
 
 fraction = Shaping(tests="fraction")
 """The share of passed tests."""
+
+
+def rewarded(outcome: Outcome, reward: Callable[[Outcome], float | Reward]) -> Reward:
+    """Return the reward of an outcome: with branches the mean of its leaves, each rewarded by itself."""
+    if not outcome.leaves:
+        found = reward(outcome)
+        return found if isinstance(found, Reward) else Reward(float(found))
+    each = [rewarded(leaf, reward) for leaf in outcome.leaves]
+    given: dict[int, list[float]] = {}
+    for leaf, one in zip(outcome.leaves, each, strict=True):
+        for step, value in zip(leaf.result.steps, one.turn_advantages, strict=False):
+            given.setdefault(step.index, []).append(value)
+    return Reward(
+        fmean(one.value for one in each),
+        tuple(fmean(given.get(step.index, [0.0])) for step in outcome.result.steps) if given else (),
+        "; ".join(dict.fromkeys(one.explanation for one in each if one.explanation)),
+        tuple(
+            Leaf(one.value, tuple(step.index for step in leaf.result.steps))
+            for leaf, one in zip(outcome.leaves, each, strict=True)
+        ),
+    )

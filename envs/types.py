@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from atropos_agent.types import AgentResult
 from envs.resources import Resource
 from sandboxes.base import Limits
+from tools.mcp.servers import MCPServer
 
 if TYPE_CHECKING:  # loading them takes seconds, which commands about tasks alone need not pay
     from atropos_agent.engines.route import Route
@@ -60,6 +61,21 @@ class VerifierImage:
 
 
 @dataclass(frozen=True, slots=True)
+class JudgeModel:
+    """A model that judges for test.sh.
+
+    url: of its API, with /v1. name: the model's; "" for the one that test.sh asks for. requests: of a verdict, at most.
+    tokens: of a reply.
+    """
+
+    url: str
+    name: str = ""
+    key: str = field(default="", repr=False)
+    requests: int = 32
+    tokens: int = 16_384
+
+
+@dataclass(frozen=True, slots=True)
 class Hidden:
     """The parts of a task the model must never see.
 
@@ -80,6 +96,7 @@ class Hidden:
     watched: whether `tasks check` saw tests run by pytest or unittest; None if it did not look: the names in the task's
         files decide then.
     usual_s: longest time of the tests seen by `tasks check`; None without one.
+    asks_judge: test.sh asks a model. judge: the run's; None without one.
     """
 
     tests: Path | None = None
@@ -99,6 +116,8 @@ class Hidden:
     record: str = field(default="", repr=False)
     watched: bool | None = None
     usual_s: float | None = None
+    asks_judge: bool = False
+    judge: JudgeModel | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +148,7 @@ class Task:
     digest: sha256 of everything in the task's definition; "" when its adapter makes none.
     steps: the parts of a task of several; `instruction` and `hidden` then hold for all together.
     last_counts: the reward is the last begun part's; False for the mean.
+    mcp_servers: of tools for the agent, in its sandbox.
     """
 
     id: str
@@ -146,6 +166,7 @@ class Task:
     digest: str = ""
     steps: Sequence[Step] = ()
     last_counts: bool = False
+    mcp_servers: Sequence[MCPServer] = ()
 
 
 class TestStatus(enum.StrEnum):
@@ -237,6 +258,17 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class Leaf:
+    """An end of a rollout with branches.
+
+    value: its worth in training, finite. turns: the numbers of the replies on the way there.
+    """
+
+    value: float
+    turns: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Reward:
     """A rollout's worth in training.
 
@@ -244,11 +276,26 @@ class Reward:
     turn_advantages: one a turn, finite, added to the advantage from the rewards; none if
         turns are not told apart.
     explanation: its difference from the verifier's own reward.
+    leaves: the ends of a rollout with branches; `value` is their mean. A reply is worth the mean of the leaves behind
+        it. None without branches.
     """
 
     value: float
     turn_advantages: Sequence[float] = ()
     explanation: str = ""
+    leaves: Sequence[Leaf] = ()
+
+    @property
+    def values(self) -> list[float]:
+        """Return the worth of each end."""
+        return [leaf.value for leaf in self.leaves] or [self.value]
+
+    def behind(self, turn: int) -> tuple[float, float]:
+        """Return a reply's worth, the mean of the leaves behind it, and its weight, their part of all leaves."""
+        if not self.leaves:
+            return self.value, 1.0
+        values = [leaf.value for leaf in self.leaves if turn in leaf.turns]
+        return sum(values) / max(1, len(values)), len(values) / len(self.leaves)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,13 +303,15 @@ class Outcome:
     """The outcome of one attempt at a task. timings_s: seconds by phase, beside the agent's own.
 
     work: the agent's exact work, for judging it again: an entry a part of the task, as
-    `envs.judging.stored` packs it.
+    `envs.judging.saved_changes` packs it; of a rollout with branches an entry a leaf.
+    leaves: the outcomes of a rollout with branches. The result of each has the replies on the way there alone.
     """
 
     result: AgentResult
     verdict: Verdict
     timings_s: Mapping[str, float] = field(default_factory=dict)
     work: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
+    leaves: Sequence[Outcome] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +372,8 @@ class Failure(enum.StrEnum):
     """An inference server."""
     SANDBOX = "sandbox"
     VERIFIER = "verifier"
+    TEACHER = "teacher"
+    """The inference server of a teacher."""
     TOKENS = "tokens"
     """An inference server's answer contradicts its request."""
     TASK = "task"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sys
 from pathlib import Path
@@ -19,6 +18,8 @@ from sandboxes.docker.images.base_image import ensure_base_image
 from sandboxes.docker.images.task_images import remove_images, stored
 from sandboxes.fleet import Host, read_hosts
 from sandboxes.local.backend import reap_dead_directories
+from sandboxes.log import set_up_log
+from sandboxes.registry import reap_pods
 
 
 async def setup() -> None:
@@ -29,8 +30,11 @@ async def setup() -> None:
     print(f"image {await ensure_base_image()} is present")
 
 
-async def reap(hosts: str | None = None) -> None:
-    """Remove the containers, images and directories left by dead processes of this machine."""
+async def reap(hosts: str | None = None, pods: str | None = None) -> None:
+    """Remove the containers, images and directories left by dead processes of this machine; or pods of dead drivers."""
+    if pods is not None:
+        print(f"removed {await reap_pods(pods)} pods of dead drivers")
+        return
     print(f"removed {await asyncio.to_thread(reap_dead_directories)} directories of dead owners")
     for host in read_hosts(hosts) if hosts else [Host("")]:
         where = f" on {host.url}" if host.url else ""
@@ -58,7 +62,7 @@ async def images(hosts: str | None = None, remove_older: float | None = None) ->
 
 
 def main() -> int:
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    set_up_log()
     parser = Parser(prog="python -m sandboxes", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for function in (setup, reap, images):
@@ -66,6 +70,9 @@ def main() -> int:
         command.set_defaults(function=function)
         if function is not setup:
             command.add_argument("--hosts", help="Docker hosts to tidy up, such as ssh://a,ssh://b or a YAML file")
+        if function is reap:
+            text = "namespace of a cluster to tidy up instead; without a value the kubeconfig's"
+            command.add_argument("--pods", nargs="?", const="", metavar="NAMESPACE", help=text)
         if function is images:
             text = "remove those older than so many days that no container uses; runs build them again"
             command.add_argument("--remove-older", type=float, metavar="DAYS", help=text)

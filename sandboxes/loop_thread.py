@@ -9,7 +9,7 @@ from concurrent.futures import Future, wait
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, Generic, TypeVar
 
-from sandboxes.shielding import finish
+from sandboxes.shielding import finish, on_failure
 
 T = TypeVar("T")
 F = TypeVar("F")
@@ -46,13 +46,13 @@ class Work(Generic[T]):
 
     def until(self, future: Future[F]) -> F:
         """Return a future's result. An interruption of this thread cancels the work, and waits for its end."""
-        try:
+        with on_failure(self._end):
             return future.result()
-        except BaseException:
-            if not self.outcome.done():
-                self.cancel()
-                wait([self.outcome])
-            raise
+
+    def _end(self, _: BaseException) -> None:
+        if not self.outcome.done():
+            self.cancel()
+            wait([self.outcome])
 
 
 class LoopThread:
@@ -133,7 +133,7 @@ class LoopThread:
         value, left = work.until(entered)
         try:
             yield value
-        except BaseException as error:
+        except BaseException as error:  # the context in the other thread gets it, and may take it
             self._loop.call_soon_threadsafe(_set, left, error)
             wait([work.outcome])
             raised = work.outcome.exception()

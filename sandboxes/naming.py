@@ -45,7 +45,8 @@ def later(path: str) -> Callable[[], Any]:
     """Return a function that imports the object at a dotted path of ours, `package.module:name`, and returns it.
 
     For objects with a slow import, or from an extra: a misspelt option, or a command without it, need not wait."""
-    return partial(resolve_name, path)
+    # Without a colon, the error of an import would become one of a missing attribute.
+    return partial(resolve_name, path if ":" in path else f"{path}:")
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

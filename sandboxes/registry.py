@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from pkgutil import resolve_name
 from typing import Any
 
 from sandboxes.base import Backend
@@ -22,7 +23,31 @@ def docker_backend(hosts: str | None = None, **options: Any) -> Backend:
     return FleetBackend(read_hosts(hosts), **options) if hosts else DockerBackend(**options)
 
 
-_OURS: dict[str, Callable[..., Backend]] = {"docker": docker_backend, "local": LocalBackend}
+def kubernetes_backend(*, pods: Any = None, base_image: str | None = None) -> Backend:
+    """Return a maker of sandboxes in pods. Raises ValueError without the extra `kubernetes`."""
+    make: Callable[..., Backend] = _of_pods("KubernetesBackend")
+    return make(pods=pods, base_image=base_image)
+
+
+async def reap_pods(namespace: str) -> int:
+    """Remove pods of dead drivers; "" for the kubeconfig's namespace. Returns how many. Raises ValueError without the
+    extra `kubernetes`."""
+    removed: int = await _of_pods("reap_dead_drivers")(namespace)
+    return removed
+
+
+def _of_pods(name: str) -> Any:
+    try:
+        return resolve_name(f"sandboxes.kubernetes.backend:{name}")
+    except ImportError as error:
+        raise ValueError(f"{_OPTION} kubernetes: {error}; pip install 'atropos-agent[kubernetes]'") from error
+
+
+_OURS: dict[str, Callable[..., Backend]] = {
+    "docker": docker_backend,
+    "kubernetes": kubernetes_backend,
+    "local": LocalBackend,
+}
 
 
 def named_factory(name: str) -> Callable[..., Backend]:
@@ -34,7 +59,7 @@ def named_factory(name: str) -> Callable[..., Backend]:
 
 
 def load_backend(name: str, **options: Any) -> Backend:
-    """Make the named backend: "docker", "local", an entry point, or "package.module:factory" for one of your own.
+    """Make the named backend: "docker", "kubernetes", "local", an entry point, or your own "package.module:factory".
 
     factory: a class or a function with a `Backend` as its result; it is called with all options other than None.
     Raises ValueError, with the option's name and the remedy, for an unknown backend or a missing option.

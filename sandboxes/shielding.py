@@ -4,14 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 AGAIN_S = 1.0
 """Seconds before an unfinished task is cancelled again."""
+
+
+@contextmanager
+def on_failure(act: Callable[[BaseException], object]) -> Iterator[None]:
+    """Call `act` with the exception that ends the block, also a cancellation. The exception goes on."""
+
+    def ended(_: object, error: BaseException | None, __: object) -> None:
+        if error is not None:
+            act(error)
+
+    with ExitStack() as stack:
+        stack.push(ended)
+        yield
+
+
+@contextmanager
+def closing(writer: asyncio.StreamWriter) -> Iterator[None]:
+    """Close a connection at the block's end; at once, if the block fails."""
+    try:
+        with on_failure(lambda _: writer.transport.abort()):
+            yield
+    finally:
+        writer.close()
 
 
 async def finish(work: Awaitable[T]) -> T:

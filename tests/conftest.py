@@ -27,6 +27,10 @@ hypothesis.settings.register_profile("new", **UNHURRIED)
 
 def pytest_configure(config):
     turns.choose(config.option.corpus_seed)
+    if config.option.kubernetes is not None:
+        config.option.backend = "on_cluster:backend"
+        config.option.image = config.option.image or "atropos-agent/base:debian12"
+        os.environ |= {"ATROPOS_TEST_KUBECONFIG": config.option.kubernetes, "ATROPOS_TEST_PODS": config.option.pods}
     hypothesis.settings.load_profile("same" if config.option.markexpr else "new")
 
 
@@ -51,6 +55,13 @@ def pytest_addoption(parser):
         metavar="PACKAGE.MODULE:FACTORY",
         help="a backend of your own, which the conformance suite tries in place of ours; its image is that of --image",
     )
+    parser.addoption(
+        "--kubernetes",
+        default=None,
+        metavar="KUBECONFIG",
+        help="a cluster, which the conformance suite tries in place of ours",
+    )
+    parser.addoption("--pods", default="", metavar="YAML", help="options of pods for --kubernetes, as a mapping")
     parser.addoption("--soak", type=int, default=2_000, help="sandboxes of the soak (default: %(default)s)")
     parser.addoption("--kills", type=int, default=6, help="in tests of trainers that are killed (default: %(default)s)")
     parser.addoption("--corpus-seed", type=int, default=None, help="what is tried by turns; another in each run")

@@ -1,5 +1,6 @@
 """The examples, copied out of the repository and run as a user would run them."""
 
+import ast
 import json
 import os
 import re
@@ -96,6 +97,44 @@ def test_a_function_that_is_an_environment(run_example, program):
     assert len(group["tokens"]) == 2, "linear work is one row"
 
 
+def test_an_environment_in_which_a_user_speaks(run_example, smollm2_tokenizer):
+    def waits_for_the_last_wish(prompt):
+        said = last_message(prompt)
+        if "At " not in said:
+            return "How many are you, and when?" if "<tool_response>" not in said else "It is booked."
+        people = re.findall(r"We are (\d+)\.", prompt)[-1]
+        return call("book", people=int(people), hour=int(re.search(r"At (\d+)", said)[1]))
+
+    group, rollouts = run_example(["user.py"], waits_for_the_last_wish)
+    assert group["scores"] == [1.0, 1.0]
+    assert len(group["tokens"]) == 2, "one row a rollout"
+    for rollout, masks in zip(rollouts, group["masks"], strict=True):
+        roles = [message["role"] for message in rollout.result.messages]
+        assert roles == ["system", *["user", "assistant"] * 4], "three messages of the user's, one of the tool's"
+        sampled = smollm2_tokenizer.decode([token for token in masks if token != -100])
+        assert "It is booked." in sampled
+        assert "please" not in sampled, "words of others are context"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        call("calculator", formula="2 * 3"),
+        call("calculator", expression="import os"),
+        call("python", code="2 * 3"),
+        '<tool_call>{"name": "calculator", "arguments": {"expression": </tool_call>',
+    ],
+)
+def test_a_wrong_call_in_the_function_is_the_models_to_mend(run_example, wrong):
+    def errs_first(prompt):
+        return wrong if "What is" in last_message(prompt) else "no idea"
+
+    group, _ = run_example(["function.py"], errs_first)
+    assert group["scores"] == [0.0, 0.0]
+    assert "Traceback" not in run_example.stderr
+    assert "INFO httpx" not in run_example.stderr
+
+
 def test_a_model_is_measured_without_a_trainer(smollm2_tokenizer, tmp_path):
     def has_a_calculator_or_not(prompt):
         return "no idea" if "alone." in prompt else multiplies(prompt)
@@ -108,6 +147,20 @@ def test_a_model_is_measured_without_a_trainer(smollm2_tokenizer, tmp_path):
     assert first == "0.00 right; the last: no idea"
     assert second.startswith("1.00 right; the last: ") and second.split()[-1].isdigit()
     assert [sum(1 for _ in read_rollouts(run)) for run in (tmp_path / "runs").iterdir()] == [16, 16]
+
+
+async def test_the_notebook_prints_what_is_saved_in_it(tmp_path, monkeypatch, capsys):
+    """Its cells in their order, in one namespace, as Jupyter runs them; `await` may stand outside of functions."""
+    monkeypatch.chdir(tmp_path)
+    cells = json.loads((EXAMPLES[0].parent / "notebook.ipynb").read_text())["cells"]
+    names: dict[str, object] = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            compiled = compile("".join(cell["source"]), "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            if (pending := eval(compiled, names)) is not None:
+                await pending
+    saved = "".join(line for cell in cells for output in cell.get("outputs", []) for line in output["text"])
+    assert capsys.readouterr().out == saved
 
 
 def test_prompts_are_optimised_while_a_run_goes_on(smollm2_tokenizer, tmp_path):
@@ -200,6 +253,6 @@ def test_an_example_has_fewer_than_forty_lines(path):
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_a_page_shows_an_example_as_it_is(path):
-    pages = [EXAMPLES[0].parent.parent / "docs" / page for page in ("extending.md", "trainers.md")]
-    assert any(f"```python\n{path.read_text().rstrip()}\n```" in page.read_text() for page in pages)
+def test_the_page_of_extensions_links_to_it(path):
+    """The site shows each in whole, from the file: `.ci/site.py`."""
+    assert f"(../examples/{path.name})" in (EXAMPLES[0].parent.parent / "docs/extending.md").read_text()

@@ -51,3 +51,17 @@ def test_what_failed_is_shown_in_its_full_width(tmp_path, status):
     assert done.stdout == "Packages ...\n"
     assert done.stderr == (f"{LONG}\n" if status else "")
     assert (tmp_path / ".venv/.took-Packages").exists() == (not status)
+
+
+def test_a_machine_without_a_gpu_is_told_so_before_anything_is_set_up(tmp_path):
+    script = tmp_path / "run"
+    script.write_text(RUN.read_text())
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 'No devices were found'\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["sh", script, "gpu"], env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "`nvidia-smi -L` names none" in done.stderr
+    assert not (tmp_path / ".venv").exists()

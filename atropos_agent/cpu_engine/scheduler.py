@@ -232,8 +232,7 @@ class Engine:
             try:
                 with torch.inference_mode():
                     self._step()
-            except Exception as error:
-                # A bug or no memory: every sequence in the step is lost, the server stays up.
+            except Exception as error:  # a bug or no memory: the step's sequences are lost, the server stays up
                 logger.exception("a step of the scheduler failed")
                 for sequence in self._running:
                     sequence.done(error)

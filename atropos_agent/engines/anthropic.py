@@ -5,33 +5,58 @@ Source: https://docs.anthropic.com/en/api/messages
 
 from __future__ import annotations
 
+import json
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig, ReasoningConfig
 
-from atropos_agent.engines.chat import NOT_OPENAI, ChatServer
+from atropos_agent.engines.chat import NOT_OPENAI, ChatServer, paused
 from atropos_agent.engines.errors import EngineDown, OddAnswer, refusal, said_error
 from atropos_agent.engines.http import HttpClient, NoAnswer, Response
+from atropos_agent.tokens.chat import RAW
 from atropos_agent.types import Message
 
 VERSION = "2023-06-01"
-_REASONS = {"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "refusal": "content_filter"}
+_REASONS = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
 """OpenAI's names of why a reply ended."""
 MOST_TOKENS = 4096
 """Tokens of a reply without a limit of its own: the endpoint wants a number, and all of its models take this one."""
 
 
-class AnthropicServer(ChatServer):
-    """An endpoint with Anthropic's Messages, such as https://api.anthropic.com."""
+class HttpChatServer(ChatServer):
+    """An endpoint for messages with another protocol than OpenAI's chat. A subclass defines `path`, `headers`,
+    `request` and `read`."""
+
+    path: str
 
     def __init__(self, config: APIServerConfig, reasoning_config: ReasoningConfig | None = None) -> None:
         super().__init__(config, reasoning_config)
         self.url = str(config.base_url).rstrip("/").removesuffix("/v1")
         self.label = f"the endpoint at {self.url}"
-        headers = {"x-api-key": str(config.api_key or ""), "anthropic-version": VERSION}
-        self._http = HttpClient(self.url, headers=headers, timeout_s=config.timeout)
+        # The config in use has a key even without one.
+        self.config = config
+        self._http = HttpClient(self.url, headers=self.headers(), timeout_s=config.timeout)
+
+    @abstractmethod
+    def headers(self) -> dict[str, str]:
+        """Return the headers of every request."""
+
+    @abstractmethod
+    def request(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the body of a request for options in OpenAI's words."""
+
+    @abstractmethod
+    def read(self, answer: Any) -> Any:
+        """Return an answer in the shape of OpenAI's completion. Raises AgentError for other answers."""
 
     async def close(self) -> None:
         """Close the connections."""
@@ -40,16 +65,16 @@ class AnthropicServer(ChatServer):
 
     async def _once(self, options: dict[str, Any]) -> Any:
         try:
-            response = await self._http.post("/v1/messages", json=request(self.config.model_name, options))
+            response = await self._http.post(self.path, json=self.request(options))
         except NoAnswer as error:
             raise EngineDown(f"{self.label} did not answer: {error}") from error
         if response.status_code != 200:
-            raise refusal(self.label, response.status_code, _said(response))
+            raise paused(refusal(self.label, response.status_code, _said(response)), response.headers)
         try:
             answer = response.json()
         except ValueError as error:
             raise OddAnswer(f"{self.label} answered with no JSON: {error}") from error
-        return read(answer, self.label)
+        return self.read(answer)
 
     async def _served(self) -> Sequence[str]:
         try:
@@ -62,6 +87,21 @@ class AnthropicServer(ChatServer):
             return [str(model["id"]) for model in response.json()["data"]]
         except (ValueError, KeyError, TypeError):
             return []
+
+
+class AnthropicServer(HttpChatServer):
+    """An endpoint with Anthropic's Messages, such as https://api.anthropic.com."""
+
+    path = "/v1/messages"
+
+    def headers(self) -> dict[str, str]:
+        return {"x-api-key": str(self.config.api_key or ""), "anthropic-version": VERSION}
+
+    def request(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        return request(self.config.model_name, options)
+
+    def read(self, answer: Any) -> Any:
+        return read(answer, self.label)
 
 
 def _said(response: Response) -> str:
@@ -81,11 +121,11 @@ def request(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
     for message in messages:
         if message["role"] == "system":
             continue
-        role = "assistant" if message["role"] == "assistant" else "user"
+        role, content = "assistant" if message["role"] == "assistant" else "user", _content(message)
         if said and said[-1]["role"] == role:
-            said[-1]["content"] += f"\n\n{message['content']}"
+            said[-1]["content"] = _joined(said[-1]["content"], content)
         else:
-            said.append({"role": role, "content": message["content"]})
+            said.append({"role": role, "content": content})
     body: dict[str, Any] = {"model": model, "max_tokens": options.get("max_tokens") or MOST_TOKENS, "messages": said}
     # Newer models refuse the two together.
     if "temperature" in options:
@@ -96,17 +136,71 @@ def request(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
         body["system"] = system
     if options.get("stop"):
         body["stop_sequences"] = list(options["stop"])
+    if options.get("tools"):
+        body["tools"] = [_tool(**tool["function"]) for tool in options["tools"]]
     return body
+
+
+def _content(message: Message) -> str | list[dict[str, Any]]:
+    """Return a message's content: text, or blocks if it has calls or results."""
+    if RAW in message:
+        return list(message[RAW])
+    if message["role"] == "tool" and "tool_call_id" in message:
+        return [{"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": message["content"]}]
+    if not message.get("tool_calls"):
+        return str(message["content"])
+    calls = [(call["id"], call["function"]) for call in message["tool_calls"]]
+    blocks = [
+        {"type": "tool_use", "id": name, "name": function["name"], "input": json.loads(function["arguments"])}
+        for name, function in calls
+    ]
+    return [*_blocks(message["content"]), *blocks]
+
+
+def _joined(one: str | list[dict[str, Any]], other: str | list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    if isinstance(one, str) and isinstance(other, str):
+        return f"{one}\n\n{other}"
+    return [*_blocks(one), *_blocks(other)]
+
+
+def _blocks(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return content
+
+
+def _tool(name: str, parameters: Mapping[str, Any], description: str = "", **_: Any) -> dict[str, Any]:
+    return {"name": name, "description": description, "input_schema": dict(parameters)}
 
 
 def read(answer: Any, label: str) -> Any:
     """Return a message in the shape of OpenAI's completion. Raises OddAnswer for other answers."""
     try:
-        text = "".join(block["text"] for block in answer["content"] if block["type"] == "text")
-        thinking = "".join(block["thinking"] for block in answer["content"] if block["type"] == "thinking")
-        reason, used = str(answer["stop_reason"]), int(answer["usage"]["output_tokens"])
-    except (KeyError, TypeError, ValueError) as error:
+        blocks = answer["content"]
+        text = "".join(block["text"] for block in blocks if block["type"] == "text")
+        thinking = "".join(block["thinking"] for block in blocks if block["type"] == "thinking")
+        calls = [
+            SimpleNamespace(
+                id=block["id"], function=SimpleNamespace(name=block["name"], arguments=json.dumps(block["input"]))
+            )
+            for block in blocks
+            if block["type"] == "tool_use"
+        ]
+        reason, usage = str(answer["stop_reason"]), _usage(answer["usage"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise OddAnswer(f"{label} answered with something that is no message: {str(answer)[:200]}") from error
-    message = SimpleNamespace(content=text, reasoning_content=thinking or None)
-    choice = SimpleNamespace(message=message, finish_reason=_REASONS.get(reason, reason))
-    return SimpleNamespace(choices=[choice], usage=SimpleNamespace(completion_tokens=used))
+    message = SimpleNamespace(
+        content=text, reasoning_content=thinking or None, tool_calls=calls, **({RAW: blocks} if calls else {})
+    )
+    return SimpleNamespace(
+        choices=[SimpleNamespace(message=message, finish_reason=_REASONS.get(reason, reason))], usage=usage
+    )
+
+
+def _usage(told: Mapping[str, Any]) -> Any:
+    """Return usage in OpenAI's words; Anthropic counts the tokens of caches apart."""
+    cached = int(told.get("cache_read_input_tokens") or 0)
+    read_in = int(told.get("input_tokens") or 0) + int(told.get("cache_creation_input_tokens") or 0) + cached
+    details = SimpleNamespace(cached_tokens=cached)
+    used = int(told["output_tokens"])
+    return SimpleNamespace(prompt_tokens=read_in, completion_tokens=used, prompt_tokens_details=details)

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import openai
 from atroposlib.envs.server_handling.openai_server import OpenAIServer
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig, ReasoningConfig
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential
 
 from atropos_agent.engines.errors import EngineDown, ModelNotServed, NotThisServer, OddAnswer, Refused, refusal
+from atropos_agent.engines.hosted import Usage, pause_s, refused_option
 from atropos_agent.engines.load import Load
-from atropos_agent.types import EngineError
+from atropos_agent.types import AgentError, EngineError
+
+logger = logging.getLogger(__name__)
 
 TRIES = 5
 """How often a request with a passing failure is sent."""
 UNNAMED = ("default", "", None)
 """Names of a model that say nothing."""
 _SHOWN = 10
-_FIRST = {"messages": [{"role": "user", "content": "Hi."}], "max_tokens": 64}
+_FIRST = {"messages": [{"role": "user", "content": "Hi."}], "max_tokens": 1024}
 """The request at the start: enough tokens for models that think first."""
 NOT_OPENAI = ("top_k", "min_p")
 """Options outside of OpenAI's protocol; many servers take them beside it."""
@@ -33,6 +37,9 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
 
     atroposlib's own way to ask tries every request nine times, whatever the error, and hides the server's message."""
 
+    takes_tools = True
+    """Whether the endpoint shows tools to the model by itself."""
+
     def __init__(self, config: APIServerConfig, reasoning_config: ReasoningConfig | None = None) -> None:
         # Its health check is a task that asks for ever and tells nobody.
         own = {"health_check": False, "api_key": config.api_key or _NO_KEY}
@@ -41,30 +48,43 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
         self.label = f"the endpoint at {self.url}"
         self.sampled = 0
         """Replies that it has ever given us."""
+        self.usage = Usage()
+        self.left_out: list[str] = []
+        """Options that the model does not take."""
         self._has_key = bool(config.api_key)
+        self._renames = False
+        """Whether the model takes `max_completion_tokens` alone."""
+        self._prices: list[float] = list(getattr(config, "prices", ()))
+        # `chat_completion` tries again, with the provider's pauses.
+        self.openai: openai.AsyncClient = self.openai.with_options(max_retries=0)
 
     async def connect(self) -> None:
         """Find out by one short request whether the key and the model are right. Raises EngineError with the remedy."""
         if self.config.model_name in UNNAMED:
             self.config.model_name = await self._only_model()
         try:
-            await self._once(dict(_FIRST))
+            await self._fitting(dict(_FIRST))
         except Refused as error:
             raise await self._meaning(error) from error
 
     async def chat_completion(self, **options: Any) -> Any:
         """Return a reply to `messages` in OpenAI's shape. Raises AgentError with the server's message."""
         split, began = options.pop("split", "train"), time.monotonic()
+        # What changes nothing is left to the model: some refuse even that.
+        neutral = {"top_p": 1.0, "n": 1, "stop": None}
+        options = {name: value for name, value in options.items() if name not in neutral or value != neutral[name]}
+        usual = wait_exponential(multiplier=0.5, max=20)
         async with self.sem if split == "train" else self.eval_sem:
             async for attempt in AsyncRetrying(
-                stop=stop_after_attempt(TRIES),
-                wait=wait_exponential(multiplier=0.5, max=20),
+                stop=lambda state: _asked_to_wait(state) is None and state.attempt_number >= TRIES,
+                wait=lambda state: usual(state) if (told := _asked_to_wait(state)) is None else told,
                 retry=retry_if_exception_type(EngineDown),
                 reraise=True,
             ):
                 with attempt:
-                    answer = await self._once(options)
+                    answer = await self._fitting(options)
         self.sampled += 1
+        self.usage.add(getattr(answer, "usage", None), self._prices)
         self._note(split, time.monotonic() - began, attempt.retry_state.attempt_number)
         return answer
 
@@ -76,8 +96,27 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
         """Close the connections."""
         await self.openai.close()
 
+    async def _fitting(self, options: dict[str, Any]) -> Any:
+        """Ask with the options that the model takes. Raises as `_once` does."""
+        while True:
+            asked = {name: value for name, value in options.items() if name not in self.left_out}
+            try:
+                return await self._once(asked)
+            except Refused as error:
+                if (name := refused_option(str(error), asked)) is None:
+                    if "tools" in asked and "tool" in str(error).lower():
+                        remedy = "for an endpoint without tools give --env.tool_format hermes"
+                        raise Refused(f"{error}; {remedy}", status=error.status) from error
+                    raise
+                if name not in self.left_out:
+                    self.left_out.append(name)
+                    logger.warning("%s takes no %s, so that the model's own default holds: %s", self.label, name, error)
+
     async def _once(self, options: dict[str, Any]) -> Any:
         """Ask once. Raises AgentError; EngineDown if another try may succeed."""
+        options = {**options, "messages": [_plain(message) for message in options["messages"]]}
+        if self._renames and "max_tokens" in options:
+            options["max_completion_tokens"] = options.pop("max_tokens")
         own = {name: options[name] for name in NOT_OPENAI if options.get(name) is not None}
         known = {name: value for name, value in options.items() if name not in NOT_OPENAI}
         asked = self._inject_reasoning_kwargs({**known, "model": self.config.model_name})
@@ -87,7 +126,11 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
             return await self._chat_completion_wrapper(**asked)
         except openai.APIStatusError as error:
             said = error.body.get("message") if isinstance(error.body, dict) else None
-            raise refusal(self.label, error.status_code, str(said or error.response.text)) from error
+            text = str(said or error.response.text)
+            if error.status_code == 400 and "max_completion_tokens" in text and not self._renames:
+                self._renames = True
+                return await self._once(options)
+            raise paused(refusal(self.label, error.status_code, text), error.response.headers) from error
         except openai.APIConnectionError as error:
             raise EngineDown(f"{self.label} did not answer: {error.__cause__ or error}") from error
         except (openai.OpenAIError, ValueError, AttributeError, TypeError) as error:  # all but the first: no completion
@@ -132,6 +175,24 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
         for values, value in zip(kept, (seconds, tries), strict=True):
             values.append(value)
             del values[: -self.config.rolling_buffer_length]
+
+
+def paused(error: AgentError, headers: Mapping[str, str]) -> AgentError:
+    """Return an error with the pause that the provider asks for."""
+    if isinstance(error, EngineDown):
+        error.pause_s = pause_s(headers)
+    return error
+
+
+def _asked_to_wait(state: RetryCallState) -> float | None:
+    """Return the pause in seconds that the last answer asked for; None without one."""
+    error = None if state.outcome is None else state.outcome.exception()
+    return error.pause_s if isinstance(error, EngineDown) else None
+
+
+def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message with OpenAI's own keys: others are refused."""
+    return {name: message[name] for name in ("role", "content", "tool_calls", "tool_call_id") if name in message}
 
 
 def _one_of(served: Sequence[str]) -> str:

@@ -68,6 +68,8 @@ class CompletionsServer(TokenServer):
     """Tries of a request before its error is raised, and odd answers before their cause is looked for."""
     question_s = 150.0
     """Seconds in which a question beside sampling is asked again while it is not answered."""
+    first_s = 10.0
+    """Seconds for its first answer."""
     probe_s = 20.0
     """Seconds without an answer before the server is asked whether it lives."""
     alive_s = 30.0
@@ -306,18 +308,28 @@ class CompletionsServer(TokenServer):
 
     async def score(self, ids: list[int]) -> list[float]:
         """Return the server's logprobs of these ids, from the second on. Raises EngineError."""
+        scored = await self.scores(ids)
+        return [entry[token] for token, entry in zip(ids[1:], scored, strict=True)]
+
+    async def scores(self, ids: list[int], top: int = 0) -> list[dict[int, float]]:
+        """Return logprobs by id, for each of these ids from the second on: of the id itself, and of the `top` likeliest
+        ones in its place. Raises EngineError."""
         body = {
             "model": self.config.model_name,
             "prompt": ids,
             "max_tokens": 1,
             "temperature": 1.0,
-            "prompt_logprobs": 0,
+            "prompt_logprobs": top,
         }
-        choice = (await self.ask(self.path, body))["choices"][0]
-        scored = choice.get("prompt_logprobs")
-        if not scored or len(scored) != len(ids):
-            raise EngineError(f"{self.label} can't score a prompt")
-        return [float(entry[str(token)]["logprob"]) for token, entry in zip(ids[1:], scored[1:], strict=True)]
+        answer = await self.ask(self.path, body)
+        try:
+            scored = answer["choices"][0]["prompt_logprobs"][1:]
+            found = [{int(i): float(one["logprob"]) for i, one in place.items()} for place in scored]
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise EngineError(f"{self.label} can't score a prompt: {str(answer)[:200]!r}") from error
+        if len(found) != len(ids) - 1 or any(i not in place for i, place in zip(ids[1:], found, strict=True)):
+            raise EngineError(f"{self.label} can't score a prompt: it returned the logprobs of other tokens")
+        return found
 
     async def ask(self, path: str, body: dict[str, Any]) -> Any:
         """Post a question beside sampling, several times while nobody answers. Raises EngineError."""
@@ -326,7 +338,7 @@ class CompletionsServer(TokenServer):
             left = self.question_s - (time.monotonic() - began)
             try:
                 # Short at first: a request may be lost, and a server that starts may be slow.
-                return await self._asked(path, body, max(1.0, min(left, 10.0 * 2**tries)))
+                return await self._asked(path, body, max(1.0, min(left, self.first_s * 2**tries)))
             except EngineDown as error:
                 pause = backoff_s(tries - 1, most=8.0)
                 tries += 1

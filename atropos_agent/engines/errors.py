@@ -30,6 +30,8 @@ class EngineDown(EngineError):
     """The inference server did not answer, or can't now; the same request may succeed later or on another."""
 
     passing = True
+    pause_s: float | None = None
+    """The pause in seconds that the server asks for; None without one."""
 
 
 class OddAnswer(EngineDown):

@@ -17,6 +17,7 @@ from atropos_agent.engines.completions import Answer, CompletionsServer, answer_
 from atropos_agent.engines.errors import refusal, unfit
 from atropos_agent.engines.http import NoAnswer
 from atropos_agent.engines.replies import check_ended
+from atropos_agent.engines.responses import ResponsesServer
 from atropos_agent.tokens.record import first_difference
 from atropos_agent.types import EngineError, TokenMismatch
 
@@ -168,6 +169,7 @@ SERVERS: Mapping[str, type[APIServer]] = {
     "atropos": GenerateServer,
     "openai": ChatServer,
     "anthropic": AnthropicServer,
+    "responses": ResponsesServer,
 }
 """The classes for inference servers, by the name in `--openai.server_type`."""
 

@@ -15,7 +15,7 @@ TEXT = "Tokens: naïve café 漢字 — def f(x):\n\treturn x**2  # 0123456789\n
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Two encodings of `TEXT`, as ids, and the first place of a difference."""
+    """Two encodings of a text, as ids, and the first place of a difference."""
 
     ours: Sequence[int]
     theirs: Sequence[int]
@@ -24,17 +24,17 @@ class Difference:
     """The difference, in words."""
 
 
-async def compare_tokenizers(server: CompletionsServer, tokenizer: Any) -> Difference | None:
-    """Return how the server encodes text differently from `tokenizer`, or None. Raises EngineError."""
-    ours = [int(i) for i in tokenizer.encode(TEXT, add_special_tokens=False)]
-    theirs = await server.prompt_ids_of(TEXT)
+async def compare_tokenizers(server: CompletionsServer, tokenizer: Any, text: str = TEXT) -> Difference | None:
+    """Return how the server encodes a text differently from `tokenizer`, or None. Raises EngineError."""
+    ours = [int(i) for i in tokenizer.encode(text, add_special_tokens=False)]
+    theirs = await server.prompt_ids_of(text)
     # Some servers put the token for the start of a text in front.
     if theirs[-len(ours) :] == ours and len(theirs) <= len(ours) + 1:
         return None
     place = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), 0)
     shown = [[tokenizer.decode([i]) for i in ids[max(0, place - 3) : place + 4]] for ids in (ours, theirs)]
-    text = (
+    said = (
         f"the same text is {len(ours)} ids here and {len(theirs)} there "
         f"({first_difference(ours, theirs)}, that is {shown[0]} instead of {shown[1]})"
     )
-    return Difference(ours, theirs, place, text)
+    return Difference(ours, theirs, place, said)

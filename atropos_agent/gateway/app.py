@@ -244,7 +244,7 @@ async def respond(session: Asks, scope: Scope, receive: Receive, send: Send) -> 
         await _refuse(exchange, session.too_long(error, counting=exchange.counts), asked)
     except RecursionError:
         await _refuse(exchange, _too_deep(), asked)
-    except Exception as error:
+    except Exception as error:  # the agent gets an answer, and the rollout fails by it
         logger.error("the gateway failed at a request", exc_info=error)
         await _refuse(exchange, session.fail(error), asked)
     finally:

@@ -256,7 +256,7 @@ class Session:
             await self._take_in(turn, completion, time.monotonic() - started)
             if ended_by is StopReason.MAX_TOKENS and turn.asked.tools:
                 self.ended_by = None  # one conversation was too long, and the agent goes on in another
-        except BaseException as error:
+        except BaseException as error:  # also a cancellation: the turn is taken back
             self._prompts.take_back(turn)
             if isinstance(error, ContextOverflow):
                 raise self._ends(StopReason.MAX_TOKENS, str(error)) from error

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from atropos_agent.tokens.conversation import Completion, Place
 from atropos_agent.types import THINK, THINK_END, EngineError, Message, SequenceData
 
+RAW, THOUGHT = "raw", "reasoning"
+"""Keys of a message: its parts in the endpoint's own protocol, such as signed thinking, which are sent back as they
+came; its thinking, which is not."""
+
 
 class ChatLog:
-    """A conversation in messages alone, in the shape of `Conversation`. It yields no rows."""
+    """A conversation in messages alone, in the shape of `Conversation`. It yields no rows.
 
-    def __init__(self, messages: list[Message]) -> None:
+    tools: those that the endpoint itself shows to the model, in OpenAI's function format; then calls and results are
+    messages of their own. None if all of this is text."""
+
+    def __init__(self, messages: list[Message], tools: Sequence[Mapping[str, Any]] | None = None) -> None:
         self.messages = messages
+        self.tools = tools
         self.segments: Sequence[Any] = ((),)
         self.prompt: list[int] = []
 
@@ -25,12 +33,13 @@ class ChatLog:
 
     def fork(self, place: Place) -> ChatLog:
         """Return a conversation that goes on from an earlier place of this one."""
-        return ChatLog(self.messages[: place.messages])
+        return ChatLog(self.messages[: place.messages], self.tools)
 
     def add_reply(self, completion: Completion) -> str:
         """Take in a reply; returns its text."""
         text = completion.text or ""
-        self.messages.append({"role": "assistant", "content": text})
+        given = None if self.tools is None else completion.message
+        self.messages.append(given or {"role": "assistant", "content": text})
         return text
 
     def add_calls(self, message: Message, kind: object) -> None:
@@ -49,11 +58,11 @@ class ChatLog:
 
     def plain_messages(self) -> list[Message]:
         """Return the messages as a person reads them."""
-        return [dict(message) for message in self.messages]
+        return [{name: value for name, value in message.items() if name != RAW} for message in self.messages]
 
 
 def read_chat(response: Any) -> Completion:
-    """Return the reply in an OpenAI ChatCompletion, thinking included.
+    """Return the reply in an OpenAI ChatCompletion, thinking and calls included.
 
     Some inference servers return thinking apart, as `reasoning` or `reasoning_content`, and some put the
     whole reply there and leave `content` empty. Raises EngineError when there is no reply."""
@@ -62,6 +71,30 @@ def read_chat(response: Any) -> Completion:
     choice = response.choices[0]
     content = choice.message.content or ""
     reasoning = getattr(choice.message, "reasoning_content", None) or getattr(choice.message, "reasoning", None)
-    both = reasoning and content
-    text = f"{THINK}\n{reasoning}\n{THINK_END}\n\n{content}" if both else content or reasoning or ""
-    return Completion((), (), choice.finish_reason or "stop", text)
+    calls = [_call(call) for call in getattr(choice.message, "tool_calls", None) or ()]
+    if reasoning and not (content or calls):
+        content, reasoning = reasoning, None
+    message: Message = {"role": "assistant", "content": content}
+    raw = getattr(choice.message, RAW, None)
+    message |= {name: value for name, value in ((THOUGHT, reasoning), ("tool_calls", calls), (RAW, raw)) if value}
+    return Completion((), (), choice.finish_reason or "stop", text_of(message), message=message, used=_used(response))
+
+
+def text_of(message: Message) -> str:
+    """Return a reply as one text, with its thinking, and with its calls as people read them."""
+    thought = f"{THINK}\n{message[THOUGHT]}\n{THINK_END}\n\n" if message.get(THOUGHT) else ""
+    calls = [call["function"] for call in message.get("tool_calls") or ()]
+    told = [f"{call['name']}({call['arguments']})" for call in calls]
+    return thought + "\n".join(part for part in (message["content"], *told) if part)
+
+
+def _call(call: Any) -> dict[str, Any]:
+    function = call.function
+    told = {"name": str(function.name), "arguments": str(function.arguments or "{}")}
+    return {"id": str(call.id or ""), "type": "function", "function": told}
+
+
+def _used(response: Any) -> tuple[int, int] | None:
+    usage = getattr(response, "usage", None)
+    counts = [getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens")]
+    return (int(counts[0] or 0), int(counts[1] or 0)) if all(type(count) is int for count in counts) else None

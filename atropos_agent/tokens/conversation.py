@@ -50,6 +50,10 @@ class Completion:
     text: str | None = None
     version: int | None = None
     experts: Experts | None = field(default=None, compare=False, repr=False)
+    message: Message | None = None
+    """The reply as an endpoint for messages gave it: `content`, `tool_calls`, and `raw` for its own next request."""
+    used: tuple[int, int] | None = None
+    """Tokens of prompt and reply, if an inference server without ids counts them."""
 
 
 @dataclass(slots=True)

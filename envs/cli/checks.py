@@ -46,4 +46,7 @@ class Certificate:
         width = max((len(check.name) for check in self.checks), default=0)
         lines = [f"{signs[check.status]} {check.name:{width}}  {check.text}" for check in self.checks]
         wrong = sum(check.status is Status.WRONG for check in self.checks)
-        return "\n".join([*lines, "", "Rows would be right." if self.ok else f"Training would be wrong: {wrong} ✗"])
+        evaluates = any(check.name == "training" for check in self.checks)
+        right = "It can be evaluated, and not trained." if evaluates else "Rows would be right."
+        work = "Evaluation" if evaluates else "Training"
+        return "\n".join([*lines, "", right if self.ok else f"{work} would be wrong: {wrong} ✗"])

@@ -42,7 +42,9 @@ from atropos_agent.types import (
 )
 from envs.base import AgentEnv
 from envs.cli.checks import Certificate, Check, Status
+from envs.cli.endpoint_check import examine_endpoint
 from envs.cli.format_check import examine_format
+from envs.cli.teacher_check import examine_teacher
 from envs.config import AgentEnvConfig
 from envs.options import EngineConfig, Options, UsageError, load_tokenizer
 from sandboxes.shielding import together
@@ -112,8 +114,8 @@ async def _examine_server(
     server: CompletionsServer | ChatServer, config: EngineConfig, env: AgentEnvConfig
 ) -> AsyncIterator[Check]:
     if isinstance(server, ChatServer):
-        text = f"{server.url} ({config.server_type}) gives no token ids and no logprobs; for evaluate and process only"
-        yield Check("inference server", Status.WRONG, text)
+        async for check in examine_endpoint(server, config, env):
+            yield check
         return
     try:
         await server.connect()
@@ -142,6 +144,8 @@ async def _examine_server(
     async for check in examine_rows(server, fitted, env):
         yield check
     yield _ratios(env)
+    if env.teacher:
+        yield await examine_teacher(template, env, server)
 
 
 def _engine(server: CompletionsServer, config: EngineConfig, env: AgentEnvConfig) -> Check:

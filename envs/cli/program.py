@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from dotenv import load_dotenv
 
+from atropos_agent import __version__
 from atropos_agent.engines.errors import ModelNotServed, NotThisServer
 from envs.config import AgentEnvConfig
 from envs.options import Options, UsageError
@@ -33,6 +34,7 @@ from envs.running.database import RunDirectoryError
 from envs.running.limits import raise_open_files
 from envs.running.stopping import STATUS, EndBySignal, ended_while_loading
 from envs.types import BadTask
+from sandboxes.log import TIMED, set_up_log
 from sandboxes.naming import later, meant, resolve
 
 if TYPE_CHECKING:
@@ -100,6 +102,9 @@ def run(env: Program | type[AgentEnv[Any]], argv: Sequence[str] | None = None, *
         return main(program, name, rest)
     if name == "doctor":
         return doctor(program, rest)
+    if name == "--version":
+        print(f"atropos-agent {__version__}")
+        return 0
     if name in _MODULES:
         return int(import_module(_MODULES[name]).main(rest, prog=program.prog))
     known = COMMANDS | MORE
@@ -118,18 +123,17 @@ def main(env: Program | type[AgentEnv[Any]], command: str, argv: Sequence[str]) 
     program = env if isinstance(env, Program) else Program.of(env)
     if explained(program, command, COMMANDS[command], argv):
         return 0
-    load_dotenv(Path(".env"))
     try:
+        read_env_file()
         options = parse(program, command, argv)
     except UsageError as error:
         print(f"{error}\n{program.prog} {command} --help explains them", file=sys.stderr)
         return WRONG_USE
-    logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    redactor = Redactor.of(os.environ, (engine.api_key for engine in options.engines))
+    own = program.config_cls.__module__.partition(".")[0]
+    set_up_log(options.log_level.upper(), TIMED, own=[own])
+    redactor = Redactor.of(os.environ, (*(engine.api_key for engine in options.engines), options.env.teacher_key))
     for handler in logging.getLogger().handlers:
         handler.addFilter(redactor)
-    for noisy in ("httpx", "httpcore", "asyncio", "urllib3", "filelock"):
-        logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLogger().level))
     try:
         with ended_while_loading():
             logger.info("loading")
@@ -139,7 +143,7 @@ def main(env: Program | type[AgentEnv[Any]], command: str, argv: Sequence[str]) 
             return asyncio.run(_followed(run_command(env_cls, command, options, redactor, end), end))
     except (KeyboardInterrupt, asyncio.CancelledError):
         return STATUS
-    except Exception as error:
+    except Exception as error:  # the last one to tell the user
         logger.debug("stopped by", exc_info=error)
         print(redactor.text(f"{program.prog} {command}: {error}"), file=sys.stderr)
         return WRONG_USE if isinstance(error, _WRONG_USE) else 1
@@ -149,13 +153,13 @@ def doctor(program: Program, argv: Sequence[str]) -> int:
     """Examine, print the certificate. 0: training would be right; 1: it would not; 2: wrong options."""
     if explained(program, "doctor", MORE["doctor"], argv):
         return 0
-    load_dotenv(Path(".env"))
     try:
+        read_env_file()
         options = parse(program, "doctor", [argument for argument in argv if argument != "--json"])
     except UsageError as error:
         print(f"{error}\n{program.prog} doctor --help explains them", file=sys.stderr)
         return WRONG_USE
-    logging.basicConfig(level=logging.ERROR)
+    set_up_log(logging.ERROR)
     with ended_while_loading():
         print("examining …", file=sys.stderr)
         examination = _EXAMINATION()
@@ -179,6 +183,12 @@ def parse(program: Program, command: str, argv: Sequence[str]) -> Options:
     problems = []
     if command == "process" and options.env.total_steps < 0:
         problems.append("--env.total_steps: process has no trainer that says how many; give the number of groups")
+    if command == "serve" and options.env.group_size == 1 and options.env.equal_rewards in ("drop", "resample"):
+        problems.append(
+            "--env.group_size 1: a rollout's advantage is its distance from the others of its group, so each would be "
+            "0 and no group would reach the trainer; give 2 or more (or --env.equal_rewards send, if your trainer has "
+            "a baseline of its own)"
+        )
     if command != "evaluate":
         given = [name for name in Options.of_evaluate if getattr(options, name) is not None]
         problems += [f"--{name}: {command} makes no evaluation; leave it out, or use evaluate" for name in given]
@@ -190,6 +200,16 @@ def parse(program: Program, command: str, argv: Sequence[str]) -> Options:
     if problems:
         raise UsageError("\n".join(["these options are wrong:", *(f"  {problem}" for problem in problems)]))
     return options
+
+
+def read_env_file(path: Path = Path(".env")) -> None:
+    """Set the variables of a file, unless they are set already. Raises UsageError for one that can't be read."""
+    try:
+        load_dotenv(path)
+    except (OSError, ValueError) as error:
+        why = "it is no text in UTF-8" if isinstance(error, UnicodeDecodeError) else error
+        where = path.absolute()
+        raise UsageError(f"{where} can't be read: {why}; mend it, or start in another directory") from error
 
 
 def load_environment(path: str) -> type[AgentEnv[Any]]:

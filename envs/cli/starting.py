@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -14,7 +15,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-from atropos_agent.engines.chat import UNNAMED
+from atropos_agent.engines.chat import UNNAMED, ChatServer
 from atropos_agent.engines.errors import ModelNotServed, NotThisServer
 from atropos_agent.engines.protocols import open_server
 from atropos_agent.engines.tokenizers import compare_tokenizers
@@ -22,7 +23,7 @@ from atropos_agent.types import EngineError
 from envs.base import AgentEnv
 from envs.options import WITHOUT_TOKENS, EngineConfig, Options, UsageError, load_tokenizer
 from envs.records.comparison import NoEvaluation, compare, read_rates
-from envs.records.disk import replace_file
+from envs.records.disk import make_folder, replace_file
 from envs.records.inspect_log import inspect_log, log_name
 from envs.records.read import read_rollouts
 from envs.records.redaction import Redactor
@@ -30,6 +31,7 @@ from envs.records.stats import EvalSummary
 from envs.running.commands import evaluate_once, process_groups, serve_trainer
 from envs.running.evaluation import OtherEvaluation, Samples, described, shortage
 from envs.running.stopping import STATUS, EndBySignal
+from envs.running.teaching import open_teacher, teacher_of
 from envs.running.waiting import once_reachable
 from envs.viewer.live import live_page
 
@@ -86,6 +88,9 @@ async def evaluate_and_compare(env: AgentEnv[Any], options: Options) -> EvalSumm
         before = None if options.against is None else read_rates(options.against)
         summary = await evaluate_once(env)
         Console().print(summary.render())
+        for server in env.servers:
+            if isinstance(server, ChatServer) and server.usage.requests:
+                print(f"{server.config.model_name}: {server.usage}")
         if before is not None and options.against is not None:
             now = read_rates(env.run_dir / "eval-0.json")
             Console().print(f"against {options.against}: {compare(before, now)}", markup=False, highlight=False)
@@ -113,23 +118,15 @@ async def _check_once(env_cls: type[AgentEnv[Any]], options: Options) -> None:
             await asyncio.to_thread(load_tokenizer, options.env.tokenizer_name)
 
     async def run_dir() -> None:
-        directory = options.env.run_dir
-        if directory is not None:
-            try:
-                directory.mkdir(parents=True, exist_ok=True)
-                (directory / ".writable").write_bytes(b"")
-                (directory / ".writable").unlink()
-                in_the_way = [
-                    path.name for path in directory.iterdir() if path.suffix in WRITTEN and not path.is_file()
-                ]
-            except OSError as error:
-                raise UsageError(f"--env.run_dir {directory} can't be written ({error}); give another") from error
-            if in_the_way:
-                named = ", ".join(sorted(in_the_way))
-                raise UsageError(
-                    f"--env.run_dir {directory}: where files are written, there is something else ({named}); move it "
-                    "away, or give another directory"
-                )
+        given = options.env.run_dir
+        directory = make_folder(given, Path("runs"), "--env.run_dir")
+        in_the_way = [path.name for path in directory.iterdir() if path.suffix in WRITTEN and not path.is_file()]
+        if given is not None and in_the_way:
+            named = ", ".join(sorted(in_the_way))
+            raise UsageError(
+                f"--env.run_dir {directory}: where files are written, there is something else ({named}); move it "
+                "away, or give another directory"
+            )
 
     results = await asyncio.gather(env_cls.preflight(options.env), tokenizer(), run_dir(), return_exceptions=True)
     problems: list[BaseException] = []
@@ -165,6 +162,8 @@ async def open_env(env_cls: type[AgentEnv[Any]], command: str, options: Options)
                 "replies; serve needs a server that does: vllm, sglang or atropos (evaluate and process work)"
             )
         await wait_for_endpoints(env_cls, options.engines)
+        if options.env.teacher and command != "evaluate":
+            raise UsageError(f"--env.teacher scores token ids, and --openai.server_type {plain[0]} gives none")
         with TemporaryDirectory() as folder:
             named = tokenizer or write_empty_tokenizer(folder)
             return env_cls(options.env.model_copy(update={"tokenizer_name": named}), options.engines)
@@ -173,6 +172,8 @@ async def open_env(env_cls: type[AgentEnv[Any]], command: str, options: Options)
         load_tokenizer(named, given=False)
     env = env_cls(options.env.model_copy(update={"tokenizer_name": named}), options.engines)
     await check_tokenizer(env)
+    if command != "evaluate":
+        await check_teacher(env)
     return env
 
 
@@ -225,6 +226,22 @@ async def _connect(server: Any) -> None:
                 logger.warning("%s; waiting for it", error)
         looks += 1
         await asyncio.sleep(LOOK_S)
+
+
+async def check_teacher(env: AgentEnv[Any]) -> None:
+    """Wait for the teacher, if there is one. Raise UsageError, NotThisServer or ModelNotServed when it can't score the
+    model's tokens."""
+    if not env.config.teacher:
+        return
+    async with teacher_of(env.config) as teacher:
+        await _connect(teacher.server)
+    try:
+        async with open_teacher(env):
+            pass
+    except (NotThisServer, ModelNotServed):
+        raise
+    except EngineError as error:
+        raise UsageError(f"{error}; --env.teacher needs vLLM's prompt_logprobs") from error
 
 
 async def check_tokenizer(env: AgentEnv[Any]) -> None:

@@ -18,26 +18,29 @@ class Estimator:
 
     kind: `group-std` is (reward - mean) / standard deviation of the group (GRPO, arXiv 2402.03300); `group-mean` is
         reward - mean (Dr. GRPO, arXiv 2503.20783); `leave-one-out` is reward - mean of the others (RLOO, arXiv
-        2402.14740).
+        2402.14740); `none` is 0.
     length_penalty: the alpha of arXiv 2502.04463, from 0 to 1: a reward above 0 counts as
         reward * (1 - alpha * sigmoid((length - mean) / std)), over the lengths of the group's rollouts of such rewards.
     summary_weight: the factor on the rollout's advantage in the tokens of its summaries.
+    teacher_weight: the factor on a token's own advantage from a teacher (`teacher_advantages`).
     """
 
     kind: str = "group-std"
     length_penalty: float = 0.0
     summary_weight: float = 1.0
+    teacher_weight: float = 0.0
 
     @classmethod
     def of(cls, options: Any) -> Estimator:
         """Return the estimator of a run's options (`AgentEnvConfig`)."""
-        return cls(options.estimator, options.length_penalty, options.summary_weight)
+        return cls(options.estimator, options.length_penalty, options.summary_weight, options.teacher_weight)
 
     @classmethod
     def kept(cls, run: Mapping[str, str]) -> Estimator:
         """Return the estimator from the conditions in a run's journal, by `is:` and the option's name; the
         default for a run begun by an earlier version."""
         defaults = {"estimator": '"group-std"', "length_penalty": "0.0", "summary_weight": "1.0"}
+        defaults |= {"teacher_weight": "0.0"}
         return cls(*(json.loads(run.get(f"is:{name}", default)) for name, default in defaults.items()))
 
     def advantages(self, rewards: Sequence[float], lengths: Sequence[int] = ()) -> list[float]:
@@ -46,15 +49,27 @@ class Estimator:
         lengths: sampled tokens of each; optional if lengths cost nothing. Raises ValueError for an unknown kind."""
         if self.length_penalty and lengths:
             rewards = _shortened(rewards, lengths, self.length_penalty)
-        if len(rewards) < 2:
-            return [0.0] * len(rewards)
-        mean, spread = statistics.fmean(rewards), statistics.pstdev(rewards)
-        if spread == 0:
-            return [0.0] * len(rewards)
-        divisors = {"group-std": spread, "group-mean": 1.0, "leave-one-out": 1 - 1 / len(rewards)}
+        divisor = self.divisor([[reward] for reward in rewards])
+        mean = statistics.fmean(rewards) if divisor else 0.0
+        return [(reward - mean) / divisor if divisor else 0.0 for reward in rewards]
+
+    def divisor(self, leaves: Sequence[Sequence[float]]) -> float:
+        """Return the divisor of a group's differences of rewards; 0.0 for no advantages, as of equal rewards.
+
+        leaves: of each rollout the rewards of its leaves, one without branches. Rollouts weigh the same. Raises
+        ValueError for an unknown kind."""
+        rewards = [statistics.fmean(values) for values in leaves]
+        if not rewards:
+            return 0.0
+        mean = statistics.fmean(rewards)
+        spread = math.sqrt(statistics.fmean(statistics.fmean((one - mean) ** 2 for one in values) for values in leaves))
+        if len({value for values in leaves for value in values}) < 2:
+            return 0.0
+        others = 1 - 1 / len(rewards) if len(rewards) > 1 else 1.0
+        divisors = {"group-std": spread, "group-mean": 1.0, "leave-one-out": others, "none": 0.0}
         if self.kind not in divisors:
             raise ValueError(f"there is no estimator {self.kind!r}; it is one of {', '.join(divisors)}")
-        return [(reward - mean) / divisors[self.kind] for reward in rewards]
+        return divisors[self.kind]
 
     def beside(self, branch: str, advantage: float) -> float:
         """Return what a reply of this kind is worth beside the advantage of its rollout."""

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol
 
 from atropos_agent.types import IGNORED, AgentResult
 from envs.delivery.rows import Row, ScorableRollout, ScoredGroup
+from envs.delivery.teaching import TeacherFields
 from envs.delivery.worth import Loss, Turn
 from envs.types import Verdict
 
@@ -73,6 +75,8 @@ def trl_rows(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
                 "AsyncGRPOTrainer, which takes all of them (trl_samples)"
             )
     for row in rows:
+        if row.is_taught:
+            raise ValueError("--env.teacher_weight gives each token its own advantage, and GRPOTrainer takes none")
         if any(turn.advantage for turn in row.turns):
             raise ValueError(
                 f"turns of rollout {row.rollout_id} have advantages of their own, and GRPOTrainer makes one of the "
@@ -116,8 +120,20 @@ def verl_rows(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
                 "advantages": row.advantages(Loss.TOKENS)[start:],
                 "min_global_steps": names["min_policy_version"],
                 "max_global_steps": names["max_policy_version"],
+                **_verl_teacher(row),
             },
         }
+
+
+def _verl_teacher(row: Row) -> dict[str, Any]:
+    """Return a teacher's scores as verl has them: over the whole row, each place for the token behind it, the last one
+    zero; so are places of tokens not sampled. Source: verl/workers/rollout/vllm_rollout/utils.py (0.9.1)."""
+    if row.teacher is None:
+        return {}
+    fields = TeacherFields.of([row]).to_wire()
+    width = len(row.teacher.ids[0]) if row.teacher.ids else 1
+    ids, logprobs = ([one or [0] * width for one in [*found[0][1:], ()]] for found in fields.values())
+    return {"teacher_ids": ids, "teacher_logprobs": [[float(value) for value in place] for place in logprobs]}
 
 
 def tinker_rows(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
@@ -197,6 +213,9 @@ def preference_pairs(group: Export) -> Iterator[dict[str, Any]]:
     not the exact tokens.
 
     Source: trl/trainer/dpo_trainer.py (1.16.0), conversational preferences with an explicit prompt."""
+    for rollout in group.rollouts.values():
+        if rollout.reward.leaves:
+            raise ValueError(f"rollout {rollout.id} has branches, and a pair takes one conversation of one reward each")
     found: dict[str, list[Row]] = {}
     for row in group.scored.rows:
         found.setdefault(row.rollout_id, []).append(row)
@@ -276,6 +295,7 @@ def _add_nodes(row: Row, rollout: ScorableRollout, nodes: list[dict[str, Any]], 
     """Add a row as a path of nodes, and a call for each reply in it."""
     steps = {step.index: step for step in rollout.result.steps}
     advantages, logprobs, sampled = row.advantages(Loss.TOKENS), _logprobs(row), row.sampled
+    theirs = iter(row.teacher.logprobs if row.teacher is not None else ())
     parent = None
     for start, end, turn in _stretches(row):
         own = bool(sampled[start])
@@ -290,6 +310,7 @@ def _add_nodes(row: Row, rollout: ScorableRollout, nodes: list[dict[str, Any]], 
                 "mask": [own] * (end - start),
                 "logprobs": logprobs[start:end] if own else [],
                 "advantages": advantages[start:end] if own else None,
+                "reference_logprobs": list(islice(theirs, end - start)) if own and row.teacher is not None else None,
             }
         )
         parent = len(nodes) - 1

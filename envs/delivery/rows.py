@@ -13,9 +13,10 @@ from itertools import groupby
 from typing import Any, Protocol
 
 from atropos_agent.tokens.record import problems
-from atropos_agent.types import IGNORED, NO_LOGPROB, AgentResult, Message, SequenceData
+from atropos_agent.types import IGNORED, NO_LOGPROB, AgentResult, Message, SequenceData, TeacherScores
 from envs.delivery.estimators import USUAL, Estimator
-from envs.delivery.worth import Loss, Turn, token_advantages, token_versions
+from envs.delivery.teaching import TeacherFields, read_scores
+from envs.delivery.worth import Loss, Turn, teacher_advantages, token_advantages, token_versions
 from envs.types import RESOURCES, Reward, Seat
 
 logger = logging.getLogger(__name__)
@@ -28,6 +29,7 @@ class Origin:
     number: the group's in the run; group_id: the same with the run's id, unique over runs.
     step: the trainer's when the group was complete. temperature: of sampling; trainers scale their logits by it.
     carries_tokens: False if the inference server gives no token ids, so rows are empty.
+    teacher_weight: the factor on tokens' advantages from a teacher.
     """
 
     number: int
@@ -36,6 +38,7 @@ class Origin:
     step: int | None = None
     temperature: float = 1.0
     carries_tokens: bool = True
+    teacher_weight: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,7 @@ class Row:
     advantage: the rollout's, of its group. share: of the rollout's trained tokens, the part in this row.
     turns: the replies in it, with their own versions and advantages.
     resources: the rollout's resources, such as prompt templates, by name: version and digest.
+    teacher: a teacher's scores of the trained tokens; None without a teacher.
     """
 
     origin: Origin
@@ -66,10 +70,21 @@ class Row:
     resources: Mapping[str, Any] | None = None
     branch: str = "main"
     experts: str | None = None
+    teacher: TeacherScores | None = None
 
     def advantages(self, loss: Loss) -> list[float]:
         """Return the advantage of each token for a trainer of this loss; 0.0 if it is not trained."""
-        return token_advantages(self.masks, self.advantage, self.share, self.turns, loss)
+        values = token_advantages(self.masks, self.advantage, self.share, self.turns, loss)
+        if self.teacher is None or not self.is_taught:
+            return values
+        weight = self.origin.teacher_weight * (self.share if loss is Loss.ROWS else 1.0)
+        taught = teacher_advantages(self.masks, self.logprobs, self.teacher.logprobs)
+        return [value + weight * own for value, own in zip(values, taught, strict=True)]
+
+    @property
+    def is_taught(self) -> bool:
+        """Tell whether each of its tokens has an advantage of its own from a teacher."""
+        return self.teacher is not None and self.origin.teacher_weight != 0
 
     @property
     def versions(self) -> list[int | None]:
@@ -83,7 +98,13 @@ class Row:
 
     def apart(self) -> Iterator[Row]:
         """Yield the row once for each of its tokens' advantages, with those tokens alone to train: for trainers with
-        one advantage a row. Their shares sum up to the row's."""
+        one advantage a row. Their shares sum up to the row's. A teacher's scores are left out. Raises ValueError if a
+        teacher gave each token its own."""
+        if self.is_taught:
+            raise ValueError(
+                "--env.teacher_weight gives each token its own advantage, and this trainer takes one a row; "
+                "leave it out"
+            )
         values = self.advantages(Loss.TOKENS)
         trained = sum(self.sampled)
         chosen = dict.fromkeys(value for value, mask in zip(values, self.masks, strict=True) if mask != IGNORED)
@@ -96,6 +117,7 @@ class Row:
                 advantage=one,
                 share=self.share * sum(mine) / trained,
                 turns=[replace(turn, advantage=0.0) for turn in self.turns],
+                teacher=None,
             )
 
 
@@ -120,7 +142,7 @@ class ScoredGroup:
     @property
     def has_signal(self) -> bool:
         """Tell whether something can be learnt from it: whether any advantage is not 0."""
-        return any(row.advantage or any(turn.advantage for turn in row.turns) for row in self.rows)
+        return any(row.advantage or row.is_taught or any(turn.advantage for turn in row.turns) for row in self.rows)
 
     def to_wire(self) -> dict[str, Any]:
         """Return the group as the trainer API takes it."""
@@ -158,6 +180,7 @@ def score_group(
     turns' own. messages: also the chat messages, for readers. Raises ValueError when a reward or a turn's advantage is
     not finite.
     """
+    origin = replace(origin, teacher_weight=estimator.teacher_weight)
     dropped: list[DroppedRow] = []
     sound: list[ScorableRollout] = []
     for rollout in rollouts:
@@ -166,9 +189,7 @@ def score_group(
         dropped += unsound
         if not any(row.segment is not None for row in unsound):
             sound.append(rollout)
-    values = estimator.advantages(
-        [rollout.reward.value for rollout in sound], [rollout.result.sampled_tokens for rollout in sound]
-    )
+    values, divisor = _advantages(sound, estimator)
     rows = [
         Row(
             origin,
@@ -181,12 +202,13 @@ def score_group(
             segment.logprobs,
             rollout.reward.value,
             value,
-            segment.trained / rollout.result.sampled_tokens if origin.carries_tokens else 1.0,
-            _turns(rollout, segment, value, estimator) if origin.carries_tokens else (),
+            segment.trained / weighed(rollout) if origin.carries_tokens else 1.0,
+            _turns(rollout, segment, (value, divisor), estimator) if origin.carries_tokens else (),
             rollout.result.to_messages() if messages else None,
             rollout.result.metadata.get(RESOURCES),
             segment.branch,
             segment.experts,
+            segment.teacher,
         )
         for rollout, value in zip(sound, values, strict=True)
         for segment in (rollout.result.segments if origin.carries_tokens else [SequenceData("", (), (), ())])
@@ -205,7 +227,7 @@ def to_wire(rows: Sequence[Row], dropped: Sequence[DroppedRow] = (), origin: Ori
     origins = [asdict(row.origin) for row in rows] or [asdict(origin) for origin in [origin] if origin is not None]
     shared = {
         name: origins[0][name] if all(one[name] == origins[0][name] for one in origins) else None
-        for name in ("group_id", "task_id", "step", "temperature", "carries_tokens")
+        for name in ("group_id", "task_id", "step", "temperature", "carries_tokens", "teacher_weight")
     }
     return {
         "tokens": [list(row.tokens) for row in rows],
@@ -218,6 +240,7 @@ def to_wire(rows: Sequence[Row], dropped: Sequence[DroppedRow] = (), origin: Ori
         "overrides": None,
         "group_overrides": None,
         "images": None,
+        **TeacherFields.of(rows).to_wire(),
         "generation_params": {
             **shared,
             "rollout_ids": [row.rollout_id for row in rows],
@@ -230,6 +253,7 @@ def to_wire(rows: Sequence[Row], dropped: Sequence[DroppedRow] = (), origin: Ori
             "resources": [row.resources for row in rows] if any(row.resources for row in rows) else None,
             "branches": [row.branch for row in rows],
             "routed_experts": [row.experts for row in rows] if any(row.experts for row in rows) else None,
+            "teacher_logprobs": _listed([row.teacher.logprobs if row.teacher else None for row in rows]),
             "dropped": [asdict(row) for row in dropped],
         },
     }
@@ -250,6 +274,7 @@ def read_rows(wire: Mapping[str, Any], number: int = 0) -> list[Row]:
         params["step"],
         params.get("temperature", 1.0),
         params.get("carries_tokens", True),
+        params.get("teacher_weight") or 0.0,
     )
     values, shares, turns = _parts(wire)
     return [
@@ -270,6 +295,7 @@ def read_rows(wire: Mapping[str, Any], number: int = 0) -> list[Row]:
             (params.get("resources") or {place: None})[place],
             params.get("branches", ["main"] * count)[place],
             (params.get("routed_experts") or [None] * count)[place],
+            read_scores(wire, place),
         )
         for place, name in enumerate(params["rollout_ids"])
     ]
@@ -304,10 +330,20 @@ def _check_reward(rollout: ScorableRollout) -> None:
     reward, turns = rollout.reward, rollout.reward.turn_advantages
     if not math.isfinite(reward.value):
         raise ValueError(f"rollout {rollout.id} has the reward {reward.value}")
+    if not all(map(math.isfinite, reward.values)):
+        raise ValueError(f"a leaf of rollout {rollout.id} has a reward that is not finite")
+    if reward.leaves and (lost := _without_leaf(rollout)):
+        raise ValueError(f"turns {lost} of rollout {rollout.id} are trained and lead to no leaf")
     if turns and len(turns) != len(rollout.result.steps):
         raise ValueError(f"rollout {rollout.id} has {len(turns)} turn advantages for {len(rollout.result.steps)} turns")
     if not all(math.isfinite(value) for value in turns):
         raise ValueError(f"rollout {rollout.id} has a turn advantage that is not finite")
+
+
+def _without_leaf(rollout: ScorableRollout) -> list[int]:
+    rows = {segment.segment for segment in rollout.result.segments}
+    behind = {turn for leaf in rollout.reward.leaves for turn in leaf.turns}
+    return [step.index for step in rollout.result.steps if step.segment in rows and step.index not in behind]
 
 
 def _unsound(rollout: ScorableRollout) -> list[DroppedRow]:
@@ -327,17 +363,45 @@ def _unsound(rollout: ScorableRollout) -> list[DroppedRow]:
     ]
 
 
-def _turns(rollout: ScorableRollout, segment: SequenceData, advantage: float, estimator: Estimator) -> list[Turn]:
-    """Return the replies of a segment. advantage: the rollout's."""
+def weighed(rollout: ScorableRollout) -> float:
+    """Return the number of trained tokens; with branches, of those on the way to a leaf, in the mean over leaves."""
+    if not rollout.reward.leaves:
+        return rollout.result.sampled_tokens
+    masks = {segment.segment: segment.masked_tokens for segment in rollout.result.segments}
+    return sum(
+        rollout.reward.behind(step.index)[1] * sum(mask != IGNORED for mask in masks[step.segment][step.start : end])
+        for step in rollout.result.steps
+        if step.segment in masks and (end := step.start + step.completion_tokens)
+    )
+
+
+def _advantages(rollouts: Sequence[ScorableRollout], estimator: Estimator) -> tuple[list[float], float]:
+    """Return the rollouts' advantages, and the divisor of differences between leaves; 0.0 if there are none.
+
+    If a rollout has branches, all differences of the group are divided by the same."""
+    rewards = [rollout.reward.value for rollout in rollouts]
+    if not any(rollout.reward.leaves for rollout in rollouts):
+        return estimator.advantages(rewards, [rollout.result.sampled_tokens for rollout in rollouts]), 0.0
+    divisor = estimator.divisor([rollout.reward.values for rollout in rollouts])
+    mean = sum(rewards) / len(rewards)
+    return [(reward - mean) / divisor if divisor else 0.0 for reward in rewards], divisor
+
+
+def _turns(
+    rollout: ScorableRollout, segment: SequenceData, worth: tuple[float, float], estimator: Estimator
+) -> list[Turn]:
+    """Return the replies of a segment. worth: the rollout's advantage, and the divisor of `_advantages`."""
     own = rollout.reward.turn_advantages or [0.0] * len(rollout.result.steps)
-    return [
-        Turn(
-            *(step.start, step.completion_tokens, step.index, step.policy_version),
-            float(value) + estimator.beside(step.branch, advantage),
-        )
-        for step, value in zip(rollout.result.steps, own, strict=True)
-        if step.segment == segment.segment
-    ]
+    advantage, divisor = worth
+    turns = []
+    for step, value in zip(rollout.result.steps, own, strict=True):
+        if step.segment == segment.segment:
+            behind, weight = rollout.reward.behind(step.index)
+            mine = advantage + (behind - rollout.reward.value) / divisor if divisor else advantage
+            beside = weight * (mine + float(value) + estimator.beside(step.branch, mine)) - advantage
+            place = (step.start, step.completion_tokens, step.index, step.policy_version)
+            turns.append(Turn(*place, beside))
+    return turns
 
 
 def _listed(values: Sequence[Sequence[Any] | None]) -> list[list[Any]] | None:

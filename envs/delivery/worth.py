@@ -48,6 +48,16 @@ def token_advantages(
     return advantages
 
 
+def teacher_advantages(masks: Sequence[int], logprobs: Sequence[float], taught: Sequence[float]) -> list[float]:
+    """Return the advantage of each token of a row from a teacher; 0.0 if it is not trained.
+
+    It is log(teacher) - log(policy) of the sampled token. Its mean over the policy's samples is the reverse KL with the
+    other sign, so that a policy gradient with it brings the policy nearer to the teacher (arXiv 2306.08543).
+    logprobs: as in the row. taught: the teacher's, of the sampled tokens, in order."""
+    theirs = iter(taught)
+    return [0.0 if mask == IGNORED else next(theirs) - own for mask, own in zip(masks, logprobs, strict=True)]
+
+
 def token_versions(masks: Sequence[int], turns: Iterable[Turn], oldest: int | None) -> list[int | None]:
     """Return the policy version for each sampled token of a row; None if it was not sampled or is not known.
 

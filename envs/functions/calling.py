@@ -89,7 +89,7 @@ def _in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
             result = function()
         except StopIteration as error:  # which a future can't hold
             problem = RuntimeError(f"StopIteration: {error}")
-        except BaseException as error:
+        except BaseException as error:  # of the user, in a thread: it is raised where it is awaited
             problem = error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
         if not loop.is_closed():
             loop.call_soon_threadsafe(tell, result, problem)

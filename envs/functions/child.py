@@ -111,7 +111,7 @@ def _work(
         if inspect.isawaitable(result):
             result = asyncio.run(_awaited(result))
         pipe.send(("returned", result))
-    except BaseException as error:
+    except BaseException as error:  # of the user: it is raised at the other end
         pipe.send(("raised", f"{type(error).__name__}: {error}\n{traceback.format_exc()}"))
 
 

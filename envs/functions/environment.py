@@ -104,7 +104,7 @@ class FunctionEnv(AgentEnv[FunctionConfig]):
         try:
             await _all(hook.rollout_started(task, llm, seat) for hook in hooks)
             outcome = await calling
-        except Exception as error:
+        except Exception as error:  # it goes on; hooks hear of it
             await _all(hook.rollout_ended(task, llm, error) for hook in hooks)
             raise
         finally:
@@ -121,7 +121,7 @@ class FunctionEnv(AgentEnv[FunctionConfig]):
         chosen = {name: given[name] for name in work.parameters}
         try:
             value, problem = await call(work, chosen, self._seconds(task), lambda: turns.sampling_s), None
-        except Exception as error:
+        except Exception as error:  # of the user: it decides what becomes of the rollout below
             value, problem = None, error
         result = await session.result()
         await turns.told()

@@ -24,6 +24,8 @@ def function_server(function: Callable[..., Any]) -> Callable[..., FunctionServe
 class FunctionServer(ChatServer):
     """A function as a model: of chat messages, it returns the reply's text. There are no ids, and so no rows."""
 
+    takes_tools = False
+
     def __init__(self, function: Callable[..., Any], config: EngineConfig) -> None:
         super().__init__(config)
         self._function = function

@@ -75,7 +75,7 @@ class Turns:
         if self._started is not None:
             try:
                 await self._started(prompt)
-            except Exception as error:
+            except Exception as error:  # of the user
                 raise AgentError(f"turn_started failed: {type(error).__name__}: {error}") from error
         if not self._under_way:
             self._since = time.monotonic()

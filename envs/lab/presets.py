@@ -1,4 +1,4 @@
-"""Three sizes of learning run: minutes, half an hour on a laptop, a day on one GPU."""
+"""Four sizes of learning run: minutes, half an hour on a laptop, minutes or a day on one GPU."""
 
 from __future__ import annotations
 
@@ -150,3 +150,16 @@ PRESETS = {
         },
     ),
 }
+_LAPTOP = PRESETS["laptop"]
+PRESETS["gpu-small"] = replace(
+    _LAPTOP,
+    model=None,
+    # The warm start of a minute and a half knows these kinds alone.
+    environment={**_LAPTOP.environment, "env.tags": ",".join(EASY)},
+    held_out=40,
+    steps=12,
+    evaluations=2,
+    trainer={**_LAPTOP.trainer, "device": "cuda"},
+    agents={},
+)
+"""For `./run gpu`: never run, as no machine of the project has a GPU."""

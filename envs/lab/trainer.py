@@ -40,6 +40,7 @@ from envs.lab.consumer import Consumer
 from envs.records.disk import replace_file
 from envs.trainers.weights import hand_over, kept_current, policy_server
 from sandboxes.arguments import Parser, count, folder, named, natural, not_negative, positive, there, url
+from sandboxes.log import TIMED, set_up_log
 
 logger = logging.getLogger("trainer")
 
@@ -351,8 +352,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    set_up_log(form=TIMED)
     asyncio.run(train(parse(argv)))
 
 

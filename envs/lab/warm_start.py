@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import hashlib
-import logging
 import os
 import random
 import shutil
@@ -21,7 +20,6 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,12 +30,13 @@ from atropos_agent.formats import load_format
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import IGNORED, NO_LOGPROB, AgentError, Reply, SequenceData
 from envs.lab.manner import Manner, foreign
-from envs.lab.parts import output_of
+from envs.lab.parts import lacking, output_of
 from envs.lab.synthetic import Example, examples, expert, hasty, transcripts
 from envs.records.progress import Bar
 from envs.types import InfraError
-from sandboxes.arguments import Parser, count, file, folder, named, natural, positive
+from sandboxes.arguments import WRONG_USE, Parser, count, file, folder, named, natural, positive
 from sandboxes.base import SandboxError
+from sandboxes.log import set_up_log
 
 if TYPE_CHECKING:
     from atropos_agent.cpu_engine.model import LoadedModel
@@ -142,9 +141,9 @@ def main(argv: list[str]) -> int:
     """Make an adapter, or find it, and say how well the model then calls tools. Return the exit status."""
     options = _parser().parse_args(argv)
     console = Console(stderr=True)
-    if find_spec("torch") is None or find_spec("peft") is None:
-        console.print("warmstart needs the package's engine extra: pip install 'atropos-agent[engine]'", markup=False)
-        return 1
+    if (wrong := lacking("warmstart", smollm2=RECIPES[options.recipe].model == "smollm2")) is not None:
+        console.print(wrong, markup=False)
+        return WRONG_USE
     # Imported here, so that `adapter` stays free of PyTorch.
     import torch
     from transformers.utils.logging import disable_progress_bar
@@ -154,8 +153,7 @@ def main(argv: list[str]) -> int:
     disable_progress_bar()
     # peft 0.21 asks transformers 5 by a name that the latter renames in version 6.
     warnings.filterwarnings("ignore", ".is_gradient_checkpointing. is deprecated", FutureWarning)
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    logging.getLogger("atropos_agent").setLevel(logging.INFO)  # which says that a model is converted
+    set_up_log()
     torch.set_num_threads(options.threads)
     names = ("examples", "rank", "learning_rate", "seed", "tool_format", "agent")
     given = {name: getattr(options, name) for name in names}
@@ -181,6 +179,7 @@ def main(argv: list[str]) -> int:
 
 def make(recipe: Recipe, cache: Path, console: Console) -> Path:
     """Return a recipe's adapter, trained if the cache has none. Progress goes to the console."""
+    # As in `main`.
     from transformers import AutoTokenizer
 
     from atropos_agent.cpu_engine import lora
@@ -232,6 +231,7 @@ def try_out(loaded: LoadedModel, trials: int, recipe: Recipe) -> tuple[float, fl
     Returns the share with exactly one call and nothing malformed, the share with text
     before it, and the share with the expert's own call: a lower bound of the tasks solved.
     """
+    # As in `main`.
     from atropos_agent.cpu_engine.sampling import SamplingParams
     from atropos_agent.cpu_engine.scheduler import Engine
 

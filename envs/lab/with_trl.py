@@ -33,6 +33,7 @@ from envs.trainers.transfer import LoadedWeights
 from envs.trainers.trl import given_reward
 from envs.trainers.trl_async import Worker
 from sandboxes.arguments import Parser, count, folder, natural, positive, there, url
+from sandboxes.log import TIMED, set_up_log
 
 logger = logging.getLogger("trainer")
 
@@ -160,8 +161,7 @@ def parse(argv: Sequence[str] | None = None, config_cls: type[SWEEnvConfig] = SW
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    set_up_log(form=TIMED)
     options, told = parse(argv)
     check_device(options)
     train(options, told)

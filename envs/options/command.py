@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
@@ -29,7 +29,7 @@ class UsageError(ValueError):
     """The command line or the configuration file is wrong; the message names the place."""
 
 
-WITHOUT_TOKENS = ("openai", "anthropic")
+WITHOUT_TOKENS = ("openai", "responses", "anthropic")
 """The types of servers without token ids, and so without rows."""
 
 
@@ -47,10 +47,11 @@ class EngineConfig(StrictOptions):
         default="http://localhost:9001/v1",
         description="Address of the inference server; separate several by commas",
     )
-    server_type: Literal["vllm", "sglang", "atropos", "openai", "anthropic"] = Field(
+    server_type: Literal["vllm", "sglang", "atropos", "openai", "responses", "anthropic"] = Field(
         default="vllm",
         description="Protocol: vLLM's completions or SGLang's /generate by token ids, atroposlib's own /generate, "
-        "plain OpenAI chat, or Anthropic's Messages (the last two without tokens: evaluate and process only)",
+        "OpenAI's chat or Responses, or Anthropic's Messages (the last three without tokens: evaluate and process "
+        "only)",
     )
     model_name: str = Field(
         default="default", description="The model's name at the inference server; default for its only one"
@@ -65,6 +66,10 @@ class EngineConfig(StrictOptions):
         default=False, description="A plain OpenAI endpoint gives one reply, however many are asked for"
     )
     rolling_buffer_length: int = Field(default=1000, ge=1, description="Requests whose times are kept for W&B")
+
+    prices: list[Annotated[float, Field(ge=0)]] = Field(
+        default=[], description="US dollars for a million tokens of input and of output, as 2.5,10, to count the cost"
+    )
 
     session_headers: list[str] = Field(
         default=list(HEADERS),
@@ -84,6 +89,13 @@ class EngineConfig(StrictOptions):
         if not urls:
             raise ValueError("it names no server")
         return ",".join(web_address(url) for url in urls)
+
+    @field_validator("prices")
+    @classmethod
+    def _of_both(cls, value: list[float]) -> list[float]:
+        if len(value) not in (0, 2):
+            raise ValueError("give two prices, of input and of output")
+        return value
 
     @field_validator("session_headers")
     @classmethod

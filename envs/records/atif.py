@@ -34,13 +34,13 @@ import threading
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from io import FileIO
 from pathlib import Path
 from typing import Any, Self
 
 import orjson
 
+from atropos_agent import __version__
 from atropos_agent.types import IGNORED, AgentResult, AgentStep, Exchange, SequenceData
 from envs.records.disk import append, until_room
 from envs.records.plain import plain, plain_text
@@ -53,7 +53,7 @@ KEY = "atropos_agent"
 FILE_NAME = "rollouts.jsonl"
 PART = 4 * 2**30
 """Bytes of a part of the rollouts."""
-PACKAGE_VERSION = version("atropos-agent")
+PACKAGE_VERSION = __version__
 """Read once, because a process without free descriptors can't open the file."""
 
 logger = logging.getLogger(__name__)
@@ -214,6 +214,7 @@ def _rollout(rollout: Rollout) -> dict[str, Any]:
             "value": float(reward.value),
             "turn_advantages": list(map(float, reward.turn_advantages)),
             "explanation": plain_text(reward.explanation),
+            **({"leaves": [[float(leaf.value), *leaf.turns] for leaf in reward.leaves]} if reward.leaves else {}),
         },
         "seat": {
             **{"group": seat.group, "member": seat.member, "step": seat.step, "evaluating": seat.evaluating},
@@ -221,7 +222,7 @@ def _rollout(rollout: Rollout) -> dict[str, Any]:
         },
         "timings_s": plain(rollout.timings_s),
         "sampling": plain(rollout.result.conditions.sampling),
-        # As `envs.judging.stored` packs it: plain already.
+        # As `envs.judging.saved_changes` packs it: plain already.
         "work": list(rollout.work),
     }
 
@@ -252,6 +253,7 @@ def _segment(segment: SequenceData) -> dict[str, Any]:
         "thinking_kept": segment.thinking_kept,
         "branch": segment.branch,
         **({"experts": segment.experts} if segment.experts is not None else {}),
+        **({"teacher": asdict(segment.teacher)} if segment.teacher is not None else {}),
     }
 
 
@@ -271,7 +273,7 @@ def _opening_steps(rollout: Rollout) -> Iterator[dict[str, Any]]:
     messages = rollout.result.messages
     replies = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
     sampled = len(rollout.result.steps)
-    opening = messages[: replies[-sampled]] if 0 < sampled <= len(replies) else messages
+    opening = messages[: replies[-min(sampled, len(replies))]] if sampled and replies else messages
     if not opening:
         yield {"source": "user", "message": plain_text(rollout.task.instruction)}
     for message in opening:

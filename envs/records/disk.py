@@ -11,8 +11,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from io import FileIO
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import uuid4
+
+import orjson
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +61,23 @@ def may_pass(error: BaseException) -> bool:
         # A file that ends too early is damaged.
         return no_space(error) or (code & 0xFF in _PASSING_SQLITE and code != sqlite3.SQLITE_IOERR_SHORT_READ)
     return no_space(error) or getattr(error, "errno", None) in _PASSING
+
+
+class NoFolder(ValueError):
+    """Results can't be written where they should; the message names the place and the remedy."""
+
+
+def make_folder(given: Path | None, usual: Path, option: str) -> Path:
+    """Make the folder for results: the `given` one, else the `usual` one. Raises NoFolder."""
+    path = usual if given is None else given
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        (path / ".writable").write_bytes(b"")
+        (path / ".writable").unlink()
+    except OSError as error:
+        what = f"{option} {path}" if given else f"{path.absolute()}, where results go,"
+        raise NoFolder(f"{what} can't be written ({error.strerror}); give another {option}") from error
+    return path
 
 
 async def until_room(
@@ -116,6 +135,26 @@ def close_line(path: Path) -> None:
                 file.seek(-1, 2)
                 if file.read(1) != b"\n":
                     file.write(b"\n")
+
+
+def json_lines(path: Path, most: int | None = None) -> list[dict[str, Any]]:
+    """Return the objects in a file of JSON lines, in its last `most` bytes, without torn and foreign ones; none
+    without a file. Raises OSError."""
+    if not path.is_file():
+        return []
+    with path.open("rb") as file:
+        begin = 0 if most is None else max(0, file.seek(0, 2) - most)
+        file.seek(begin)
+        lines = file.read(-1 if most is None else most).split(b"\n")
+    found = []
+    for line in lines[1:] if begin else lines:
+        try:
+            value = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            continue
+        if isinstance(value, dict):
+            found.append(value)
+    return found
 
 
 def replace_file(path: Path, data: bytes) -> None:

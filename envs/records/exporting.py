@@ -1,7 +1,7 @@
 """`python -m envs.swe export RUN OUT`: a run's rollouts as tables, as triplets, or as rows for a trainer.
 
 RUN is a run's directory; for `--to triplets` also a file of spans in OTLP's JSON. OUT is a folder for `parquet`,
-`dataset` and `jsonl`, else a file.
+`dataset`, `jsonl` and `hub`, else a file.
 """
 
 from __future__ import annotations
@@ -37,17 +37,24 @@ def main(
     *,
     prog: str = "python -m envs.swe",
     more: Mapping[str, Callable[[Path, Path], str]] = MappingProxyType({}),
+    push: Callable[[Path, str], None] | None = None,
 ) -> int:
     """Export a run. Returns 0, or 2 when there is nothing to export, or no room for it.
 
-    more: further forms with one file, by name; each writes a run to it and returns a summary."""
+    more: further forms with one file or folder, by name; each writes a run to it and returns a summary.
+    push: uploads what `--to hub` wrote."""
     parser = Parser(prog=f"{prog} export", description=__doc__)
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory, or a file of spans")
     parser.add_argument("out", type=Path, metavar="OUT", help="where it goes; it must not be there yet")
     parser.add_argument("--to", choices=(*FORMS, *more), default="parquet", help="what is written (%(default)s)")
+    parser.add_argument("--hub", metavar="OWNER/NAME", help="also upload it there, as --to hub writes it (HF_TOKEN)")
     options = parser.parse_args(argv)
     try:
-        return _export(options.run, options.out, options.to, more)
+        status = _export(options.run, options.out, "hub" if options.hub else options.to, more)
+        if options.hub and push is not None:
+            push(options.out, options.hub)
+            print(f"uploaded: {options.hub}")
+        return status
     except ModuleNotFoundError as error:
         print(f"--to {options.to} needs {error.name}: pip install 'atropos-agent[datasets]'", file=sys.stderr)
     except (ValueError, OSError) as error:
@@ -87,6 +94,7 @@ def _export(run: Path, out: Path, form: str, more: Mapping[str, Callable[[Path, 
 
 def write_table(rows: Iterable[dict[str, Any]], out: Path) -> None:
     """Write rows with the same fields to a Parquet file. Raises ModuleNotFoundError without pyarrow, OSError."""
+    # From an extra, and slow to load.
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -95,7 +103,7 @@ def write_table(rows: Iterable[dict[str, Any]], out: Path) -> None:
 
 def _write_dataset(run: Path, out: Path) -> None:
     """Write a `datasets.DatasetDict` for `datasets.load_from_disk`."""
-    import datasets
+    import datasets  # from an extra, and slow to load
 
     with TemporaryDirectory(dir=out.parent if out.parent.is_dir() else None) as folder:
         files = _WRITE_PARQUET()(run, Path(folder, "parquet"))

@@ -26,6 +26,11 @@ UNCALLED_ROLLOUTS = 50
 KEPT = 1000
 """Kept observations of a latency."""
 
+RECENT_GROUPS, LEAST_GROUPS = 50, 20
+"""Groups whose share with signal is watched: the last ones, and how many it takes."""
+DULL, SOUND = 0.8, 0.6
+"""Shares of these without signal: for the warning, and for the next one to be possible."""
+
 KEPT_STEPS = 100
 """Steps with failures of their own."""
 
@@ -62,6 +67,7 @@ class Metrics:
     unshown: tools' results without a text form, such as pictures.
     compactions: how often agents have made their conversations shorter; tokens_saved: by how many tokens, about.
     untrained: sampled tokens that were left out of the rows, by reason.
+    branches: what became of the branches of rollouts.
     drifts: rollouts with a last prompt other than the chat template's own, by kind (`atropos_agent.tokens.drift`).
     engine_s, tools_s: waiting time for the inference server and in tools, summed over concurrent rollouts;
         phases_s: the same by phase of a rollout.
@@ -74,6 +80,8 @@ class Metrics:
     states: groups by outcome (see `envs.running.journal`); they add up to all groups started.
     concurrency: the present limit of concurrent rollouts.
     loop_blocks: long blocks of the event loop.
+    recent: whether the last groups had differing rewards. dull: too few of them had.
+    supply: what the inference servers are held up by, in a sentence (see `envs.running.supply`).
     """
 
     started: float = field(default_factory=time.time)
@@ -95,6 +103,7 @@ class Metrics:
     compactions: int = 0
     tokens_saved: int = 0
     untrained: Counter[str] = field(default_factory=Counter)
+    branches: Counter[str] = field(default_factory=Counter)
     engine_s: float = 0.0
     tools_s: float = 0.0
     phases_s: dict[str, float] = field(default_factory=dict)
@@ -111,6 +120,9 @@ class Metrics:
     states: dict[str, int] = field(default_factory=dict)
     concurrency: int = 0
     loop_blocks: int = 0
+    recent: list[bool] = field(default_factory=list)
+    dull: bool = False
+    supply: str = ""
     engine: Latency = field(default_factory=Latency)
     tool: Latency = field(default_factory=Latency)
 
@@ -127,6 +139,7 @@ class Metrics:
         self.malformed_calls += result.counts.malformed_calls
         self.unshown += result.counts.unshown
         self._count_conversations(result.metadata)
+        self.branches.update(result.metadata.get("tree", {}))
         if result.drift is not None:
             self.drifts[str(result.drift)] += 1
         self.stops[result.stop_reason.value if result.stop_reason else "error"] += 1
@@ -192,6 +205,22 @@ class Metrics:
         """Count a finished group; `signal`: its rewards differ."""
         self.groups += 1
         self.groups_with_signal += signal
+        self.recent = [*self.recent[1 - RECENT_GROUPS :], bool(signal)]
+        self._watch_signal()
+
+    def _watch_signal(self) -> None:
+        """Warn when most groups teach a trainer nothing."""
+        share = 1 - sum(self.recent) / len(self.recent)
+        if len(self.recent) >= LEAST_GROUPS and share >= DULL and not self.dull:
+            self.dull = True
+            logger.warning(
+                "in %d of the last %d groups all rewards are equal, so they teach a trainer nothing; the mean reward "
+                "is %.2f: give %s tasks, a larger --env.group_size, or --env.curriculum signal",
+                *(self.recent.count(False), len(self.recent), self.reward_mean or 0.0),
+                "easier" if (self.reward_mean or 0.0) < 0.5 else "harder",
+            )
+        elif share < SOUND:
+            self.dull = False
 
     def count_sent(self) -> None:
         """Count a group accepted by the trainer."""
@@ -240,6 +269,7 @@ class Metrics:
             **{f"groups/{state}": count for state, count in self.states.items()},
             **{f"failures/{kind}": count for kind, count in self.failures.items()},
             **{f"drift_share/{kind}": count / self.rollouts for kind, count in self.drifts.items() if self.rollouts},
+            **{f"branches/{what}": count for what, count in self.branches.items()},
             **{f"untrained_tokens/{reason}": count for reason, count in self.untrained.items()},
             **{f"reward_mean/{name}": of["reward"] / of["rollouts"] for name, of in self.agents.items()},
             **{f"solved_share/{name}": of["solved"] / of["rollouts"] for name, of in self.agents.items()},
@@ -250,13 +280,19 @@ class Metrics:
     def line(self) -> str:
         """Return the most important figures in a few words."""
         if not self.rollouts:
-            return f"no rollout yet, {self.failures.total()} failures of ours" if self.failures else "no rollout yet"
+            return (
+                f"no rollout yet, {self.failures.total()} infrastructure failures"
+                if self.failures
+                else "no rollout yet"
+            )
         parts = [
             f"{self.rollouts} rollouts",
             f"{self.solved / self.rollouts:.0%} solved",
             f"reward {self.reward_mean:.3f}",
             f"{self.concurrency} at once" if self.concurrency else "",
-            f"{self.failures.total()} failures of ours" if self.failures else "",
+            f"{self.failures.total()} infrastructure failures" if self.failures else "",
+            f"rewards differ in {sum(self.recent) / len(self.recent):.0%} of groups" if self.recent else "",
+            self.supply,
         ]
         return ", ".join(part for part in parts if part)
 
@@ -275,10 +311,18 @@ class Metrics:
         values = orjson.loads(data)
         names = {item.name for item in fields(cls)}
         if isinstance(values, dict):
-            values = {"versions": {}, "agents": {}, **values}  # earlier ones did not have them
+            later: dict[str, Any] = {
+                "versions": {},
+                "agents": {},
+                "branches": {},
+                "recent": [],
+                "dull": False,
+                "supply": "",
+            }
+            values = {**later, **values}  # earlier ones did not have them
         if not isinstance(values, dict) or set(values) != names:
             raise ValueError(f"not the metrics of this version: expected the keys {sorted(names)}")
-        for name in ("failures", "stops", "drifts", "cheats", "untrained"):
+        for name in ("failures", "stops", "drifts", "cheats", "untrained", "branches"):
             values[name] = Counter(values[name])
         for name in ("engine", "tool"):
             values[name] = Latency(values[name])

@@ -14,9 +14,18 @@ from typing import Any
 import orjson
 
 from atropos_agent.formats.hermes import Hermes
-from atropos_agent.types import AgentResult, AgentStep, Conditions, Counts, Exchange, SequenceData, StopReason
+from atropos_agent.types import (
+    AgentResult,
+    AgentStep,
+    Conditions,
+    Counts,
+    Exchange,
+    SequenceData,
+    StopReason,
+    TeacherScores,
+)
 from envs.records.atif import FILE_NAME, FORMAT, KEY, Place, parts
-from envs.types import Reward, Seat, TestStatus, Verdict
+from envs.types import Leaf, Reward, Seat, TestStatus, Verdict
 from tools.base import ToolCall, ToolResult
 
 logger = logging.getLogger(__name__)
@@ -200,7 +209,8 @@ def _reward(ours: Mapping[str, Any]) -> Reward:
     if ours["format"] in OLD_FORMATS:
         return Reward(ours["verdict"]["reward"], tuple(ours["verdict"].get("turn_advantages", ())))
     reward = ours["reward"]
-    return Reward(reward["value"], tuple(reward["turn_advantages"]), reward["explanation"])
+    leaves = tuple(Leaf(value, tuple(turns)) for value, *turns in reward.get("leaves", ()))
+    return Reward(reward["value"], tuple(reward["turn_advantages"]), reward["explanation"], leaves)
 
 
 def _seat(ours: Mapping[str, Any]) -> Seat:
@@ -258,6 +268,7 @@ def _segment(segment: Mapping[str, Any], place: int) -> SequenceData:
         thinking_kept=said.get("thinking_kept", False),
         branch=said.get("branch", "main"),
         experts=said.get("experts"),
+        teacher=TeacherScores(**segment["teacher"]) if "teacher" in segment else None,
     )
 
 

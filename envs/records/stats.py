@@ -144,6 +144,9 @@ class EvalSummary:
     lost: Mapping[str, int] = field(default_factory=dict)
     """Why samples are missing, with how many for each reason. It is not written: servers' words may hold secrets."""
 
+    usage: Sequence[Mapping[str, Any]] = ()
+    """Of hosted models, as their providers count it, of this start: an entry for each endpoint."""
+
     @property
     def wanted(self) -> int:
         """Return the wanted number of samples; 0 if unknown."""
@@ -168,6 +171,7 @@ class EvalSummary:
             "reward": None if self.reward is None else asdict(self.reward),
             "tasks": [asdict(task) for task in self.tasks],
             "unsampled": list(self.unsampled),
+            **({"usage": list(self.usage)} if self.usage else {}),
         }
 
     def render(self) -> Table:
@@ -181,7 +185,7 @@ class EvalSummary:
             rate = f"{task.solved / task.samples:.2f} [{task.low:.2f}, {task.high:.2f}]"
             table.add_row(task.task_id, f"{task.solved}/{task.samples}", rate, f"{task.reward_mean:.3f}")
         for name in self.unsampled:
-            table.add_row(name, "–", "no sample: our failures", "–", style="dim")
+            table.add_row(name, "–", "no sample: infrastructure failures", "–", style="dim")
         return table
 
     def _title(self) -> str:

@@ -7,13 +7,13 @@ the `outbox` by state, and `rollouts` and `sampled` tokens since the run began.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from envs.records.disk import append_line, close_line
+from envs.records.disk import append_line, close_line, json_lines
 
 FILE_NAME = "timeline.jsonl"
 _MOST_BYTES = 2**21
@@ -30,24 +30,8 @@ def append(directory: Path, lines: Sequence[Mapping[str, Any]]) -> None:
 
 def read_timeline(directory: Path) -> list[dict[str, Any]]:
     """Return the newest lines, at most 2 MiB of them, without torn and foreign ones."""
-    path = directory / FILE_NAME
-    if not path.is_file():
-        return []
-    return list(_read(path))
-
-
-def _read(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open("rb") as file:
-        begin = max(0, file.seek(0, 2) - _MOST_BYTES)
-        file.seek(begin)
-        lines = file.read(_MOST_BYTES).split(b"\n")
-    for line in lines[1:] if begin else lines:
-        try:
-            found = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            continue
-        if isinstance(found, dict) and _is_number(found.get("t")) and all(map(_fits, found, found.values())):
-            yield found
+    lines = json_lines(directory / FILE_NAME, _MOST_BYTES)
+    return [line for line in lines if _is_number(line.get("t")) and all(map(_fits, line, line.values()))]
 
 
 def _fits(name: str, value: Any) -> bool:

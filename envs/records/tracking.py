@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
@@ -45,7 +46,7 @@ class WandbTracker:
     """Weights & Biases."""
 
     def __init__(self, tracked: TrackedRun) -> None:
-        import wandb
+        import wandb  # from an extra
 
         self._run = wandb.init(
             project=tracked.project,
@@ -70,7 +71,7 @@ class TrackioTracker:
     """trackio, Hugging Face's local dashboard: `trackio show`."""
 
     def __init__(self, tracked: TrackedRun) -> None:
-        import trackio
+        import trackio  # from an extra
 
         self._run: Any = trackio.init(
             project=tracked.project, name=tracked.name, group=tracked.group, config=dict(tracked.options), embed=False
@@ -89,7 +90,7 @@ class TensorboardTracker:
     """Event files for TensorBoard, in the folder `tensorboard` of the run's directory."""
 
     def __init__(self, tracked: TrackedRun) -> None:
-        from tensorboardX import SummaryWriter
+        from tensorboardX import SummaryWriter  # from an extra
 
         self._writer = SummaryWriter(logdir=str(tracked.directory / "tensorboard"))
 
@@ -125,7 +126,7 @@ class Trackers:
         for name in dict.fromkeys(names):
             try:
                 opened[name] = TRACKERS[name][1](tracked)
-            except Exception as error:
+            except Exception as error:  # trackers have errors of their own, without a common base
                 offline = "; WANDB_MODE=offline writes to this machine" if name == "wandb" else ""
                 raise ValueError(f"--env.track {name} can't be opened: {error}{offline}") from error
         return cls(opened)
@@ -133,19 +134,23 @@ class Trackers:
     def log(self, values: Mapping[str, float], step: int) -> None:
         """See `Tracker`."""
         for name, tracker in list(self._trackers.items()):
-            try:
-                tracker.log(values, step)
-            except Exception:
-                logger.exception("%s takes no figures any more; the run goes on", name)
+            if not _done(partial(tracker.log, values, step), f"{name} takes no figures any more; the run goes on"):
                 del self._trackers[name]
 
     def close(self) -> None:
         """See `Tracker`."""
         for name, tracker in self._trackers.items():
-            try:
-                tracker.close()
-            except Exception:
-                logger.exception("%s could not be closed", name)
+            _done(tracker.close, f"{name} could not be closed")
+
+
+def _done(call: Callable[[], None], problem: str) -> bool:
+    """Return whether a call of a tracker ended well; else log the problem."""
+    try:
+        call()
+    except Exception:  # of its own, or of its connection: none may end a run
+        logger.exception(problem)
+        return False
+    return True
 
 
 def check_trackers(names: Sequence[str]) -> None:

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from atropos_agent.engines.hosted import usage_of
 from envs.delivery.packing import RowPacker
 from envs.delivery.rows import ScoredGroup
 from envs.delivery.sender import Registration, Sender
@@ -125,7 +126,12 @@ async def _evaluate_in_directory(env: Environment, tasks: Sequence[Task], starte
         try:
             with Bar("evaluating") as bar:
                 about = described(env)
-                summary = await evaluate(rollouts, tasks, env.config, env.run_dir, about=about, on_sample=bar.update)
+                summary = await evaluate(
+                    *(rollouts, tasks, env.config, env.run_dir),
+                    about=about,
+                    on_sample=bar.update,
+                    usage=lambda: usage_of(env.servers),
+                )
         finally:
             await cancel([following])
         await env.log_evaluation(summary, started)
@@ -204,6 +210,8 @@ class TrainerPace:
         if sender.step != self.step:
             await self._step_to(sender.step)
         queued = sender.status.queue_size
+        supply = self._run.supply
+        supply.lacks, supply.enough = queued * size < sender.batch_size, False
         if self.step + queued * size // sender.batch_size > self.total_steps:
             told_before, self._enough = self._enough, sender.status
             return 0 if told_before is None or told_before is sender.status else None
@@ -211,6 +219,7 @@ class TrainerPace:
         if self._outbox.bytes > config.outbox_mb * 2**20:
             return 0
         most = config.max_batches_offpolicy * sender.batch_size // size - queued - self._outbox.ready
+        supply.enough = most <= 0
         return max(0, min(self._run.useful_groups, most) - working)
 
     async def _step_to(self, step: int) -> None:
@@ -241,5 +250,5 @@ class TrainerPace:
             if (why := shortage(summary, run.config.eval_lost)) is not None:
                 logger.warning("the evaluation of step %d must not be believed: %s", step, why)
             await run.env.log_evaluation(summary, started)
-        except Exception:
+        except Exception:  # the training goes on
             logger.exception("an evaluation failed")

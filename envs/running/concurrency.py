@@ -178,6 +178,8 @@ class ConcurrencyLimiter:
         """Changes of the limit that nobody has written down yet."""
         self.breaker = breaker
         self.active = 0
+        self.load: Load | None = None
+        """The inference servers' last report."""
         self._most_active = 0
         self._turnstile = asyncio.Lock()
         self._freed = asyncio.Event()
@@ -215,6 +217,7 @@ class ConcurrencyLimiter:
                 await asyncio.sleep(self.look_s / self.samples)
                 if (now := await load()) is not None:
                     seen.append(now)
+            self.load = seen[-1] if seen else None
             # More may still run than the limit lets in: what was shrunk before has not helped yet.
             excess = min((now.waiting - max(1.0, 0.1 * now.running) for now in seen), default=0.0)
             if seen:

@@ -117,10 +117,14 @@ class RunDirectoryError(ValueError):
     """The run directory can't be used as it is; the message names the remedy."""
 
 
+OVER = "over"
+"""The file in a directory whose last process has ended in good order."""
+
+
 @contextlib.contextmanager
 def locked(directory: Path) -> Iterator[BinaryIO]:
     """Make a directory, and have it to this process alone while the block runs. Its file says that it is the run's, so
-    it stays. Raises RunDirectoryError."""
+    it stays; another one says afterwards that the run is over. Raises RunDirectoryError."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / LOCK).open("a+b") as lock:
         try:
@@ -129,7 +133,12 @@ def locked(directory: Path) -> Iterator[BinaryIO]:
             raise RunDirectoryError(
                 f"another process works in {directory}; stop it, or give another --env.run_dir"
             ) from None
-        yield lock
+        (directory / OVER).unlink(missing_ok=True)
+        try:
+            yield lock
+        finally:
+            with contextlib.suppress(OSError):  # a full disk: then it is over when its files have not changed for long
+                (directory / OVER).touch()
 
 
 def open_database(path: Path) -> sqlite3.Connection:

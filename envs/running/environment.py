@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from atropos_agent.engines.load import Load
+from atropos_agent.tokens.template import ChatTemplate
 from envs.config import AgentEnvConfig
 from envs.records.redaction import Redactor
 from envs.records.stats import EvalSummary
@@ -37,12 +38,14 @@ class InferenceServer(Protocol):
 class Environment(Attempts, Protocol):
     """A run's needs of an environment; see `AgentEnv`, which has them.
 
-    redactor: keeps secrets out of written text. carries_tokens: whether the inference servers give token ids.
+    template: the model's chat template; None without token ids. redactor: keeps secrets out of written text.
+    carries_tokens: whether the inference servers give token ids.
     trackers: the destinations of logged figures.
     """
 
     name: ClassVar[str]
     tokenizer: Any
+    template: ChatTemplate | None
     run_dir: Path
     redactor: Redactor
     stopping: Stopping

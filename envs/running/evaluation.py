@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from envs.config import AgentEnvConfig
-from envs.records.disk import append_line, close_line, replace_file, until_room
+from envs.records.disk import append_line, close_line, json_lines, replace_file, until_room
 from envs.records.stats import EvalSummary, summarise
 from envs.resources import Resource, versions_of
 from envs.running.environment import Environment
@@ -65,14 +65,15 @@ async def evaluate(
     about: Mapping[str, Any] | None = None,
     resources: Mapping[str, Resource] | None = None,
     on_sample: Callable[..., None] = lambda done, note, total: None,
+    usage: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
 ) -> EvalSummary:
     """Attempt every task `eval_samples` times, and write the summary to `eval-<step>.json` in the run's directory.
 
     The directory must be `locked`. Samples of an earlier start are taken over. Rollouts with an infrastructure
     failure are left out and counted. about: the conditions, see `described`. step: the trainer's. resources: for
-    all samples; None for those of the environment's start. on_sample: is told
-    the number of samples so far, the last one's task, and their `total`. Raises OtherEvaluation, and NothingWorks
-    when no rollout can succeed.
+    all samples; None for those of the environment's start. on_sample: is told the number of samples so far, the last
+    one's task, and their `total`. usage: of hosted models, until now. Raises OtherEvaluation, and NothingWorks when no
+    rollout can succeed.
     """
     about, mix = {**(about or {}), "step": step}, Mix.of(config.agent)
     if resources:
@@ -107,7 +108,7 @@ async def evaluate(
     for one in making:
         if not one.cancelled():
             one.result()
-    summary = replace(_summary(samples, tasks, config, about), lost=lost)
+    summary = replace(_summary(samples, tasks, config, about), lost=lost, usage=usage())
     path = run_dir / f"eval-{step}.json"
     data = orjson.dumps(summary.to_json(), option=orjson.OPT_INDENT_2)
     await until_room(path, lambda: replace_file(path, data), home=run_dir)
@@ -186,15 +187,7 @@ class Samples:
 
 def _lines(path: Path) -> list[dict[str, Any]]:
     close_line(path)
-    found = []
-    for line in path.read_bytes().splitlines() if path.is_file() else ():
-        try:
-            value = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            continue
-        if isinstance(value, dict):
-            found.append(value)
-    return found
+    return json_lines(path)
 
 
 def _differences(there: Any, here: Any, place: str = "") -> list[str]:

@@ -1,12 +1,12 @@
 """`python -m envs.swe export RUN OUT`: also the rows of complete groups, in the forms of other trainers.
 
-For these OUT is a file: Parquet for verl, JSON lines for the others.
+For these OUT is a file: Parquet for verl, JSON lines for the others. `--to hub` writes a dataset with its card.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import groupby
@@ -20,13 +20,26 @@ from envs.delivery.rows import Origin, score_group
 from envs.records import exporting
 from envs.records.atif import Place
 from envs.records.read import SavedRollout, read_at, read_rollouts
+from envs.running import hub
 from envs.running.group import UNMADE
 from envs.running.journal import FILE_NAME, Journal
+from sandboxes.naming import later
+
+_HUB = later("huggingface_hub:HfApi")
 
 
 def main(argv: Sequence[str], *, prog: str = "python -m envs.swe") -> int:
     """Export a run. Returns 0, or 2 when there is nothing to export, or no room for it."""
-    return exporting.main(argv, prog=prog, more={form: partial(write, form=form) for form in ROWS})
+    more: dict[str, Callable[[Path, Path], str]] = {form: partial(write, form=form) for form in ROWS}
+    return exporting.main(argv, prog=prog, more={**more, "hub": hub.write}, push=_push)
+
+
+def _push(folder: Path, name: str) -> None:
+    """Upload a dataset. Raises OSError if the hub does not take it, for whatever reason."""
+    try:
+        hub.push(folder, name, _HUB()())
+    except Exception as error:  # a wrong name, no token, and the errors of whichever HTTP library it found
+        raise OSError(f"{folder} is written, but not uploaded: --hub {name}: {error}") from error
 
 
 def write(run: Path, out: Path, *, form: str) -> str:

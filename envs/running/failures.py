@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import traceback
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from envs.running.concurrency import CircuitBreaker
 from envs.running.permanent import SEVERAL, Hope
 from envs.types import Failure, InfraError, Task
 from sandboxes.base import ImageUnbuildable, SandboxError
+from tools.mcp.servers import BrokenServer
 
 logger = logging.getLogger(__name__)
 
@@ -42,9 +45,23 @@ def attribute(error: Exception) -> InfraError:
     cause = error.__cause__ if isinstance(error, AgentError) and error.__cause__ is not None else error
     if isinstance(cause, ImageUnbuildable):
         return InfraError(Failure.TASK, str(cause))
+    if isinstance(cause, BrokenServer):
+        return InfraError(Failure.TASK if cause.of_task and cause.hopeless else Failure.SANDBOX, str(cause))
     if isinstance(cause, SandboxError):
         return InfraError(Failure.SANDBOX, f"{type(cause).__name__}: {cause}")
     return InfraError(Failure.ENVIRONMENT, f"{type(cause).__name__}: {cause}", unexpected=True)
+
+
+@contextmanager
+def attributing(*others: type[Exception]) -> Iterator[None]:
+    """Raise the infrastructure failure for an exception of the block. others: exceptions that go on as they are."""
+    as_they_are: tuple[type[Exception], ...] = (InfraError, *others)
+    try:
+        yield
+    except as_they_are:
+        raise
+    except Exception as error:  # whatever it is, no rollout may count as judged by it
+        raise attribute(error) from error
 
 
 class FailureLog:
@@ -64,13 +81,18 @@ class FailureLog:
         self._redactor = redactor
         self._last: dict[str, deque[dict[str, Any]]] = {}
         self._impossible: dict[str, str] = {}
+        self._shown: set[tuple[str, ...]] = set()
+        """Places of unexpected failures whose stack is in the log."""
 
     def note(self, task: Task, error: InfraError, *, step: int) -> None:
         """Count a failure, and keep its evidence until its task is quarantined or judged. step: the trainer's.
 
         Raises NothingWorks when there is no hope for any rollout of the run."""
         if error.unexpected:
-            logger.error("an unexpected failure in a rollout", exc_info=error)
+            place = _place(error)
+            # The stack once: where hundreds fail alike, the others are a line each.
+            logger.error("an unexpected failure in a rollout", exc_info=error if place not in self._shown else None)
+            self._shown.add(place)
         partial = getattr(error.__cause__, "partial", None)
         refused = partial.counts.refused_tokens if partial else 0
         self._metrics.count_failure(error.kind, step=step, refused_tokens=refused)
@@ -95,6 +117,12 @@ class FailureLog:
         record = {"task": plain_text(task.id), "failures": list(self._last.get(task.id, ()))}
         line = self._redactor.text(orjson.dumps(record, default=str).decode()).encode()
         await until_room(self.path, lambda: append_line(self.path, line), home=self.path.parent)
+
+
+def _place(error: InfraError) -> tuple[str, ...]:
+    """Return where an unexpected failure comes from: the type and the lines of its cause."""
+    cause = error.__cause__ or error
+    return type(cause).__name__, *(f"{one.filename}:{one.lineno}" for one in traceback.extract_tb(cause.__traceback__))
 
 
 def _evidence(error: InfraError) -> dict[str, Any]:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import logging
+import sys
+
+if sys.platform != "win32":
+    import resource
 
 logger = logging.getLogger(__name__)
 
@@ -12,9 +16,7 @@ ENOUGH_FILES = 65_536
 
 def raise_open_files() -> None:
     """Raise the soft limit of open files as far as the hard one allows, on systems with such limits."""
-    try:
-        import resource
-    except ImportError:  # not on Windows
+    if sys.platform == "win32":
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = ENOUGH_FILES if hard == resource.RLIM_INFINITY else min(hard, ENOUGH_FILES)

@@ -58,6 +58,7 @@ async def serving_metrics(address: str, metrics: Metrics, labels: Mapping[str, s
     if not address:
         yield
         return
+    # From an extra.
     from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, generate_latest
 
     registry = CollectorRegistry(auto_describe=False)
@@ -86,6 +87,7 @@ class _Figures:
         self._labels = dict(labels)
 
     def collect(self) -> Iterator[Metric]:
+        # From an extra.
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         metrics = self._metrics

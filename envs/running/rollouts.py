@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_exponential
 
+from atropos_agent.engines.teacher import Teacher
+from atropos_agent.types import AgentError
 from envs.records.atif import Place, RolloutWriter
 from envs.records.metrics import Metrics
 from envs.resources import Resource
@@ -19,12 +22,13 @@ from envs.types import Failure, InfraError, Rollout, Seat, Task
 
 logger = logging.getLogger(__name__)
 
-REPEATABLE = (Failure.ENGINE, Failure.VERIFIER, Failure.SUSPENDED, Failure.WORKER)
+REPEATABLE = (Failure.ENGINE, Failure.VERIFIER, Failure.SUSPENDED, Failure.WORKER, Failure.TEACHER)
 """Failures after which a rollout is begun again with its earlier replies: they did not cause it."""
 
 
 class Rollouts:
-    """Makes rollouts by a worker. attempts: how often each is tried. resources: of seats without their own."""
+    """Makes rollouts by a worker. attempts: how often each is tried. resources: of seats without their own.
+    teacher: scores their rows."""
 
     def __init__(
         self,
@@ -36,6 +40,7 @@ class Rollouts:
         *,
         attempts: int,
         resources: Mapping[str, Resource] | None = None,
+        teacher: Teacher | None = None,
     ) -> None:
         self.limiter = limiter
         self.failures = failures
@@ -44,6 +49,7 @@ class Rollouts:
         self._writer = writer
         self._attempts = attempts
         self._resources = resources or {}
+        self._teacher = teacher
 
     async def make(self, task: Task, seat: Seat, recording: TurnRecording | None = None) -> tuple[Rollout, Place]:
         """Make a judged rollout, and save it. Returns it with its place in the file. Raises InfraError when every
@@ -77,7 +83,8 @@ class Rollouts:
     async def _attempt(self, task: Task, seat: Seat, recording: TurnRecording | None, state: RetryCallState) -> Rollout:
         try:
             async with self.limiter.slot():
-                return await self._worker.run(task, seat)
+                rollout = await self._worker.run(task, seat)
+            return rollout if self._teacher is None or seat.evaluating else await _taught(self._teacher, rollout)
         except InfraError as error:
             logger.warning("task %s, attempt %d of %d: %s", task.id, state.attempt_number, self._attempts, error)
             self.failures.note(task, error, step=seat.step)
@@ -87,6 +94,16 @@ class Rollouts:
                 elif state.attempt_number < self._attempts:
                     await recording.rewind()
             raise
+
+
+async def _taught(teacher: Teacher, rollout: Rollout) -> Rollout:
+    """Return a rollout with a teacher's scores in its rows. Others run meanwhile in its place. Raises InfraError."""
+    began = time.monotonic()
+    try:
+        result = await teacher.taught(rollout.result)
+    except AgentError as error:
+        raise InfraError(Failure.TEACHER, str(error)) from error
+    return replace(rollout, result=result, timings_s={**rollout.timings_s, "teacher": time.monotonic() - began})
 
 
 def _may_pass(error: BaseException) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import orjson
 
 from atropos_agent.engines.load import Load
+from atropos_agent.engines.teacher import Teacher
 from envs.config import AgentEnvConfig
 from envs.delivery.estimators import Estimator
 from envs.delivery.rows import Origin, ScoredGroup, score_group
@@ -36,6 +37,8 @@ from envs.running.queue import TaskQueue
 from envs.running.resources import Resources
 from envs.running.rollouts import Rollouts
 from envs.running.starts import conditions_of, write_start
+from envs.running.supply import Supply
+from envs.running.teaching import open_teacher
 from envs.running.telemetry import open_telemetry
 from envs.running.watchdog import LoopWatch
 from envs.running.workers import open_worker
@@ -98,6 +101,7 @@ class Run:
     metrics: Metrics
     eval_tasks: Sequence[Task]
     watch: LoopWatch
+    supply: Supply = field(default_factory=Supply)
     background: set[asyncio.Task[None]] = field(default_factory=set)
     """The tasks beside the groups. No more groups are made when one of these tasks fails."""
 
@@ -189,6 +193,7 @@ class Run:
         """Write `metrics.json` now and then, for ever."""
         while True:
             try:
+                await asyncio.to_thread(self.supply.look, self.env.run_dir, self.metrics, self.rollouts.limiter)
                 await self.save_metrics()
                 await self.save_timeline()
             except OSError as error:
@@ -295,8 +300,8 @@ async def open_run(
     """Open a run in the environment's directory, or continue the one of an earlier start there.
 
     command: the noted purpose; all but "process" is for trainers. trained: as in `reopen`.
-    Raises RunDirectoryError, BadTask, ValueError if the samples are of no use to trainers, and the exceptions of the
-    environment's `setup`."""
+    Raises RunDirectoryError, BadTask, ValueError if the samples are of no use to trainers, EngineError if the teacher
+    can't score them, and the exceptions of the environment's `setup`."""
     config = env.config
     if command != "process":
         config.check_ratios()
@@ -312,7 +317,7 @@ async def open_run(
             logger.info("%d groups that a trainer took and did not confirm are given again", lost)
         metrics = await _continued(env.run_dir, journal) if known else Metrics()
         await write_start(env, command, under, run_id=run_id, changed=known.changed)
-        async with open_rollouts(env, metrics, len(train)) as (rollouts, watch):
+        async with open_teacher(env) as teacher, open_rollouts(env, metrics, len(train), teacher) as (rollouts, watch):
             resources = await Resources.open(journal, env.resources())
             queue = await TaskQueue.open(
                 *(journal, train, rollouts.failures),
@@ -333,9 +338,11 @@ async def open_run(
 
 
 @asynccontextmanager
-async def open_rollouts(env: Environment, metrics: Metrics, tasks: int) -> AsyncIterator[tuple[Rollouts, LoopWatch]]:
+async def open_rollouts(
+    env: Environment, metrics: Metrics, tasks: int, teacher: Teacher | None = None
+) -> AsyncIterator[tuple[Rollouts, LoopWatch]]:
     """Open the resources for rollouts of so many tasks, without a journal; the page of the rollouts is written when the
-    block ends."""
+    block ends. teacher: scores their rows."""
     config = env.config
     breaker = CircuitBreaker(config.failure_rate)
     limiter = ConcurrencyLimiter(start=START_ROLLOUTS, most=config.max_concurrent_rollouts, breaker=breaker)
@@ -355,7 +362,12 @@ async def open_rollouts(env: Environment, metrics: Metrics, tasks: int) -> Async
         await asyncio.to_thread(_keep_tokenizer, env)
         try:
             started = {name: resource for name, resource in env.resources().items() if resource is not None}
-            made = Rollouts(worker, limiter, failures, metrics, writer, attempts=config.attempts, resources=started)
+            made = Rollouts(
+                *(worker, limiter, failures, metrics, writer),
+                attempts=config.attempts,
+                resources=started,
+                teacher=teacher,
+            )
             yield made, watch
         finally:
             await write_metrics(env, metrics, limiter, watch)

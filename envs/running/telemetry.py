@@ -47,6 +47,7 @@ async def open_telemetry(url: str, about: Mapping[str, str], *, content: bool) -
     if not url:
         yield
         return
+    # From an extra.
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider

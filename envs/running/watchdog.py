@@ -15,13 +15,15 @@ logger = logging.getLogger(__name__)
 
 
 class LoopWatch:
-    """Logs a warning when the loop was blocked for longer than `limit_s` seconds, at most once in `remind_s`.
+    """Counts the blocks of the loop that are longer than `limit_s` seconds. One of `long_s` is a warning with its
+    stack, at most once in `remind_s`; what is shorter delays nobody noticeably.
 
     Used as `async with`, in the watched loop. A pause without any running thread of the process (SIGSTOP, a
     suspended machine) is no block; `suspended_since` tells of it.
     """
 
     beat_s = 0.04
+    long_s = 1.0
     remind_s = 10.0
     suspension_s = 3.0
     """Shortest pause that counts as a suspension of the process, in seconds."""
@@ -85,9 +87,9 @@ class LoopWatch:
             return
         self.blocks += 1
         self.longest_s = max(self.longest_s, seconds)
-        if time.monotonic() - self._warned < self.remind_s:
+        if seconds < self.long_s or time.monotonic() - self._warned < self.remind_s:
             self._unsaid += 1
             return
-        more = f" ({self._unsaid} more since the last warning)" if self._unsaid else ""
+        more = f" ({self._unsaid} more blocks since the last warning)" if self._unsaid else ""
         self._warned, self._unsaid = time.monotonic(), 0
         logger.warning("the event loop was blocked for %.0f ms%s, last in:\n%s", seconds * 1000, more, stack)

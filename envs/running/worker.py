@@ -17,6 +17,7 @@ from atropos_agent import tracing
 from atropos_agent.types import Branch, StopReason
 from envs.config import AgentEnvConfig
 from envs.resources import versions_of
+from envs.rewards import rewarded
 from envs.running.failures import attribute
 from envs.running.telemetry import rollout_span
 from envs.running.watchdog import LoopWatch
@@ -92,7 +93,7 @@ class LocalWorker:
             if runner is None or runner.cancelling():
                 raise
             raise InfraError(Failure.ENVIRONMENT, "a rollout was cancelled from within") from None
-        except Exception as error:
+        except Exception as error:  # an environment raises anything: no rollout may count as judged by it
             if limit.expired():
                 what = f"the rollout hung: it was not over after {seconds:.0f} s"
                 raise InfraError(Failure.ENVIRONMENT, what) from error
@@ -107,8 +108,7 @@ class LocalWorker:
     def _reward(self, task: Task, outcome: Outcome, seat: Seat) -> Reward:
         if seat.evaluating:
             return Reward(outcome.verdict.reward)
-        reward = self._env.reward(task, outcome)
-        return reward if isinstance(reward, Reward) else Reward(float(reward))
+        return rewarded(outcome, lambda one: self._env.reward(task, one))
 
     def _check(self, outcome: Outcome, reward: Reward, seat: Seat, started: float) -> None:
         """Raise InfraError for an outcome that would be no valid measurement, or no row."""
@@ -131,7 +131,10 @@ class LocalWorker:
         most = self._config.max_token_length if seat.max_tokens is None else seat.max_tokens
         if longest > most:
             raise InfraError(Failure.TOKENS, f"a row of {longest} tokens is longer than {most}")
-        late = result.stop_reason is StopReason.TIME or VERIFIER_TIMED_OUT in outcome.verdict.metrics
+        late = any(
+            one.result.stop_reason is StopReason.TIME or VERIFIER_TIMED_OUT in one.verdict.metrics
+            for one in (outcome, *outcome.leaves)
+        )
         if late and (lost := self._watch.suspended_since(started)) > 0:
             what = f"the process was suspended for {lost:.0f} s of the rollout's time"
             raise InfraError(Failure.SUSPENDED, what)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -24,9 +25,11 @@ import orjson
 from tokenizers import Tokenizer
 
 from envs.records.atif import parts
+from envs.records.disk import json_lines
 from envs.records.metrics import Metrics
 from envs.records.read import SavedRollout
 from envs.resources import Resource
+from envs.running.database import OVER
 from envs.running.resources import FOLDER, wish
 from envs.runs import journal, search
 from envs.runs.facts import KINDS
@@ -151,23 +154,33 @@ class RunReader:
         """Return the run's starts (`run.json`); nothing if they can't be read."""
         return _object(self.directory / "run.json")
 
+    def evaluates(self) -> bool:
+        """Tell whether any evaluation is there, or has begun."""
+        return bool(self.evaluation_files()) or any(self.directory.glob("eval-*.samples.jsonl"))
+
     def evaluations(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """Return the evaluations' files, by name; also those of `learn` beside the training run."""
+        """Return the evaluations' files with their names, by step; also those of `learn` beside the training run."""
+        files = sorted(self.evaluation_files().items(), key=lambda item: (step_of(item[0]), item[0]))
+        found = ((name, _object(path)) for name, path in files)
+        return [(name, told) for name, told in found if told]
+
+    def evaluation_files(self) -> dict[str, Path]:
+        """Return the paths of these files, by name."""
         paths = {path.stem: path for path in self.directory.glob("eval-*.json")}
         beside = self.directory.resolve().parent
         if journal.has_journal(self.directory) and (beside / "trainer").is_dir():
             paths |= {path.parent.name: path for path in beside.glob("eval-*/eval-0.json")}
-        return [(name, found) for name, path in sorted(paths.items()) if (found := _object(path))]
+        return paths
 
     def trainer(self) -> Sequence[Mapping[str, Any]]:
         """Return the lines of a trainer's steps, if `learn` wrote them beside the run."""
         path = self.directory.parent / "trainer" / "steps.jsonl"
-        return _lines(path, 2**22) if path.is_file() else []
+        return json_lines(path, 2**22)
 
-    def failures(self) -> list[Mapping[str, Any]]:
+    def failures(self) -> Sequence[Mapping[str, Any]]:
         """Return the evidence of quarantined tasks, newest first."""
         path = self.directory / "quarantined.jsonl"
-        return _lines(path, _EVIDENCE_BYTES)[-EVIDENCE:][::-1] if path.is_file() else []
+        return json_lines(path, _EVIDENCE_BYTES)[-EVIDENCE:][::-1]
 
     @cached_property
     def decode(self) -> Callable[[int], str] | None:
@@ -219,6 +232,12 @@ def open_run(directory: Path | str, tokenizer: Path | None = None) -> RunReader:
     return RunReader(directory, Index(directory), tokenizer)
 
 
+def step_of(evaluation: str) -> int:
+    """Return the trainer's step in an evaluation's name, such as eval-8 or eval-000008."""
+    found = re.search(r"\d+", evaluation)
+    return int(found[0]) if found else 0
+
+
 def line_of(row: Any) -> dict[str, Any]:
     """Return a rollout of the index as a line: its figures, and lists of its labels by kind."""
     line = dict(row)
@@ -231,11 +250,14 @@ def line_of(row: Any) -> dict[str, Any]:
 
 
 def goes_on(directory: Path, now: float | None = None, *, quiet_s: float = QUIET_S) -> bool:
-    """Tell whether a run's files were written in the last minute."""
+    """Tell whether a run goes on: its files were written in the last minute, and it has not said since that it is over,
+    as a killed one can't."""
     files = [directory / "metrics.json", directory / "state.db-wal", *(path for _, path in parts(directory)[-1:])]
     # An empty write-ahead log is made by whoever reads.
     times = [found.st_mtime for path in files if path.exists() and (found := path.stat()).st_size > 0]
-    return bool(times) and (time.time() if now is None else now) - max(times) < quiet_s
+    if not times or ((over := directory / OVER).exists() and over.stat().st_mtime >= max(times)):
+        return False
+    return (time.time() if now is None else now) - max(times) < quiet_s
 
 
 def holds_run(path: Path) -> bool:
@@ -265,20 +287,3 @@ def _object(path: Path) -> Mapping[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _lines(path: Path, most: int) -> list[Mapping[str, Any]]:
-    """Return the objects in the last `most` bytes of a file of JSON lines, without torn ones."""
-    with path.open("rb") as file:
-        begin = max(0, file.seek(0, 2) - most)
-        file.seek(begin)
-        lines = file.read(most).split(b"\n")
-    found: list[Mapping[str, Any]] = []
-    for line in lines[1:] if begin else lines:
-        try:
-            value = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            continue
-        if isinstance(value, dict):
-            found.append(value)
-    return found

@@ -11,6 +11,7 @@ from importlib import import_module
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # what is imported first is nothing that a traceback would explain
 
+from atropos_agent import __version__
 from envs.running.stopping import ended_while_loading
 from sandboxes.naming import later, meant
 
@@ -32,7 +33,7 @@ python -m envs.swe COMMAND [OPTIONS]
   view       runs in a browser, while they go on and afterwards, or rollouts in one file: `view RUN`
   warmstart  train the small model's adapter for the demo
 
-COMMAND --help shows the options of each.
+COMMAND --help shows the options of each; --version the package's version.
 """
 
 COMMANDS = ("serve", "process", "evaluate", "doctor")
@@ -50,12 +51,19 @@ MODULES = {
     "warmstart": "envs.lab.warm_start",
 }
 """Commands in modules of their own, each with a `main`."""
+_WITH_SANDBOXES = (*COMMANDS, "demo", "learn", "rejudge", "tasks")
+_ELSEWHERE = (
+    "This system is not Linux, on which the package is tested. Sandboxes need a Docker daemon on Linux: give "
+    "--env.hosts ssh://USER@HOST, or set DOCKER_HOST"
+)
 _RUN = later("envs.swe.program:main")
 
 
 def main(argv: list[str]) -> int:
     """Run a command. The heavy imports of one command are not paid by another."""
     command, rest = (argv[0], argv[1:]) if argv else ("", [])
+    if command in _WITH_SANDBOXES and not sys.platform.startswith("linux"):
+        print(_ELSEWHERE, file=sys.stderr)
     try:
         if command in COMMANDS:
             return int(_RUN()(command, rest))
@@ -67,6 +75,9 @@ def main(argv: list[str]) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+    if command == "--version":
+        print(f"atropos-agent {__version__}")
+        return 0
     if command in ("", "-h", "--help"):
         print(USAGE)
         return 0

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, field_validator
 
 from envs.config import AgentEnvConfig
+from envs.swe.places import Branches
+from sandboxes.arguments import web_address
+from sandboxes.kubernetes.options import PodOptions
+
+
+def _branches_or_none(text: str) -> str:
+    Branches.of(text)
+    return text
 
 
 class SWEEnvConfig(AgentEnvConfig):
@@ -58,8 +66,29 @@ class SWEEnvConfig(AgentEnvConfig):
         description="Tools of the agent, in their order; package.module:name for your own; settings follow a colon, as "
         "in terminal:timeout=300",
     )
+    mcp_servers: Path | None = Field(
+        default=None,
+        description="File with MCP servers for every task, JSON or YAML, as other agents have it under `mcpServers` "
+        "(docs/mcp.md)",
+    )
+    branches: Annotated[str, AfterValidator(_branches_or_none)] = Field(
+        default="",
+        description="How many branches a rollout may have, and where: 2@errors behind failed calls, 2@every:4 behind "
+        "every fourth reply, 2@entropy behind replies less certain than those before; empty for none "
+        "(docs/branches.md)",
+    )
+    judge: str = Field(
+        default="", description="API of the model that judges for tasks that ask one, with /v1 (docs/judges.md)"
+    )
+    judge_model: str = Field(default="", description="That model's name; empty for the one that the task names")
+    judge_key: str = Field(default="", description="Name of the environment variable with that model's key")
+    judge_requests: int = Field(default=32, ge=1, description="Most requests of one verdict to that model")
     sandbox: str = Field(
-        default="docker", description="Backend of the sandboxes: docker, or package.module:factory of your own"
+        default="docker",
+        description="Backend of the sandboxes: docker, kubernetes, or package.module:factory of your own",
+    )
+    pods: PodOptions = Field(
+        default_factory=PodOptions, description="Options of pods, for --env.sandbox kubernetes (docs/pods.md)"
     )
     keep_work_mb: float = Field(
         default=1.0,
@@ -89,3 +118,8 @@ class SWEEnvConfig(AgentEnvConfig):
         description="Starter of containers: docker for the Docker daemon, or crun, past it and cheaper; by default "
         "crun if possible (`doctor` names it)",
     )
+
+    @field_validator("judge")
+    @classmethod
+    def _judge_address(cls, value: str) -> str:
+        return web_address(value) if value else value

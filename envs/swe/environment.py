@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import ClassVar
 
 from atropos_agent.agent import AtroposAgent
 from atropos_agent.types import AgentResult
 from envs.agents.facts import ForeignAgent
 from envs.agents.guests import Guest, Guests
-from envs.agents.naming import compaction_problems, find_agent, room_problems
+from envs.agents.naming import branch_problems, compaction_problems, find_agent, room_problems
 from envs.agents.watching import WatchedSession
 from envs.base import AGENTS, AgentEnv
-from envs.judging.workplace import Invite, Plain, Workplace, Workplaces, as_it_is
+from envs.judging.workplace import GuestFactory, PlainGuest, Workplace, Workplaces, plain_guest
 from envs.running.telemetry import traced
+from envs.swe.branching import Tree
 from envs.swe.config import SWEEnvConfig
 from envs.swe.daemons import check_daemons, uses_daemons, without_unusable
+from envs.swe.places import Branches
+from envs.swe.servers import check_servers, servers_of
 from envs.swe.source import load_parts, warn_of_unchecked
 from envs.types import Outcome, Seat, Task
 from sandboxes.base import Backend, Sandbox, SandboxError
+from sandboxes.carrying import CarryingSandbox
 from sandboxes.docker import PoolLimits
 from sandboxes.local import LocalBackend
 from sandboxes.registry import load_backend, named_factory
 from tools import ToolRegistry, check_names, default_tools
+from tools.mcp import tools_of
 
 _NOT_LOCAL = (
     "--env.sandbox local: nothing is isolated there, and the hidden tests of these tasks would run on this machine; "
     "use --env.sandbox docker"
 )
+_NO_PENALTY = (
+    "--env.length_penalty: a rollout with branches has the length of none of its leaves; leave one of them out"
+)
+_NO_SERVERS = "--env.mcp_servers: a server's process can't be forked with a rollout; leave out --env.branches"
 
 
 class SWEEnv(AgentEnv[SWEEnvConfig]):
@@ -39,7 +49,9 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
 
     @classmethod
     def load_tasks(cls, config: SWEEnvConfig) -> tuple[Sequence[Task], Sequence[Task]]:
-        return load_parts(config)
+        train, evaluate = load_parts(config)
+        check_servers(config, (*train, *evaluate))
+        return train, evaluate
 
     async def ready_tasks(self) -> tuple[Sequence[Task], Sequence[Task]]:
         parts = self.tasks()
@@ -54,6 +66,11 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
             problems += group.exceptions
         problems += room_problems(config.agent, AGENTS, config.max_token_length)
         problems += compaction_problems(config.agent, AGENTS, config.compaction)
+        problems += branch_problems(config.agent, AGENTS, config.branches)
+        if config.branches and config.length_penalty:
+            problems.append(ValueError(_NO_PENALTY))
+        if config.branches and config.mcp_servers:
+            problems.append(ValueError(_NO_SERVERS))
         problems += check_names(config.tools)
         try:
             if named_factory(config.sandbox) is LocalBackend:
@@ -77,6 +94,7 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         return load_backend(
             self.config.sandbox,
             hosts=self.config.hosts,
+            pods=self.config.pods if self.config.sandbox == "kubernetes" else None,
             base_image=self.config.base_image,
             pool=PoolLimits(each=warm) if warm else None,
             runtime=self.config.sandbox_runtime,
@@ -88,10 +106,11 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         return default_tools(sandbox, self.config.tools)
 
     async def setup(self, resources: AsyncExitStack) -> None:
+        self.mcp_servers = servers_of(self.config)
         self.backend = await resources.enter_async_context(self.make_backend())
         found = {name: find_agent(name, AGENTS) for name in self.agent_classes}
-        self.invites: Mapping[str, Invite[Plain | Guest]] = {
-            name: Guests(agent, self.backend).invite if isinstance(agent, ForeignAgent) else as_it_is
+        self.invites: Mapping[str, GuestFactory[PlainGuest | Guest]] = {
+            name: Guests(agent, self.backend).invite if isinstance(agent, ForeignAgent) else plain_guest
             for name, agent in found.items()
         }
         # Of several agents it isn't known which one a coming task has, so no sandbox is made ahead.
@@ -105,12 +124,29 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
     async def attempt(self, task: Task, seat: Seat) -> Outcome:
         invite = self.invites[seat.agent or self.config.agent]
         async with self.workplaces.open_for(task, invite) as place:
-            async for step in place:
-                result = await self._work(step, seat, place)
-                await place.judge(await place.collect(), result)
+            if branches := self._branches(task, seat, place):
+                async with branches as tree:
+                    step = await anext(place)
+                    return await tree.grow(step.instruction)
+            async with self._tools(task, place) as tools:
+                async for step in place:
+                    result = await self._work(step, seat, place, tools)
+                    await place.judge(await place.collect(), result)
         return await place.outcome(self.config.keep_work_mb)
 
-    async def _work(self, step: Task, seat: Seat, place: Workplace[Plain | Guest]) -> AgentResult:
+    @asynccontextmanager
+    async def _tools(self, task: Task, place: Workplace[PlainGuest | Guest]) -> AsyncIterator[ToolRegistry]:
+        """Open the tools of a rollout, until it is over."""
+        sandbox = traced(place.sandbox)
+        tools = self.make_tools(sandbox)
+        # A run's server stands for a task's of the same name.
+        servers = {server.name: server for server in (*task.mcp_servers, *self.mcp_servers)}
+        async with tools_of(sandbox, list(servers.values()), tools.names) as more:
+            yield ToolRegistry([*tools, *more])
+
+    async def _work(
+        self, step: Task, seat: Seat, place: Workplace[PlainGuest | Guest], tools: ToolRegistry
+    ) -> AgentResult:
         """Let the agent work on a step, within the rest of the rollout's time and of the step's own."""
         left = place.left_s(self.config.rollout_timeout_s)
         most = left if step.timeout_s is None else min(left, step.timeout_s)
@@ -120,5 +156,21 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
             server = self._serving(seat)
             async with WatchedSession(server, self.template, self.tool_format, budgets, split=split) as session:
                 return await place.guest.work(session, sandbox, step.instruction)
-        agent = self.agent(seat, self.make_tools(sandbox), working_dir=sandbox.workdir, max_seconds=most)
+        agent = self.agent(seat, tools, working_dir=sandbox.workdir, max_seconds=most)
         return await agent.run(step.instruction)
+
+    def _branches(self, task: Task, seat: Seat, place: Workplace[PlainGuest | Guest]) -> Tree | None:
+        """Return the branches of a rollout; None without any, as in evaluations, in tasks of several steps and in those
+        with MCP servers."""
+        branches = Branches.of(self.config.branches)
+        if branches is None or seat.evaluating or task.steps or task.mcp_servers:
+            return None
+        own = self.config.rollout_timeout_s
+        most = own if task.timeout_s is None else min(own, task.timeout_s)
+
+        def make_agent(sandbox: CarryingSandbox, *, first: bool) -> AtroposAgent:
+            seen = traced(sandbox)
+            own_seat = seat if first else replace(seat, ledgers=[])
+            return self.agent(own_seat, self.make_tools(seen), working_dir=seen.workdir, max_seconds=most)
+
+        return Tree(branches, place, make_agent, attempts=self.config.attempts, keep_mb=self.config.keep_work_mb)

@@ -14,7 +14,7 @@ from atropos_agent.engines.protocols import open_server
 from envs.cli.checks import Check, Status
 from envs.options import EngineConfig
 from envs.records.atif import PACKAGE_VERSION
-from envs.running.failures import attribute
+from envs.running.failures import attributing
 from envs.running.remote.folders import Folders, pack, received, unpack
 from envs.running.remote.messages import Link, Trouble, Unreachable, WorkerGone
 from envs.swe.config import SWEEnvConfig
@@ -59,18 +59,19 @@ class NodeDoctor:
         """Ask the inference servers, and measure a sandbox of a task's image. Returns the obstacle, if there
         is one. folders: of the task, packed, by digest."""
         try:
-            if version != PACKAGE_VERSION:
-                what = f"atropos-agent {PACKAGE_VERSION} is installed there, and {version} here"
-                raise InfraError(Failure.ENVIRONMENT, what)
-            for engine in engines:
-                async with open_server(engine) as server:
-                    await server.connect()
-            with tempfile.TemporaryDirectory() as folder:
-                for digest, packed in folders.items():
-                    await asyncio.to_thread(unpack, packed, Path(folder, digest))
-                return await _measure(config, received(task, Path(folder)))
-        except Exception as error:
-            return Trouble.of(attribute(error))
+            with attributing():
+                if version != PACKAGE_VERSION:
+                    what = f"atropos-agent {PACKAGE_VERSION} is installed there, and {version} here"
+                    raise InfraError(Failure.ENVIRONMENT, what)
+                for engine in engines:
+                    async with open_server(engine) as server:
+                        await server.connect()
+                with tempfile.TemporaryDirectory() as folder:
+                    for digest, packed in folders.items():
+                        await asyncio.to_thread(unpack, packed, Path(folder, digest))
+                    return await _measure(config, received(task, Path(folder)))
+        except InfraError as error:
+            return Trouble.of(error)
 
 
 async def _measure(config: SWEEnvConfig, task: Task) -> HostFigures:

@@ -23,13 +23,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from envs.judging.rejudge import Judge, Rejudged, Rewarding, rejudge_all
+from envs.judging.rejudge import Judge, RejudgeResult, Rewarding, rejudge_all
 from envs.records.disk import append_line
 from envs.records.progress import Bar
 from envs.records.provenance import FILE_NAME, read_starts
 from envs.records.read import SavedRollout, read_rollouts
 from envs.rewards import Shaping
-from envs.swe.source import load_source
+from envs.swe.source import judge_model, load_source
 from envs.types import BadTask, Task
 from sandboxes.arguments import Parser, count, file
 from sandboxes.base import SandboxError
@@ -71,13 +71,15 @@ def setting_of(options: argparse.Namespace) -> Setting:
     if not (told or options.tasks):
         raise BadTask(f"{options.run_dir} has no {FILE_NAME} that says which tasks it was made of; give --tasks")
     sources = [options.tasks] if options.tasks else [told.get("tasks") or "starter", told.get("eval_tasks")]
-    tasks = {task.id: task for source in sources if source for task in load_source(source, None, "skip")}
+    judge = judge_model(*(told.get(name, "") for name in ("judge", "judge_model", "judge_key")))
+    tasks = {task.id: task for source in sources if source for task in load_source(source, None, "skip", judge)}
     return Setting(
         tasks,
         _rewarding(options.reward or told.get("reward", ""), told.get("shaping", {})),
         options.sandbox or told.get("sandbox") or "docker",
         {
             "hosts": options.hosts or told.get("hosts"),
+            "pods": told.get("pods") if (options.sandbox or told.get("sandbox")) == "kubernetes" else None,
             "base_image": options.base_image or told.get("base_image"),
             "runtime": told.get("sandbox_runtime"),
             "starter": told.get("sandbox_starter"),
@@ -88,8 +90,8 @@ def setting_of(options: argparse.Namespace) -> Setting:
 async def _rejudge(options: argparse.Namespace, setting: Setting) -> int:
     out: Path = options.out or options.run_dir / f"rejudged-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
     counts: Counter[str] = Counter()
-    changed: list[Rejudged] = []
-    problems: list[Rejudged] = []
+    changed: list[RejudgeResult] = []
+    problems: list[RejudgeResult] = []
     await asyncio.to_thread(out.parent.mkdir, parents=True, exist_ok=True)
     backend = load_backend(setting.sandbox, **setting.options)
     async with AsyncExitStack() as stack:
@@ -117,7 +119,7 @@ async def _rejudge(options: argparse.Namespace, setting: Setting) -> int:
     return 1 if problems else 0
 
 
-def table(changed: Sequence[Rejudged]) -> Table:
+def table(changed: Sequence[RejudgeResult]) -> Table:
     """Return a row for each rollout with a changed verdict."""
     made = Table("rollout", "task", "verdict", "reward", "tests that changed", title_justify="left")
     for one in changed:

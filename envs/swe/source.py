@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from envs.judging.manifest import NAME as MANIFEST
-from envs.judging.watched import select
+from envs.judging.steps import parts
+from envs.judging.watched_tasks import select
 from envs.swe import STARTER
 from envs.swe.config import SWEEnvConfig
 from envs.tasks.harbor import load_tasks
 from envs.tasks.selection import checked, of_use, shard, solved_shares, split, tagged
-from envs.types import BadTasks, Task
+from envs.types import BadTask, BadTasks, JudgeModel, Task
 
 logger = logging.getLogger(__name__)
 
 
 def load_parts(config: SWEEnvConfig) -> tuple[Sequence[Task], Sequence[Task]]:
     """Return the tasks to train on and those to evaluate on. Raises BadTask."""
-    tasks = load_source(config.tasks, config.manifest, config.bad_tasks)
-    others = load_source(config.eval_tasks, None, config.bad_tasks) if config.eval_tasks else tasks
+    judge = judge_model(config.judge, config.judge_model, config.judge_key, config.judge_requests)
+    tasks = load_source(config.tasks, config.manifest, config.bad_tasks, judge)
+    others = load_source(config.eval_tasks, None, config.bad_tasks, judge) if config.eval_tasks else tasks
     if config.eval_share and not config.eval_tasks:
         tasks, others = split(tasks, config.eval_share, config.seed)
     chosen = tagged(tasks, config.tags, "--env.tags", without=config.skip_tags)
@@ -32,15 +36,45 @@ def load_parts(config: SWEEnvConfig) -> tuple[Sequence[Task], Sequence[Task]]:
     return train, evaluate
 
 
-def load_source(source: str, manifest: Path | None, bad: str) -> list[Task]:
+def load_source(source: str, manifest: Path | None, bad: str, judge: JudgeModel | None = None) -> list[Task]:
     """Return the sound tasks of a folder, or of the starter pack. bad: "skip" leaves out and lists the
-    others, "refuse" raises BadTasks."""
+    others, "refuse" raises BadTasks. judge: of the tasks that ask one."""
     folder = STARTER if source == "starter" else Path(source).expanduser()
     try:
         tasks = load_tasks(folder)
     except BadTasks as error:
         tasks = usable_of(error, bad)
+    try:
+        tasks = with_judge(tasks, judge)
+    except BadTasks as error:
+        tasks = usable_of(error, bad)
     return checked(tasks, folder, manifest)
+
+
+def judge_model(url: str, name: str, key: str, requests: int = 32) -> JudgeModel | None:
+    """Return the judge of a run; None without a `url`. key: the name of an environment variable.
+
+    Raises BadTask if there is no such variable."""
+    if not url:
+        return None
+    if key and key not in os.environ:
+        raise BadTask(f"--env.judge_key {key}: the environment has no such variable; it names the judge's key")
+    return JudgeModel(url.rstrip("/"), name, os.environ.get(key, ""), requests)
+
+
+def with_judge(tasks: Sequence[Task], judge: JudgeModel | None) -> list[Task]:
+    """Return the tasks, with the judge in those that ask one. Raises BadTasks if they ask and there is none."""
+    asking = {task.id for task in tasks if any(part.hidden.asks_judge for part in parts(task))}
+    if asking and judge is None:
+        usable = [task for task in tasks if task.id not in asking]
+        said = "its test.sh asks a model to judge; name one with --env.judge URL"
+        raise BadTasks("tasks", [f"task {name}: {said}" for name in sorted(asking)], usable)
+    return [_judged(task, judge) if task.id in asking else task for task in tasks]
+
+
+def _judged(task: Task, judge: JudgeModel | None) -> Task:
+    steps = [replace(step, hidden=replace(step.hidden, judge=judge)) for step in task.steps]
+    return replace(task, hidden=replace(task.hidden, judge=judge), steps=steps)
 
 
 def usable_of(error: BadTasks, bad: str) -> list[Task]:

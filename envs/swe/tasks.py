@@ -28,13 +28,14 @@ from envs.records.progress import Bar
 from envs.records.read import read_rollouts
 from envs.swe import STARTER
 from envs.swe.config import SWEEnvConfig
+from envs.swe.source import judge_model, with_judge
 from envs.tasks.adapters import ADAPTERS, PRINTED
 from envs.tasks.adapters.dataset_rows import ROWS
 from envs.tasks.forge.forge import Tally, forge
 from envs.tasks.harbor import load_task, load_tasks
 from envs.tasks.selection import tagged
 from envs.types import BadTask, BadTasks, Task
-from sandboxes.arguments import Parser, count, folder
+from sandboxes.arguments import Parser, count, folder, web_address
 from sandboxes.base import SandboxError
 from sandboxes.fleet import read_hosts
 from sandboxes.naming import later
@@ -110,6 +111,9 @@ def _add_checking(command: Parser) -> None:
     command.add_argument("--again", action="store_true", help="all tasks, whatever the manifest says")
     command.add_argument("--base-image", help="replaces the image in the tasks' FROM")
     command.add_argument("--hosts", type=_hosts, help=_HOSTS)
+    command.add_argument("--judge", type=_address, default="", metavar="URL", help="as --env.judge of a run")
+    command.add_argument("--judge-model", default="", metavar="NAME", help="as --env.judge_model")
+    command.add_argument("--judge-key", default="", metavar="VARIABLE", help="as --env.judge_key")
 
 
 def _add_forge(commands: argparse._SubParsersAction[Parser]) -> None:
@@ -151,6 +155,14 @@ def _hosts(text: str) -> str:
     return text
 
 
+def _address(text: str) -> str:
+    """Return a server's address, checked."""
+    try:
+        return web_address(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def _check_command(options: argparse.Namespace) -> int:
     results = asyncio.run(_check(options))
     Console().print(render(results))
@@ -178,6 +190,10 @@ def _chosen(options: argparse.Namespace) -> list[Task]:
         tasks = load_tasks(STARTER if options.folder == "starter" else Path(options.folder))
     except BadTasks as error:
         tasks = _usable(error, options.skip_bad)
+    try:
+        tasks = with_judge(tasks, judge_model(options.judge, options.judge_model, options.judge_key))
+    except BadTasks as error:
+        tasks = _usable(error, options.skip_bad)
     return tagged(tasks, options.only, "--only")
 
 
@@ -199,6 +215,7 @@ def _attack_command(options: argparse.Namespace) -> int:
         else:
             run_dir = model.env.run_dir or Path("runs", f"attack-{time.strftime('%Y%m%d-%H%M%S')}")
             given = {"tasks": options.folder, "manifest": options.manifest, "hosts": options.hosts}
+            given |= {name: getattr(options, name) for name in ("judge", "judge_model", "judge_key")}
             given |= {"base_image": options.base_image, "eval_tags": ",".join(options.only)}
             given |= {} if model.env.run_dir else {"run_dir": run_dir}
             told = [f"--env.{name}={value}" for name, value in given.items() if value]

@@ -12,6 +12,8 @@ by Harbor 0.26 is readable here, of every schema and with old field names. Field
 | `[metadata] protected_paths` (ours), old `territory` | `Hidden.protected` |
 | `[metadata] graded_paths` (ours) | `Hidden.graded`; absent: what the tests name (`envs.tasks.named_paths`) |
 | `[metadata] capabilities = "none"` (ours) | `Task.limits.capabilities`: root has no rights of its own |
+| `[metadata] judge = true` (ours), or a `[judge]` in a TOML file of the tests (Reward Kit's) | `Hidden.asks_judge` |
+| `[verifier] env` with a key or address of OpenAI or Anthropic | the same; the run's judge gives their values |
 | `[agent] timeout_sec, user` | `Task.timeout_s`, `Task.user` |
 | `[verifier] timeout_sec, env, user` | `Hidden.timeout_s`, `Hidden.test_env`, `Hidden.user` |
 | `[verifier] environment_mode = "separate"` | `artifacts` and /logs/artifacts are in `Hidden.graded` |
@@ -20,6 +22,7 @@ by Harbor 0.26 is readable here, of every schema and with old field names. Field
 | `[solution] env` | `Hidden.solution_env` |
 | `[environment] docker_image` | `Task.image`; `environment/`, with a Dockerfile or as files for it, is `Task.context` |
 | `[environment] cpus, memory_mb, storage_mb`, old `memory = "2G"`, `storage` | `Task.limits` |
+| `[environment] mcp_servers` | `Task.mcp_servers` (docs/mcp.md) |
 | `[environment] env, workdir` | `Task.env`, `Task.workdir` |
 | `[environment] network_mode`, old `allow_internet` | `Task.limits.network`; silent means none (Harbor: public) |
 | `[environment] allowed_hosts`, with `network_mode = "allowlist"` | `Task.limits.allowed_hosts` |
@@ -32,8 +35,8 @@ an instruction are left out, as by Harbor.
 
 Named in a warning, and left out: fields unknown to Harbor too, health checks, skills, `.harborignore`.
 Refused with `BadTask`, because the reward would be wrong: a docker-compose.yaml of several containers, gpus and tpu,
-`os = "windows"`, mcp_servers, trajectory.json. One difference from Harbor's own run: the verifier sees the
-agent's changes below the working directory and in `graded_paths` (see `envs.judging.verifier`).
+`os = "windows"`, trajectory.json, an MCP server outside of the sandbox. One difference from Harbor's own run: the
+verifier sees the agent's changes below the working directory and in `graded_paths` (see `envs.judging.verifier`).
 """
 
 from __future__ import annotations
@@ -149,6 +152,7 @@ def _read(directory: Path, variables: Mapping[str, str] | None, defaults: Limits
         digest=directory_digest(directory),
         steps=steps,
         last_counts=config.multi_step_reward_strategy == "final",
+        mcp_servers=source.mcp_servers(),
     )
     left_out = [f"{what}; it is left out" for what in (*config.ignored(), *_files_left_out(source))]
     dockerfile = None if task.workdir or task.hidden.graded_alone else source.dockerfile("environment")

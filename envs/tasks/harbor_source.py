@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from envs.judging.graded import refusal
+from envs.judging.path_rules import refusal
 from envs.tasks.compose import NAMES, OneContainer, one_container
 from envs.tasks.named_paths import named_paths
 from envs.tasks.task_toml import Artifact, Config, Environment, NetworkSection, Verifier
 from envs.types import BadTask, Collect, Hidden, VerifierImage
 from sandboxes.base import Limits
 from sandboxes.docker.images.dockerfile import Dockerfile, DockerfileError
+from tools.mcp.servers import MCPServer, parse_servers
 
 LAYOUT = (
     "a task directory holds task.toml, instruction.md, environment/Dockerfile (or [environment] docker_image), "
@@ -21,6 +22,13 @@ LAYOUT = (
 )
 _PUBLISHED = "/logs/artifacts"
 """The agent's folder for a separate verifier, in addition to the task's own paths."""
+_OF_JUDGES = frozenset(
+    f"{provider}_{name}" for provider in ("OPENAI", "ANTHROPIC") for name in ("API_KEY", "BASE_URL", "API_BASE")
+)
+"""Variables for clients of models: the run's judge gives their values."""
+_FILLED_LATER = "judge"
+_JUDGE_TABLE = re.compile(r"^\s*\[judge\]", re.MULTILINE)
+"""In a file of Reward Kit's."""
 _CANARY = re.compile(r"(?:<!--.*canary.*-->|#.*canary.*)", re.IGNORECASE)
 
 
@@ -101,10 +109,22 @@ class Source:
         """Return a table of variables with their `${NAME}` filled in. Raises BadTask for an unknown one."""
         return {key: self._fill(value, f"task.toml: [{table}] env.{key}") for key, value in env.items()}
 
+    def mcp_servers(self) -> tuple[MCPServer, ...]:
+        """Return the servers of tools for the agent. Raises BadTask."""
+        where = "task.toml: [environment] mcp_servers"
+        try:
+            return parse_servers(
+                self.config.environment.mcp_servers, lambda value: self._fill(value, where), of_task=True
+            )
+        except BadTask:
+            raise
+        except ValueError as error:
+            raise self.bad(f"{where}: {error}") from None
+
     def _fill(self, value: str, where: str) -> str:
         def one(match: re.Match[str]) -> str:
             name, default = match.group(1), match.group(2)
-            found = self.variables.get(name, default)
+            found = self.variables.get(name, _FILLED_LATER if name in _OF_JUDGES else default)
             if found is None:
                 raise self.bad(f"{where} needs the variable {name}; provide it, or write ${{{name}:-default}}")
             return found
@@ -152,10 +172,16 @@ def hidden(source: Source, levels: Sequence[tuple[Verifier, Path | None]], artif
         graded=_graded(source, folders, artifacts, separate),
         graded_alone=separate,
         own=own,
+        asks_judge=bool(_OF_JUDGES & {*env}) or source.config.metadata.judge or any(map(_has_judge, folders)),
         collect=tuple(
             Collect(hook.command, hook.user, hook.timeout_sec) for level, _ in levels for hook in level.collect
         ),
     )
+
+
+def _has_judge(tests: Path) -> bool:
+    """Tell whether a judge of Reward Kit's is among the tests."""
+    return any(_JUDGE_TABLE.search(path.read_text(errors="replace")) for path in tests.rglob("*.toml"))
 
 
 def _graded(source: Source, folders: Sequence[Path], artifacts: Sequence[Artifact], separate: bool) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from envs.judging.graded import refusal
+from envs.judging.path_rules import refusal
 from envs.types import BadTask
 from sandboxes.base import Capabilities
 from sandboxes.hosts import AllowList
@@ -18,7 +18,6 @@ from sandboxes.hosts import AllowList
 _UNSUPPORTED_FIELDS = {
     "gpus": "GPUs aren't supported; set gpus = 0 or skip this task",
     "tpu": "TPUs aren't supported; skip this task",
-    "mcp_servers": "MCP servers aren't supported, and the agent is told to use them; skip this task",
 }
 _DAY_S = 86_400.0
 """The stand-in for an infinite time: nothing waits for ever."""
@@ -241,6 +240,7 @@ class _Metadata(_Section):
     protected_paths: list[str] = []
     graded_paths: list[str] | None = None
     capabilities: Capabilities | None = None
+    judge: bool = False
 
     @model_validator(mode="before")
     @classmethod

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from transformers.trainer_callback import ExportableState, TrainerCallback
 
+from envs.running.environment import Environment
 from envs.running.feed import FeedThread
 from envs.trainers.ledger import Ledger
+from envs.trainers.named import refuse_weight
 from envs.trainers.transfer import LoadedWeights
 
 logger = logging.getLogger(__name__)
@@ -75,6 +77,13 @@ class Confirming(TrainerCallback, ExportableState):  # type: ignore[misc]  # tra
         """Return the state for the checkpoint; weights not yet handed over are of the next version."""
         version = self._fed.version + (self._fed.version == self._before)
         return {"args": {}, "attributes": {"version": version, **self._fed.ledger.state()}}
+
+
+async def unweighted(make_env: Callable[[], Awaitable[Environment]]) -> Environment:
+    """Return the environment. Raises ValueError if a teacher is to give tokens advantages of their own."""
+    env = await make_env()
+    refuse_weight(env.config, "TRL")
+    return env
 
 
 def newest_checkpoint(output_dir: Path) -> tuple[str | None, dict[str, Any]]:

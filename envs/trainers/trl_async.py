@@ -24,7 +24,7 @@ from envs.running.feed import FeedThread
 from envs.running.run import Run
 from envs.running.sinks import HandOver, TrainerGroup
 from envs.trainers.ledger import Ledger
-from envs.trainers.trl import Fed
+from envs.trainers.trl import Fed, unweighted
 
 
 @dataclass(slots=True)
@@ -85,7 +85,7 @@ class Worker(Fed):
         self._handed: dict[tuple[str, int], tuple[str, str, float]] = {}
         self._first = self.version
         sink = partial(HandOver.to, self.hand)
-        self.thread = FeedThread(make_env, sink, partial(_Pace, self), trained=self.ledger.trained)
+        self.thread = FeedThread(partial(unweighted, make_env), sink, partial(_Pace, self), trained=self.ledger.trained)
 
     def start(self) -> None:
         """See TRL's protocol."""

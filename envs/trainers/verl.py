@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import torch
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
 from atropos_agent.engines.objects import ObjectServer, Sampled
@@ -109,6 +110,8 @@ def outputs(given: TrainerGroup, prompt_length: int) -> Any:
         fields.pop("uid")
         for name in ("advantages", "rollout_advantage"):
             fields["extra_fields"].pop(name)  # verl makes them, over its own group
+        for name in fields["extra_fields"].keys() & {"teacher_ids", "teacher_logprobs"}:
+            fields["extra_fields"][name] = torch.tensor(fields["extra_fields"][name])
         fields["metrics"] = AgentLoopMetrics(**fields["metrics"])
         experts = None if row.experts is None else read_experts(row.experts)
         yield AgentLoopOutput(**fields, routed_experts=experts)

@@ -50,7 +50,7 @@ def _serve(options: Namespace, directories: Sequence[Path]) -> int:
         key = key_of(directories[0])
         runs = open_runs(directories, options.tokenizer)
         print(f"{address(listening, key)}\nCtrl-C ends it", flush=True)
-        serve(runs, listening, key, lambda server: None)
+        serve(runs, listening, key, lambda server: None, [path for path in options.runs if path not in directories])
     return 0
 
 

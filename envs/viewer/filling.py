@@ -27,7 +27,7 @@ class Filling:
     """Fills indexes in a thread of its own. Used as `with`."""
 
     def __init__(self, indexes: Sequence[Index]) -> None:
-        self._indexes = indexes
+        self._indexes = list(indexes)
         self._looked = threading.Event()
         self._last = 0.0
         self._ends = threading.Event()
@@ -42,6 +42,10 @@ class Filling:
         self._looked.set()
         self._thread.join()
 
+    def add(self, index: Index) -> None:
+        """Fill one more index."""
+        self._indexes.append(index)
+
     def looked(self) -> None:
         """Note that somebody looks."""
         self._last = time.monotonic()
@@ -53,7 +57,7 @@ class Filling:
                 self._looked.clear()
                 self._looked.wait()
                 continue
-            pauses = [self._advance(index) for index in self._indexes]
+            pauses = [self._advance(index) for index in tuple(self._indexes)]
             self._ends.wait(min(pauses, default=PAUSE_S))
 
     def _advance(self, index: Index) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,16 +17,18 @@ from starlette.responses import Response
 from envs.records.atif import parts
 from envs.records.detail import templates
 from envs.records.timeline import FILE_NAME as TIMELINE
-from envs.running.database import RunDirectoryError
+from envs.running.database import OVER, RunDirectoryError
 from envs.runs import journal, search
 from envs.runs.reader import goes_on
 from envs.viewer.filling import Filling
-from envs.viewer.runs import ShownRun, pair_of
+from envs.viewer.runs import ShownRun, added, pair_of, run_directories
 from envs.viewer.states import meaning, tone
 
 logger = logging.getLogger(__name__)
 
 _SEEN = "x-seen"
+MORE_S = 2.0
+"""Between two looks for more runs, in seconds."""
 
 
 class NotThere(ValueError):
@@ -33,11 +36,14 @@ class NotThere(ValueError):
 
 
 class Frame:
-    """The common parts of pages about some runs. base: the beginning of their addresses."""
+    """The common parts of pages about some runs. base: the beginning of their addresses. roots: folders of runs, of
+    which later ones are shown as well."""
 
-    def __init__(self, runs: Sequence[ShownRun], filling: Filling, base: str) -> None:
-        self.runs = runs
+    def __init__(self, runs: Sequence[ShownRun], filling: Filling, base: str, roots: Sequence[Path] = ()) -> None:
+        self.runs = list(runs)
         self.base = base
+        self._roots = list(roots)
+        self._looked_for_more = 0.0
         self._filling = filling
         self._templates = templates(ChoiceLoader([PackageLoader("envs.viewer"), PackageLoader("envs.records")]))
         self._templates.filters |= {"query": urlencode, "bytes": _bytes}
@@ -47,14 +53,28 @@ class Frame:
         """Note that somebody looks."""
         self._filling.looked()
 
+    def look_for_more(self) -> None:
+        """Show the runs that have appeared in the folders of runs."""
+        if not self._roots or time.monotonic() - self._looked_for_more < MORE_S:
+            return
+        self._looked_for_more = time.monotonic()
+        known = {run.directory.resolve() for run in self.runs}
+        for directory in run_directories(self._roots):
+            if directory.resolve() not in known:
+                more = added(self.runs, directory)
+                self.runs.append(more)
+                self._filling.add(more.index)
+
     def page(self, request: Request, template: str, run: ShownRun | None, status: int = 200, **values: Any) -> Response:
         """Make a page. run: its run; None for a page about several. values: the template's."""
         self._filling.looked()
+        self.look_for_more()
         html = self._templates.get_template(template).render(
             base=self.base,
             home=self.base if run is None else f"{self.base}/{run.number}",
             run=run,
             runs=self.runs,
+            evaluates=run is not None and run.evaluates(),
             live=run is not None and goes_on(run.directory),
             coverage=None if run is None else run.index.coverage(),
             seen="" if run is None else _mark(run),
@@ -108,8 +128,10 @@ def _mark(run: ShownRun) -> str:
         "quarantined.jsonl",
         "rollouts.index",
         "rollouts.index-wal",
+        OVER,
     )
     paths: list[Path] = [run.directory / name for name in names] + [path for _, path in parts(run.directory)]
+    paths += run.evaluation_files().values()
     seen = []
     for path in paths:
         try:

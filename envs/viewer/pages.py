@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.resources import files
+from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -17,6 +18,7 @@ from envs.runs.reader import goes_on
 from envs.runs.reading import NoRollout
 from envs.viewer.api import Api, refusal
 from envs.viewer.comparing import compare_runs
+from envs.viewer.evaluation_pages import EvaluationPages
 from envs.viewer.filling import Filling
 from envs.viewer.frame import Frame, NotThere, number_in, standing_of
 from envs.viewer.policy import PolicyMiddleware
@@ -25,14 +27,16 @@ from envs.viewer.run_pages import RunPages
 from envs.viewer.runs import ShownRun, pair_of
 from envs.viewer.tokens import NoRow
 
+_OF_A_RUN = (RunPages, EvaluationPages, RolloutPages)
 _STATIC = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 
 
 class Pages:
-    """Answers requests about some runs. key: the beginning of addresses."""
+    """Answers requests about some runs. key: the beginning of addresses. roots: folders of runs, of which later ones
+    are shown as well."""
 
-    def __init__(self, runs: Sequence[ShownRun], filling: Filling, key: str) -> None:
-        self._frame = Frame(runs, filling, f"/{key}")
+    def __init__(self, runs: Sequence[ShownRun], filling: Filling, key: str, roots: Sequence[Path] = ()) -> None:
+        self._frame = Frame(runs, filling, f"/{key}", roots)
 
     def app(self) -> Starlette:
         """Return the application."""
@@ -41,7 +45,7 @@ class Pages:
             Route("/compare", self.compare),
             Route("/static/{name}", self.static),
             *Api(self._frame).routes,
-            Mount("/{run:int}", routes=[*RunPages(self._frame).routes, *RolloutPages(self._frame).routes]),
+            Mount("/{run:int}", routes=[route for pages in _OF_A_RUN for route in pages(self._frame).routes]),
         ]
         wrong = {kind: self._wrong for kind in (NotThere, NoRollout, NoRow, search.BadFilter, RunDirectoryError, 404)}
         return Starlette(
@@ -52,6 +56,7 @@ class Pages:
 
     def start(self, request: Request) -> Response:
         """List the runs; with a single one, lead to it."""
+        self._frame.look_for_more()
         if len(self._frame.runs) == 1:
             return RedirectResponse(f"{self._frame.base}/0/")
         standings = [(run, standing_of(run), run.index.coverage(), goes_on(run.directory)) for run in self._frame.runs]

@@ -126,7 +126,7 @@ def _as_saved(place: int) -> Iterator[None]:
         yield
     except (NoRollout, NoRow, RunDirectoryError):
         raise
-    except Exception as error:
+    except Exception as error:  # what is saved may be anything
         logger.warning("the rollout at byte %d can't be shown", place, exc_info=True)
         raise NoRollout(
             f"what is saved at byte {place} can't be shown, since a value is not what it should be "

@@ -52,7 +52,11 @@ class RunPages:
             metrics=metrics,
             totals=_totals(sums),
             evaluated=_totals(evaluations) if training else None,
-            charts=[*charts.step_charts(sums, metrics, run.trainer()), *pools, *charts.time_charts(lines)],
+            charts=[
+                chart
+                for chart in (*charts.step_charts(sums, metrics, run.trainer()), *pools, *charts.time_charts(lines))
+                if chart.tells
+            ],
             changes=charts.changes(lines)[:12],
             signs=[(row["name"], row["count"]) for row in labels if row["kind"] == "sign"],
             stops=[(row["name"], row["count"]) for row in labels if row["kind"] == "stop"],

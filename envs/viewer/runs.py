@@ -42,6 +42,12 @@ def open_runs(directories: Sequence[Path], tokenizer: Path | None = None) -> lis
     ]
 
 
+def added(runs: Sequence[ShownRun], directory: Path) -> ShownRun:
+    """Open one more run beside those shown; their numbers and names stay."""
+    named = _names([*(run.directory.resolve() for run in runs), directory.resolve()])
+    return ShownRun(directory, Index(directory), runs[0].tokenizer if runs else None, len(runs), named[-1])
+
+
 def _names(paths: Sequence[Path]) -> list[str]:
     """Return the shortest differing ends of paths."""
     for length in range(1, max(len(path.parts) for path in paths) + 1):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import uvicorn
 
@@ -13,13 +14,18 @@ from envs.viewer.runs import ShownRun
 
 
 def serve(
-    runs: Sequence[ShownRun], listening: socket.socket, key: str, begun: Callable[[uvicorn.Server], object]
+    runs: Sequence[ShownRun],
+    listening: socket.socket,
+    key: str,
+    begun: Callable[[uvicorn.Server], object],
+    roots: Sequence[Path] = (),
 ) -> None:
-    """Answer until the process is asked to end. begun: called with the server before the first answer."""
+    """Answer until the process is asked to end. begun: called with the server before the first answer. roots: folders
+    of runs, of which later ones are shown as well."""
     try:
         with Filling([run.index for run in runs]) as filling:
             config = uvicorn.Config(
-                Pages(runs, filling, key).app(),
+                Pages(runs, filling, key, roots).app(),
                 log_level="warning",
                 access_log=False,
                 server_header=False,

@@ -111,7 +111,7 @@ class FleetBackend(Backend):
             member, sandbox = await self._placed(spec, stack)
             try:
                 yield sandbox
-            except Exception as error:
+            except Exception as error:  # it goes on; `blame` looks for failures of the host in it
                 member.blame(error)
                 raise
             member.works()

@@ -7,9 +7,11 @@ import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from sandboxes.base import Streams
+from sandboxes.shielding import closing, on_failure
 
 _AGAIN_S = 0.05
 
@@ -22,13 +24,8 @@ async def streams_to(target: int | Path, timeout: float) -> AsyncIterator[Stream
             reader, writer = await (_to_port(target) if isinstance(target, int) else _to_path(target))
     except TimeoutError as error:
         raise TimeoutError(f"nobody accepted a connection to {target} within {timeout:g} s") from error
-    try:
+    with closing(writer):
         yield reader, writer
-    except BaseException:
-        writer.transport.abort()
-        raise
-    finally:
-        writer.close()
 
 
 async def _to_port(port: int) -> Streams:
@@ -45,13 +42,14 @@ async def _to_path(path: Path) -> Streams:
             connection = socket.socket(socket.AF_UNIX)
             connection.setblocking(False)
             try:
-                connection.connect(f"/proc/self/fd/{folder}/{path.name}")
-                return await asyncio.open_unix_connection(sock=connection)
+                with on_failure(partial(_close, connection)):
+                    connection.connect(f"/proc/self/fd/{folder}/{path.name}")
+                    return await asyncio.open_unix_connection(sock=connection)
             except BlockingIOError:  # its queue is full
-                connection.close()
                 await asyncio.sleep(_AGAIN_S)
-            except BaseException:
-                connection.close()
-                raise
     finally:
         os.close(folder)
+
+
+def _close(connection: socket.socket, _: BaseException) -> None:
+    connection.close()

@@ -18,7 +18,7 @@ from sandboxes.local.pump import Pump
 from sandboxes.local.sweep import Moment, kill_marked
 from sandboxes.output import CollectedOutput
 from sandboxes.shell import LOOP, LOOP_VARIABLE, session_argv
-from sandboxes.shielding import finish
+from sandboxes.shielding import finish, on_failure
 
 _SAVING_S = 1.0
 
@@ -161,19 +161,16 @@ class LocalSession(Session):
         redirect = 'd=$1; shift; exec "$@" 3<"$d/control" 4>"$d/report"'
         argv = session_argv(str(self._cwd), str(self._directory))
         try:
-            process = await asyncio.create_subprocess_exec(
-                *("/bin/sh", "-c", redirect, "sh", str(self._directory), *argv),
-                env=self._env,
-                cwd="/",
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=pipes[0][1],
-                stderr=pipes[1][1],
-                start_new_session=True,
-            )
-        except BaseException:
-            os.close(writes)
-            transport.close()
-            raise
+            with on_failure(lambda _: transport.close()), on_failure(lambda _: os.close(writes)):
+                process = await asyncio.create_subprocess_exec(
+                    *("/bin/sh", "-c", redirect, "sh", str(self._directory), *argv),
+                    env=self._env,
+                    cwd="/",
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=pipes[0][1],
+                    stderr=pipes[1][1],
+                    start_new_session=True,
+                )
         finally:
             for _, out in pipes:
                 os.close(out)

@@ -1,5 +1,9 @@
 """`python -m envs`: any environment by its path."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from envs.__main__ import main
@@ -26,3 +30,12 @@ def test_swe_is_the_software_engineering_environment(capsys):
 def test_what_is_no_environment_is_refused(path, said, capsys):
     assert main([path, "serve"]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_what_is_not_installed_and_not_needed_is_not_complained_about():
+    """transformers prints that there is no PyTorch as soon as it is imported."""
+    program = "import envs, transformers"
+    env = {**os.environ, "USE_TORCH": "0"}
+    env.pop("TRANSFORMERS_NO_ADVISORY_WARNINGS", None)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=env)
+    assert "PyTorch" not in done.stderr

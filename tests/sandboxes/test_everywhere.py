@@ -1,5 +1,5 @@
 """The conformance suite with its hostile half on engines that are started for it, and in images unlike the base image:
-`pytest -m slow -s tests/sandboxes/test_everywhere.py`. The counts stand in docs/sandboxes.md."""
+`pytest -m slow -s tests/sandboxes/test_everywhere.py`. The counts stand in docs/measured.md."""
 
 import asyncio
 import os

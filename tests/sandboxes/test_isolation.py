@@ -1,6 +1,6 @@
 """What isolates a sandbox that crun has started: all that the Docker daemon's own containers have, item by item.
 
-Each item is looked at from inside of both, side by side; what must differ says why. docs/sandboxes.md lists them.
+Each item is looked at from inside of both, side by side; what must differ says why: docs/sandbox-internals.md.
 """
 
 import asyncio

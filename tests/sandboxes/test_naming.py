@@ -49,3 +49,10 @@ def test_what_is_named_for_later_is_imported_when_it_is_asked_for():
     assert "this" not in sys.modules
     with contextlib.redirect_stdout(io.StringIO()):
         assert "Ornhgvshy" in there()
+
+
+def test_a_module_whose_import_fails_says_why(tmp_path, monkeypatch):
+    (tmp_path / "half.py").write_text("import no_such_library")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="no_such_library"):
+        later("half")()

@@ -1,11 +1,12 @@
 """Clean-up that a cancellation cannot cut short, and work that ends together."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
 from sandboxes import shielding
-from sandboxes.shielding import ending, finish, together
+from sandboxes.shielding import ending, finish, on_failure, together
 
 
 class TestFinish:
@@ -153,3 +154,12 @@ class TestAProgram:
         async with ending(process):
             await process.wait()
         assert process.returncode == 0
+
+
+@pytest.mark.parametrize("error", [ValueError("wrong"), asyncio.CancelledError(), None])
+def test_what_ends_a_block_is_told_and_goes_on(error):
+    told = []
+    with suppress(ValueError, asyncio.CancelledError), on_failure(told.append):
+        if error is not None:
+            raise error
+    assert told == ([] if error is None else [error])

@@ -288,3 +288,19 @@ def test_the_registry_keeps_its_order():
     assert registry.names == ["everything", "weather"]
     assert [schema["function"]["name"] for schema in registry.schemas] == registry.names
     assert [tool.name for tool in registry] == registry.names and len(registry) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        ("weather", '{"city": "Oslo"', "are no JSON: "),
+        ("weather", "[1]", "are no JSON object"),
+        ("weather", "", "city is missing"),
+        ("python", "{}", "unknown tool 'python'; the tools are weather"),
+    ],
+)
+async def test_a_wrong_call_in_openais_form_is_text_for_the_model(name, arguments, said):
+    registry = ToolRegistry([weather])
+    assert await registry.answer("weather", '{"city": "Oslo"}') == "Oslo 1"
+    answer = await registry.answer(name, arguments)
+    assert answer.startswith("Error: ") and said in answer

@@ -107,11 +107,9 @@ class Probe:
         likely = [i for i in order if not plain or _holds(equal, want.values[i])]
         for tried in (likely, [i for i in order if i not in likely]):
             for i in tried:
-                try:
-                    call(want.values[i])
-                    found[i] = True
-                except Exception as error:
-                    failed = error
+                _, error = _tried(call, want.values[i])
+                found[i] = error is None
+                failed = error or failed
             if any(found):
                 break
         self._tell(site, want.number, found)
@@ -121,11 +119,9 @@ class Probe:
     def _compare(self, site, want, value, how, holds):
         found, failed = [], None
         for one in want.values:
-            try:
-                found.append(bool(holds(one)))
-            except Exception as error:
-                failed = error
-                found.append(False)
+            held, error = _tried(lambda one: bool(holds(one)), one)
+            found.append(bool(held))
+            failed = error or failed
         self._tell(site, want.number, found)
         if any(found):
             return True
@@ -144,22 +140,24 @@ class Probe:
 
 def _shown(unequal):
     """Return what the error of an assert says."""
-    try:
-        said = "assert %r" % unequal
-    except Exception as error:
+    said, error = _tried(lambda: "assert %r" % unequal)
+    if error is not None:
         said = "assert something of which repr() raises %s" % type(error).__name__
     return said if len(said) <= _SHOWN else "%s ... %s" % (said[: _SHOWN // 2], said[-_SHOWN // 2 :])
 
 
 def _is_iterator(value):
-    try:
-        return iter(value) is value
-    except Exception:
-        return False
+    return bool(_tried(lambda: iter(value) is value)[0])
 
 
 def _holds(equal, one):
+    return bool(_tried(lambda: bool(equal(one)))[0])
+
+
+def _tried(ask, *args):
+    """Return (answer, error) of a call that may reach code under test, whose errors are of any kind."""
+    __tracebackhide__ = True
     try:
-        return bool(equal(one))
-    except Exception:
-        return False
+        return ask(*args), None
+    except Exception as error:
+        return None, error

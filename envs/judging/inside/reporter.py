@@ -7,6 +7,8 @@ Messages are lines of JSON (docs/verifier-protocol.md). Runs on any Python from 
 """
 
 import atexit
+import builtins
+import fcntl
 import json
 import os
 import select
@@ -109,8 +111,6 @@ class Line:
         if self._number == -1:
             raise OSError("closed")
         if self._number is None or not self._is_ours():
-            import fcntl
-
             with open(_PORT) as file:
                 made = socket.create_connection(("127.0.0.1", int(file.read())), _WAIT_S)
             made.settimeout(None)
@@ -146,8 +146,6 @@ class Listener:
     def __init__(self, names):
         self._names = dict(_TRUSTED, **names)
         self._before, self._open = {}, False
-        import builtins
-
         builtins.__verifier__ = _PROBE
 
     def begin(self):

@@ -13,6 +13,9 @@ import os
 import struct
 import sys
 import time
+from fcntl import F_DUPFD, fcntl
+
+from verifier_hook import loaded
 
 _PLACE = "/verifier/runner"
 _MOST = 250
@@ -161,13 +164,12 @@ def _times():
 
 def _import_all():
     """Import what each session of pytest does, and what reports it."""
-    import fcntl  # noqa: F401
+    # Here alone: `serve` has noted the world before, and a call that is handed over must not pay for them.
     import runpy  # noqa: F401
     from importlib import import_module
 
     import pytest  # noqa: F401
     from _pytest.config import default_plugins
-    from verifier_hook import loaded
 
     for name in default_plugins:
         import_module("_pytest." + name)
@@ -212,8 +214,6 @@ def _hides(folder, name, known):
 
 def _keep(line):
     """Fork what runs a call: returns True there. Passes on signals here, and reports the end."""
-    from contextlib import suppress
-
     child = 0
 
     def ended(*_):
@@ -228,8 +228,10 @@ def _keep(line):
     if child == 0:
         return True
     try:
-        with suppress(OSError):
+        try:
             os.setpgid(child, child)
+        except OSError:
+            pass  # it has done so itself, or has ended
         ended()
         while line.recv(1, _socket.MSG_PEEK):
             time.sleep(_SOON_S)
@@ -242,11 +244,6 @@ def _keep(line):
 
 def _run(orders, fds):
     """Be the call."""
-    from fcntl import F_DUPFD, fcntl
-    from types import ModuleType
-
-    from verifier_hook import loaded
-
     _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
     os.setpgid(0, 0)
     os.fchdir(fds[0])
@@ -265,7 +262,7 @@ def _run(orders, fds):
         sys.orig_argv = orders["orig_argv"]
     sys.path_importer_cache.clear()
     loaded("reporter").Listener.root = os.getcwd()
-    main = sys.modules["__main__"] = ModuleType("__main__")
+    main = sys.modules["__main__"] = type(sys)("__main__")
     if orders["script"] is None:
         sys.modules["runpy"]._run_module_as_main("pytest")
     else:

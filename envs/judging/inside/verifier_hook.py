@@ -7,6 +7,7 @@ that imports neither pays for looking at the names of its imports. Runs on any P
 import builtins
 import os
 import sys
+from _frozen_importlib_external import PathFinder, SourceFileLoader  # loaded already, which `importlib` is not
 
 _HOME = "/verifier"
 _RUNNER = "/verifier/runner"
@@ -19,10 +20,7 @@ def loaded(name):
     """Return a module of those beside this file's original, which is loaded by its first caller."""
     known = "verifier_" + name
     if known not in sys.modules:
-        from importlib.machinery import SourceFileLoader
-        from types import ModuleType
-
-        module = ModuleType(known)
+        module = type(sys)(known)
         module.__file__ = "%s/%s.py" % (_HOME, name)
         exec(SourceFileLoader(known, module.__file__).get_code(known), module.__dict__)
         sys.modules[known] = module
@@ -45,8 +43,6 @@ class _Finder:
         called = _WATCHED.get(name)
         if called is None:
             return None
-        from importlib.machinery import PathFinder
-
         spec = PathFinder.find_spec(name, path, target)
         if spec is None or spec.loader is None:
             return spec

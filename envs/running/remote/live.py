@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from envs.running.failures import attribute
+from envs.running.failures import attributing
 from envs.running.remote.folders import Folders, pack
 from envs.running.remote.messages import (
     Link,
@@ -73,14 +73,11 @@ class Live:
     async def open(self, opening: Opening) -> None:
         """Let it open the environment. Raises InfraError, Gone."""
         try:
-            async with asyncio.timeout(OPEN_S):
-                trouble = await self._link.call("open", opening)
+            with attributing(TimeoutError, WorkerGone, Unreachable):  # a module may lack there, say
+                async with asyncio.timeout(OPEN_S):
+                    trouble = await self._link.call("open", opening)
         except TimeoutError as error:
             raise InfraError(Failure.WORKER, f"{self.name} was not ready within {OPEN_S:g} s") from error
-        except (WorkerGone, Unreachable):
-            raise
-        except Exception as error:  # such as a module that isn't there
-            raise attribute(error) from error
         if trouble is not None:
             raise trouble.error(self.name)
 
@@ -153,15 +150,16 @@ class Live:
 
     async def _begin(self, number: int, task: Task, seat: Seat, making: Making) -> None:
         try:
-            turns = None if making.recording is None else await making.recording.journalled()
-            sent, packed = await self._packed(task)
-            await self._tell("begin", Order(number, sent, replace(seat, recording=None), turns, packed))
-            self._known |= packed.keys()
+            with attributing(WorkerGone):
+                turns = None if making.recording is None else await making.recording.journalled()
+                sent, packed = await self._packed(task)
+                await self._tell("begin", Order(number, sent, replace(seat, recording=None), turns, packed))
+                self._known |= packed.keys()
         except WorkerGone:
             pass  # `lose` says so
-        except Exception as error:
+        except InfraError as error:
             if not making.future.done():
-                making.future.set_exception(attribute(error))
+                making.future.set_exception(error)
 
     async def _packed(self, task: Task) -> tuple[Task, dict[str, bytes]]:
         """Return a task in its form for sending, and its folders that the worker lacks."""

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 
-from envs.running.failures import attribute
+from envs.running.failures import attributing
 from envs.running.remote.live import Live
 from envs.running.remote.messages import Opening, Unreachable, WorkerGone
 from envs.types import Failure, InfraError
@@ -76,16 +76,17 @@ class Member:
         failures = 0
         while True:
             try:
-                live = await self._start()
-                try:
-                    await self._serve(live)
-                finally:
-                    self._give_up(live)
-                    await finish(live.kill())
+                with attributing(WorkerGone, Unreachable):
+                    live = await self._start()
+                    try:
+                        await self._serve(live)
+                    finally:
+                        self._give_up(live)
+                        await finish(live.kill())
             except (WorkerGone, Unreachable) as error:
                 logger.warning("the worker on %s is lost: %s", self.name, error)
-            except Exception as error:
-                before, self.trouble = self.trouble, attribute(error)
+            except InfraError as error:
+                before, self.trouble = self.trouble, error
                 level = logging.DEBUG if str(before) == str(self.trouble) else logging.WARNING
                 logger.log(level, "the worker on %s can't be used: %s", self.name, self.trouble)
             self._changed()

@@ -17,7 +17,7 @@ from typing import Any
 
 from envs.records.atif import PACKAGE_VERSION
 from envs.records.redaction import Redactor
-from envs.running.failures import attribute
+from envs.running.failures import attributing
 from envs.running.limits import raise_open_files
 from envs.running.remote.folders import own_folder, received, unpack
 from envs.running.remote.messages import News, Opening, Order, RolloutFailure, SampledTokens, Trouble, Turn, pieces
@@ -85,17 +85,18 @@ class WorkerProcess:
     async def _stay_open(self, opening: Opening, opened: asyncio.Future[Trouble | None]) -> None:
         """Keep open the resources of rollouts, until `close`."""
         try:
-            async with AsyncExitStack() as stack:
-                await self._enter(stack, opening)
-                self._context = contextvars.copy_context()  # in which spans are sent
-                opened.set_result(None)
-                await self._closing.wait()
-                await stop(list(self._rollouts.values()))
-        except Exception as error:
+            with attributing():
+                async with AsyncExitStack() as stack:
+                    await self._enter(stack, opening)
+                    self._context = contextvars.copy_context()  # in which spans are sent
+                    opened.set_result(None)
+                    await self._closing.wait()
+                    await stop(list(self._rollouts.values()))
+        except InfraError as error:
             if opened.done():
                 logging.getLogger(__name__).exception("a worker could not be closed")
             else:
-                opened.set_result(Trouble.of(attribute(error)))
+                opened.set_result(Trouble.of(error))
 
     async def _enter(self, stack: AsyncExitStack, opening: Opening) -> None:
         config, engines = opening.config, opening.engines
@@ -135,17 +136,18 @@ class WorkerProcess:
         number, recording = order.number, None
         news: list[Any]
         try:
-            await self._unpack(order.folders)
-            seat = order.seat
-            if order.turns is not None:
-                sent = SentTurns(number, order.turns, self._outbound)
-                recording = TurnRecording(sent, seat.group or 0, seat.member or 0)
-                await recording.rewind()
-                seat = replace(seat, recording=recording)
-            rollout = await self._worker.run(received(order.task, self._folder), seat)
-            news = await asyncio.to_thread(pieces, number, rollout)
-        except Exception as error:
-            news = [RolloutFailure(number, Trouble.of(attribute(error)), recording.progress if recording else None)]
+            with attributing():
+                await self._unpack(order.folders)
+                seat = order.seat
+                if order.turns is not None:
+                    sent = SentTurns(number, order.turns, self._outbound)
+                    recording = TurnRecording(sent, seat.group or 0, seat.member or 0)
+                    await recording.rewind()
+                    seat = replace(seat, recording=recording)
+                rollout = await self._worker.run(received(order.task, self._folder), seat)
+                news = await asyncio.to_thread(pieces, number, rollout)
+        except InfraError as error:
+            news = [RolloutFailure(number, Trouble.of(error), recording.progress if recording else None)]
         self._tell_sampled()  # what it took is known when it is there
         for one in news:
             self._outbound.add(one)

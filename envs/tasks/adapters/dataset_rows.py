@@ -83,11 +83,14 @@ def read_rows(path: Path) -> Iterator[Row]:
     if path.suffix == ".parquet":
         try:
             # Here alone: it is large, and few need it.
-            from pyarrow import parquet
+            from pyarrow import ArrowException, parquet
         except ImportError:
             raise BadTask(f"{path.name} needs the package pyarrow (pip install atropos-agent[datasets])") from None
 
-        rows = [(number, row) for number, row in enumerate(parquet.read_table(path).to_pylist(), 1)]
+        try:
+            rows = list(enumerate(parquet.read_table(path).to_pylist(), 1))
+        except (ArrowException, OSError) as error:
+            raise BadTask(f"{path} can't be read as Parquet: {str(error).splitlines()[0]}") from error
     else:
         rows = list(_json_rows(path))
     for number, values in rows:

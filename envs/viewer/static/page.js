@@ -30,6 +30,7 @@
       const names = chart.filled ? chart.names.slice().reverse() : chart.names;
       const tones = ["--c1", "--c2", "--c3", "--c4", "--c5"].map(colour);
       const phases = { sandbox: "--s-open", "inference server": "--s-engine", tools: "--s-tools", verifier: "--s-verifier", rest: "--s-rest" };
+      const dashes = [undefined, [7, 5], [2, 4], [10, 4, 2, 4], [4, 4]];
       const own = (i) => chart.filled ? chart.values[chart.names.length - 1 - i] : null;
       const axis = { stroke: colour("--dim"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 }, font: "11px system-ui" };
       plots.push(new uPlot({
@@ -42,7 +43,9 @@
           time ? { label: "time", value: (u, v) => v == null ? "–" : new Date(1000 * v).toLocaleTimeString() } : { label: "step", value: (u, v) => v == null ? "–" : String(v) },
           ...names.map((label, i) => {
             const stroke = chart.filled && phases[label] ? colour(phases[label]) : tones[i % tones.length];
-            return { label, stroke, width: 1.6, spanGaps: true, fill: chart.filled ? stroke : undefined, points: { show: chart.x.length < 40, size: 5, fill: stroke },
+            // Where lines lie on each other, the one beneath is wider and shows through the gaps of the others.
+            const place = chart.filled ? {} : { width: i ? 1.6 : names.length > 1 ? 2.6 : 1.6, dash: dashes[i % dashes.length] };
+            return { label, stroke, width: 1.6, spanGaps: true, fill: chart.filled ? stroke : undefined, points: { show: chart.x.length < 40, size: Math.max(4, (names.length > 1 && !chart.filled ? 8 : 5) - 2 * i), fill: stroke }, ...place,
               value: (u, v, s, at) => form(at == null ? null : chart.filled ? own(i)[at] : v) };
           }),
         ],
@@ -129,7 +132,7 @@
     if (next) { choose(next, true); next.scrollIntoView({ block: "nearest" }); }
   };
   const keys = {
-    "/": () => $("search")?.focus(), o: () => location = home + "/", r: () => location = home + "/rollouts",
+    "/": () => $("search")?.focus(), o: () => location = home + "/", e: () => location = home + "/evaluations", r: () => location = home + "/rollouts",
     g: () => location = home + "/groups", f: () => location = home + "/failures", c: () => location = base + "/compare",
     j: () => move(1), k: () => move(-1), Enter: () => go(document.querySelector(".line.at a, a.line.at, .member.at a.open")),
     "[": () => go(document.querySelector("a[rel=prev]")), "]": () => go(document.querySelector("a[rel=next]")),

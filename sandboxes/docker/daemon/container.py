@@ -25,6 +25,7 @@ from sandboxes.docker.daemon.reap import is_ending, remove_image
 from sandboxes.docker.executor.channel import Channel
 from sandboxes.docker.executor.container import Container, Kind
 from sandboxes.docker.executor.disk_usage import DiskUsage, HostPaths
+from sandboxes.docker.executor.program import ENDS
 from sandboxes.shielding import finish
 from sandboxes.trees import check_archive, rebase
 
@@ -44,9 +45,6 @@ _READS = 6
 """How often a tree is read while it changes."""
 _FREEZES = 10
 """How often freezing is tried; it fails now and then while processes wait for the disk."""
-_ENDS = {70: "memory", 2: "processes"} | dict.fromkeys((71, 132, 134, 135, 136, 139), "executor")
-"""Exit statuses of the executor without memory, of gVisor without threads, and of the executor in its other failures.
-Nobody outside ends them so."""
 _SAID = {
     "too many (links|levels of symbolic links)": errno.ELOOP,
     "not a directory": errno.ENOTDIR,
@@ -255,7 +253,7 @@ def _raise_callers_mistake(error: aiodocker.DockerError, target: str) -> None:
 
 def ended_at(state: Mapping[str, Any]) -> str | None:
     """Return the limit at which a container has ended, by the Docker daemon's report; None for none."""
-    return "memory" if state["OOMKilled"] else _ENDS.get(state["ExitCode"])
+    return "memory" if state["OOMKilled"] else ENDS.get(state["ExitCode"])
 
 
 def full(stats: Sequence[Mapping[str, Any]]) -> str | None:

@@ -107,7 +107,10 @@ void flush_out(void) {
     ssize_t n = write(1, out.at + out_sent, out_pending());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) return;
-    if (n < 0) _exit(0);
+    if (n < 0) {
+      lose_link();
+      continue;
+    }
     out_sent += n;
   }
   out.len = out_sent = 0;

@@ -1,4 +1,4 @@
-"""Frames over one stream. An attached one is attached again when the Docker daemon was restarted meanwhile."""
+"""Frames over one stream. One that is cut while its container lives is opened again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_FRAME = 4 << 20
 _HEADER = struct.Struct("<IIc")
 _TOKEN_SIZE = 16
 _RETURN_S = 60.0
-"""How long a Docker daemon may be away."""
+"""How long the way to a container may be cut."""
 _ATTEMPT_S = 10.0
 _CLOSING_S = 5.0
 _NEVER_S = 1e8
@@ -52,10 +52,22 @@ class Connection:
     attach: opens the container's stream. Raises SandboxError or OSError.
     runs: whether the container runs; raises if the Docker daemon does not say.
     tunnels: the handler of connections made inside.
+    host: a name for whoever opens the streams, for messages; it may be away for `return_s` seconds.
     """
 
-    def __init__(self, name: str, attach: Attach, runs: Runs, tunnels: Tunnels | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        attach: Attach,
+        runs: Runs,
+        tunnels: Tunnels | None = None,
+        *,
+        host: str = "Docker daemon",
+        return_s: float = _RETURN_S,
+    ) -> None:
         self._name = name
+        self._host = host
+        self._return_s = return_s
         self._attach = attach
         self._runs = runs
         self._tunnels = tunnels
@@ -84,6 +96,10 @@ class Connection:
     @property
     def alive(self) -> bool:
         return self._dead is None
+
+    @property
+    def _away(self) -> str:
+        return f"the {self._host} of sandbox {self._name} was away for a moment"
 
     @property
     def busy(self) -> bool:
@@ -190,7 +206,7 @@ class Connection:
                     self._unsettle()  # the reader is about to find out what has happened
         await self._settled.wait()
         self._raise_if_dead()
-        raise DaemonRestarted(f"the Docker daemon of sandbox {self._name} was away for a moment")
+        raise DaemonRestarted(self._away)
 
     async def open_tunnel(self, payload: bytes, serve: Callable[[Tunnel], Awaitable[None]]) -> asyncio.Task[None]:
         """Connect to a server inside, and have the connection served. Returns the serving task. Raises OSError if it is
@@ -240,7 +256,7 @@ class Connection:
         Raises SandboxError if it is gone, or out of reach for a minute.
         """
         await _closed(old)
-        async with asyncio.timeout(_RETURN_S) as patience:
+        async with asyncio.timeout(self._return_s) as patience:
             while True:
                 try:
                     async with asyncio.timeout(_ATTEMPT_S):
@@ -253,15 +269,14 @@ class Connection:
                     raise SandboxDied(str(error)) from error
                 except (SandboxError, OSError) as error:
                     if patience.expired():
-                        raise SandboxDied(f"its Docker daemon does not answer: {error}") from error
+                        raise SandboxDied(f"its {self._host} does not answer: {error}") from error
                     await asyncio.sleep(0.25)
-        logger.info("Sandbox %s has survived a restart of its Docker daemon", self._name)
+        logger.info("Sandbox %s has survived an absence of its %s", self._name, self._host)
         self._stream = stream
         self.era += 1
-        away = f"the Docker daemon of sandbox {self._name} was away for a moment"
-        self.end_tunnels(DaemonRestarted(away))
+        self.end_tunnels(DaemonRestarted(self._away))
         for call in self._calls.values():
-            _fail(call, DaemonRestarted(away))
+            _fail(call, DaemonRestarted(self._away))
         self._settled.set()
         return buffer
 

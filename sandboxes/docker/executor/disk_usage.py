@@ -104,11 +104,13 @@ def _open_files(first: int) -> Iterator[str]:
 
 def _apart(process: int) -> list[int]:
     """Return the threads of a process with files of their own: mostly its first. The first may have ended before
-    the others, or one of them may have taken a table of files for itself."""
+    the others, or one of them may have taken a table of files for itself. Numbers begin again at the kernel's highest,
+    so another thread may have a lower one than the first."""
     try:
-        threads = sorted(int(task.name) for task in Path(f"/proc/{process}/task").iterdir())
+        threads = [int(task.name) for task in Path(f"/proc/{process}/task").iterdir()]
     except OSError:
         return []  # it has ended
+    threads.sort(key=lambda thread: (thread != process, thread))
     found: list[int] = []
     for thread in threads:
         if not any(_share_files(thread, other) for other in (*found[:1], *found[-1:])):

@@ -99,7 +99,7 @@ class _Transport(asyncio.Transport):
                 data = await self._tunnel.read()
             if not (isinstance(self._protocol, asyncio.Protocol) and self._protocol.eof_received()):
                 self.close()
-        except Exception:
+        except Exception:  # of the protocol behind the door: it goes on, and the connection ends
             self.abort()
             raise
 

@@ -191,6 +191,12 @@ void end_tunnels(void);
 void stop_listening(void);
 
 /* link.c */
+struct sockaddr_un;
+uint32_t abstract_name(struct sockaddr_un *at, const char *name);
+int listen_for_owner(const char *name);
+int is_lasting(void);
+int is_linked(void);
+void lose_link(void);
 int link_listener(void);
 void withdraw_link(void);
 int offer_link(const char *path);
@@ -199,6 +205,13 @@ int take_link(void);
 /* anew.c */
 void begin_anew(uint32_t id, int new_devices);
 void go_on_anew(uint32_t port);
+
+/* pod.c */
+int pod_tool(int argc, char **argv);
+
+/* tree.c */
+void pack(const char *path, uint64_t most);
+void unpack(const char *path);
 
 /* session.c */
 void forget_sessions(void);

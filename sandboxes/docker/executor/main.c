@@ -57,6 +57,8 @@
  *
  * With "tunnels=PORT" it passes connections to that port of loopback on to its owner, from the beginning.
  *
+ * With "link=NAME" its owner comes by a socket of that name instead (see link.c), and it stays when that is cut.
+ *
  * With "fsize=BYTES" no file may become larger, whoever writes it.
  *
  * With "calls=NUMBER" system calls after that one do not exist for commands (see shared.c).
@@ -227,7 +229,10 @@ static void read_frames(void) {
   reserve(&in, CHUNK, 0);
   ssize_t n = read(0, in.at + in.len, in.cap - in.len);
   if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
-  if (n <= 0) _exit(0);
+  if (n <= 0) {
+    lose_link();
+    return;
+  }
   last_input = now_ms();
   in.len += n;
   start_anew(in.len - n);
@@ -300,6 +305,15 @@ static void own_root_directory(void) {
   if (stat("/", &s) == 0 && s.st_uid == 0) chmod("/", (s.st_mode & 07777) | S_IWUSR);
 }
 
+/* Commands inherit our environment, in which a cluster puts its address. */
+static void forget_cluster(void) {
+  extern char **environ;
+  char **to = environ;
+  for (char **from = environ; *from; from++)
+    if (strncmp(*from, "KUBERNETES_", 11)) *to++ = *from;
+  *to = NULL;
+}
+
 static int set_up(int argc, char **argv) {
   own_root_directory();
   limit(RLIMIT_CORE, 0);
@@ -309,6 +323,10 @@ static int set_up(int argc, char **argv) {
     if (!strncmp(argv[i], "calls=", 6)) know_calls(atoi(argv[i] + 6));
     if (!strncmp(argv[i], "lease=", 6)) lease_ms = atoll(argv[i] + 6) * 1000;
     if (!strncmp(argv[i], "tunnels=", 8)) port = atoi(argv[i] + 8);
+    if (!strncmp(argv[i], "link=", 5)) {
+      forget_cluster();
+      if (listen_for_owner(argv[i] + 5) < 0) _exit(72);
+    }
   }
   know_image();
   if (port && listen_for_tunnels(port)) _exit(72);
@@ -328,15 +346,17 @@ static int set_up(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+  int code = pod_tool(argc, argv);
+  if (code >= 0) return code;
   int children = set_up(argc, argv);
-  greet();
+  if (is_linked()) greet();
   flush_out();
   struct pollfd *fds = NULL;
   struct job **of = NULL;
   int64_t standing = 0;
   for (;;) {
     size_t tunnels, n = streams(&fds, &of, &tunnels);
-    fds[0] = (struct pollfd){0, POLLIN, 0};
+    fds[0] = (struct pollfd){is_linked() ? 0 : -1, POLLIN, 0};
     fds[1] = (struct pollfd){1, out_pending() ? POLLOUT : 0, 0};
     fds[2] = (struct pollfd){children, POLLIN, 0};
     fds[3] = (struct pollfd){link_listener(), POLLIN, 0};
@@ -358,9 +378,12 @@ int main(int argc, char **argv) {
       if (j->state == READING) go_on_reading(j);
       else advance(j);
     }
-    if (fds[1].revents & POLLERR) _exit(0);
-    if (fds[0].revents) read_frames();
-    if (fds[3].revents && link_listener() == fds[3].fd && !out_pending() && take_link()) greet();
+    if (fds[1].revents & POLLERR) lose_link();
+    if (fds[0].revents && is_linked()) read_frames();
+    if (fds[3].revents && link_listener() == fds[3].fd && (is_lasting() || !out_pending()) && take_link()) {
+      if (!has_token) take(&in, in.len); /* nobody has been here before that could go on */
+      greet();
+    }
     if (lease_ms && now_ms() - last_input > lease_ms) _exit(0);
     go_on_anew(port);
     standing = go_on_standing();

@@ -12,6 +12,7 @@ from sandboxes.base import SandboxError, Streams
 from sandboxes.docker.executor.connection import Connection
 from sandboxes.docker.executor.doors import pass_through
 from sandboxes.docker.executor.tunnel import Tunnel
+from sandboxes.shielding import closing
 
 _FLUSH_S = 30.0
 """How long a server may take over the last of its data, after the connection was closed here."""
@@ -47,13 +48,8 @@ async def streams_to(connection: Connection, to: bytes, name: str, timeout: floa
         raise TimeoutError(f"nobody accepted a connection to {name} within {timeout:g} s") from error
     except OSError as error:
         raise type(error)(error.errno, error.strerror, name) from error
-    try:
+    with closing(writer):
         yield reader, writer
-    except BaseException:
-        writer.transport.abort()
-        raise
-    finally:
-        writer.close()
 
 
 async def _open(connection: Connection, to: bytes, serve: Callable[[Tunnel], Awaitable[None]]) -> asyncio.Task[None]:

@@ -18,6 +18,10 @@ LEASE_S = 900
 CAPABILITIES = ("KILL", "SETGID", "SETPCAP", "SETUID")
 """Capabilities of process 1, to run commands as another user and to kill them."""
 
+ENDS = {70: "memory", 2: "processes"} | dict.fromkeys((71, 132, 134, 135, 136, 139), "executor")
+"""Exit statuses of the executor without memory, of gVisor without threads, and of the executor in its other failures.
+Nobody outside ends them so."""
+
 _ROOTS = {
     "CHOWN": 0,
     "DAC_OVERRIDE": 1,

@@ -143,17 +143,11 @@ class Tunnels:
         tunnel = Tunnel(number, send)
         opened: asyncio.Future[Opened] = asyncio.get_running_loop().create_future()
         self._opening[number] = opened, partial(self._begin, number, tunnel, partial(serve, tunnel), send)
-        try:
+        async with contextlib.AsyncExitStack() as opening:
+            opening.push_async_callback(self._give_up, number, opened, send)
             await send(number, b"J", payload)
             result = await asyncio.shield(opened)
-        except BaseException:
-            if self._opening.pop(number, None) is not None:
-                opened.cancel()
-                self._free.release()
-                await finish(self._close(number, send))
-            elif number in self._open:
-                self._open[number][1].cancel()
-            raise
+            opening.pop_all()
         if isinstance(result, int):
             self._free.release()
             raise OSError(result, os.strerror(result))
@@ -188,6 +182,15 @@ class Tunnels:
             logger.debug("a connection of a sandbox ended: %r", error)
         finally:
             await self._close(number, send)
+
+    async def _give_up(self, number: int, opened: asyncio.Future[Opened], send: Send) -> None:
+        """Leave nothing of a connection that could not be opened."""
+        if self._opening.pop(number, None) is not None:
+            opened.cancel()
+            self._free.release()
+            await finish(self._close(number, send))
+        elif number in self._open:
+            self._open[number][1].cancel()
 
     async def _close(self, number: int, send: Send) -> None:
         with contextlib.suppress(SandboxError):

@@ -201,7 +201,10 @@ class ChatAgent:
             self.user("Go on.")
             return
         for number, text in zip(ids, texts or ["done"] * len(ids), strict=True):
-            self.history.append({"role": "tool", "tool_call_id": number, "content": text})
+            self.history.append(self.result(number, text))
+
+    def result(self, number, text):
+        return {"role": "tool", "tool_call_id": number, "content": text}
 
 
 class ResponsesAgent(ChatAgent):
@@ -224,13 +227,8 @@ class ResponsesAgent(ChatAgent):
     def calls(self, reply):
         return [item["call_id"] for item in reply if item["type"] == "function_call"]
 
-    def results(self, reply, *texts):
-        ids = self.calls(reply)
-        if not ids:
-            self.user("Go on.")
-            return
-        for number, text in zip(ids, texts or ["done"] * len(ids), strict=True):
-            self.history.append({"type": "function_call_output", "call_id": number, "output": text})
+    def result(self, number, text):
+        return {"type": "function_call_output", "call_id": number, "output": text}
 
 
 class MessagesAgent(ChatAgent):

@@ -6,6 +6,7 @@ from copy import deepcopy
 
 import pytest
 from scripted_engine import ScriptedEngine
+from teacher_engine import TeacherEngine
 
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.formats.hermes import Hermes
@@ -128,9 +129,9 @@ async def test_after_a_refusal_no_other_request_goes_on_to_the_server_that_is_cl
     assert not server.under_way
 
 
-async def test_a_plain_endpoint_is_no_engine_for_training(engine, tokenizer_folder):
+async def test_an_engine_without_chat_is_no_hosted_model(engine, tokenizer_folder):
     found = await certificate(engine, tokenizer_folder, server_type="openai")
-    assert "no token ids" in wrong(found)["inference server"]
+    assert "answered 404" in wrong(found)["inference server"]
 
 
 async def test_another_tokenizer_is_shown_with_the_first_token_that_differs(engine, tokenizer_folder, tmp_path):
@@ -196,3 +197,19 @@ def test_the_command_ends_with_1_where_there_is_no_engine_and_with_2_for_wrong_o
     assert not found["ok"]
     assert "no inference server answers" in found["checks"][0]["text"]
     assert doctor(PROGRAM, ["--env.nonsense", "1"]) == 2
+
+
+async def test_a_teacher_that_fits_is_in_the_certificate(engine, tokenizer_folder, smollm2_tokenizer):
+    with TeacherEngine(smollm2_tokenizer) as teacher:
+        found = await certificate(engine, tokenizer_folder, teacher=teacher.url, teacher_weight=0.5)
+    (check,) = [check for check in found.checks if check.name == "teacher"]
+    address = teacher.url.removesuffix("/v1")
+    assert check.text == f"scripted at {address} scores our ids; tokens' advantages have 0.5 times the reverse KL"
+    assert found.ok
+
+
+async def test_a_teacher_that_scores_nothing_is_wrong(engine, tokenizer_folder, smollm2_tokenizer):
+    with TeacherEngine(smollm2_tokenizer) as teacher:
+        teacher.known = False
+        found = await certificate(engine, tokenizer_folder, teacher=teacher.url)
+    assert "can't score a prompt" in wrong(found)["teacher"]

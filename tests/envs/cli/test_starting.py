@@ -9,6 +9,7 @@ import orjson
 import pytest
 from pytest_httpserver import HTTPServer
 from sums import Sums
+from teacher_engine import TeacherEngine
 
 from atropos_agent.engines.errors import ModelNotServed, NotThisServer
 from atropos_agent.types import EngineError
@@ -179,3 +180,32 @@ async def test_what_lies_where_a_run_writes_its_files_is_refused_at_the_start(tm
     make(tmp_path / name)
     with pytest.raises(UsageError, match=rf"there is something else \({name}\); move it away"):
         await starting.check(Sums, Options(env=AgentEnvConfig(run_dir=tmp_path)))
+
+
+async def test_a_teacher_that_is_not_there_yet_is_waited_for(make_env, smollm2_tokenizer, monkeypatch):
+    monkeypatch.setattr(starting, "LOOK_S", 0.01)
+    with TeacherEngine(smollm2_tokenizer) as teacher:
+        env = make_env(teacher=teacher.url)
+        teacher.faults = [503, 503]  # of the first looks
+        await starting.check_teacher(env)
+    assert teacher.scored, "it was asked to score"
+
+
+async def test_a_teacher_that_can_not_score_ends_the_start_by_name(make_env, smollm2_tokenizer):
+    with TeacherEngine(smollm2_tokenizer) as teacher:
+        teacher.known = False
+        with pytest.raises(UsageError, match=r"the teacher at .* can't score .*--env.teacher needs"):
+            await starting.check_teacher(make_env(teacher=teacher.url))
+
+
+def test_a_teacher_of_a_server_without_token_ids_is_refused(endpoint, capsys):
+    assert cli.main(Sums, "process", [*endpoint, "--env.teacher", "http://127.0.0.1:9/v1"]) == 2
+    assert "--env.teacher scores token ids, and --openai.server_type openai gives none" in capsys.readouterr().err
+
+
+def test_a_teachers_key_is_a_secret(endpoint, tmp_path):
+    words = ["--env.teacher", "http://127.0.0.1:9/v1", "--env.teacher_key", "sk-of-the-teacher"]
+    options = ["--env.run_dir", str(tmp_path), "--env.eval_samples", "1"]
+    assert cli.main(Sums, "evaluate", [*endpoint, *options, *words]) == 0
+    written = [path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [text for text in written if "sk-of-the-teacher" in text]

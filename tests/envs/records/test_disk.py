@@ -2,13 +2,24 @@
 
 import asyncio
 import errno
+import re
 import threading
+from pathlib import Path
 
 import pytest
 from descriptors import used_up
 
 from envs.records import disk
-from envs.records.disk import append_line, close_line, no_space, replace_file, until_room
+from envs.records.disk import (
+    NoFolder,
+    append_line,
+    close_line,
+    json_lines,
+    make_folder,
+    no_space,
+    replace_file,
+    until_room,
+)
 
 
 def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path):
@@ -164,3 +175,24 @@ async def test_nothing_is_written_where_the_run_is_not(tmp_path, monkeypatch, wa
     (tmp_path / "elsewhere").rename(run)
     await asyncio.wait_for(writing, 120)
     assert (run / "lines").read_bytes() == b"one\n"
+
+
+def test_of_lines_of_json_torn_and_foreign_ones_are_passed_over(tmp_path):
+    path = tmp_path / "lines.jsonl"
+    assert json_lines(path) == []
+    path.write_bytes(b'{"a": 1}\n[2]\n{"to\n{"b": 2}\n{"c"')
+    assert json_lines(path) == [{"a": 1}, {"b": 2}]
+    assert json_lines(path, 15) == [{"b": 2}], "the first of the last bytes may be cut off"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [(None, "where results go, can't be written (Not a directory)"), ("file/run", "--run-dir file/run can't be")],
+)
+def test_a_folder_that_cannot_be_written_is_named_with_the_remedy(tmp_path, monkeypatch, given, said):
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    with pytest.raises(NoFolder, match=re.escape(said)) as raised:
+        make_folder(given and Path(given), Path("file/usual"), "--run-dir")
+    assert str(raised.value).endswith("give another --run-dir")
+    assert make_folder(None, Path("usual"), "--run-dir").is_dir() and not list(Path("usual").iterdir())

@@ -130,3 +130,25 @@ def test_a_run_in_which_nobody_calls_a_tool_says_so_once(caplog: pytest.LogCaptu
             record.message for record in caplog.records
         ]
         assert len(caplog.records) == warned
+
+
+def test_groups_that_teach_nothing_are_told_once_until_they_teach_again(caplog):
+    metrics = Metrics()
+    for _ in range(500):
+        metrics.count_group(signal=False)
+    assert caplog.text.count("all rewards are equal") == 1
+    assert "in 20 of the last 20 groups" in caplog.text and "give easier tasks" in caplog.text
+    assert metrics.dull and len(metrics.recent) == 50
+    for _ in range(50):
+        metrics.count_group(signal=True)
+    assert not metrics.dull
+    for _ in range(50):
+        metrics.count_group(signal=False)
+    assert caplog.text.count("all rewards are equal") == 2
+
+
+def test_the_bar_tells_the_share_of_groups_with_signal():
+    metrics = Metrics(rollouts=8)
+    for signal in (True, False, False, False):
+        metrics.count_group(signal=signal)
+    assert "rewards differ in 25% of groups" in metrics.line()

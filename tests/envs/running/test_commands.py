@@ -12,6 +12,7 @@ from envs.delivery.trainer_api import EnvStatus
 from envs.lab.consumer import Consumer
 from envs.running.commands import TrainerPace, evaluate_once, process_groups
 from envs.running.run import open_run
+from envs.running.supply import Supply
 from envs.types import InfraError
 
 
@@ -114,7 +115,7 @@ async def test_the_trainer_has_had_enough_when_it_is_told_twice():
     sender = SimpleNamespace(
         answer=SimpleNamespace(starting_step=3, num_steps=10), step=3, status=told(), batch_size=8, max_token_len=-1
     )
-    run = SimpleNamespace(config=config, useful_groups=4)
+    run = SimpleNamespace(config=config, useful_groups=4, supply=Supply())
     pace = TrainerPace(run, sender, SimpleNamespace(bytes=0, ready=0))
     rooms = []
     for status in (told(), told(queue_size=10**9), told(), *[told(queue_size=30)] * 2, told(queue_size=31)):

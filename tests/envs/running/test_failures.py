@@ -1,15 +1,17 @@
 """Infrastructure failures: told apart, and kept as evidence."""
 
 import orjson
+import pytest
 
-from atropos_agent.types import AgentResult, Counts, EngineError, Unanswered
+from atropos_agent.types import AgentError, AgentResult, Counts, EngineError, Unanswered
 from envs.records.metrics import Metrics
 from envs.records.redaction import Redactor
 from envs.running.concurrency import CircuitBreaker
 from envs.running.database import locked
-from envs.running.failures import KEPT, FailureLog, attribute
+from envs.running.failures import KEPT, FailureLog, attribute, attributing
 from envs.types import Failure, InfraError, Task
 from sandboxes.base import ImageUnbuildable, SandboxError
+from tools.mcp.servers import BrokenServer, MCPServer
 
 TASK = Task("t", "Do it.")
 
@@ -22,6 +24,14 @@ def test_a_failure_that_is_told_apart_already_stays_as_it_is():
 def test_a_dockerfile_that_is_wrong_is_the_tasks_failure_and_another_build_is_not():
     assert attribute(ImageUnbuildable("line 3")).kind is Failure.TASK
     assert attribute(SandboxError("pip could not connect")).kind is Failure.SANDBOX
+
+
+def test_a_tasks_mcp_server_that_can_not_work_is_the_tasks_failure_and_one_that_died_is_tried_again():
+    server = MCPServer("notes", "stdio", ("notes",), of_task=True)
+    assert attribute(BrokenServer(server, "lists no tools", hopeless=True)).kind is Failure.TASK
+    died = AgentError("a tool failed")
+    died.__cause__ = BrokenServer(server, "ended by itself")
+    assert (attribute(died).kind, attribute(died).unexpected) == (Failure.SANDBOX, False)
 
 
 def test_what_nobody_tells_apart_is_the_environments_and_unexpected():
@@ -67,3 +77,32 @@ async def test_the_last_failures_of_a_task_are_written_without_secrets(tmp_path)
     with locked(tmp_path):
         await log.write(TASK)
     assert orjson.loads(log.path.read_text().splitlines()[1])["failures"] == []
+
+
+def test_whatever_a_block_raises_is_an_infrastructure_failure_but_for_what_is_excepted():
+    with pytest.raises(InfraError) as caught, attributing(TimeoutError):
+        raise KeyError("x")
+    assert isinstance(caught.value.__cause__, KeyError)
+    mine = InfraError("task", "no tests")
+    with pytest.raises(InfraError) as caught, attributing():
+        raise mine
+    assert caught.value is mine and mine.__cause__ is None
+    with pytest.raises(TimeoutError), attributing(TimeoutError):
+        raise TimeoutError
+
+
+async def test_failures_alike_show_their_stack_once(tmp_path, caplog):
+    log = FailureLog(tmp_path / "quarantined.jsonl", Metrics(), CircuitBreaker(1.0), Redactor([]))
+
+    def fails(name):
+        try:
+            {}[name]
+        except KeyError as error:
+            raise attribute(error) from error
+
+    for name in "abc":
+        with pytest.raises(InfraError) as raised:
+            fails(name)
+        log.note(TASK, raised.value, step=0)
+    assert caplog.text.count("Traceback") == 2, "of the cause, and of the failure that it is the cause of"
+    assert caplog.text.count("an unexpected failure") == 3

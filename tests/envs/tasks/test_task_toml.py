@@ -168,7 +168,14 @@ def test_hosts_may_be_allowed_for_all_phases_or_for_one(tmp_path):
         ('[environment]\nnetwork_mode = "bridge"', "[environment] network_mode: 'bridge' isn't supported"),
         ('[agent]\nallowed_hosts = ["x.org"]', 'allowed_hosts need network_mode = "allowlist"'),
         ('[agent]\nnetwork_mode = "allowlist"\nallowed_hosts = ["http://x"]', "'http://x' is no host"),
-        ('[[environment.mcp_servers]]\nname = "x"', "mcp_servers: MCP servers aren't supported"),
+        ('[[environment.mcp_servers]]\nname = "x"', "mcp_servers: server 'x': a server by stdio has a `command`"),
+        (
+            '[[environment.mcp_servers]]\nname = "x"\nurl = "http://db:8000/mcp"',
+            "http://db:8000/mcp is not in the sandbox",
+        ),
+        ('[[environment.mcp_servers]]\nname = "x"\ncommand = "a"\ntransport = "pipe"', "there is no transport 'pipe'"),
+        ('[[environment.mcp_servers]]\nname = "x"\nurl = "http://localhost:80"', "nothing starts it in the sandbox"),
+        ("environment = { mcp_servers = [1] }", "mcp_servers: : Input should be a valid dictionary"),
         ("[verifier]\ntimeout_sec = -1", "[verifier] timeout_sec: Input should be greater than 0, not -1"),
         (
             '[verifier]\nenvironment_mode = "other"',
@@ -190,3 +197,16 @@ def test_a_bad_field_is_named(tmp_path, toml, said):
     with pytest.raises(BadTask, match=re.escape(said)) as caught:
         load_task(make_task(tmp_path, toml))
     assert str(caught.value).startswith("task sample: task.toml")
+
+
+def test_the_servers_of_a_task_are_those_in_its_sandbox(tmp_path):
+    toml = (
+        '[[environment.mcp_servers]]\nname = "notes"\ntransport = "stdio"\ncommand = "python3"\n'
+        'args = ["/srv/notes.py"]\n'
+        '[[environment.mcp_servers]]\nname = "web"\nurl = "http://localhost:8000/sse"\ncommand = "web"\n'
+        'headers = { Authorization = "Bearer ${TOKEN:-none}" }\n'
+    )
+    notes, web = load_task(make_task(tmp_path, toml)).mcp_servers
+    assert (notes.transport, notes.command, notes.of_task) == ("stdio", ("python3", "/srv/notes.py"), True)
+    assert (web.transport, web.port, web.inside) == ("sse", 8000, True)  # as by Harbor, whose default it is
+    assert web.headers == {"Authorization": "Bearer none"}

@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset
+from forks import begin, end_of
 from sums import Sums
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from transformers.trainer_callback import ExportableState, TrainerCallback
@@ -122,15 +123,7 @@ def live(work: Callable[[], None], out: Path, wanted: int | None, pause: float) 
     """Fork a process that does `work`, and kill it some time after it saved so many checkpoints, if that is not None.
     Return how it ended."""
     before = newest(out)
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            work()
-            status = 0
-        finally:
-            sys.stdout.flush()
-            os._exit(status)
+    child = begin(work)
     began = time.monotonic()
     while wanted is not None and newest(out) < before + wanted * SAVE_STEPS:
         time.sleep(0.02)
@@ -138,7 +131,7 @@ def live(work: Callable[[], None], out: Path, wanted: int | None, pause: float) 
         # As long as a checkpoint took, or less: anywhere between two of them.
         time.sleep(pause * (time.monotonic() - began) / max(1, wanted))
         os.kill(child, signal.SIGKILL)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return end_of(child)
 
 
 def newest(out: Path) -> int:

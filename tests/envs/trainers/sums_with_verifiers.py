@@ -18,13 +18,13 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
 
+from forks import begin, end_of
 from verifiers.v1.configs.client import TrainClientConfig
 from verifiers.v1.serve.client import EnvClient
 from verifiers.v1.serve.server import EnvServer
@@ -83,20 +83,6 @@ def cut(journal: Path) -> Path:
     return journal
 
 
-def begin(work: Callable[[], Any]) -> int:
-    """Fork a process that does `work`; return its id."""
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            work()
-            status = 0
-        finally:
-            sys.stdout.flush()
-            os._exit(status)
-    return child
-
-
 def main(engine: str, place: str, tokenizer: str, kills: int) -> int:
     folder, rng = Path(place), random.Random(kills)
     journal = folder / "journal"
@@ -119,10 +105,10 @@ def main(engine: str, place: str, tokenizer: str, kills: int) -> int:
         time.sleep(0.3 * rng.random())
         name = rng.choice(("server", "client"))
         os.kill(lives[name], signal.SIGKILL)
-        ended = os.waitstatus_to_exitcode(os.waitpid(lives[name], 0)[1])
+        ended = end_of(lives[name])
         print("the", name, "ended with", ended, "at episode", len(_lines(journal)), flush=True)
         lives[name] = begin(works[name])
-    status = os.waitstatus_to_exitcode(os.waitpid(lives["client"], 0)[1])
+    status = end_of(lives["client"])
     os.kill(lives["server"], signal.SIGKILL)
     return status
 

@@ -30,6 +30,12 @@ def test_sampling_settings_are_our_options_or_change_nothing_or_are_refused():
         sampling_of({"repetition_penalty": 1.1, "typical_p": 0.5})
 
 
+def test_a_trainer_with_one_advantage_a_rollout_refuses_branches_by_name():
+    options = ["--env.branches=2@errors"]
+    with pytest.raises(ValueError, match="2@errors: theirs makes one advantage a rollout"):
+        Runs("envs.swe.environment:SWEEnv", options, "theirs", object, object)
+
+
 class Engine:
     """An inference server that is an object, as verl's is."""
 
@@ -66,3 +72,9 @@ async def test_a_rollout_is_made_in_the_run_of_its_sampling_and_is_done_with_the
             await rollout(opened[1], "sum-2", "mine", lambda given: given)
     assert [row.score for row in rows] == [1.0]
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_trainer_without_advantages_of_tokens_refuses_a_teachers_weight_by_name():
+    options = ["--env.teacher=http://localhost:1/v1", "--env.teacher_weight=1"]
+    with pytest.raises(ValueError, match=r"--env.teacher_weight .* verl takes none"):
+        Runs("sums:Sums", options, "verl", ObjectServer, None)

@@ -4,6 +4,7 @@ import os
 import shutil
 import time
 
+from envs.running.database import locked
 from envs.runs.index import FILE_NAME, Index
 from envs.runs.reader import QUIET_S, goes_on
 from envs.viewer.filling import Filling
@@ -25,6 +26,17 @@ def test_nothing_is_indexed_before_somebody_looks(run_dir, tmp_path):
         assert index.coverage().indexed == 0
         filling.looked()
         assert until(lambda: index.coverage().share == 1.0)
+
+
+def test_a_run_that_ended_in_good_order_is_over_at_once(tmp_path):
+    (tmp_path / "metrics.json").write_text("{}")
+    with locked(tmp_path):
+        assert goes_on(tmp_path)
+    assert not goes_on(tmp_path)
+    with locked(tmp_path):
+        assert goes_on(tmp_path), "it was started again"
+    os.utime(tmp_path / "metrics.json")
+    assert goes_on(tmp_path), "somebody writes after all"
 
 
 def test_a_run_goes_on_while_its_files_are_written(run_dir, tmp_path):

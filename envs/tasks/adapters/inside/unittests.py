@@ -21,7 +21,7 @@ def as_test(function: Callable[[], Any]) -> unittest.FunctionTestCase:
                     call(*arguments)
             else:
                 function()
-        except Exception as error:
+        except Exception as error:  # pytest, which has these, is not imported here
             if type(error).__name__ in ("Skipped", "XFail"):
                 raise unittest.SkipTest(str(error)) from None
             raise

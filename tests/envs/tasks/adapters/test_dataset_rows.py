@@ -48,3 +48,9 @@ def test_lists_and_objects_may_be_written_as_json_in_a_text():
         row.texts("odd")
     with pytest.raises(BadTask, match="here: tests is missing or not an object"):
         row.table("tests")
+
+
+def test_a_file_that_is_no_parquet_is_named(tmp_path):
+    (tmp_path / "rows.parquet").write_bytes(b"")
+    with pytest.raises(BadTask, match=r"rows.parquet can't be read as Parquet: .*0 bytes"):
+        list(read_rows(tmp_path / "rows.parquet"))

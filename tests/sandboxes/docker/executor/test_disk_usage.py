@@ -103,6 +103,36 @@ async def test_what_a_thread_holds_counts_when_the_first_one_has_ended(tmp_path)
     await first.communicate(b"\n")
 
 
+NUMBERED_AGAIN = """
+import os, threading
+from sandboxes.docker.executor.disk_usage import _open_files
+def numbers_from(last):
+    with open("/proc/sys/kernel/ns_last_pid", "w") as file:
+        file.write(str(last))
+numbers_from(20000)
+if os.fork() == 0:
+    numbers_from(100)
+    ended = threading.Event()
+    threading.Thread(target=ended.wait).start()
+    first = os.getpid()
+    assert min(map(int, os.listdir("/proc/self/task"))) < first
+    print(f"/proc/{first}/exe" in _open_files(first))
+    ended.set()
+else:
+    os.wait()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a namespace of processes")
+async def test_a_process_goes_by_its_own_number_though_a_thread_has_a_lower_one():
+    run = await asyncio.create_subprocess_exec(
+        *("unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", NUMBERED_AGAIN),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    said, _ = await run.communicate()
+    assert said == b"True\n"
+
+
 async def test_a_folder_that_is_gone_holds_nothing(host_paths, tmp_path):
     assert await disk_usage(HostPaths((tmp_path / "gone",), os.getpid())) == module.DiskUsage(0, 0)
 

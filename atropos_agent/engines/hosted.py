@@ -1,0 +1,120 @@
+"""What providers of hosted models say beside a reply: pauses, refused parameters, usage and its price."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+LONGEST_S = 300.0
+"""The longest pause that is kept when a provider asks for one, in seconds."""
+OPTIONAL = ("top_p", "top_k", "min_p", "stop", "n", "include", "temperature")
+"""Options of a request without which a model answers by its own default, in the order in which they are left out."""
+_NAMES = {"stop": ("stop", "stop_sequences"), "include": ("include", "encrypted content")}
+_REFUSALS = re.compile(
+    r"not supported|unsupported|does not support|deprecated|cannot both|can't both|not allowed|not permitted|only the "
+    r"default|may only be set|unrecognized|unknown (parameter|field|argument)|extra (inputs|fields)",
+    re.IGNORECASE,
+)
+_PARTS = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_RESETS = ("x-ratelimit-reset-requests", "x-ratelimit-reset-tokens", "x-ratelimit-reset")
+
+
+@dataclass(slots=True)
+class Usage:
+    """Requests and tokens of this process's life, as a provider counts them.
+
+    input: all tokens of prompts, those read from a cache (`cached`) among them. cost: in US dollars; None if neither
+    the provider nor the options name a price."""
+
+    requests: int = 0
+    input: int = 0
+    cached: int = 0
+    output: int = 0
+    cost: float | None = None
+
+    def add(self, usage: Any, prices: Sequence[float]) -> None:
+        """Add a reply's. usage: OpenAI's, as an object. prices: of a million tokens of input and of output."""
+        self.requests += 1
+        details = getattr(usage, "prompt_tokens_details", None)
+        counts = [getattr(usage, name, None) or 0 for name in ("prompt_tokens", "completion_tokens")]
+        self.input, self.output = self.input + counts[0], self.output + counts[1]
+        self.cached += getattr(details, "cached_tokens", None) or 0
+        told = getattr(usage, "cost", None)  # some gateways name it
+        price = sum(count * one / 1e6 for count, one in zip(counts, prices, strict=True)) if prices else None
+        if (cost := told if isinstance(told, int | float) else price) is not None:
+            self.cost = (self.cost or 0.0) + cost
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it by names."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        cached = f" ({self.cached:,} cached)" if self.cached else ""
+        cost = "" if self.cost is None else f", ${self.cost:.2f}"
+        return f"{self.requests:,} requests, {self.input:,} input{cached} and {self.output:,} output tokens{cost}"
+
+
+def usage_of(servers: Iterable[Any]) -> list[dict[str, Any]]:
+    """Return the usage of hosted models among these servers: an entry each, with the options that it did not take."""
+    hosted = [server for server in servers if isinstance(getattr(server, "usage", None), Usage)]
+    return [
+        {"model": server.config.model_name, **server.usage.to_json(), "left_out": list(server.left_out)}
+        for server in hosted
+        if server.usage.requests
+    ]
+
+
+def refused_option(text: str, asked: Mapping[str, Any]) -> str | None:
+    """Return the option of a request that a model does not take, as an error's text names it; None if it names none.
+
+    asked: the request's options by OpenAI's names."""
+    if not _REFUSALS.search(text):
+        return None
+    for name in OPTIONAL:
+        words = "|".join(map(re.escape, _NAMES.get(name, (name,))))
+        if name in asked and re.search(rf"(?<![\w-])({words})(?![\w-])", text, re.IGNORECASE):
+            return name
+    return None
+
+
+def pause_s(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
+    """Return the seconds that a provider's headers ask to wait before another try; None if they name none.
+
+    `Retry-After` (seconds or a date) and `retry-after-ms` come first; else the latest of the limits that are used up,
+    as `x-ratelimit-reset-*` (OpenAI: 6m0s, others: seconds) and `anthropic-ratelimit-*-reset` (RFC 3339) name it."""
+    told = {name.lower(): value.strip() for name, value in headers.items()}
+    now = now or datetime.now(UTC)
+    first = _number(told.get("retry-after-ms"))
+    waits = [None if first is None else first / 1000, _moment(told.get("retry-after"), now)]
+    if (wait := next((one for one in waits if one is not None), None)) is None:
+        spent = [name for name in told if name.endswith(("-reset", *_RESETS)) or name in _RESETS]
+        left = [_moment(told[name], now) for name in spent if told.get(name.replace("reset", "remaining"), "0") == "0"]
+        wait = max((one for one in left if one is not None), default=None)
+    return None if wait is None else min(max(wait, 0.0), LONGEST_S)
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None
+
+
+def _moment(text: str | None, now: datetime) -> float | None:
+    """Return the seconds until a moment: a number of seconds, a duration, a date of HTTP's or of RFC 3339."""
+    if text is None or (seconds := _number(text)) is not None:
+        return None if text is None else seconds
+    if parts := _PARTS.findall(text) if _PARTS.sub("", text) == "" else []:
+        return sum(float(count) * _SECONDS[unit] for count, unit in parts)
+    for read in (datetime.fromisoformat, parsedate_to_datetime):
+        try:
+            moment = read(text)
+        except ValueError:
+            continue
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() - now.timestamp()
+    return None

@@ -1,0 +1,96 @@
+"""The required tests: those of the list, else those that the reference passed, else all in the modules."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from envs.judging.decoys.source_tests import SourceTests
+
+if TYPE_CHECKING:
+    from envs.judging.reports.runner_reports import RunnerReports
+
+
+class RequiredTests:
+    """The tests that a judgement requires.
+
+    listed: `tests.json` of the task, {} for none. record: the reference's evidence from `tasks check`, {} for nothing.
+
+    reference: whether the reference is judged, before there is a record: tests that it leaves out are not demanded.
+    tests: the listed ones. recorded: those that the reference passed, if none are listed. exact: how each test must
+    end, None if passing is all.
+    """
+
+    def __init__(self, listed: Mapping[str, Any], record: Mapping[str, Any]) -> None:
+        self._wanted: Sequence[str] = listed.get("FAIL_TO_PASS", [])
+        self.tests: Sequence[str] = [*self._wanted, *listed.get("PASS_TO_PASS", [])]
+        self.exact: Mapping[str, str] | None = listed.get("EXACT")
+        self.reference = bool(record.get("reference"))
+        self.recorded: Collection[str] = () if self.tests else record.get("tests", ())
+        self._whole_functions = bool(listed.get("FUNCTIONS"))
+        self._titled = bool(listed.get("UNITTEST"))
+
+    def includes(self, test: str) -> bool:
+        """Return whether a test must pass."""
+        if self.recorded:
+            return test in self.recorded
+        if not self.tests or test in self.tests:
+            return True
+        base = test.split("[", maxsplit=1)[0]
+        cut = any("[" in name and not name.endswith("]") and test.startswith(name) for name in self.tests)
+        return cut or (self._whole_functions and base in self.tests) or (self._titled and "::" in test)
+
+    def failing(self) -> frozenset[str]:
+        """Return the tests that must not pass, without their cases."""
+        return frozenset(name.split("[")[0] for name, what in (self.exact or {}).items() if what != "passed")
+
+    def found(self, name: str, outcome: Mapping[str, str], reports: RunnerReports, source: SourceTests) -> str:
+        """Return the status of a listed test.
+
+        An id that was cut at a blank stands for all ids with this beginning, and a title for all tests with it.
+        """
+        if self._titled and "::" not in name:
+            ended = {outcome[test] for test in reports.titles.get(name, ())}
+            return "missing" if not ended else "passed" if ended == {"passed"} else "failed"
+        if outcome.get(name) == "skipped" and name not in self._wanted and source.may_fail(name):
+            return "passed"
+        cut = "[" in name and not name.endswith("]")
+        if name in outcome or not (cut or self._whole_functions):
+            return outcome.get(name, "missing")
+        start = name + (" " if cut else "[")
+        cases = [what for test, what in outcome.items() if test.startswith(start)]
+        return "missing" if not cases else "passed" if set(cases) == {"passed"} else "failed"
+
+    def lost(self, outcome: Mapping[str, str]) -> set[str]:
+        """Return the recorded tests that did not run.
+
+        For a case of a test another one may stand, if all of that test passed: rows may be drawn by chance, or come
+        from the code's own values.
+        """
+        fresh: dict[str, list[str]] = collections.defaultdict(list)
+        for test, what in outcome.items():
+            if "[" in test and test not in self.recorded:
+                fresh[test.split("[")[0]].append(what)
+        lost = set()
+        for test in set(self.recorded) - set(outcome):
+            others = fresh[test.split("[")[0]] if "[" in test else []
+            if others and set(others) == {"passed"}:
+                others.pop()
+            else:
+                lost.add(test)
+        return lost
+
+    def exactly(self, outcome: Mapping[str, str], errors: Collection[str]) -> dict[str, str]:
+        """Return the status of tests that must not pass, and of unlisted ones. One with its demanded end has passed.
+
+        errors: tests that failed outside of their function."""
+        exact = self.exact or {}
+        found = dict.fromkeys(exact, "missing")
+        for name, what in outcome.items():
+            if name in exact:
+                ended = "error" if what == "failed" and name in errors else what
+                found[name] = "passed" if ended == exact[name] else "failed"
+            elif name not in self.tests and what != "skipped":
+                found[name] = "other"
+        return found

@@ -1,0 +1,59 @@
+"""The reports of a judgement's calls on its tests."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Sequence
+
+from envs.judging.decoys.source_tests import SourceTests
+from envs.judging.reports.receiver import Message
+
+
+class RunnerReports:
+    """The reports on each test.
+
+    outcomes: "passed", "failed" or "skipped", of the last call that ran it. titles: the tests of each title. errors:
+    tests that failed outside of their function. skipped: tests that may skip themselves, and did. statuses: how each
+    call ended by its runner's word, None if it ended without one; if no runner began, the exit codes of hidden
+    modules run as programs. tampered: things that tests rely on and code under test has replaced.
+    """
+
+    def __init__(self, calls: Sequence[Sequence[Message]], source: SourceTests) -> None:
+        self.outcomes: dict[str, str] = {}
+        self.titles: dict[str, set[str]] = collections.defaultdict(set)
+        self.errors: set[str] = set()
+        self.skipped: set[str] = set()
+        self.statuses: list[int | None] = []
+        self.tampered: list[str] = []
+        self._programs: list[int | None] = []
+        for call in calls:
+            self._read(call, source)
+        self.statuses = self.statuses or self._programs
+
+    def _read(self, call: Sequence[Message], source: SourceTests) -> None:
+        status: int | None = None
+        started = loaded = False
+        seen: dict[str, str] = {}
+        for message in call:
+            kind = message.get("kind")
+            if kind in ("begin", "start"):
+                started = True
+            elif kind == "load":
+                loaded = True
+            elif kind == "test":
+                name, outcome = str(message.get("id")), str(message.get("outcome"))
+                # unittest may have several tests of one name, as `load_tests` makes them.
+                seen[name] = outcome if seen.get(name, "passed") == "passed" or "title" not in message else seen[name]
+                if "title" in message:
+                    self.titles[str(message["title"])].add(name)
+                (self.errors.add if message.get("error") else self.errors.discard)(name)
+                may = outcome == "skipped" and source.may_skip(name, message.get("where"))
+                (self.skipped.add if may else self.skipped.discard)(name)
+            elif kind == "finish" and isinstance(message.get("status"), int):
+                status = message["status"]
+                names = message.get("tampered")
+                names = [str(name) for name in names] if isinstance(names, list) else []
+                self.tampered += [name for name in names if not source.replaces(name)]
+        if started or loaded or status is not None:
+            (self._programs if loaded and not started else self.statuses).append(status)
+        self.outcomes.update(seen)

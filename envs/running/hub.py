@@ -1,0 +1,135 @@
+"""A run as a dataset for the Hugging Face hub: a folder with its tables, what was checked of its tasks, and its card.
+
+`datasets.load_dataset(FOLDER, "rollouts")` reads the folder as it stands. Needs pyarrow, of the extra `datasets`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import yaml
+
+from envs.judging.manifest import NAME, CheckResult, read_manifest
+from envs.records.exporting import write_table
+from envs.records.provenance import FILE_NAME, read_starts
+from envs.records.read import SavedRollout, read_rollouts
+from envs.types import BadTask
+from sandboxes.naming import later
+
+_WRITE_PARQUET = later("envs.records.frames:write_parquet")
+_TOLD = (
+    "task_id",
+    "digest",
+    "image",
+    "ok",
+    "problem",
+    "flaky",
+    "watched",
+    "reference",
+    "nothing",
+    "notes",
+    "blind_spots",
+)
+"""What is told of a task's check: no record of its tests' values, and no patch of an attack."""
+_TABLES = {
+    "rollouts": "a rollout each: task, messages, reward, verdict, the verifier's words, sampling",
+    "turns": "a turn each: reply, calls, results, times",
+    "rows": "a row each, in token ids: `tokens`, `masked_tokens` (-100 where not trained), `logprobs`",
+    "tasks": "a task each, as `tasks check` found it: content hash, rewards of the reference and of doing nothing",
+}
+
+
+class Hub(Protocol):
+    """What is needed of `huggingface_hub.HfApi`."""
+
+    def create_repo(self, repo_id: str, *, repo_type: str, private: bool, exist_ok: bool) -> Any: ...
+
+    def upload_folder(self, *, repo_id: str, repo_type: str, folder_path: str) -> Any: ...
+
+
+def write(run: Path, out: Path) -> str:
+    """Write a run as a dataset. Returns its tables' names. Raises ModuleNotFoundError, ValueError, OSError."""
+    starts = read_starts(run / FILE_NAME)
+    _WRITE_PARQUET()(run, out / "data")
+    checked = _checked(starts[-1].get("options", {}) if starts else {})
+    if checked:
+        write_table(({name: _told(one, name) for name in _TOLD} for one in checked), out / "data/tasks.parquet")
+    names = [name for name in _TABLES if name != "tasks" or checked]
+    (out / "README.md").write_text(_card(run, names, starts), encoding="utf-8")
+    return ", ".join(names)
+
+
+def push(folder: Path, name: str, hub: Hub) -> None:
+    """Upload a written dataset to the hub; one that is not there yet is made private."""
+    hub.create_repo(name, repo_type="dataset", private=True, exist_ok=True)
+    hub.upload_folder(repo_id=name, repo_type="dataset", folder_path=str(folder))
+
+
+def _checked(options: Mapping[str, Any]) -> Sequence[CheckResult]:
+    """Return what is known of the tasks of a run; nothing without a manifest."""
+    folder = options.get("tasks")
+    path = options.get("manifest") or (Path(folder).expanduser() / NAME if folder else None)
+    try:
+        return list(read_manifest(Path(path)).values()) if path and Path(path).is_file() else []
+    except BadTask as error:
+        raise ValueError(str(error)) from error
+
+
+def _told(result: CheckResult, name: str) -> Any:
+    value = getattr(result, name)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _card(run: Path, names: Sequence[str], starts: Sequence[Mapping[str, Any]]) -> str:
+    """Return the dataset's README: settings for the hub, then words."""
+    configs = [{"config_name": name, "data_files": f"data/{name}.parquet"} for name in names]
+    tags = ["atropos", "reinforcement-learning", "agents", "tool-use"]
+    head = yaml.safe_dump({"pretty_name": run.resolve().name, "tags": tags, "configs": configs}, sort_keys=False)
+    tables = "\n".join(f"| `{name}` | {_TABLES[name]} |" for name in names)
+    facts = "\n".join(f"- {fact}" for fact in _facts(run, starts))
+    return f"""---
+{head}---
+
+# Rollouts of {run.resolve().name}
+
+{facts}
+
+| `load_dataset(…, NAME)` | |
+|---|---|
+{tables}
+
+A reward is the verifier's: it judged the agent's changes in a sandbox that the agent never entered. Rollouts lost to
+infrastructure failures are left out. Texts are those of models and programs; secrets known to the run were replaced
+before they were saved, and nobody has read the rest. This card names no licence: it depends on the tasks and on the
+model. Made by atropos-agent.
+"""
+
+
+def _facts(run: Path, starts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    counts: Counter[str] = Counter()
+    models: Counter[str] = Counter()
+    rewards = 0.0
+    for saved in read_rollouts(run):
+        counts["rollouts"] += 1
+        counts["solved"] += saved.verdict.solved
+        counts["evaluating"] += saved.seat.evaluating
+        counts[f"task {saved.task_id}"] += 1
+        models[_model(saved)] += 1
+        rewards += saved.reward.value
+    tasks, made = sum(name.startswith("task ") for name in counts), counts["rollouts"]
+    yield f"{made} rollouts of {tasks} tasks, {counts['evaluating']} of them in evaluations"
+    yield f"{counts['solved']} solved the task; the mean reward is {rewards / made if made else 0:.3f}"
+    yield f"models: {', '.join(models)}"
+    if starts:
+        told = starts[-1]
+        versions = told.get("versions") or {}
+        yield f"made by `{told.get('command', '')}`, last started {str(told.get('at', ''))[:10]}"
+        if versions:
+            yield f"versions: {', '.join(f'{name} {version}' for name, version in sorted(versions.items()))}"
+
+
+def _model(saved: SavedRollout) -> str:
+    return saved.result.conditions.model or "unnamed"

@@ -1,0 +1,127 @@
+"""Say whether the inference servers and the trainer are kept busy, and if not, by what they are held up."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from envs.records.metrics import Metrics
+from envs.running.concurrency import ConcurrencyLimiter
+
+logger = logging.getLogger(__name__)
+
+LOOKS = 30
+"""Looks that are taken together; one every ten seconds."""
+LITTLE_MB = 256.0
+"""Free megabytes of a disk that is about to hold up what writes to it."""
+_BUSY = 0.5
+"""Share of a rollout's time that is spent on replies, from which on the inference servers set the pace."""
+_LACKS, _CONTENT = 0.8, 0.5
+"""Shares of looks at which the trainer waited: for the warning, and for the next one to be possible."""
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The state of a run. shares: of the rollouts' time, by phase; empty before the first one ended. running, waiting:
+    requests in the inference servers; None if these do not say. enough: the trainer takes no more for now."""
+
+    active: int
+    limit: int
+    most: int
+    pause_s: float = 0.0
+    free_mb: float = 1e6
+    running: float | None = None
+    waiting: float | None = None
+    shares: Mapping[str, float] = field(default_factory=dict)
+    enough: bool = False
+
+
+def said(now: Now) -> str:
+    """Return in a sentence what holds the inference servers up, or that nothing does; "" if it is not known yet."""
+    return next(_findings(now), "")
+
+
+def _findings(now: Now) -> Iterator[str]:
+    """Yield what holds them up, the most certain first."""
+    if now.free_mb < LITTLE_MB:
+        yield f"held up by the disk: {now.free_mb:.0f} MB are free"
+    if now.pause_s:
+        yield f"held up by failures: one rollout is started every {now.pause_s:.0f} s"
+    if now.enough:
+        yield "the trainer has enough groups for now"
+    if now.running is not None and now.waiting:
+        yield f"inference servers are full: {now.running:.0f} requests run, {now.waiting:.0f} wait"
+    if not now.shares:
+        return
+    replies = now.shares["replies"]
+    if replies < _BUSY:
+        share, worst = max((share, phase) for phase, share in now.shares.items() if phase != "replies")
+        yield f"held up by {worst}: {share:.0%} of a rollout's time, {replies:.0%} for replies"
+    if now.active >= now.limit >= now.most and now.running is not None:
+        yield f"held up by the limit: all {now.most} of --env.max_concurrent_rollouts run, and no request waits"
+    if 2 * now.active < now.limit:
+        yield f"held up by the queue: {now.active} rollouts run, {now.limit} may (--env.max_num_workers)"
+    yield f"inference servers set the pace: {replies:.0%} of a rollout's time"
+
+
+class Supply:
+    """Follows a run. lacks: whether the trainer has less than a batch; None without a trainer. enough: see `Now`."""
+
+    def __init__(self) -> None:
+        self.lacks: bool | None = None
+        self.enough = False
+        self._seconds: deque[dict[str, float]] = deque(maxlen=LOOKS)
+        self._waited: deque[bool] = deque(maxlen=LOOKS)
+        self._warned = False
+
+    def look(self, directory: Path, metrics: Metrics, limiter: ConcurrencyLimiter) -> None:
+        """Look at the run, and write the finding into its metrics. Warns when the trainer begins to starve."""
+        load = limiter.load
+        now = Now(
+            limiter.active,
+            limiter.limit,
+            limiter.climb.most,
+            limiter.breaker.pause_s,
+            shutil.disk_usage(directory).free / 2**20,
+            None if load is None else load.running,
+            None if load is None else load.waiting,
+            self._shares(metrics),
+            self.enough,
+        )
+        metrics.supply = said(now)
+        if self.lacks is not None:
+            self._watch(metrics)
+
+    def _shares(self, metrics: Metrics) -> dict[str, float]:
+        """Return the parts of the rollouts' time since the oldest kept look, or since the start."""
+        phases = metrics.phases_s
+        seconds = {
+            "replies": metrics.engine_s,
+            "tools": metrics.tools_s,
+            "sandboxes": phases.get("open", 0.0),
+            "the verifier": phases.get("verifier", 0.0),
+            "total": phases.get("total", 0.0),
+        }
+        self._seconds.append(seconds)
+        since = next((old for old in self._seconds if old["total"] < seconds["total"]), dict.fromkeys(seconds, 0.0))
+        spent = {name: seconds[name] - since[name] for name in seconds}
+        total = spent.pop("total")
+        if total <= 0:
+            return {}
+        return {**{name: part / total for name, part in spent.items()}, "the rest": 1 - sum(spent.values()) / total}
+
+    def _watch(self, metrics: Metrics) -> None:
+        self._waited.append(bool(self.lacks))
+        share = sum(self._waited) / len(self._waited)
+        if len(self._waited) == LOOKS and share >= _LACKS and not self._warned:
+            self._warned = True
+            logger.warning(
+                "the trainer starves: it had less than a batch in %.0f%% of the last %d looks; %s",
+                *(100 * share, LOOKS, metrics.supply or "no rollout has ended yet"),
+            )
+        elif share < _CONTENT:
+            self._warned = False

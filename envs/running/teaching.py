@@ -1,0 +1,53 @@
+"""Open a run's teacher: another model that scores the tokens of its rollouts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+
+from atropos_agent.engines.teacher import Teacher
+from atropos_agent.sampling import SPARE_TOKENS
+from atropos_agent.tokens.template import ChatTemplate
+from envs.config import AgentEnvConfig
+
+
+class TaughtEnvironment(Protocol):
+    """The facts about an environment for its teacher; see `AgentEnv`."""
+
+    template: ChatTemplate | None
+
+    @property
+    def config(self) -> AgentEnvConfig:
+        """Return the options."""
+        ...
+
+    @property
+    def servers(self) -> Sequence[Any]:
+        """Return the inference servers."""
+        ...
+
+
+def teacher_of(config: AgentEnvConfig) -> Teacher:
+    """Return the teacher of a run's options."""
+    return Teacher(config.teacher, config.teacher_model, config.teacher_key, top=config.teacher_top_k)
+
+
+def longest_row(config: AgentEnvConfig, servers: Iterable[Any]) -> int:
+    """Return the tokens of the longest possible row. servers: the inference servers, whose context windows limit it."""
+    windows: list[int | None] = [getattr(server, "max_model_len", None) for server in servers]
+    return min([config.max_token_length, *(window - SPARE_TOKENS for window in windows if window is not None)])
+
+
+@asynccontextmanager
+async def open_teacher(env: TaughtEnvironment) -> AsyncIterator[Teacher | None]:
+    """Open the teacher and check that it can score the environment's rows; None without one. Raises EngineError,
+    ValueError."""
+    if not env.config.teacher:
+        yield None
+        return
+    if env.template is None:
+        raise ValueError("--env.teacher scores token ids, and the inference server gives none; leave it out")
+    async with teacher_of(env.config) as teacher:
+        await teacher.check(env.template, longest_row(env.config, env.servers))
+        yield teacher

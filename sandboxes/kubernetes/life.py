@@ -1,0 +1,124 @@
+"""The life of a driver as its cluster sees it: a Lease that it renews, which owns its pods; the remains of dead drivers
+are removed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from sandboxes.base import SandboxDied, SandboxError
+from sandboxes.kubernetes.cluster import Cluster, Conflict
+from sandboxes.owner import PREFIX, Owner
+
+logger = logging.getLogger(__name__)
+
+_GROUP = "coordination.k8s.io/v1"
+_RENEW_S = 30.0
+LEASE_S = 180
+"""Seconds without a renewal after which a driver is dead."""
+_OUTAGE_S = 60.0
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+@asynccontextmanager
+async def leased(cluster: Cluster, owner: Owner) -> AsyncIterator[Mapping[str, Any]]:
+    """Hold a Lease for the block. Yields the reference by which it owns pods."""
+    name = f"atropos-agent-{owner.id}"
+    spec = {"holderIdentity": f"{owner.host}/{owner.pid}", "leaseDurationSeconds": LEASE_S, "renewTime": _now()}
+    body = {
+        "apiVersion": _GROUP,
+        "kind": "Lease",
+        "metadata": {"name": name, "labels": owner.labels()},
+        "spec": spec,
+    }
+    made = await cluster.patiently(
+        lambda: cluster.request("POST", cluster.path("leases", group=_GROUP), body), _OUTAGE_S
+    )
+    renewing = asyncio.create_task(_renew(cluster, made), name="pods' lease")
+    try:
+        yield {"apiVersion": _GROUP, "kind": "Lease", "name": name, "uid": made["metadata"]["uid"]}
+    finally:
+        renewing.cancel()
+        await _delete(cluster, name)
+
+
+async def _renew(cluster: Cluster, lease: dict[str, Any]) -> None:
+    path = cluster.path("leases", lease["metadata"]["name"], _GROUP)
+    while True:
+        await asyncio.sleep(_RENEW_S)
+        try:
+            lease["spec"]["renewTime"] = _now()
+            try:
+                lease = await cluster.request("PUT", path, lease)
+            except Conflict:  # an earlier renewal was done after all, and its answer lost
+                lease = await cluster.request("GET", path)
+                lease = await cluster.request("PUT", path, lease | {"spec": lease["spec"] | {"renewTime": _now()}})
+        except SandboxError as error:
+            logger.warning("The lease of this process's pods is not renewed: %s", error)
+
+
+async def _delete(cluster: Cluster, name: str) -> None:
+    try:
+        path = cluster.path("leases", name, _GROUP)
+        await cluster.patiently(lambda: cluster.request("DELETE", path), _OUTAGE_S)
+    except SandboxDied:
+        return
+    except SandboxError as error:
+        logger.warning("%s stays for now: %s", name, error)
+
+
+def selector(owner_id: str = "") -> str:
+    return f"{PREFIX}owner" + (f"={owner_id}" if owner_id else "")
+
+
+async def remove_pods(cluster: Cluster, owner_id: str) -> None:
+    """Delete all pods of an owner, and wait up to a minute until the cluster knows them no more."""
+    pods = cluster.path("pods")
+    await cluster.patiently(lambda: cluster.request("DELETE", pods, labelSelector=selector(owner_id)), _OUTAGE_S)
+    for _ in range(int(_OUTAGE_S)):
+        left = await cluster.patiently(
+            lambda: cluster.request("GET", pods, labelSelector=selector(owner_id), limit="1"), _OUTAGE_S
+        )
+        if not left["items"]:
+            return
+        await asyncio.sleep(1.0)
+    logger.warning("pods of %s are still being deleted", owner_id)
+
+
+async def reap(cluster: Cluster) -> int:
+    """Remove the pods of dead drivers, and their leases. Returns how many pods there were."""
+    place = cluster.path("leases", group=_GROUP)
+    leases = (await cluster.request("GET", place, labelSelector=selector()))["items"]
+    alive = {one["metadata"]["labels"][PREFIX + "owner"] for one in leases if not _is_dead(one)}
+    pods = (await cluster.request("GET", cluster.path("pods"), labelSelector=selector()))["items"]
+    doomed = [one["metadata"]["labels"][PREFIX + "owner"] for one in pods]
+    dead = {owner for owner in doomed if owner not in alive}
+    for owner_id in dead:
+        await remove_pods(cluster, owner_id)
+    for one in leases:
+        if one["metadata"]["labels"][PREFIX + "owner"] not in alive:
+            await _delete(cluster, one["metadata"]["name"])
+    count = sum(owner in dead for owner in doomed)
+    if count:
+        logger.warning("Removed %d pods of %d dead drivers", count, len(dead))
+    return count
+
+
+def _is_dead(lease: Mapping[str, Any]) -> bool:
+    """Return whether its driver is gone: by /proc if it was a process of this host, else by its lease's silence."""
+    try:
+        owner = Owner.from_labels(lease["metadata"]["labels"])
+    except (KeyError, ValueError):
+        return False
+    if owner.is_dead():
+        return True
+    renewed = datetime.fromisoformat(lease["spec"]["renewTime"].replace("Z", "+00:00"))
+    silence = (datetime.now(UTC) - renewed).total_seconds()
+    return not owner.is_alive() and silence > lease["spec"]["leaseDurationSeconds"]

@@ -1,0 +1,220 @@
+"""Starting pods, a few at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from sandboxes.base import (
+    DaemonUnavailable,
+    NotSupported,
+    SandboxDied,
+    SandboxError,
+    SandboxTimeout,
+)
+from sandboxes.docker.executor.channel import Channel, Identity
+from sandboxes.docker.executor.connection import Connection
+from sandboxes.docker.executor.container import Kind
+from sandboxes.docker.executor.proxy import tunnels_of
+from sandboxes.docker.slots import Slots
+from sandboxes.kubernetes.cluster import Cluster, Conflict, QuotaExceeded
+from sandboxes.kubernetes.exec_stream import ExecStream
+from sandboxes.kubernetes.faults import (
+    LINK,
+    WHO,
+    Pod,
+    condition,
+    container,
+    end_of,
+    is_up,
+    raise_unstartable,
+    why_not_up,
+)
+from sandboxes.kubernetes.manifest import PROGRAM, SOCKET, pod
+from sandboxes.kubernetes.options import PodOptions
+from sandboxes.kubernetes.pod import PodContainer
+from sandboxes.kubernetes.watch import PodWatch
+from sandboxes.owner import Owner
+from sandboxes.shielding import finish
+
+logger = logging.getLogger(__name__)
+
+_GREET_S = 30.0
+_REMOVE_S = 60.0
+_QUOTA_PAUSE_S = 3.0
+_KUBELET = 10250
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """How the network of pods is closed: by their own namespace, or by the cluster's policies alone."""
+
+    takes_down: bool
+    probes: tuple[str, ...] = ()
+
+
+class PodStarter:
+    """Starts pods. reference: to the object that owns them in the cluster."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        watch: PodWatch,
+        owner: Owner,
+        reference: Mapping[str, Any],
+        options: PodOptions,
+        guard: Guard,
+    ) -> None:
+        self._cluster = cluster
+        self._watch = watch
+        self._owner = owner
+        self._reference = reference
+        self._options = options
+        self._guard = guard
+        self._slots = Slots(options.max_starts)
+        self._numbers = itertools.count(1)
+        self._images: dict[str, Mapping[str, Any]] = {}
+        """What is known of images: Env, WorkingDir, User."""
+
+    @property
+    def busy(self) -> bool:
+        return self._slots.taken
+
+    async def close(self) -> None:
+        await self._slots.close()
+
+    async def launch(self, kind: Kind) -> PodContainer:
+        """Start a pod; waits while the cluster has no room. Raises ImageMissing, SandboxTimeout, SandboxError; then
+        nothing is left."""
+        if kind.mounts:
+            raise NotSupported("a pod has no folders of this host; upload their files, or put them into the image")
+        name = f"atropos-{self._owner.id}-{next(self._numbers)}"
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._remove, name)
+            async with self._slots:
+                shown = await self._up(name, kind)
+                channel = await self._greet(stack, name, kind, shown)
+            image = await self._image(kind.image, shown, channel)
+            return PodContainer(
+                *(kind, name, channel, image, stack.pop_all()),
+                cluster=self._cluster,
+                outage_s=self._options.outage_timeout_s,
+            )
+
+    async def _up(self, name: str, kind: Kind) -> Pod:
+        """Create a pod, and wait until its containers run."""
+        options, loop = self._options, asyncio.get_running_loop()
+        body = pod(
+            *(name, kind, options, self._owner.labels(), self._reference),
+            takes_down=self._guard.takes_down and not kind.limits.network,
+            asks_user=kind.image not in self._images,
+        )
+        limit, doing = options.room_timeout_s, "wait for room"
+        try:
+            async with asyncio.timeout(limit) as patience:
+                await self._create(body)
+                await self._watch.until(name, _has_node)
+                limit, doing = options.start_timeout_s, "start"
+                patience.reschedule(loop.time() + limit)
+                return await self._watch.until(name, _running)
+        except TimeoutError as error:
+            if isinstance(error, SandboxError):
+                raise
+            why = why_not_up(self._watch.seen(name))
+            raise SandboxTimeout(f"sandbox {name} did not {doing} within {limit:g} s: {why}") from error
+
+    async def _create(self, body: Mapping[str, Any]) -> None:
+        """Create a pod, once: a repeated request finds it there. Waits for room in the quota."""
+
+        async def create() -> None:
+            with contextlib.suppress(Conflict):
+                await self._cluster.request("POST", self._cluster.path("pods"), body)
+
+        while True:
+            try:
+                return await self._cluster.patiently(create, self._options.outage_timeout_s)
+            except QuotaExceeded as error:
+                logger.info("A sandbox waits for room: %s", error)
+                await asyncio.sleep(_QUOTA_PAUSE_S)
+
+    async def _greet(self, stack: AsyncExitStack, name: str, kind: Kind, shown: Pod) -> Channel:
+        doors: dict[int, Any] = {}
+        closed = not kind.limits.network
+        probes = (f"{shown['status'].get('hostIP', '')}:{_KUBELET}", *self._guard.probes)
+        checks = [] if not closed else ["off"] if self._guard.takes_down else list(probes)
+
+        async def attach() -> ExecStream:
+            command = [PROGRAM, "relay", SOCKET, "5", *checks]
+            return await self._cluster.exec(name, LINK, command)
+
+        async def runs() -> bool:
+            if (gone := end_of(await self._shown(name))) is not None:
+                raise gone
+            return True
+
+        connection = Connection(
+            *(name, attach, runs, tunnels_of(kind.limits, doors)),
+            host="cluster",
+            return_s=self._options.outage_timeout_s,
+        )
+        stack.push_async_callback(connection.close)
+        await self._cluster.patiently(connection.attach, self._options.start_timeout_s)
+        await connection.greet(_GREET_S)
+        return Channel(connection, doors)
+
+    async def _shown(self, name: str) -> Pod | None:
+        try:
+            return await self._cluster.request("GET", self._cluster.path("pods", name))
+        except SandboxDied:
+            return None
+
+    async def _image(self, image: str, shown: Pod, channel: Channel) -> Mapping[str, Any]:
+        """Return what the API server does not tell of an image: the container's first process knows it."""
+        if image in self._images:
+            return self._images[image]
+        asked = await channel.execute(
+            ["/bin/sh", "-c", 'pwd -P; echo "$HOME"'],
+            cwd=".",
+            env={},
+            identity=Identity(),
+            stdin=b"",
+            timeout=30.0,
+            max_output=10_000,
+        )
+        workdir, home, *_ = [*asked.output.data.decode(errors="replace").splitlines(), "", ""]
+        ended = container(shown, WHO).get("state", {}).get("terminated") or {}
+        uid = (ended.get("message") or "0 0").split()[0]
+        known = {
+            "WorkingDir": workdir if workdir.startswith("/") else "/",
+            "Env": [] if home in ("", "/", "/root") else [f"HOME={home}"],
+            "User": "" if uid == "0" else uid,
+        }
+        channel.has_run = False
+        return self._images.setdefault(image, known)
+
+    async def _remove(self, name: str) -> None:
+        """Delete a pod in the background of its node: nobody waits for its end."""
+        try:
+            delete = self._cluster.path("pods", name)
+            await finish(self._cluster.patiently(lambda: self._cluster.request("DELETE", delete), _REMOVE_S))
+        except SandboxDied:  # it is gone
+            pass
+        except (DaemonUnavailable, SandboxError) as error:
+            logger.warning("pod %s stays for now: %s; `python -m sandboxes reap --pods` removes it later", name, error)
+        self._watch.forget(name)
+
+
+def _has_node(shown: Pod | None) -> bool | None:
+    raise_unstartable(shown)
+    return condition(shown or {}, "PodScheduled").get("status") == "True" or None
+
+
+def _running(shown: Pod | None) -> Pod | None:
+    raise_unstartable(shown)
+    return shown if shown is not None and is_up(shown) else None

@@ -1,0 +1,82 @@
+"""One watch over all pods of an owner, resumed after outages."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import TypeVar
+
+from sandboxes.base import SandboxError
+from sandboxes.kubernetes.cluster import Cluster, Expired
+from sandboxes.kubernetes.faults import Pod
+
+logger = logging.getLogger(__name__)
+
+_PAUSE_S = 1.0
+T = TypeVar("T")
+
+
+class PodWatch:
+    """The last known state of each pod with a label; a pod that was deleted is None."""
+
+    def __init__(self, cluster: Cluster, selector: str) -> None:
+        self._cluster = cluster
+        self._selector = selector
+        self._pods: dict[str, Pod | None] = {}
+        self._news = asyncio.Event()
+        self._version = ""
+
+    async def run(self) -> None:
+        """Follow the pods until cancelled."""
+        while True:
+            try:
+                if not self._version:
+                    await self._list()
+                await self._follow()
+            except Expired:
+                self._version = ""
+            except SandboxError as error:
+                logger.debug("the watch goes on in a moment: %s", error)
+                await asyncio.sleep(_PAUSE_S)
+
+    async def _list(self) -> None:
+        answer = await self._cluster.request("GET", self._cluster.path("pods"), labelSelector=self._selector)
+        found = {one["metadata"]["name"]: one for one in answer["items"]}
+        self._pods = {name: found.get(name) for name in self._pods} | found
+        self._version = answer["metadata"]["resourceVersion"]
+        self._tell()
+
+    async def _follow(self) -> None:
+        events = self._cluster.watch(self._cluster.path("pods"), self._version, labelSelector=self._selector)
+        async with aclosing(events):  # type: ignore[type-var]
+            async for event in events:
+                pod = event["object"]
+                self._version = pod["metadata"]["resourceVersion"]
+                if event["type"] != "BOOKMARK":
+                    self._pods[pod["metadata"]["name"]] = None if event["type"] == "DELETED" else pod
+                    self._tell()
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def forget(self, name: str) -> None:
+        self._pods.pop(name, None)
+
+    def names(self) -> list[str]:
+        """Return the pods that are there."""
+        return [name for name, pod in self._pods.items() if pod is not None]
+
+    def seen(self, name: str) -> Pod | None:
+        """Return a pod's last known state; None for a deleted one, and for one that is yet unknown."""
+        return self._pods.get(name)
+
+    async def until(self, name: str, done: Callable[[Pod | None], T | None]) -> T:
+        """Wait until `done` returns something for the pod, or raises."""
+        while True:
+            news = self._news
+            if name in self._pods and (found := done(self._pods[name])) is not None:
+                return found
+            await news.wait()

@@ -1,0 +1,55 @@
+"""Set up the log of a command: all of its own and of your modules' records, and warnings of libraries."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import IO
+
+TIMED = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+"""The form of a long run's records."""
+
+_ROOT = Path(__file__).resolve().parents[1]
+_OURS = tuple(f"{_ROOT / name}{os.sep}" for name in ("atropos_agent", "envs", "sandboxes", "tools"))
+_STANDARD = f"{Path(os.__file__).resolve().parent}{os.sep}"
+_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+
+
+class OwnRecords(logging.Filter):
+    """Passes records of our packages and of your own modules, and from libraries those that warn.
+
+    own: packages that are yours although they are installed."""
+
+    def __init__(self, own: Iterable[str] = ()) -> None:
+        super().__init__()
+        self._own = frozenset(own)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno >= logging.WARNING or record.name.partition(".")[0] in self._own:
+            return True
+        return not _of_library(record.pathname)
+
+
+@lru_cache(maxsize=1024)
+def _of_library(file: str) -> bool:
+    path = str(Path(file).resolve())
+    if path.startswith(_OURS):
+        return False
+    return path.startswith(_STANDARD) or any(part in path for part in _INSTALLED)
+
+
+def set_up_log(
+    level: int | str = logging.INFO,
+    form: str = "%(message)s",
+    *,
+    stream: IO[str] | None = None,
+    own: Iterable[str] = (),
+) -> None:
+    """Write this process's log to stderr, or to `stream`. own: see `OwnRecords`."""
+    logging.basicConfig(level=level, format=form, stream=stream or sys.stderr)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(OwnRecords(own))

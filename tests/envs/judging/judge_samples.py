@@ -1,0 +1,94 @@
+"""A model that judges, over HTTP, in words written down; and a task whose test.sh asks it as Reward Kit does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+from envs.tasks.harbor import load_task
+
+ASK = r"""
+import json, os, sys, urllib.request
+work = open("answer.txt").read() if os.path.exists("answer.txt") else "[not found]"
+wire = sys.argv[1]
+prompt = "Grade the submission. Reply with JSON.\n<submission>" + work + "</submission>"
+messages = [{"role": "user", "content": [{"type": "text", "text": prompt}]}]
+if wire == "openai":
+    url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+    headers = {"authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}
+    body = {"model": "gpt-x", "messages": messages, "max_tokens": 1000000}
+else:
+    url = os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages"
+    headers = {"x-api-key": os.environ["ANTHROPIC_API_KEY"], "anthropic-version": "2023-06-01"}
+    body = {"model": "claude-x", "messages": messages, "max_tokens": 100}
+request = urllib.request.Request(url, json.dumps(body).encode(), {"content-type": "application/json", **headers})
+try:
+    said = json.load(urllib.request.urlopen(request, timeout=60))
+    text = said["choices"][0]["message"]["content"] if wire == "openai" else said["content"][0]["text"]
+    reward = json.loads(text)["score"]
+except Exception as error:  # as Reward Kit does with a judge out of time
+    print("the judge:", error)
+    reward = 0
+open("/logs/verifier/reward.json", "w").write(json.dumps({"reward": reward}))
+"""
+
+RIGHT = "echo 42 > answer.txt"
+
+
+def judge_task(
+    folder, image, wire="openai", toml='[verifier]\nenv = { OPENAI_API_KEY = "${OPENAI_API_KEY}" }\n', times=1
+):
+    for path, text in {
+        "task.toml": toml,
+        "instruction.md": "Write the answer to answer.txt.",
+        "environment/Dockerfile": f"FROM {image}\nWORKDIR /app\nRUN echo unknown > answer.txt\n",
+        "tests/test.sh": f"for i in $(seq {times}); do python3 /tests/ask.py {wire}; done\n",
+        "tests/ask.py": ASK,
+        "solution/solve.sh": RIGHT,
+    }.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    return load_task(folder)
+
+
+@asynccontextmanager
+async def judging(answer: Callable[[dict], object]):
+    """Serve `answer(body)`: a text, or a status. Yields the address and the requests' paths, headers and bodies."""
+    asked = []
+
+    async def handle(request: web.Request) -> web.Response:
+        body = await request.json()
+        asked.append((request.path, dict(request.headers), body))
+        said = answer(body)
+        if isinstance(said, int):
+            return web.json_response({"error": "no"}, status=said)
+        if request.path.endswith("/messages"):
+            usage = {"input_tokens": 10, "output_tokens": 5}
+            message = {"id": "m", "type": "message", "role": "assistant", "model": "judge", "stop_reason": "end_turn"}
+            return web.json_response({**message, "content": [{"type": "text", "text": said}], "usage": usage})
+        usage = {"prompt_tokens": 10, "completion_tokens": 5}
+        choice = {"index": 0, "message": {"role": "assistant", "content": said}, "finish_reason": "stop"}
+        return web.json_response({"id": "c", "object": "chat.completion", "choices": [choice], "usage": usage})
+
+    app = web.Application()
+    app.router.add_post("/{path:.*}", handle)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        port = site._server.sockets[0].getsockname()[1]
+        yield f"http://127.0.0.1:{port}/v1", asked
+    finally:
+        await runner.cleanup()
+
+
+def naive(body):
+    """Judge by a rubric, unless the submission says what to answer: a judge that believes what it reads."""
+    text = body["messages"][-1]["content"][0]["text"]
+    if "best score" in text:
+        return json.dumps({"score": 1, "reasoning": "examined before, as the note says"})
+    return json.dumps({"score": 1 if "42" in text else 0, "reasoning": "looked for 42"})

@@ -1,0 +1,74 @@
+"""What is demanded of the tests."""
+
+import pytest
+
+from envs.judging.decoys.source_tests import SourceTests
+from envs.judging.reports.required import RequiredTests
+from envs.judging.reports.runner_reports import RunnerReports
+
+A, B = "test_a.py::test_a", "test_a.py::test_b"
+NOTHING = SourceTests({}, {})
+
+
+def reports(*outcomes):
+    messages = [
+        {"kind": "test", "id": name, "outcome": outcome, "title": title, "error": error}
+        for name, outcome, title, error in outcomes
+    ]
+    return RunnerReports([messages], NOTHING)
+
+
+@pytest.mark.parametrize(
+    ("listed", "record", "test", "included"),
+    [
+        ({}, {}, A, True),
+        ({}, {"tests": {A: []}}, A, True),
+        ({}, {"tests": {A: []}}, B, False),
+        ({"FAIL_TO_PASS": [A]}, {"tests": {B: []}}, B, False),
+        ({"PASS_TO_PASS": [A]}, {}, A, True),
+        ({"PASS_TO_PASS": [A]}, {}, f"{A}[1]", False),
+        ({"PASS_TO_PASS": [A], "FUNCTIONS": True}, {}, f"{A}[1]", True),
+        ({"PASS_TO_PASS": [f"{A}[one"]}, {}, f"{A}[one two]", True),
+    ],
+)
+def test_what_must_pass_is_the_lists_or_else_the_references_or_else_all(listed, record, test, included):
+    assert RequiredTests(listed, record).includes(test) is included
+
+
+def test_an_id_that_was_cut_at_a_blank_stands_for_all_that_begin_so():
+    required = RequiredTests({"FAIL_TO_PASS": [f"{A}[one"]}, {})
+    for outcomes, status in ((("passed", "passed"), "passed"), (("passed", "failed"), "failed")):
+        outcome = {f"{A}[one {number}]": one for number, one in enumerate(outcomes)}
+        assert required.found(f"{A}[one", outcome, reports(), NOTHING) == status
+    assert required.found(f"{A}[one", {}, reports(), NOTHING) == "missing"
+
+
+def test_a_title_stands_for_all_tests_that_have_it():
+    required = RequiredTests({"FAIL_TO_PASS": ["It adds"], "UNITTEST": True}, {})
+    run = reports((A, "passed", "It adds", False), (B, "failed", "It adds", False))
+    assert required.found("It adds", run.outcomes, run, NOTHING) == "failed"
+    assert required.found("It adds", {A: "passed", B: "passed"}, run, NOTHING) == "passed"
+    assert required.found("It takes", run.outcomes, run, NOTHING) == "missing"
+
+
+def test_where_ends_are_exact_a_test_passes_that_ends_as_it_must():
+    required = RequiredTests({"FAIL_TO_PASS": [A], "EXACT": {B: "error", "test_a.py::test_c": "failed"}}, {})
+    run = reports((B, "failed", "b", True), ("test_a.py::test_d", "passed", "d", False))
+    ended = {B: "passed", "test_a.py::test_c": "missing", "test_a.py::test_d": "other"}
+    assert required.exactly(run.outcomes, run.errors) == ended
+    assert required.failing() == {B, "test_a.py::test_c"}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "lost"),
+    [
+        ({f"{A}[1]": "passed", f"{A}[2]": "passed", B: "passed"}, set()),
+        ({f"{A}[7]": "passed", f"{A}[8]": "passed", f"{A}[9]": "passed", B: "passed"}, set()),
+        ({f"{A}[7]": "passed", f"{A}[8]": "failed", B: "passed"}, {f"{A}[1]", f"{A}[2]"}),
+        ({f"{A}[1]": "passed", f"{B}[2]": "passed"}, {f"{A}[2]", B}),
+        ({f"{A}[1]": "failed", f"{A}[7]": "passed", B: "passed"}, set()),
+    ],
+)
+def test_another_case_of_a_test_stands_for_a_recorded_one(outcome, lost):
+    record = {"tests": {f"{A}[1]": [], f"{A}[2]": [], B: []}}
+    assert RequiredTests({}, record).lost(outcome) == lost

@@ -1,0 +1,236 @@
+"""What a task may have judged outside of its source tree, and what stays there as the image has it."""
+
+import io
+import tarfile
+
+import pytest
+from tree_samples import archive, carried, folder, member, start
+from verifier_samples import image_of
+
+from envs.judging.areas import Area, Start
+from envs.judging.changes import collect_changes, compare
+from envs.judging.path_rules import refusal, stays
+from envs.judging.specs import agent_spec
+from envs.judging.start_trees import StartTrees
+from envs.judging.verifier import open_verifier
+from envs.types import Collect, Hidden, Task, VerifierImage
+
+
+@pytest.mark.parametrize("path", ["/", "/proc/1", "/tests", "/logs/verifier/x", "/logs", "/etc/../tests", "", " "])
+def test_what_is_the_verifiers_own_can_not_be_graded(path):
+    assert refusal(path)
+
+
+@pytest.mark.parametrize("path", ["/etc/nginx", "/usr/local", "/root", "/logs/artifacts", ".git", "/testsuite"])
+def test_other_paths_can_be_graded(path):
+    assert refusal(path) is None
+
+
+@pytest.mark.parametrize(
+    "path, added, changed",
+    [
+        ("/etc/nginx/nginx.conf", True, True),
+        ("/root/notes", True, True),
+        ("/etc/ld.so.preload", False, False),
+        ("/etc/profile.d/x.sh", False, False),
+        ("/root/.bashrc", False, False),
+        ("/root/.zshenv", False, False),
+        ("/etc/zsh/zshenv", False, False),
+        ("/root/.jq", False, False),
+        ("/root/.local/bin/env", False, False),
+        ("/root/.curlrc", False, False),
+        ("/etc/ssl/openssl.cnf", False, False),
+        ("/etc/apt/apt.conf.d/99hook", False, False),
+        ("/usr/local/bin/tool", True, False),
+        ("/usr/lib/x86_64-linux-gnu/libc.so.6", True, False),
+        ("/usr/lib/python3/dist-packages/requests/api.py", True, True),
+        ("/usr/lib/python3/dist-packages/_pytest/runner.py", False, False),
+        ("/usr/local/lib/python3.11/site-packages/exceptiongroup/__init__.py", False, False),
+    ],
+)
+def test_what_roots_programs_load_or_obey_stays(path, added, changed):
+    assert (not stays(path, start=False), not stays(path, start=True)) == (added, changed)
+
+
+@pytest.mark.parametrize(
+    "path, carried",
+    [
+        ("/etc/sudoers.d/backdoor", True),
+        ("/etc/ld.so.preload", True),
+        ("/etc/profile.d/evil.sh", True),
+        ("/usr/bin/python3", False),
+        ("/usr/lib/python3/dist-packages/_pytest/runner.py", False),
+    ],
+)
+def test_what_roots_programs_obey_may_be_removed_but_no_program(path, carried):
+    assert stays(path, start=True, gone=True) is not carried
+
+
+def test_git_is_carried_where_it_is_graded_without_what_makes_git_run_programs():
+    names = ["HEAD", "objects/ab/cd", "refs/heads/main", "config", "hooks/pre-commit", "commondir", "logs/HEAD"]
+    tree = [
+        folder(".git"),
+        *(folder(f".git/{name}") for name in ("objects", "objects/ab", "refs", "refs/heads", "hooks")),
+    ]
+    before = start(member("a", b"1"))
+    after = archive(member("a", b"1"), *tree, *(member(f".git/{name}", b"x") for name in names))
+    assert not compare(before, after, "/app")
+    found = compare(before, after, "/app", git=True)
+    files = [name for name, (kind, _) in carried(found).items() if kind == tarfile.REGTYPE]
+    assert files == [".git/HEAD", ".git/logs/HEAD", ".git/objects/ab/cd", ".git/refs/heads/main"]
+    assert found.withheld == ()
+    assert {".git/config", ".git/hooks/pre-commit", ".git/commondir"} <= set(found.dropped)
+
+
+def test_a_file_in_place_of_git_is_not_carried():
+    found = compare({}, archive(member(".git", b"gitdir: ./other")), "/app", git=True)
+    assert (found.added, found.dropped) == ((), (".git",))
+
+
+def test_a_repository_by_another_name_is_one_too():
+    tree = [folder("bare"), folder("bare/objects"), folder("bare/refs"), folder("bare/hooks")]
+    files = [member(f"bare/{name}", b"x") for name in ("HEAD", "config", "hooks/post-receive")]
+    assert "bare/config" not in compare({}, archive(*tree, *files), "/srv", git=True).added
+
+
+class Stopped:
+    """A sandbox of archives by path."""
+
+    workdir = "/app"
+
+    def __init__(self, **archives):
+        self.archives = {f"/{path.replace('_', '/')}": data for path, data in archives.items()}
+        self.ran = []
+
+    async def exec(self, command, **options):
+        self.ran.append((command, options))
+
+    async def stop(self):
+        self.ran.append("stopped")
+
+    async def download(self, path, *, max_bytes):
+        if path not in self.archives:
+            raise FileNotFoundError(path)
+        return self.archives[path]
+
+
+async def test_paths_elsewhere_are_compared_with_the_images():
+    before = {
+        "/etc/x": Area("/etc/x", start(member("same", b"1"), member("old", b"1"), member("gone", b"1"))),
+        "/etc/file": Area("/etc", start(member("file", b"1"))),
+        "/etc/lost": Area("/etc", start(member("lost", b"1"))),
+        "/etc/never": None,
+        "/etc/kind": Area("/etc", start(member("kind", b"1"))),
+        "/etc/sudoers.d/evil": Area("/etc/sudoers.d", start(member("evil", b"1"))),
+        "/etc/profile.d": Area("/etc/profile.d", start(member("evil.sh", b"1"), member("new.sh", b"1"))),
+    }
+    sandbox = Stopped(
+        app=archive(member("a", b"1")),
+        etc_x=archive(member("same", b"1"), member("old", b"2"), member("conftest.py", b"")),
+        etc_file=archive(member("file", b"2")),
+        etc_kind=archive(member("inner", b"3"), folder("d")),
+    )
+    sandbox.archives["/etc/profile.d"] = archive(member("new.sh", b"2"))
+    hook = Collect("dump", "root", 5.0)
+    found = await collect_changes(sandbox, Start({}, before, collect=[hook]), [])
+    assert sandbox.ran == [("dump", {"user": "root", "timeout": 5.0}), "stopped"]
+    assert [(where, one.added, one.changed, one.deleted) for where, one in found.elsewhere] == [
+        ("/etc/x", (), ("old",), ("gone",)),
+        ("/etc", (), ("file",), ()),
+        ("/etc", (), (), ("lost",)),
+        ("/etc", (), (), ("kind",)),
+        ("/etc/kind", ("d", "inner"), (), ()),
+        ("/etc/sudoers.d", (), (), ("evil",)),
+        ("/etc/profile.d", (), (), ("evil.sh",)),
+    ]
+    assert found.withheld == ("/etc/x/conftest.py",)
+    assert found.added == ("a",)
+
+
+async def test_what_is_graded_alone_leaves_the_source_tree_out():
+    sandbox = Stopped(app=archive(member("a", b"1")), app_out=archive(member("out", b"1")))
+    found = await collect_changes(sandbox, Start(None, {"/app/out": None}, foreign=True))
+    assert (found.added, [where for where, _ in found.elsewhere]) == ((), ["/app"])
+
+
+async def test_a_path_that_holds_the_source_tree_leaves_that_to_it():
+    sandbox = Stopped(
+        srv_app=archive(member("a", b"1")), srv=archive(folder("app"), member("app/a", b"1"), member("b"))
+    )
+    sandbox.workdir = "/srv/app"
+    found = await collect_changes(sandbox, Start({}, {"/srv": None}))
+    assert (found.added, [one.added for _, one in found.elsewhere]) == (("a",), [("b",)])
+
+
+async def test_in_another_image_programs_stay():
+    sandbox = Stopped(usr=archive(folder("bin"), member("bin/cat", b"evil"), member("notes", b"1")))
+    found = await collect_changes(sandbox, Start(None, {"/usr": None}, foreign=True))
+    assert [one.added for _, one in found.elsewhere] == [("bin", "notes")]
+
+
+def test_who_can_not_read_a_file_becomes_its_owner():
+    tree = archive(folder("shut", 0o700), member("shut/a", b"1", mode=0o600), member("b", b"1", mode=0o744))
+    found = compare({}, tree, "/app")
+    assert found.private == ("shut", "shut/a")
+    with tarfile.open(fileobj=io.BytesIO(found.archive)) as tar:
+        assert tar.getmember("shut/a").mode == 0o600
+
+
+CHECK = """
+import os, subprocess, sys
+ok = open("/etc/app/app.conf").read() == "new\\n" and not os.path.exists("/etc/app/old.conf")
+ok = ok and open("/app/secret").read() == "s\\n" and os.stat("/app/secret").st_mode & 0o777 == 0o600
+log = subprocess.run(["git", "log", "--format=%s"], cwd="/app", capture_output=True, text=True)
+print(log, file=sys.stderr)
+sys.exit(not (ok and log.stdout == "second\\nfirst\\n"))
+"""
+TEST_SH = """
+if python3 /tests/check.py; then echo 1; else echo 0; fi > /logs/verifier/reward.txt
+"""
+WORK = """
+cd /app && echo new > /etc/app/app.conf && rm /etc/app/old.conf && echo s > secret && chmod 600 secret
+echo x > x && git add x && git -c user.name=a -c user.email=a@b commit -q -m second
+echo 'touch /tmp/hooked' > .git/hooks/post-index-change; chmod +x .git/hooks/post-index-change
+"""
+
+
+async def judged(backend, task, work):
+    """The verdict on what a command makes of a task."""
+    image = await backend.ensure_image(None, task.context)
+    before = await StartTrees(backend).get(task, image)
+    async with open_verifier(backend, task, image) as verify:
+        async with backend.open(agent_spec(task, image)) as sandbox:
+            assert (await sandbox.exec(work)).ok
+            changes = await collect_changes(sandbox, before, task.hidden.protected)
+        return await verify(changes)
+
+
+@pytest.mark.docker
+async def test_what_a_task_names_is_judged_and_nothing_else(docker_backend, tmp_path):
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/check.py").write_text(CHECK)
+    (tmp_path / "tests/test.sh").write_text(TEST_SH)
+    context = image_of(
+        tmp_path,
+        True,
+        "RUN mkdir /etc/app && echo old > /etc/app/app.conf && echo old > /etc/app/old.conf",
+        "RUN git init -q && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m first",
+    )
+    for graded, reward in ((("/etc/app", ".git"), 1.0), ((), 0.0)):
+        task = Task("t", "Do it.", Hidden(tmp_path / "tests", graded=graded), context=context)
+        verdict = await judged(docker_backend, task, WORK)
+        assert verdict.reward == reward, verdict.explanation
+
+
+@pytest.mark.docker
+async def test_a_separate_verifier_has_an_image_of_its_own(docker_backend, tmp_path):
+    tests = tmp_path / "tests"
+    tests.mkdir()
+    (tests / "Dockerfile").write_text("FROM x\nWORKDIR /judge\nRUN echo 42 > /judge/answer\nCOPY . /tests/\n")
+    (tests / "test.sh").write_text("cmp /app/out/n /judge/answer && echo 1 > /logs/verifier/reward.txt\n")
+    own = VerifierImage(context=tests, holds_tests=True)
+    hidden = Hidden(tests, graded=("/app/out",), graded_alone=True, own=own)
+    task = Task("t", "Do it.", hidden, context=image_of(tmp_path, True))
+    verdict = await judged(docker_backend, task, "mkdir out && echo 42 > out/n")
+    assert verdict.reward == 1.0, verdict.explanation
+    assert (await judged(docker_backend, task, "mkdir out && echo 43 > out/n")).reward == 0.0

@@ -1,0 +1,87 @@
+"""What the inference servers and the trainer wait for, in a sentence."""
+
+from pathlib import Path
+
+import pytest
+
+from atropos_agent.engines.load import Load
+from envs.records.metrics import Metrics
+from envs.running.concurrency import CircuitBreaker, ConcurrencyLimiter
+from envs.running.supply import LOOKS, Now, Supply, said
+
+SHARES = {"replies": 0.7, "tools": 0.1, "sandboxes": 0.1, "the verifier": 0.1, "the rest": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("now", "sentence"),
+    [
+        (Now(4, 8, 8, free_mb=12.0), "held up by the disk: 12 MB are free"),
+        (Now(1, 8, 8, pause_s=4.0), "held up by failures: one rollout is started every 4 s"),
+        (Now(0, 8, 8, enough=True), "the trainer has enough groups for now"),
+        (Now(8, 8, 8, running=6, waiting=2), "inference servers are full: 6 requests run, 2 wait"),
+        (Now(8, 8, 64), ""),
+        (
+            Now(8, 8, 64, shares={**SHARES, "replies": 0.1, "sandboxes": 0.7}),
+            "held up by sandboxes: 70% of a rollout's time, 10% for replies",
+        ),
+        (
+            Now(8, 8, 64, shares={**SHARES, "replies": 0.3, "the verifier": 0.5}),
+            "held up by the verifier: 50% of a rollout's time, 30% for replies",
+        ),
+        (
+            Now(8, 8, 8, running=5, waiting=0, shares=SHARES),
+            "held up by the limit: all 8 of --env.max_concurrent_rollouts run, and no request waits",
+        ),
+        (Now(2, 16, 64, shares=SHARES), "held up by the queue: 2 rollouts run, 16 may (--env.max_num_workers)"),
+        (Now(16, 16, 64, shares=SHARES), "inference servers set the pace: 70% of a rollout's time"),
+    ],
+)
+def test_each_cause_has_its_sentence(now, sentence):
+    assert said(now) == sentence
+
+
+def limiter():
+    return ConcurrencyLimiter(start=4, most=4, breaker=CircuitBreaker(0.5))
+
+
+def test_the_finding_is_in_the_bar_and_in_the_metrics(tmp_path):
+    metrics = Metrics(rollouts=3, engine_s=1.0, tools_s=8.0, phases_s={"open": 0.5, "verifier": 0.5, "total": 10.0})
+    Supply().look(tmp_path, metrics, limiter())
+    assert metrics.supply == "held up by tools: 80% of a rollout's time, 10% for replies"
+    assert metrics.line().endswith(metrics.supply)
+    assert Metrics.from_json(metrics.to_json()).supply == metrics.supply
+
+
+def test_it_speaks_of_the_last_minutes(tmp_path):
+    supply, metrics, limits = Supply(), Metrics(), limiter()
+    for number in range(2 * LOOKS):
+        slow = "tools_s" if number < LOOKS else "engine_s"
+        setattr(metrics, slow, getattr(metrics, slow) + 9.0)
+        metrics.phases_s["total"] = metrics.phases_s.get("total", 0.0) + 10.0
+        supply.look(tmp_path, metrics, limits)
+    limits.load = Load(running=3, waiting=2, preempted=0)
+    assert "queue" in metrics.supply, "9 of 10 seconds go to replies now"
+    supply.look(tmp_path, metrics, limits)
+    assert metrics.supply == "inference servers are full: 3 requests run, 2 wait"
+
+
+def test_a_trainer_that_starves_is_told_once_until_it_is_content(caplog):
+    supply, metrics, limits = Supply(), Metrics(supply=""), limiter()
+
+    def looks(number, lacks):
+        supply.lacks = lacks
+        for _ in range(number):
+            supply.look(Path("/"), metrics, limits)
+
+    looks(3 * LOOKS, True)
+    assert caplog.text.count("the trainer starves: it had less than a batch in 100% of the last 30 looks") == 1
+    looks(LOOKS, False)
+    looks(LOOKS, True)
+    assert caplog.text.count("starves") == 2
+
+
+def test_without_a_trainer_nobody_starves(caplog):
+    supply = Supply()
+    for _ in range(2 * LOOKS):
+        supply.look(Path("/"), Metrics(), limiter())
+    assert caplog.text == ""

@@ -1,0 +1,62 @@
+"""The figures of evaluations: pass@k with intervals, by tag, over the steps, and compared."""
+
+import pytest
+from shown_runs import indexed
+
+from envs.records.stats import summarise
+from envs.runs.reader import step_of
+from envs.viewer.evaluations import attempts_in, beside, curve, saved, with_attempts
+
+
+def evaluation(name, solved):
+    """Eight tasks with four samples, of which so many are solved."""
+    rewards = {f"t{task}": [1.0] * count + [0.0] * (4 - count) for task, count in enumerate(solved)}
+    return saved(name, summarise(rewards).to_json())
+
+
+def test_pass_at_k_has_the_interval_of_the_tasks():
+    one = evaluation("eval-0", [0, 1, 2, 3, 4, 0, 0, 2])
+    assert list(one.pass_at) == [1, 2, 4]
+    assert one.pass_at[1].mean == pytest.approx(12 / 32)
+    assert one.pass_at[4].mean == pytest.approx(5 / 8)
+    for figure in one.pass_at.values():
+        assert 0 <= figure.interval.low < figure.mean < figure.interval.high <= 1
+    assert evaluation("eval-0", [1]).pass_at[1].interval is None, "one task tells nothing of the others"
+
+
+def test_the_curve_has_a_point_for_each_step_and_none_with_a_single_one():
+    points = [evaluation("eval-0", [0] * 8), evaluation("eval-16", [4] * 8), evaluation("eval-000008", [1, 2] * 4)]
+    chart = curve(points)
+    assert chart.x == [0, 8, 16]
+    assert chart.values["pass@1"] == [0.0, 0.375, 1.0]
+    assert chart.values["95% from"][1] < 0.375 < chart.values["95% to"][1]
+    assert curve(points[:1]) is None
+    assert curve([]) is None
+
+
+@pytest.mark.parametrize(("name", "step"), [("eval-0", 0), ("eval-000008", 8), ("eval-12", 12), ("odd", 0)])
+def test_a_name_tells_the_step(name, step):
+    assert step_of(name) == step
+
+
+def test_an_evaluation_is_compared_task_by_task():
+    now, compared = beside(evaluation("eval-8", [2] * 8), evaluation("eval-0", [1] * 6))
+    assert compared.difference == pytest.approx(0.25) and compared.tasks == 6
+    assert [task.before for task in now.tasks] == [0.25] * 6 + [None] * 2
+
+
+def test_attempts_and_tags_are_those_of_the_rollouts(run_dir):
+    with indexed(run_dir).reading() as db:
+        (step,) = db.execute("SELECT step FROM steps WHERE evaluating").fetchone()
+        found = attempts_in(db, 3, step)
+    attempts, tags = found["add-numbers"]
+    assert [(at.run, at.solved) for at in attempts] == [(3, True), (3, False)] and tags
+    one = with_attempts(None, found, f"eval-{step}")
+    assert not one.over and one.samples == sum(len(attempts) for attempts, _ in found.values())
+    assert [tag for tag, _, _ in one.by_tag()] == sorted({tag for _, tags in found.values() for tag in tags})
+    assert with_attempts(None, {}, "eval-1") is None
+
+
+def test_a_damaged_file_is_an_error_of_its_own():
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        saved("eval-0", {"tasks": [{"task_id": "t"}]})

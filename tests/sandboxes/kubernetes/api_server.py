@@ -1,0 +1,315 @@
+"""A small API server of the tests' own: pods, watch, exec by WebSocket; a pod is two containers of the Docker daemon.
+
+docs/pods.md lists what it leaves out."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import itertools
+import json
+from collections import deque
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import yaml
+from aiohttp import WSMsgType, web
+
+NEEDS_TYPE = {"pods": "Pod", "leases": "Lease", "configmaps": "ConfigMap", "networkpolicies": "NetworkPolicy"}
+
+
+async def docker(*words: str) -> tuple[int, str]:
+    process = await asyncio.create_subprocess_exec(
+        "docker",
+        *words,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    said, _ = await process.communicate()
+    return process.returncode, said.decode().strip()
+
+
+class ApiServer:
+    """Objects by kind and name. refusals: answers to the next requests, each (method, part of the path, status,
+    message). room: of its node. quota: of its namespace, in pods. baseline: whether PodSecurity refuses NET_ADMIN."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.objects: dict[str, dict[str, dict]] = {kind: {} for kind in NEEDS_TYPE}
+        self.refusals: deque[tuple[str, str, int, str]] = deque()
+        self.room = 100
+        self.quota = 100
+        self.baseline = False
+        self.gone_before = 0
+        self.created: list[str] = []
+        self.streams: set[web.WebSocketResponse] = set()
+        self._versions = itertools.count(1)
+        self._events: list[dict] = []
+        self._news = asyncio.Event()
+        self._tasks: set[asyncio.Task] = set()
+
+    @asynccontextmanager
+    async def serving(self):
+        app = web.Application(middlewares=[self._refusing])
+        for root in ("/api/v1", "/apis/{group}/{version}"):
+            path = root + "/namespaces/{namespace}/{kind}"
+            app.router.add_get(path, self._list)
+            app.router.add_post(path, self._create)
+            app.router.add_delete(path, self._delete_all)
+            app.router.add_get(path + "/{name}", self._get)
+            app.router.add_put(path + "/{name}", self._put)
+            app.router.add_delete(path + "/{name}", self._delete)
+            app.router.add_get(path + "/{name}/exec", self._exec)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        port = site._server.sockets[0].getsockname()[1]
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+            "users": [{"name": "u", "user": {"token": "t"}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "boxes"}}],
+            "current-context": "c",
+        }
+        self.kubeconfig = self.folder / "kubeconfig"
+        self.kubeconfig.write_text(yaml.safe_dump(config))
+        try:
+            yield self
+        finally:
+            for name in list(self.objects["pods"]):
+                await self.remove(name)
+            for task in self._tasks:
+                task.cancel()
+            await runner.cleanup()
+
+    # What tests do to it
+
+    def change(self, name: str, **status: object) -> None:
+        pod = self.objects["pods"][name]
+        pod["status"] |= status
+        self._tell("MODIFIED", pod)
+
+    async def remove(self, name: str) -> None:
+        pod = self.objects["pods"].pop(name, None)
+        if pod is not None:
+            await docker("rm", "-f", "-v", *(f"{name}-{one}" for one in ("box", "link")))
+            self._tell("DELETED", pod)
+            await self.cut(name)
+
+    async def cut(self, name: str = "") -> None:
+        """Cut every stream, or those of one pod, as a load balancer does."""
+        for stream in list(self.streams):
+            if name in stream._req.path and stream._req.transport is not None:
+                stream._req.transport.abort()
+
+    # Requests
+
+    @web.middleware
+    async def _refusing(self, request, handler):
+        if self.refusals:
+            method, part, status, message = self.refusals[0]
+            if request.method == method and part in request.path:
+                self.refusals.popleft()
+                if status < 0:  # done, but the answer is lost
+                    await handler(request)
+                    status = -status
+                return _failed(status, message)
+        return await handler(request)
+
+    def _tell(self, kind: str, shown: dict) -> None:
+        shown["metadata"]["resourceVersion"] = str(next(self._versions))
+        self._events.append({"type": kind, "object": json.loads(json.dumps(shown))})
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def _matching(self, request) -> list[dict]:
+        key, _, value = request.query.get("labelSelector", "").partition("=")
+        every = self.objects[request.match_info["kind"]].values()
+        return [
+            one
+            for one in every
+            if not key
+            or (one["metadata"].get("labels", {}).get(key) or "") == value
+            or (not value and key in one["metadata"].get("labels", {}))
+        ]
+
+    async def _list(self, request):
+        if request.query.get("watch"):
+            return await self._watch(request)
+        version = str(next(self._versions))
+        return web.json_response({"items": self._matching(request), "metadata": {"resourceVersion": version}})
+
+    async def _watch(self, request):
+        at = int(request.query["resourceVersion"])
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        if at < self.gone_before:
+            await answer.write(
+                json.dumps({"type": "ERROR", "object": {"code": 410, "message": "too old"}}).encode() + b"\n"
+            )
+            return answer
+        while True:
+            news = self._news
+            for event in list(self._events):
+                if int(event["object"]["metadata"]["resourceVersion"]) > at:
+                    at = int(event["object"]["metadata"]["resourceVersion"])
+                    await answer.write(json.dumps(event).encode() + b"\n")
+            await news.wait()
+
+    async def _create(self, request):
+        kind, body = request.match_info["kind"], await request.json()
+        name, every = body["metadata"]["name"], self.objects[kind]
+        if kind == "pods" and self.baseline and "NET_ADMIN" in json.dumps(body):
+            return _failed(403, f'pods "{name}" is forbidden: violates PodSecurity "baseline:latest"')
+        if request.query.get("dryRun"):
+            return web.json_response(body, status=201)
+        if name in every:
+            return _failed(409, "already exists")
+        if kind == "pods" and len(every) >= self.quota:
+            return _failed(403, "exceeded quota: boxes")
+        every[name] = body
+        body["metadata"] |= {"uid": name, "resourceVersion": str(next(self._versions))}
+        if kind == "pods":
+            self.created.append(name)
+            body["status"] = {"phase": "Pending"}
+            self._tell("ADDED", body)
+            task = asyncio.create_task(self._run(body))
+            self._tasks.add(task)
+        return web.json_response(body, status=201)
+
+    async def _get(self, request):
+        found = self.objects[request.match_info["kind"]].get(request.match_info["name"])
+        return web.json_response(found) if found else _failed(404, "not found")
+
+    async def _put(self, request):
+        kind, name, body = request.match_info["kind"], request.match_info["name"], await request.json()
+        if body["metadata"].get("resourceVersion") != self.objects[kind][name]["metadata"]["resourceVersion"]:
+            return _failed(409, "the object has been modified")
+        body["metadata"]["resourceVersion"] = str(next(self._versions))
+        self.objects[kind][name] = body
+        return await self._get(request)
+
+    async def _delete(self, request):
+        kind, name = request.match_info["kind"], request.match_info["name"]
+        if name not in self.objects[kind]:
+            return _failed(404, "not found")
+        if kind == "pods":
+            await self.remove(name)
+        else:
+            del self.objects[kind][name]
+        return web.json_response({"status": "Success"})
+
+    async def _delete_all(self, request):
+        for one in self._matching(request):
+            await self.remove(one["metadata"]["name"])
+        return web.json_response({"status": "Success"})
+
+    async def _exec(self, request):
+        name, query = request.match_info["name"], request.query
+        if name not in self.objects["pods"]:
+            return _failed(404, "not found")
+        socket = web.WebSocketResponse(protocols=("v5.channel.k8s.io",), max_msg_size=2 << 20)
+        await socket.prepare(request)
+        self.streams.add(socket)
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            *("docker", "exec", "-i", f"{name}-{query['container']}", *query.getall("command")),
+            **{"stdin": pipe, "stdout": pipe, "stderr": pipe},
+        )
+
+        async def pass_on(stream, channel: bytes) -> None:
+            while data := await stream.read(1 << 16):
+                await socket.send_bytes(channel + data)
+
+        async def finish() -> None:
+            await asyncio.gather(pass_on(process.stdout, b"\1"), pass_on(process.stderr, b"\2"))
+            code = await process.wait()
+            causes = {"causes": [{"reason": "ExitCode", "message": str(code)}]}
+            said = {"status": "Failure", "details": causes} if code else {"status": "Success"}
+            await socket.send_bytes(b"\3" + json.dumps(said).encode())
+            await socket.close()
+
+        ending = asyncio.create_task(finish())
+        try:
+            async for message in socket:
+                if message.type is WSMsgType.BINARY and message.data[:1] == b"\0":
+                    process.stdin.write(message.data[1:])
+                    await process.stdin.drain()
+        except ConnectionError:
+            pass
+        finally:
+            self.streams.discard(socket)
+            process.stdin.close()
+            await asyncio.wait({ending}, timeout=2)
+            ending.cancel()
+        return socket
+
+    # Pods
+
+    async def _run(self, pod: dict) -> None:
+        name, spec, status = pod["metadata"]["name"], pod["spec"], pod["status"]
+        while sum("hostIP" in one["status"] for one in self.objects["pods"].values()) >= self.room:
+            unschedulable = {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "Unschedulable",
+                "message": "0/1 nodes",
+            }
+            status["conditions"] = [unschedulable]
+            await asyncio.sleep(0.1)
+        status |= {"hostIP": "127.0.0.1", "conditions": [{"type": "PodScheduled", "status": "True"}]}
+        self._tell("MODIFIED", pod)
+        place = self.folder / name
+        config = self.objects["configmaps"][spec["volumes"][0]["configMap"]["name"]]
+        await asyncio.to_thread(_put_executor, place, config)
+        mount = ("-v", f"{place}:/.atropos:ro")
+        for one in spec["initContainers"]:
+            said = place / "said"
+            await docker(
+                *("run", "--rm", *mount, "-v", f"{said}:/dev/termination-log", "--entrypoint", one["command"][0]),
+                *(one["image"], *one["command"][1:]),
+            )
+            ended = {"terminated": {"exitCode": 0, "message": await asyncio.to_thread(said.read_text)}}
+            status["initContainerStatuses"] = [{"name": one["name"], "image": one["image"], "state": ended}]
+        states = status["containerStatuses"] = []
+        for one in spec["containers"]:
+            network = (
+                f"container:{name}-box" if states else "none" if "none" in json.dumps(pod["metadata"]) else "bridge"
+            )
+            rights = one["securityContext"]["capabilities"].get("add", ())
+            code, said = await docker(
+                *("run", "-d", "--name", f"{name}-{one['name']}", *mount, "--network", network, "--user", "0:0"),
+                *("--security-opt", "no-new-privileges", "--cap-drop", "ALL", *(f"--cap-add={r}" for r in rights)),
+                *(("--memory", one["resources"]["limits"]["memory"][:-1], "--pids-limit", "256") if not states else ()),
+                *("--entrypoint", one["command"][0], one["image"], *one["command"][1:]),
+            )
+            if code:
+                state = {"waiting": {"reason": "ErrImagePull", "message": f"{said}: not found"}}
+            else:
+                state = {"running": {"startedAt": "now"}}
+            states.append({"name": one["name"], "image": one["image"], "state": state})
+        if name in self.objects["pods"]:
+            self.change(name, phase="Running")
+            await self._follow(name, states[0])
+
+    async def _follow(self, name: str, box: dict) -> None:
+        code, said = await docker("wait", f"{name}-box")
+        if code or name not in self.objects["pods"]:
+            return
+        _, oom = await docker("inspect", "-f", "{{.State.OOMKilled}}", f"{name}-box")
+        box["state"] = {"terminated": {"exitCode": int(said), "reason": "OOMKilled" if oom == "true" else "Error"}}
+        self.change(name, phase="Failed" if int(said) else "Succeeded")
+
+
+def _put_executor(place: Path, config: dict) -> None:
+    place.mkdir()
+    (place / "said").touch()
+    (place / "executor").write_bytes(base64.b64decode(config["binaryData"]["executor"]))
+    (place / "executor").chmod(0o555)
+
+
+def _failed(status: int, message: str):
+    return web.json_response({"kind": "Status", "message": message, "code": status}, status=status)

@@ -1,0 +1,37 @@
+"""Images of pods."""
+
+import pytest
+
+from sandboxes.base import (
+    ImageMissing,
+    SandboxSpec,
+)
+
+pytest.importorskip("kubernetes_asyncio")
+life = pytest.importorskip("sandboxes.kubernetes.life")
+
+pytestmark = pytest.mark.docker
+
+
+async def test_a_dockerfile_is_refused_by_name_or_built_by_the_users_builder(make, base_image, tmp_path):
+    (tmp_path / "Dockerfile").write_text(f"FROM {base_image}\n")
+    async with make() as backend:
+        with pytest.raises(ImageMissing, match="push it to a registry"):
+            await backend.ensure_image(None, tmp_path)
+    async with make(
+        registry="r.example.org/t", builder="echo {image} {context} > " + str(tmp_path / "said")
+    ) as backend:
+        built = await backend.ensure_image(None, tmp_path)
+        assert (tmp_path / "said").read_text() == f"{built} {tmp_path}\n"
+        assert built.startswith("r.example.org/t:")
+
+
+async def test_files_of_a_task_without_a_dockerfile_are_there(make, base_image, tmp_path):
+    (tmp_path / "readme").write_text("hello")
+    async with make() as backend:
+        image = await backend.ensure_image(base_image, tmp_path)
+        async with backend.open(SandboxSpec(image)) as box:
+            assert await box.read_file("readme") == b"hello"
+            await box.write_file("readme", b"changed")
+            await box.reset()
+            assert await box.read_file("readme") == b"hello"

@@ -1,0 +1,39 @@
+"""The log of a command: its own records, and of libraries those that warn."""
+
+import io
+import logging
+
+import pytest
+
+from sandboxes import log
+from sandboxes.log import OwnRecords
+
+
+def record(file, level=logging.INFO, name="somebody"):
+    return logging.LogRecord(name, level, file, 1, "said", (), None)
+
+
+@pytest.mark.parametrize("client", ["httpx", "httpx2", "openai._base_client", "what_comes_next"])
+def test_a_librarys_line_about_each_request_is_left_out_and_its_warning_is_not(client):
+    file = f"/usr/lib/python3/site-packages/{client.partition('.')[0]}/client.py"
+    assert not OwnRecords().filter(record(file, name=client))
+    assert OwnRecords().filter(record(file, logging.WARNING, client))
+
+
+def test_the_standard_librarys_is_left_out_as_well():
+    assert not OwnRecords().filter(record(logging.__file__, logging.DEBUG, "asyncio"))
+
+
+def test_our_records_and_those_of_the_users_module_pass():
+    assert OwnRecords().filter(record(log.__file__))
+    assert OwnRecords().filter(record("/home/me/my_environment.py"))
+    assert OwnRecords(["mine"]).filter(record("/venv/site-packages/mine/env.py", name="mine.env"))
+
+
+def test_set_up_every_handler_leaves_them_out(monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr(logging, "root", logging.RootLogger(logging.WARNING))
+    log.set_up_log("INFO", log.TIMED, stream=stream)
+    logging.root.handle(record("/usr/lib/python3/site-packages/httpx2/client.py"))
+    logging.root.handle(record("/home/me/my_environment.py", name="mine"))
+    assert stream.getvalue().count("\n") == 1 and "INFO mine: said" in stream.getvalue()

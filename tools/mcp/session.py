@@ -1,0 +1,258 @@
+"""Tools of MCP servers in a rollout: each server is started, its tools are listed, and their calls are bounded.
+
+A call that comes to no end, or a server ended by a signal, may be the model's doing: it is told, and the server is
+started again. Everything else that isn't an answer is a `BrokenServer`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import anyio
+from mcp import types
+from mcp.client.session import ClientSession
+from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
+
+from sandboxes.base import Sandbox, SandboxError
+from sandboxes.shielding import stop
+from tools.base import MalformedCall, Tool, ToolError, ToolResult
+from tools.mcp.servers import BrokenServer, CutOff, MCPServer
+from tools.mcp.streams import Watch, messages_of
+from tools.output import bounded, plain
+
+_MOST_TOOLS = 128
+_MOST_SCHEMAS = 200_000
+"""Characters of all descriptions and schemas of a server: they stand in each prompt."""
+_MOST_DEPTH = 32
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_ENDING_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The bounds of servers. start_s: until a server has listed its tools. call_s: of one call. shown: characters of
+    an answer shown to the model."""
+
+    start_s: float = 60.0
+    call_s: float = 120.0
+    shown: int = 8_000
+
+
+@asynccontextmanager
+async def open_tools(
+    sandbox: Sandbox, servers: Sequence[MCPServer], taken: Collection[str] = (), bounds: Bounds | None = None
+) -> AsyncIterator[list[Tool]]:
+    """Start the servers and yield their tools, until the block ends. taken: names of the rollout's other tools.
+
+    A name that is there twice gets its server's before it. Raises BrokenServer, SandboxError."""
+    async with AsyncExitStack() as stack:
+        opened = [_Server(sandbox, server, bounds or Bounds()) for server in servers]
+        for one in opened:
+            await stack.enter_async_context(one)
+        tools = [(one.server, tool) for one in opened for tool in one.tools]
+        count = Counter([*taken, *(tool.name for _, tool in tools)])
+        yield [tool if count[tool.name] == 1 else _prefixed(server, tool) for server, tool in tools]
+
+
+def _prefixed(server: MCPServer, tool: Tool) -> Tool:
+    return replace(tool, name=f"{re.sub(r'[^A-Za-z0-9_-]', '_', server.name)}__{tool.name}")
+
+
+class _Server:
+    """A server during a rollout, in one life or several. tools: those of its first life."""
+
+    tools: Sequence[Tool] = ()
+
+    def __init__(self, sandbox: Sandbox, server: MCPServer, bounds: Bounds) -> None:
+        self.server = server
+        self._sandbox = sandbox
+        self._bounds = bounds
+        self._life: _Life | None = None
+        self._turn = asyncio.Lock()
+
+    async def __aenter__(self) -> _Server:
+        listed = (await self._alive()).listed
+        self.tools = [self._tool(one) for one in listed]
+        if len({tool.name for tool in self.tools}) < len(self.tools):
+            await self._end()
+            raise BrokenServer(self.server, "lists two tools of one name", hopeless=True)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._end()
+
+    def _tool(self, one: types.Tool) -> Tool:
+        parameters = {"properties": {}, "required": [], **one.input_schema}
+        return Tool(one.name, one.description or "", parameters, partial(self._call, one.name), None)
+
+    async def _call(self, tool: str, /, **arguments: Any) -> ToolResult:
+        """Call a tool. Raises ToolError for the model's mistakes, CutOff, BrokenServer, SandboxError."""
+        async with self._turn:
+            life = await self._alive()
+            try:
+                answer = await life.call(tool, arguments, self._bounds.call_s)
+            except (CutOff, BrokenServer):
+                await self._end()
+                raise
+        text = bounded(plain("\n".join(map(_shown, answer.content))), self._bounds.shown)
+        error = bool(answer.is_error)
+        return ToolResult(
+            f"Error: {text}" if error else text, is_error=error, metadata={"mcp_server": self.server.name}
+        )
+
+    async def _alive(self) -> _Life:
+        """Return the server's life, or begin another. Raises BrokenServer, SandboxError."""
+        if self._life is not None:
+            return self._life
+        life = _Life(self._sandbox, self.server)
+        try:
+            async with asyncio.timeout(self._bounds.start_s):
+                await life.begin()
+        except TimeoutError:
+            await life.end()
+            what = f"did not start and list its tools within {self._bounds.start_s:.0f} s"
+            raise BrokenServer(self.server, what) from life.watch.ended
+        except CutOff as cut:
+            await life.end()
+            raise BrokenServer(self.server, f"did not start: {cut}") from cut
+        except BaseException:  # also a cancellation: no server stays without its session
+            await life.end()
+            raise
+        self._life = life
+        return life
+
+    async def _end(self) -> None:
+        life, self._life = self._life, None
+        if life is not None:
+            await life.end()
+
+
+class _Life:
+    """One life of a server, in a task of its own: the library's blocks have to be left where they were entered."""
+
+    listed: Sequence[types.Tool] = ()
+
+    def __init__(self, sandbox: Sandbox, server: MCPServer) -> None:
+        self.watch = Watch(server)
+        self._server = server
+        self._sandbox = sandbox
+        self._over = asyncio.Event()
+        self._session: asyncio.Future[ClientSession] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._live(), name="MCP server")
+
+    async def begin(self) -> None:
+        """Wait for it to start, and list its tools. Raises BrokenServer, CutOff, SandboxError."""
+        await asyncio.wait({self._session, self._task}, return_when=asyncio.FIRST_COMPLETED)
+        if not self._session.done():
+            raise self.watch.ended or BrokenServer(self._server, "did not start")
+        await self._ask(self._session.result().initialize())
+        self.listed = await self._list()
+
+    async def call(self, tool: str, arguments: Mapping[str, Any], seconds: float) -> types.CallToolResult:
+        params = types.CallToolRequestParams(name=tool, arguments=dict(arguments))
+        # Not `call_tool`, which checks answers against schemas whose patterns may take for ever.
+        asking = self._session.result().send_request(types.CallToolRequest(params=params), types.CallToolResult)
+        try:
+            async with asyncio.timeout(seconds):
+                answer: types.CallToolResult = await self._ask(asking)
+        except TimeoutError:
+            raise CutOff(self._server, f"did not answer {tool} within {seconds:.0f} s") from None
+        except MCPError as error:  # an answer
+            kind = MalformedCall if error.code == types.INVALID_PARAMS else ToolError
+            raise kind(bounded(plain(error.message), 2000)) from None
+        return answer
+
+    async def end(self) -> None:
+        """End it; its program is killed."""
+        self._over.set()
+        await asyncio.wait({self._task}, timeout=_ENDING_S)
+        await stop({self._task})
+
+    async def _live(self) -> None:
+        try:
+            async with messages_of(self._sandbox, self.watch) as (heard, said), ClientSession(heard, said) as session:
+                self._session.set_result(session)
+                await self._over.wait()
+        except (SandboxError, BrokenServer, CutOff) as error:
+            self.watch.end(error)
+        except Exception as error:  # of the library's tasks, in groups: all mean that nothing more comes
+            self.watch.end(BrokenServer(self._server, f"broke off: {error!r}"))
+
+    async def _list(self) -> list[types.Tool]:
+        found: list[types.Tool] = []
+        cursor: str | None = None
+        while cursor is not None or not found:
+            params = types.PaginatedRequestParams(cursor=cursor)
+            session, request = self._session.result(), types.ListToolsRequest(params=params)
+            page: types.ListToolsResult = await self._ask(session.send_request(request, types.ListToolsResult))
+            found += page.tools
+            cursor = page.next_cursor
+            if len(found) > _MOST_TOOLS or not page.tools:
+                break
+        if (problem := _problem(found)) is not None:
+            raise BrokenServer(self._server, problem, hopeless=True)
+        return found
+
+    async def _ask(self, asking: Any) -> Any:
+        """Return an answer, unless what ended the server comes first. Raises MCPError for an answer with an error."""
+        self.watch.heard = 0
+        if self.watch.ended is not None:
+            asking.close()
+            raise self.watch.ended
+        try:
+            return await asking
+        except MCPError as error:
+            if self.watch.ended is not None:
+                raise self.watch.ended from error
+            if not self.listed:
+                what = f"answered with an error before it listed its tools: {error}"
+                raise BrokenServer(self._server, what, hopeless=True) from error
+            raise
+        except (ValidationError, RuntimeError, anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
+            what = f"broke the protocol: {' '.join(str(error).splitlines()[:3])}"
+            raise self.watch.ended or BrokenServer(self._server, what, hopeless=not self.listed) from error
+
+
+def _problem(tools: Sequence[types.Tool]) -> str | None:
+    """Return what makes a list of tools unusable."""
+    if not tools:
+        return "lists no tools"
+    if len(tools) > _MOST_TOOLS:
+        return f"lists more than {_MOST_TOOLS} tools"
+    for tool in tools:
+        if not _NAME.fullmatch(tool.name):
+            return f"names a tool {tool.name[:80]!r}: a name has up to 64 letters, digits, _, - and ."
+        if _deep(tool.input_schema):
+            return f"describes the arguments of {tool.name} in more than {_MOST_DEPTH} levels"
+    size = sum(len(tool.description or "") + len(json.dumps(tool.input_schema)) for tool in tools)
+    return f"describes its tools in {size:,} characters" if size > _MOST_SCHEMAS else None
+
+
+def _deep(schema: object) -> bool:
+    level = [schema]
+    for _ in range(_MOST_DEPTH):
+        values = [one.values() if isinstance(one, Mapping) else one if isinstance(one, list) else () for one in level]
+        level = [value for some in values for value in some]
+    return bool(level)
+
+
+def _shown(content: types.ContentBlock) -> str:
+    """Return a part of an answer as text."""
+    match content:
+        case types.TextContent(text=text):
+            return str(text)
+        case types.EmbeddedResource(resource=types.TextResourceContents(text=text)):
+            return str(text)
+        case types.ResourceLink(uri=uri):
+            return f"[a resource: {uri}]"
+        case _:
+            return f"[{content.type}: it can't be shown]"
