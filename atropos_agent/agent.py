@@ -106,7 +106,7 @@ class AtroposAgent:
                 except BudgetSpent as spent:
                     turns.ended = turns.ended or spent.reason
                 turns.script.check()
-        except Exception as error:
+        except Exception as error:  # as in `turns`
             cause = f"{type(error).__name__}: {error}"
             raise AgentError(cause, turns.result(error=cause)) from error
         turns.ended = turns.ended or StopReason.ANSWERED

@@ -16,10 +16,10 @@ import tempfile
 from pathlib import Path
 
 import envs.judging
-from envs.judging.decoys.planting import planted
-from envs.judging.seen.demands import Demands
-from envs.judging.seen.outcome import outcome_of
-from envs.judging.seen.watch import Watch
+from envs.judging.decoys.insertion import insert_decoys
+from envs.judging.reports.outcome import outcome_of
+from envs.judging.reports.receiver import Receiver
+from envs.judging.reports.required import RequiredTests
 
 INSIDE = Path(envs.judging.__file__).parent / "inside"
 
@@ -120,11 +120,11 @@ def files(number: int, cheat: str, cheated: int, before: str, kind: tuple[str, o
 async def judged(texts: dict[str, str]) -> tuple[bool, bool]:
     """Judge in a process of its own. Return whether it is rewarded, and whether it has a sign of cheating."""
     with tempfile.TemporaryDirectory() as folder:
-        home, watch = Path(folder), Watch()
-        made = planted({f"{home}/test_a.py": texts["test_a.py"].encode()})
+        home, receiver = Path(folder), Receiver()
+        made = insert_decoys({f"{home}/test_a.py": texts["test_a.py"].encode()})
         (home / "solution.py").write_text(texts["solution.py"])
         (home / "test_a.py").write_bytes(made.texts[f"{home}/test_a.py"])
-        server = await asyncio.get_running_loop().create_server(watch.door, "127.0.0.1", 0)
+        server = await asyncio.get_running_loop().create_server(receiver.door, "127.0.0.1", 0)
         inside = home / "inside"
         inside.mkdir()
         for path in INSIDE.glob("*.py"):
@@ -138,7 +138,7 @@ async def judged(texts: dict[str, str]) -> tuple[bool, bool]:
             sys.executable, *command, cwd=home, env=env, stdout=null, stderr=null
         )
         await ran.wait()
-        seen = outcome_of(await watch.calls(), made, Demands({}, {}), {})
+        seen = outcome_of(await receiver.calls(), made, RequiredTests({}, {}), {})
         server.close()
         passed = ran.returncode == 0 and seen is not None and seen.problem is None
         return passed, seen is not None and seen.sign is not None

@@ -303,7 +303,7 @@ class Outcome:
     """The outcome of one attempt at a task. timings_s: seconds by phase, beside the agent's own.
 
     work: the agent's exact work, for judging it again: an entry a part of the task, as
-    `envs.judging.stored` packs it; of a rollout with branches an entry a leaf.
+    `envs.judging.saved_changes` packs it; of a rollout with branches an entry a leaf.
     leaves: the outcomes of a rollout with branches. The result of each has the replies on the way there alone.
     """
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import pkgutil
 import re
+import shlex
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from envs.cli.program import parse
 from envs.judging import manifest
 from envs.records import atif, provenance
 from envs.running import database
 from envs.runs import index
+from envs.swe.program import PROGRAM
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "envs/swe/starter/README.md"])
@@ -110,3 +113,32 @@ def test_every_module_has_a_file_of_tests_that_is_found_by_its_name() -> None:
     ]
     ours = [module for module in modules if module.stem != "__init__" and "starter" not in module.parts]
     assert [str(module.relative_to(ROOT)) for module in ours if not is_tested(module)] == []
+
+
+def commands_of(page: Path) -> list[str]:
+    """The commands in a page's blocks whose options are ours to read, a line each."""
+    blocks = re.findall(r"^```(?:sh|bash|console)?\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    found = [
+        re.search(r"(?:python -m envs\.swe|atropos-agent) (serve|process|evaluate|doctor)\b.*", line) for line in lines
+    ]
+    return [match[0] for match in found if match is not None and "[" not in match[0]]
+
+
+COMMANDS = sorted({command for page in OF_TODAY for command in commands_of(page)})
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_every_command_in_a_block_has_options_that_exist(line: str) -> None:
+    words = shlex.split(line.partition("  #")[0].partition(" &")[0], comments=True)
+    name = next(word for word in words if word in ("serve", "process", "evaluate", "doctor"))
+    argv = words[words.index(name) + 1 :]
+    while "--config" in argv:  # the reader's own file
+        del argv[argv.index("--config") : argv.index("--config") + 2]
+    if name == "process" and not any("total_steps" in word for word in argv):
+        argv.append("--env.total_steps=1")
+    parse(PROGRAM, name, [word for word in argv if word != "--json"])
+
+
+def test_there_are_such_commands() -> None:
+    assert len(COMMANDS) > 15

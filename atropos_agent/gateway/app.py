@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import re
 import typing
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
@@ -16,6 +17,7 @@ from atropos_agent.engines.http import dumped
 from atropos_agent.gateway.bounds import Bounds, Share, TooLong
 from atropos_agent.gateway.chat import Chat
 from atropos_agent.gateway.forest import Turn
+from atropos_agent.gateway.gemini import PATH, Gemini, of_path
 from atropos_agent.gateway.messages import Messages
 from atropos_agent.gateway.protocol import Protocol
 from atropos_agent.gateway.requests import Fault, GatewayRequest, Refusal
@@ -40,8 +42,15 @@ PING_S = 3.0
 """Seconds between signs of life in a stream. Before the first one, an answer can still be an error with a status."""
 
 UNTAKEN = "atropos.untaken"
-PROTOCOLS: Mapping[str, Protocol] = {"chat/completions": Chat(), "responses": Responses(), "messages": Messages()}
-COUNTING = "messages/count_tokens"
+PROTOCOLS: Mapping[str, Protocol] = {
+    "chat/completions": Chat(),
+    "responses": Responses(),
+    "messages(/count_tokens)?": Messages(),
+    PATH: Gemini(),
+}
+"""By the pattern of their path."""
+_COUNTING = ("/count_tokens", ":countTokens")
+_VERSION = re.compile(r"v1(beta|alpha)?/")
 _STREAM = b"text/event-stream", (b"cache-control", b"no-cache")
 _MODEL = {
     **{"id": "gateway", "object": "model", "created": 0, "owned_by": "atropos-agent"},
@@ -93,8 +102,11 @@ class _Exchange:
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
-        self.path = scope["path"].strip("/").removeprefix("v1").strip("/")
-        self.protocol = PROTOCOLS.get(self.path.split("/")[0], PROTOCOLS["chat/completions"])
+        self.path = _VERSION.sub("", scope["path"].strip("/") + "/", count=1).strip("/")
+        found = protocol_of(self.path)
+        self.protocol = found or PROTOCOLS["chat/completions"]
+        self.known = found is not None
+        self.counts = self.path.endswith(_COUNTING)
         self._receive = receive
         self._send = send
         self._left: asyncio.Task[None] | None = None
@@ -198,6 +210,11 @@ class _Exchange:
             raise _ClientGone from error
 
 
+def protocol_of(path: str) -> Protocol | None:
+    """Return the protocol of a path without its version; None for an unknown path."""
+    return next((protocol for pattern, protocol in PROTOCOLS.items() if re.fullmatch(pattern, path)), None)
+
+
 async def respond(session: Asks, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer one request of a session's agent."""
     exchange, asked, body = _Exchange(scope, receive, send), None, None
@@ -205,26 +222,26 @@ async def respond(session: Asks, scope: Scope, receive: Receive, send: Send) -> 
         if scope["method"] in ("GET", "HEAD"):
             await _look(exchange)
             return
-        if scope["method"] != "POST" or exchange.path not in (*PROTOCOLS, COUNTING):
+        if scope["method"] != "POST" or not exchange.known:
             raise Refusal(f"there is nothing at {scope['method']} /{exchange.path[:100]}", Fault.NOT_FOUND)
         content = await exchange.body(session.bounds.body)
         await exchange.turn(session.share)
         with session.share.taken():
-            body = _loaded(content)
+            body = of_path(exchange.path, scope.get("query_string", b""), _loaded(content))
             asked = exchange.protocol.read(body)
-            found = session.count_tokens(asked) if exchange.path == COUNTING else session.ask(asked)
+            found = session.count_tokens(asked) if exchange.counts else session.ask(asked)
         if isinstance(found, int):
-            await exchange.tell(200, {"input_tokens": found})
+            await exchange.tell(200, exchange.protocol.counted(found))
         else:
             await _answer(found, asked, exchange)
     except _ClientGone:
         logger.debug("a client went away")
     except (Refusal, AgentError) as error:
-        if isinstance(error, Refusal) and scope["method"] == "POST" and exchange.path != COUNTING:
+        if isinstance(error, Refusal) and scope["method"] == "POST" and not exchange.counts:
             session.turned_away(error, tools=bool((body or {}).get("tools") if asked is None else asked.tools))
         await _refuse(exchange, error, asked)
     except TooLong as error:
-        await _refuse(exchange, session.too_long(error, counting=exchange.path == COUNTING), asked)
+        await _refuse(exchange, session.too_long(error, counting=exchange.counts), asked)
     except RecursionError:
         await _refuse(exchange, _too_deep(), asked)
     except Exception as error:  # the agent gets an answer, and the rollout fails by it

@@ -18,7 +18,7 @@ _PLAIN = {"text": "text", "input_text": "text", "output_text": "text", "refusal"
 _TEXTS = ("title", "context", "text", "refusal", "source", "resource", "content")
 """Keys of text in blocks, and of blocks within blocks, in the order in which they are shown."""
 _DATA = frozenset({"data", "blob", "file_data", "b64_json"})
-_ADDRESSES = frozenset({"url", "file_url", "file_id", "image_url", "video_url", "audio_url"})
+_ADDRESSES = frozenset({"url", "file_url", "file_id", "fileUri", "image_url", "video_url", "audio_url"})
 _KINDS = ("media_type", "mimeType", "mime_type", "format")
 _ABOUT = frozenset({"type", "id", "status", "cache_control", "tool_use_id", "call_id", "detail"})
 _DEPTH = 6

@@ -30,6 +30,10 @@ class Protocol(ABC):
     def events(self, answer: Answer, asked: GatewayRequest) -> Iterator[bytes]:
         """Yield an answer as server-sent events."""
 
+    def counted(self, tokens: int) -> Mapping[str, Any]:
+        """Return the body for a request that has its tokens counted."""
+        return {"input_tokens": tokens}
+
     @abstractmethod
     def error(self, refusal: Refusal) -> Mapping[str, Any]:
         """Return the body of an error."""

@@ -96,7 +96,8 @@ class Gateway:
     def _session_of(self, scope: Scope) -> Session | None:
         headers = dict(scope["headers"])
         scheme, _, token = headers.get(b"authorization", b"").strip().partition(b" ")
-        given = headers.get(b"x-api-key") or (token.strip() if scheme.lower() == b"bearer" else scheme)
+        named = headers.get(b"x-api-key") or headers.get(b"x-goog-api-key")
+        given = named or (token.strip() if scheme.lower() == b"bearer" else scheme)
         found = None
         # All are compared, each in constant time, so that the time tells nothing of a key.
         for key, session in self._sessions.items():

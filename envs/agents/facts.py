@@ -12,6 +12,8 @@ HOME = "/tmp/.agent"
 """The folder of an agent's own files in the sandbox: its settings, its sessions."""
 PACK = "/opt/agent"
 """The place of its pack there."""
+PROTOCOLS = ("chat", "responses", "messages", "gemini")
+"""The protocols of the gateway."""
 KEY = "none"
 """The stand-in for a key: the door identifies the sender."""
 
@@ -53,7 +55,7 @@ class ForeignAgent:
     """An agent that speaks to a gateway.
 
     licence: of its package. recipe: the packages of its pack. start: its command.
-    protocol: "chat", "responses" or "messages". opening: tokens before its first reply, about (SmolLM2's tokenizer).
+    protocol: one of `PROTOCOLS`. opening: tokens before its first reply, about (SmolLM2's tokenizer).
     budget: the way to report its budget to it. beside: its requests beside its main line.
     shell: its tool for commands: name, the argument with the command, other required arguments.
     failures: the meaning of its exit statuses.
@@ -77,8 +79,9 @@ class ForeignAgent:
     late_system: bool = False
 
     def __post_init__(self) -> None:
-        if self.protocol not in ("chat", "responses", "messages"):
-            raise ValueError(f"agent {self.name}: protocol {self.protocol!r} is none of chat, responses, messages")
+        if self.protocol not in PROTOCOLS:
+            known = ", ".join(PROTOCOLS)
+            raise ValueError(f"agent {self.name}: protocol {self.protocol!r} is none of {known}")
 
     def runs(self, command: str) -> tuple[str, dict[str, Any]]:
         """Return the call to run a command: the tool's name and its arguments."""

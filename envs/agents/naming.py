@@ -9,17 +9,28 @@ from pathlib import Path
 from types import MappingProxyType
 
 from atropos_agent.agent import AtroposAgent
-from envs.agents import claude_code, codex, mini_swe_agent, opencode, openhands, pi, qwen_code
+from envs.agents import (
+    claude_code,
+    codex,
+    gemini_cli,
+    gptme,
+    hermes_agent,
+    kilo,
+    mini_swe_agent,
+    opencode,
+    openhands,
+    pi,
+    qwen_code,
+)
 from envs.agents.facts import ForeignAgent
 from envs.running.mix import Mix
 from sandboxes.naming import resolve
 
-FOREIGN: Mapping[str, ForeignAgent] = MappingProxyType(
-    {
-        module.AGENT.name: module.AGENT
-        for module in (claude_code, codex, mini_swe_agent, opencode, openhands, pi, qwen_code)
-    }
+_AGENTS = (
+    *(claude_code.AGENT, codex.AGENT, gemini_cli.AGENT, gptme.AGENT, hermes_agent.AGENT, kilo.AGENT),
+    *(mini_swe_agent.AGENT, opencode.AGENT, openhands.AGENT, pi.AGENT, qwen_code.AGENT),
 )
+FOREIGN: Mapping[str, ForeignAgent] = MappingProxyType({agent.name: agent for agent in _AGENTS})
 
 Agent = ForeignAgent | type[AtroposAgent]
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from envs.judging.areas import Area, Start, scan_of
-from envs.judging.graded import obeyed_by_git, stays
+from envs.judging.path_rules import obeyed_by_git, stays
 from envs.judging.pytest_options import merged
 from envs.judging.tree import KEPT_WHOLE, MAX_TREE_BYTES, Entry, Scan, Tree, parents
 from envs.types import Failure, InfraError

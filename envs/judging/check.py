@@ -19,16 +19,16 @@ from rich.text import Text
 from envs.judging.archives import pack_directory
 from envs.judging.blind_spots import blind_spots
 from envs.judging.changes import Changes
-from envs.judging.installed import installed_copies
 from envs.judging.manifest import CheckResult, with_record
 from envs.judging.record import REFERENCE, has_odd, merged, only_odd, unverified
 from envs.judging.results import WRITTEN
+from envs.judging.shadowed_packages import installed_copies
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.steps import parts
 from envs.judging.verifier import judge
-from envs.judging.watched import lists_tests
-from envs.judging.workplace import Plain, open_workplace
+from envs.judging.watched_tasks import lists_tests
+from envs.judging.workplace import PlainGuest, open_workplace
 from envs.types import TESTS_UNSEEN, BadTask, Failure, InfraError, Task, Verdict
 from sandboxes.base import Backend, DaemonUnavailable, Sandbox, SandboxError
 from sandboxes.docker import DockerBackend
@@ -85,7 +85,7 @@ async def solve(backend: Backend, starts: StartTrees, task: Task, image: str) ->
         raise BadTask(f"task {task.id} has no solution/solve.sh; without a reference it can't be checked")
     said = []
     try:
-        async with open_workplace(backend, starts, task, image, Plain(agent_spec(task, image))) as place:
+        async with open_workplace(backend, starts, task, image, PlainGuest(agent_spec(task, image))) as place:
             await _try_servers(task, place.sandbox)
             async for step in place:
                 said.append(await _run_reference(step, place.sandbox))
@@ -99,7 +99,7 @@ async def do_nothing(backend: Backend, starts: StartTrees, task: Task, image: st
     """Judge the sandbox of an agent that does nothing. Raises InfraError."""
     if not task.steps:
         return await judge(backend, task, image, Changes())
-    async with open_workplace(backend, starts, task, image, Plain(agent_spec(task, image))) as place:
+    async with open_workplace(backend, starts, task, image, PlainGuest(agent_spec(task, image))) as place:
         async for _ in place:
             await place.judge(await place.collect())
     return place.verdict()

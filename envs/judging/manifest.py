@@ -51,7 +51,7 @@ class CheckResult:
     flaky: repeats disagreed; the task is kept out until a check finds them agreed.
     problem: why the task must not be used; None when it may.
     notes: remarks on a usable task.
-    watched: whether tests of the reference were seen (`envs.judging.watched`).
+    watched: whether tests of the reference were seen (`envs.judging.watched_tasks`).
     record: the evidence that each judgement asks of the tests (`envs.judging.record`); unverified: tests that compare
     with nothing among decoys, so code which forces them may pass. blind_spots: the classes of cheating that the
     tests could not notice, a line each. attacks: those tried since the check.

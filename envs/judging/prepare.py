@@ -1,7 +1,8 @@
 """Prepare the verifier's sandbox: the hidden tests among decoys, a directory for the reward, the reporter of the tests.
 
-All of it is done before anything of the agent's is there. The tests lie in /tests as `decoys.planting` made them; their
-expected values stay in this process. The code for the sandbox is in the folder `inside` (docs/verifier-protocol.md).
+All of it is done before anything of the agent's is there. The tests lie in /tests as `decoys.insertion` made them;
+their expected values stay in this process. The code for the sandbox is in the folder `inside`
+(docs/verifier-protocol.md).
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from envs.judging.archives import add_file, pack_directories, regular_files
+from envs.judging.decoys.insertion import DecoyedTests, insert_decoys
 from envs.judging.decoys.node_ids import is_test_module
-from envs.judging.decoys.planting import Planted, planted
 from envs.judging.judge_model import Bench
-from envs.judging.seen.demands import Demands
-from envs.judging.seen.watch import Watch
+from envs.judging.reports.receiver import Receiver
+from envs.judging.reports.required import RequiredTests
 from envs.judging.specs import verifier_spec
-from envs.judging.watched import speak_of_runners
+from envs.judging.watched_tasks import speak_of_runners
 from envs.types import Failure, InfraError, Task
 from sandboxes.base import Backend, NotSupported, Sandbox, SandboxError
 
@@ -45,18 +46,18 @@ _MAX_TEST_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedSandbox:
     """A sandbox, ready to judge changes.
 
-    planted: the hidden tests. watch: the reports of them. demands, record: the demands on them. watched: whether
-    the tests' observed results decide. known: whether the reference's were seen before, by `tasks check` or by the
-    author of the list. path: PATH of test.sh. bench: of the judge by model; None without one.
+    decoyed: the hidden tests. receiver: takes their reports. required, record: the tests that must pass. watched:
+    whether the tests' observed results decide. known: whether the reference's were seen before, by `tasks check` or
+    by the author of the list. path: PATH of test.sh. bench: of the judge by model; None without one.
     """
 
     sandbox: Sandbox
-    planted: Planted
-    watch: Watch
-    demands: Demands
+    decoyed: DecoyedTests
+    receiver: Receiver
+    required: RequiredTests
     record: Mapping[str, Any]
     watched: bool
     known: bool
@@ -92,22 +93,22 @@ class _Tests:
 
 
 @asynccontextmanager
-async def open_prepared(backend: Backend, task: Task, image: str) -> AsyncIterator[Prepared]:
+async def open_prepared(backend: Backend, task: Task, image: str) -> AsyncIterator[PreparedSandbox]:
     """Open a sandbox and prepare it. image: the task's. Raises InfraError when there is none."""
     own = task.hidden.own
-    watch = Watch()
+    receiver = Receiver()
     try:
         judging = image if own is None else await backend.ensure_image(own.image, own.context)
         async with AsyncExitStack() as stack:
             bench = await stack.enter_async_context(Bench(task.hidden.judge)) if task.hidden.judge else None
-            doors = {_DOOR: watch.door, **({} if bench is None else {_JUDGE: bench.door})}
+            doors = {_DOOR: receiver.door, **({} if bench is None else {_JUDGE: bench.door})}
             sandbox = await stack.enter_async_context(backend.open(replace(verifier_spec(task, judging), doors=doors)))
-            yield replace(await _prepare(sandbox, task, watch), bench=bench)
+            yield replace(await _prepare(sandbox, task, receiver), bench=bench)
     except SandboxError as error:
         raise InfraError(Failure.VERIFIER, f"could not open the verifier's sandbox: {error}") from error
 
 
-async def _prepare(sandbox: Sandbox, task: Task, watch: Watch) -> Prepared:
+async def _prepare(sandbox: Sandbox, task: Task, receiver: Receiver) -> PreparedSandbox:
     own = task.hidden.own
     folders = [folder for folder in (task.hidden.shared_tests, task.hidden.tests) if folder is not None]
     if not folders and not (own is not None and own.holds_tests):
@@ -121,16 +122,16 @@ async def _prepare(sandbox: Sandbox, task: Task, watch: Watch) -> Prepared:
             tests = await asyncio.to_thread(_tests_of_task, folders)
         record = json.loads(task.hidden.record or "{}")
         record = record[0] if isinstance(record, list) and record else record or {}
-        demands = Demands(tests.listed, record)
+        required = RequiredTests(tests.listed, record)
         watched = task.hidden.watched if task.hidden.watched is not None else tests.speak_of_runners
         modules = tests.modules | await _tests_of_tree(sandbox, tests)
         # Unwatched tests may run where nothing knows of decoys.
-        made = await asyncio.to_thread(planted, modules if watched else {}, demands.failing())
+        made = await asyncio.to_thread(insert_decoys, modules if watched else {}, required.failing())
         path = await _upload(sandbox, tests, made, runner=watched and tests.call_pytest)
     except (SandboxError, OSError, ValueError, tarfile.TarError) as error:
         raise InfraError(Failure.VERIFIER, f"could not prepare the verifier's sandbox: {error}") from error
-    known = task.hidden.watched is not None or bool(demands.tests)
-    return Prepared(sandbox, made, watch, demands, record, watched, known, path)
+    known = task.hidden.watched is not None or bool(required.tests)
+    return PreparedSandbox(sandbox, made, receiver, required, record, watched, known, path)
 
 
 def _tests_of_task(folders: Sequence[Path]) -> _Tests:
@@ -184,7 +185,7 @@ async def _tests_of_tree(sandbox: Sandbox, tests: _Tests) -> dict[str, bytes]:
     return {f"{sandbox.workdir.rstrip('/')}/{name}": data for name, data in found.items()}
 
 
-async def _upload(sandbox: Sandbox, tests: _Tests, made: Planted, *, runner: bool) -> str:
+async def _upload(sandbox: Sandbox, tests: _Tests, made: DecoyedTests, *, runner: bool) -> str:
     """Put the tests and the code of `inside` into the sandbox. Returns the PATH for test.sh. runner: whether a process
     with pytest shall wait there for its calls. Raises InfraError, SandboxError and OSError."""
     archive = await asyncio.to_thread(_pack, tests, made, _port(sandbox))
@@ -207,7 +208,7 @@ def _port(sandbox: Sandbox) -> str:
         return "1"  # nothing is seen there
 
 
-def _pack(tests: _Tests, made: Planted, port: str) -> bytes:
+def _pack(tests: _Tests, made: DecoyedTests, port: str) -> bytes:
     elsewhere = {path.lstrip("/") for path in made.texts} | ({"tests/test.patch"} if tests.in_tree else set())
 
     def is_kept(name: str) -> bool:

@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from envs.judging.cheating import with_signs
+from envs.judging.saved_changes import NotSaved, unpack_changes
 from envs.judging.steps import combined, of_leaves, parts
-from envs.judging.stored import NotKept, unpacked
 from envs.judging.verifier import judge
 from envs.records.provenance import digest_of
 from envs.records.read import SavedRollout
@@ -26,7 +26,7 @@ Rewarding = Callable[[Task, Outcome], float | Reward]
 
 
 @dataclass(frozen=True, slots=True)
-class Rejudged:
+class RejudgeResult:
     """A rollout with its earlier verdict and its present one.
 
     before, now: the verifier's rewards; reward_before, reward_now: those of training. problem: why there is no verdict
@@ -62,23 +62,23 @@ class Judge:
         self._rewarding = rewarding
         self._verdicts: dict[tuple[str, str], asyncio.Task[Verdict]] = {}
 
-    async def rejudge(self, saved: SavedRollout) -> Rejudged:
+    async def rejudge(self, saved: SavedRollout) -> RejudgeResult:
         """Judge a rollout again. Raises DaemonUnavailable; every other failure is a result with its `problem`."""
-        told = Rejudged(saved.id, saved.task_id, saved.verdict.reward, saved.reward.value)
+        earlier = RejudgeResult(saved.id, saved.task_id, saved.verdict.reward, saved.reward.value)
         try:
             task = self._tasks.get(saved.task_id)
             if task is None:
-                raise NotKept("there is no task of this name among those given")
+                raise NotSaved("there is no task of this name among those given")
             if not saved.work:
-                raise NotKept("the run kept nothing of what the agent made (--env.keep_work_mb)")
+                raise NotSaved("the run kept nothing of what the agent made (--env.keep_work_mb)")
             verdict = await self._judged(task, saved)
             reward = self._reward(task, saved, verdict)
         except DaemonUnavailable:
             raise
-        except (NotKept, InfraError, SandboxError) as error:
-            return Rejudged(told.rollout, told.task, told.before, told.reward_before, problem=str(error))
-        return Rejudged(
-            *(told.rollout, told.task, told.before, told.reward_before),
+        except (NotSaved, InfraError, SandboxError) as error:
+            return replace(earlier, problem=str(error))
+        return replace(
+            earlier,
             now=verdict.reward,
             reward_now=reward,
             explanation=verdict.explanation,
@@ -93,12 +93,12 @@ class Judge:
             judging = self._verdicts[key] = asyncio.create_task(self._judge(task, saved))
         verdict = await asyncio.shield(judging)
         for entry in saved.work:
-            verdict = with_signs(verdict, saved.result, unpacked(entry))
+            verdict = with_signs(verdict, saved.result, unpack_changes(entry))
         return verdict
 
     async def _judge(self, task: Task, saved: SavedRollout) -> Verdict:
         image = await self._backend.ensure_image(task.image, task.context)
-        works = [unpacked(entry) for entry in saved.work]
+        works = [unpack_changes(entry) for entry in saved.work]
         if saved.reward.leaves:
             return of_leaves([await judge(self._backend, task, image, one) for one in works])
         # A step that was not begun left nothing.
@@ -129,10 +129,10 @@ def _leaves(saved: SavedRollout, verdict: Verdict) -> list[Outcome]:
     return found
 
 
-async def rejudge_all(judge: Judge, rollouts: Iterator[SavedRollout], concurrency: int) -> AsyncIterator[Rejudged]:
+async def rejudge_all(judge: Judge, rollouts: Iterator[SavedRollout], concurrency: int) -> AsyncIterator[RejudgeResult]:
     """Yield the outcomes of rollouts, as they are judged; `concurrency` of them at the same time. Raises the
     exceptions of their reader, and DaemonUnavailable."""
-    running: set[asyncio.Task[Rejudged]] = set()
+    running: set[asyncio.Task[RejudgeResult]] = set()
     left = True
     try:
         while left or running:

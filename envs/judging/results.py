@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from envs.judging.prepare import SHOWN
-from envs.judging.seen.outcome import Outcome
+from envs.judging.reports.outcome import Outcome
 from envs.types import SIGN, TESTS_UNSEEN, VERIFIER_TIMED_OUT, Failure, InfraError, TestStatus, Verdict
 from sandboxes.base import ExecResult
 
@@ -35,7 +35,7 @@ class UnclearReward(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class ScriptRun:
     """A test.sh that ran.
 
     logs: the non-empty files that it left, by name. seen: the observed tests; None without any. problem:
@@ -52,7 +52,7 @@ class Ran:
     lacking: str = ""
 
 
-def read_verdict(ran: Ran) -> Verdict:
+def read_verdict(ran: ScriptRun) -> Verdict:
     """Return the verdict. Raises InfraError if nothing says whether the task or the code is at fault."""
     rewards, problem = _written(ran)
     if ran.watched and ran.seen is None and not ran.known and not ran.result.timed_out and not _reward(rewards):
@@ -75,7 +75,7 @@ def read_verdict(ran: Ran) -> Verdict:
     )
 
 
-def _written(ran: Ran) -> tuple[Mapping[str, float], str | None]:
+def _written(ran: ScriptRun) -> tuple[Mapping[str, float], str | None]:
     """Return the rewards that test.sh wrote, and why there is none. Raises InfraError if they are unclear."""
     if ran.problem is not None:
         return {}, ran.problem
@@ -94,7 +94,7 @@ def _reward(rewards: Mapping[str, float]) -> float:
     return rewards.get("reward", 0.0)
 
 
-def _decided(ran: Ran, rewards: Mapping[str, float], problem: str | None) -> tuple[float, str]:
+def _decided(ran: ScriptRun, rewards: Mapping[str, float], problem: str | None) -> tuple[float, str]:
     """Return the reward, and why."""
     if ran.result.timed_out:
         return 0.0, f"The tests did not end within {ran.result.duration_s:.0f} s"
@@ -114,12 +114,12 @@ def _decided(ran: Ran, rewards: Mapping[str, float], problem: str | None) -> tup
     return reward, f"Reward {reward:g}, {f'not the {written:g} of test.sh: ' if reward < written else ''}{blamed}{why}"
 
 
-def _ended(ran: Ran) -> str:
+def _ended(ran: ScriptRun) -> str:
     lacking = f"; {ran.lacking}" if ran.lacking else ""
     return f"test.sh ended with {ran.result.exit_code}{lacking}"
 
 
-def _metrics(ran: Ran, rewards: Mapping[str, float]) -> dict[str, float]:
+def _metrics(ran: ScriptRun, rewards: Mapping[str, float]) -> dict[str, float]:
     """Return the run's resource figures, and the other rewards of test.sh."""
     metrics = {"verifier_s": ran.result.duration_s, "verifier_exit_code": float(ran.result.exit_code)}
     if ran.result.timed_out:
@@ -162,7 +162,7 @@ def _rewards(logs: Mapping[str, bytes]) -> dict[str, float]:
     return {"reward": reward}
 
 
-def _tests(ran: Ran) -> dict[str, TestStatus]:
+def _tests(ran: ScriptRun) -> dict[str, TestStatus]:
     """Return the status of each test; empty if none was seen or is reported."""
     if ran.seen is not None:
         return {name: _SEEN.get(what, TestStatus.FAILED) for name, what in ran.seen.statuses.items()}

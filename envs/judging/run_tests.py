@@ -14,9 +14,9 @@ from dataclasses import replace
 from envs.judging.archives import regular_files
 from envs.judging.changes import Changes
 from envs.judging.patch import old_files, patch_of
-from envs.judging.prepare import HOME, LOGS, SHOWN, Prepared
-from envs.judging.results import Ran, read_verdict
-from envs.judging.seen.outcome import outcome_of
+from envs.judging.prepare import HOME, LOGS, SHOWN, PreparedSandbox
+from envs.judging.reports.outcome import outcome_of
+from envs.judging.results import ScriptRun, read_verdict
 from envs.types import Failure, InfraError, Task, Verdict
 from sandboxes.base import ExecResult, Sandbox, SandboxDied, SandboxError, SandboxTimeout
 
@@ -59,19 +59,19 @@ class DiedInTests(_NotProven):
         self.overran = overran
 
 
-class Killed(_NotProven):
+class ScriptKilled(_NotProven):
     """Somebody ended test.sh by a signal: from outside, or the code under test."""
 
 
-class Starved(_NotProven):
+class CpuStarved(_NotProven):
     """The tests did not end within their time, while others kept the machine's processors busy."""
 
 
-async def run_tests(prepared: Prepared, task: Task, changes: Changes, timeout_s: float | None = None) -> Verdict:
+async def run_tests(prepared: PreparedSandbox, task: Task, changes: Changes, timeout_s: float | None = None) -> Verdict:
     """Apply the changes, run test.sh and read the verdict. Done once in a sandbox.
 
     timeout_s: the tests have failed after it. None: after the task's own, if they had a processor meanwhile.
-    Raises InfraError: DiedInTests and Starved too.
+    Raises InfraError: DiedInTests and CpuStarved too.
     """
     try:
         before = await old_files(prepared.sandbox, changes)
@@ -96,15 +96,15 @@ async def run_tests(prepared: Prepared, task: Task, changes: Changes, timeout_s:
     )
 
 
-async def _read(prepared: Prepared, ran: ExecResult) -> Verdict:
+async def _read(prepared: PreparedSandbox, ran: ExecResult) -> Verdict:
     """Read the verdict of a finished test.sh. Raises InfraError."""
-    calls = await prepared.watch.calls()
-    seen = await asyncio.to_thread(outcome_of, calls, prepared.planted, prepared.demands, prepared.record)
+    calls = await prepared.receiver.calls()
+    seen = await asyncio.to_thread(outcome_of, calls, prepared.decoyed, prepared.required, prepared.record)
     files, problem = await _logs(prepared)
     if ran.exit_code in _KILLED and not ran.timed_out and not {"reward.txt", "reward.json"} & files.keys():
-        raise Killed(f"test.sh was killed (it ended with {ran.exit_code})")
+        raise ScriptKilled(f"test.sh was killed (it ended with {ran.exit_code})")
     lacking = "" if prepared.watched and seen is not None else await _lacking(prepared.sandbox)
-    return read_verdict(Ran(ran, files, seen, problem, prepared.watched, prepared.known, lacking))
+    return read_verdict(ScriptRun(ran, files, seen, problem, prepared.watched, prepared.known, lacking))
 
 
 async def _lacking(sandbox: Sandbox) -> str:
@@ -116,7 +116,7 @@ async def _lacking(sandbox: Sandbox) -> str:
     return said.decode("utf-8", "replace").strip()
 
 
-async def _apply(prepared: Prepared, task: Task, changes: Changes) -> str | None:
+async def _apply(prepared: PreparedSandbox, task: Task, changes: Changes) -> str | None:
     """Make the agent's changes in a clean tree. Return why they can't be made, None normally. Raises InfraError when
     nothing tells.
 
@@ -129,7 +129,7 @@ async def _apply(prepared: Prepared, task: Task, changes: Changes) -> str | None
     return problem
 
 
-async def _change(prepared: Prepared, folder: str, changes: Changes, user: str | None) -> str | None:
+async def _change(prepared: PreparedSandbox, folder: str, changes: Changes, user: str | None) -> str | None:
     """Make the changes below one folder. user: the one that removes. Returns and raises as `_apply`."""
     sandbox = prepared.sandbox
     going = [*changes.deleted, *(path for path in changes.changed if path not in changes.folders)]
@@ -160,7 +160,7 @@ async def _listen_in(sandbox: Sandbox, folder: str, changes: Changes) -> None:
         await sandbox.exec(["sh", f"{HOME}/setup.sh", *places], user="root")
 
 
-async def _run_test_sh(prepared: Prepared, task: Task, timeout_s: float) -> ExecResult:
+async def _run_test_sh(prepared: PreparedSandbox, task: Task, timeout_s: float) -> ExecResult:
     """Run test.sh. Raises DiedInTests and InfraError."""
     sandbox = prepared.sandbox
     try:
@@ -183,8 +183,8 @@ async def _run_test_sh(prepared: Prepared, task: Task, timeout_s: float) -> Exec
     return ran
 
 
-async def _had_time(prepared: Prepared, took_s: float, usual_s: float | None) -> None:
-    """Raise Starved if tests that ran for `took_s` seconds had little of a processor, on a busy machine.
+async def _had_time(prepared: PreparedSandbox, took_s: float, usual_s: float | None) -> None:
+    """Raise CpuStarved if tests that ran for `took_s` seconds had little of a processor, on a busy machine.
 
     usual_s: their usual processor time; tests that had much more are taken to be endless.
     """
@@ -194,7 +194,7 @@ async def _had_time(prepared: Prepared, took_s: float, usual_s: float | None) ->
         return
     used_s = _starved(told.output, took_s)
     if used_s is not None and (usual_s is None or used_s < _MUCH * usual_s):
-        raise Starved(f"the tests had {used_s:.1f} s of a processor in {took_s:.0f} s, on a busy machine")
+        raise CpuStarved(f"the tests had {used_s:.1f} s of a processor in {took_s:.0f} s, on a busy machine")
 
 
 def _starved(told: str, took_s: float) -> float | None:
@@ -214,7 +214,7 @@ def _starved(told: str, took_s: float) -> float | None:
     return used_s if fair * _SHARE <= used_s / took_s < _SHARE else None
 
 
-async def _logs(prepared: Prepared) -> tuple[dict[str, bytes], str | None]:
+async def _logs(prepared: PreparedSandbox) -> tuple[dict[str, bytes], str | None]:
     """Return the files that test.sh left, and why they can't be read; None if they can. Raises InfraError."""
     # By a program of the sandbox: whoever replaces it can say no more than who writes the files.
     command = f"cat {_PEAK} > {LOGS}/memory 2>/dev/null; exec tar -C {LOGS} -cf - . 2>/dev/null"

@@ -13,7 +13,7 @@ The cause of a failure decides the outcome. The code under test can make `test.s
 reward, and can make it write nonsense; each of these is a reward of 0 with its explanation. A sandbox that the
 code brought down twice by its use of resources (`Sandbox.overran`) is a reward of 0 too, and so is a test.sh that is
 killed in three sandboxes. A sandbox that died otherwise, or a test.sh that was killed once, proves nothing against the
-code: any user of the Docker daemon can do that. Time that passed while others had the processors (`Starved`) proves
+code: any user of the Docker daemon can do that. Time that passed while others had the processors (`CpuStarved`) proves
 nothing either: such tests run once more, with more of it. The code can't cause the other failures (of the Docker
 daemon, of the sandbox before the tests run): they raise `InfraError`.
 """
@@ -26,8 +26,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from envs.judging.changes import Changes
-from envs.judging.prepare import Prepared, open_prepared
-from envs.judging.run_tests import DiedInTests, Killed, Starved, run_tests
+from envs.judging.prepare import PreparedSandbox, open_prepared
+from envs.judging.run_tests import CpuStarved, DiedInTests, ScriptKilled, run_tests
 from envs.types import Failure, InfraError, Task, Verdict
 from sandboxes.base import Backend
 
@@ -63,7 +63,7 @@ async def open_verifier(backend: Backend, task: Task, image: str) -> AsyncIterat
             try:
                 if not failures:
                     return await run_tests(await asyncio.shield(ahead), task, changes)
-                timeout_s = _PATIENCE * task.hidden.timeout_s if isinstance(failures[-1], Starved) else None
+                timeout_s = _PATIENCE * task.hidden.timeout_s if isinstance(failures[-1], CpuStarved) else None
                 async with open_prepared(backend, task, image) as prepared:
                     return await run_tests(prepared, task, changes, timeout_s)
             except InfraError as error:
@@ -86,7 +86,7 @@ def _proven(failures: Sequence[InfraError]) -> Verdict | None:
     if len(died) == _TWICE:
         what = f"at the limit of its {died[-1].overran} ({died[-1]})"
         return Verdict(0.0, f"The tests brought down their sandbox, twice, {what}.")
-    killed = [error for error in failures if isinstance(error, Killed)]
+    killed = [error for error in failures if isinstance(error, ScriptKilled)]
     if len(killed) == _KILLS:
         return Verdict(0.0, f"test.sh was killed in {_KILLS} sandboxes, one after the other: {killed[-1]}.")
     if len(failures) >= _TWICE and len(killed) < len(failures):
@@ -96,11 +96,11 @@ def _proven(failures: Sequence[InfraError]) -> Verdict | None:
 
 @asynccontextmanager
 async def _ahead(
-    opening: AbstractAsyncContextManager[Prepared], task_id: str
-) -> AsyncIterator[asyncio.Future[Prepared]]:
+    opening: AbstractAsyncContextManager[PreparedSandbox], task_id: str
+) -> AsyncIterator[asyncio.Future[PreparedSandbox]]:
     """Open and prepare a sandbox in the background, and close it at the end. The future has the exception of a failed
     opening."""
-    ready: asyncio.Future[Prepared] = asyncio.get_running_loop().create_future()
+    ready: asyncio.Future[PreparedSandbox] = asyncio.get_running_loop().create_future()
     finished = asyncio.Event()
 
     async def hold() -> None:

@@ -25,16 +25,16 @@ from envs.judging.areas import Start
 from envs.judging.changes import Changes, collect_changes
 from envs.judging.cheating import with_signs
 from envs.judging.prefetch import Prefetch
+from envs.judging.saved_changes import pack_all
 from envs.judging.specs import rollout_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.steps import combined, good_enough, joined, parts, set_up
-from envs.judging.stored import kept
 from envs.judging.verifier import Verifier, judge, open_verifier
 from envs.types import Failure, InfraError, Outcome, Task, Verdict
 from sandboxes.base import Backend, Sandbox, SandboxSpec
 
 
-class Invited(Protocol):
+class SandboxGuest(Protocol):
     """The worker in a sandbox. spec: of its sandbox, with the needs of the work."""
 
     @property
@@ -42,19 +42,19 @@ class Invited(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
+class PlainGuest:
     """A worker in a task's unchanged sandbox, such as our own agent."""
 
     spec: SandboxSpec
 
 
-G = TypeVar("G", bound=Invited)
-Invite = Callable[[SandboxSpec], Awaitable[G]]
+G = TypeVar("G", bound=SandboxGuest)
+GuestFactory = Callable[[SandboxSpec], Awaitable[G]]
 
 
-async def as_it_is(spec: SandboxSpec) -> Plain:
+async def plain_guest(spec: SandboxSpec) -> PlainGuest:
     """Invite a guest with no further needs in a sandbox."""
-    return Plain(spec)
+    return PlainGuest(spec)
 
 
 class Workplace(Generic[G]):
@@ -134,7 +134,7 @@ class Workplace(Generic[G]):
             changes = await collect_changes(sandbox, self._start, step.hidden.protected)
         with span("verifier"):
             verdict = await judge(self._backend, step, self._image, changes)
-        work = await kept([changes], int(keep_mb * 2**20))
+        work = await pack_all([changes], int(keep_mb * 2**20))
         return Outcome(result, with_signs(verdict, result, changes), work=work)
 
     def verdict(self) -> Verdict:
@@ -147,7 +147,7 @@ class Workplace(Generic[G]):
         Raises InfraError if no agent worked."""
         if not self._results:
             raise InfraError(Failure.TASK, "".join(verdict.explanation for verdict in self._verdicts))
-        work = await kept(self._changes, int(keep_mb * 2**20))
+        work = await pack_all(self._changes, int(keep_mb * 2**20))
         return Outcome(joined(self._results), self.verdict(), self._timings, work)
 
     async def _open(self) -> None:
@@ -187,7 +187,7 @@ class Workplaces(Generic[G]):
     invite: gets somebody ready to work in a sandbox. warm: how many sandboxes of the agent's and of the verifier's kind
     shall stand ready for a coming task."""
 
-    def __init__(self, backend: Backend, invite: Invite[G], *, warm: int = 0) -> None:
+    def __init__(self, backend: Backend, invite: GuestFactory[G], *, warm: int = 0) -> None:
         self._backend = backend
         self._invite = invite
         self._starts = StartTrees(backend)
@@ -205,7 +205,7 @@ class Workplaces(Generic[G]):
         self._prefetch.begin(task)
 
     @asynccontextmanager
-    async def open_for(self, task: Task, invite: Invite[G] | None = None) -> AsyncIterator[Workplace[G]]:
+    async def open_for(self, task: Task, invite: GuestFactory[G] | None = None) -> AsyncIterator[Workplace[G]]:
         """Open the workplace of one rollout. Raises InfraError and SandboxError.
 
         invite: gets somebody else ready than the run's."""

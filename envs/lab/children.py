@@ -87,8 +87,7 @@ async def start_child(
         start_new_session=True,
         env=env,
     )
-    async with contextlib.AsyncExitStack() as unguarded:  # no program is left without its guard
-        await unguarded.enter_async_context(ending(process))
+    try:
         guard = await asyncio.create_subprocess_exec(
             *("/bin/sh", "-c", _GUARD, "guard", str(process.pid)),
             stdin=asyncio.subprocess.PIPE,
@@ -96,5 +95,7 @@ async def start_child(
             stderr=asyncio.subprocess.DEVNULL,
             start_new_session=True,
         )
-        unguarded.pop_all()
+    except BaseException:  # also a cancellation: no program is left without its guard
+        async with ending(process):
+            raise
     return Child(process, guard)

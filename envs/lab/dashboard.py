@@ -155,7 +155,7 @@ class Progress:
         ends = Table.grid(padding=(0, 2))
         ends.add_row(Text("rollouts ended by", "dim"), Text(_counts(self.stops)))
         failures = Text(_counts(self.failures), "yellow" if self.failures else "green")
-        ends.add_row(Text("failures of ours", "dim"), failures)
+        ends.add_row(Text("infrastructure failures", "dim"), failures)
         if self.cheats:
             ends.add_row(Text("signs of cheating", "dim"), Text(self._signs(), "red" if self.cheats_rise else "yellow"))
         body: list[RenderableType] = [self._sections(), Text(), ends]

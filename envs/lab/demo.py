@@ -69,7 +69,7 @@ async def _demo(options: argparse.Namespace) -> int:
         f"\n{statistics.groups} groups of {options.group_size} in {statistics.batches} batches, "
         f"{statistics.groups_with_signal} with differing rewards, {statistics.rows} rows checked, "
         f"{statistics.groups_with_problems} groups with problems; mean reward {statistics.score_mean or 0:.2f}, "
-        f"{sum(metrics.failures.values())} failures of ours\n"
+        f"{sum(metrics.failures.values())} infrastructure failures\n"
         f"set-up {ready - started:.0f} s, run {time.monotonic() - ready:.0f} s\n"
         f"every rollout, token by token: {run_dir / 'rollouts.html'}\n"
         f"in a browser: python -m envs.swe view {run_dir}"

@@ -33,7 +33,7 @@ PLOTS: Sequence[tuple[str, Sequence[tuple[str, str]]]] = (
     ("gradient norm, before clipping", (("grad_norm", "norm"),)),
     ("tokens of a batch", (("tokens", "all"), ("trained_tokens", "trained"))),
     ("seconds of a step", (("seconds/wait", "waiting for rollouts"), ("seconds/train", "training"))),
-    ("failures of ours, so far", (("failures", "failures"),)),
+    ("infrastructure failures, so far", (("failures", "failures"),)),
 )
 """Title of each plot, and the figures in it with their names."""
 

@@ -222,7 +222,7 @@ def _rollout(rollout: Rollout) -> dict[str, Any]:
         },
         "timings_s": plain(rollout.timings_s),
         "sampling": plain(rollout.result.conditions.sampling),
-        # As `envs.judging.stored` packs it: plain already.
+        # As `envs.judging.saved_changes` packs it: plain already.
         "work": list(rollout.work),
     }
 
@@ -273,7 +273,7 @@ def _opening_steps(rollout: Rollout) -> Iterator[dict[str, Any]]:
     messages = rollout.result.messages
     replies = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
     sampled = len(rollout.result.steps)
-    opening = messages[: replies[-sampled]] if 0 < sampled <= len(replies) else messages
+    opening = messages[: replies[-min(sampled, len(replies))]] if sampled and replies else messages
     if not opening:
         yield {"source": "user", "message": plain_text(rollout.task.instruction)}
     for message in opening:

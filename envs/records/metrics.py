@@ -280,13 +280,17 @@ class Metrics:
     def line(self) -> str:
         """Return the most important figures in a few words."""
         if not self.rollouts:
-            return f"no rollout yet, {self.failures.total()} failures of ours" if self.failures else "no rollout yet"
+            return (
+                f"no rollout yet, {self.failures.total()} infrastructure failures"
+                if self.failures
+                else "no rollout yet"
+            )
         parts = [
             f"{self.rollouts} rollouts",
             f"{self.solved / self.rollouts:.0%} solved",
             f"reward {self.reward_mean:.3f}",
             f"{self.concurrency} at once" if self.concurrency else "",
-            f"{self.failures.total()} failures of ours" if self.failures else "",
+            f"{self.failures.total()} infrastructure failures" if self.failures else "",
             f"rewards differ in {sum(self.recent) / len(self.recent):.0%} of groups" if self.recent else "",
             self.supply,
         ]

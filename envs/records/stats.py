@@ -185,7 +185,7 @@ class EvalSummary:
             rate = f"{task.solved / task.samples:.2f} [{task.low:.2f}, {task.high:.2f}]"
             table.add_row(task.task_id, f"{task.solved}/{task.samples}", rate, f"{task.reward_mean:.3f}")
         for name in self.unsampled:
-            table.add_row(name, "–", "no sample: our failures", "–", style="dim")
+            table.add_row(name, "–", "no sample: infrastructure failures", "–", style="dim")
         return table
 
     def _title(self) -> str:

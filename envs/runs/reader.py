@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -158,8 +159,9 @@ class RunReader:
         return bool(self.evaluation_files()) or any(self.directory.glob("eval-*.samples.jsonl"))
 
     def evaluations(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """Return the evaluations' files, by name; also those of `learn` beside the training run."""
-        found = ((name, _object(path)) for name, path in sorted(self.evaluation_files().items()))
+        """Return the evaluations' files with their names, by step; also those of `learn` beside the training run."""
+        files = sorted(self.evaluation_files().items(), key=lambda item: (step_of(item[0]), item[0]))
+        found = ((name, _object(path)) for name, path in files)
         return [(name, told) for name, told in found if told]
 
     def evaluation_files(self) -> dict[str, Path]:
@@ -228,6 +230,12 @@ def open_run(directory: Path | str, tokenizer: Path | None = None) -> RunReader:
     if not holds_run(directory):
         raise NoRun(f"{directory} holds no run: there is no {journal.FILE_NAME} and no rollouts.jsonl")
     return RunReader(directory, Index(directory), tokenizer)
+
+
+def step_of(evaluation: str) -> int:
+    """Return the trainer's step in an evaluation's name, such as eval-8 or eval-000008."""
+    found = re.search(r"\d+", evaluation)
+    return int(found[0]) if found else 0
 
 
 def line_of(row: Any) -> dict[str, Any]:

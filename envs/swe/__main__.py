@@ -51,12 +51,19 @@ MODULES = {
     "warmstart": "envs.lab.warm_start",
 }
 """Commands in modules of their own, each with a `main`."""
+_WITH_SANDBOXES = (*COMMANDS, "demo", "learn", "rejudge", "tasks")
+_ELSEWHERE = (
+    "This system is not Linux, on which the package is tested. Sandboxes need a Docker daemon on Linux: give "
+    "--env.hosts ssh://USER@HOST, or set DOCKER_HOST"
+)
 _RUN = later("envs.swe.program:main")
 
 
 def main(argv: list[str]) -> int:
     """Run a command. The heavy imports of one command are not paid by another."""
     command, rest = (argv[0], argv[1:]) if argv else ("", [])
+    if command in _WITH_SANDBOXES and not sys.platform.startswith("linux"):
+        print(_ELSEWHERE, file=sys.stderr)
     try:
         if command in COMMANDS:
             return int(_RUN()(command, rest))

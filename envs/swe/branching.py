@@ -100,7 +100,7 @@ class Tree:
             result = await agent.run(instruction)
             await self._place.judge(await self._place.collect(), result)
             own = await self._place.outcome(self._keep_mb)
-        except Exception as error:
+        except Exception as error:  # of any part of a rollout: its branches may still have a leaf
             if self._point is None:
                 raise
             failure = error
@@ -190,7 +190,7 @@ class Tree:
                 agent = self._make_agent(box, first=False)
                 agent.executed = partial(self._executed, box, False)
                 outcome = await self._place.judge_fork(box, await agent.go_on(turns), self._keep_mb)
-            except Exception as error:
+            except Exception as error:  # as above: another attempt may do
                 self._note(f"attempt {attempt + 1} of {self._attempts} at a branch", error)
                 if isinstance(error.__cause__, Diverged):
                     break

@@ -14,7 +14,7 @@ from envs.agents.guests import Guest, Guests
 from envs.agents.naming import branch_problems, compaction_problems, find_agent, room_problems
 from envs.agents.watching import WatchedSession
 from envs.base import AGENTS, AgentEnv
-from envs.judging.workplace import Invite, Plain, Workplace, Workplaces, as_it_is
+from envs.judging.workplace import GuestFactory, PlainGuest, Workplace, Workplaces, plain_guest
 from envs.running.telemetry import traced
 from envs.swe.branching import Tree
 from envs.swe.config import SWEEnvConfig
@@ -109,8 +109,8 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         self.mcp_servers = servers_of(self.config)
         self.backend = await resources.enter_async_context(self.make_backend())
         found = {name: find_agent(name, AGENTS) for name in self.agent_classes}
-        self.invites: Mapping[str, Invite[Plain | Guest]] = {
-            name: Guests(agent, self.backend).invite if isinstance(agent, ForeignAgent) else as_it_is
+        self.invites: Mapping[str, GuestFactory[PlainGuest | Guest]] = {
+            name: Guests(agent, self.backend).invite if isinstance(agent, ForeignAgent) else plain_guest
             for name, agent in found.items()
         }
         # Of several agents it isn't known which one a coming task has, so no sandbox is made ahead.
@@ -135,7 +135,7 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         return await place.outcome(self.config.keep_work_mb)
 
     @asynccontextmanager
-    async def _tools(self, task: Task, place: Workplace[Plain | Guest]) -> AsyncIterator[ToolRegistry]:
+    async def _tools(self, task: Task, place: Workplace[PlainGuest | Guest]) -> AsyncIterator[ToolRegistry]:
         """Open the tools of a rollout, until it is over."""
         sandbox = traced(place.sandbox)
         tools = self.make_tools(sandbox)
@@ -144,7 +144,9 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         async with tools_of(sandbox, list(servers.values()), tools.names) as more:
             yield ToolRegistry([*tools, *more])
 
-    async def _work(self, step: Task, seat: Seat, place: Workplace[Plain | Guest], tools: ToolRegistry) -> AgentResult:
+    async def _work(
+        self, step: Task, seat: Seat, place: Workplace[PlainGuest | Guest], tools: ToolRegistry
+    ) -> AgentResult:
         """Let the agent work on a step, within the rest of the rollout's time and of the step's own."""
         left = place.left_s(self.config.rollout_timeout_s)
         most = left if step.timeout_s is None else min(left, step.timeout_s)
@@ -157,7 +159,7 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         agent = self.agent(seat, tools, working_dir=sandbox.workdir, max_seconds=most)
         return await agent.run(step.instruction)
 
-    def _branches(self, task: Task, seat: Seat, place: Workplace[Plain | Guest]) -> Tree | None:
+    def _branches(self, task: Task, seat: Seat, place: Workplace[PlainGuest | Guest]) -> Tree | None:
         """Return the branches of a rollout; None without any, as in evaluations, in tasks of several steps and in those
         with MCP servers."""
         branches = Branches.of(self.config.branches)

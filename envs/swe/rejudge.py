@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from envs.judging.rejudge import Judge, Rejudged, Rewarding, rejudge_all
+from envs.judging.rejudge import Judge, RejudgeResult, Rewarding, rejudge_all
 from envs.records.disk import append_line
 from envs.records.progress import Bar
 from envs.records.provenance import FILE_NAME, read_starts
@@ -90,8 +90,8 @@ def setting_of(options: argparse.Namespace) -> Setting:
 async def _rejudge(options: argparse.Namespace, setting: Setting) -> int:
     out: Path = options.out or options.run_dir / f"rejudged-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
     counts: Counter[str] = Counter()
-    changed: list[Rejudged] = []
-    problems: list[Rejudged] = []
+    changed: list[RejudgeResult] = []
+    problems: list[RejudgeResult] = []
     await asyncio.to_thread(out.parent.mkdir, parents=True, exist_ok=True)
     backend = load_backend(setting.sandbox, **setting.options)
     async with AsyncExitStack() as stack:
@@ -119,7 +119,7 @@ async def _rejudge(options: argparse.Namespace, setting: Setting) -> int:
     return 1 if problems else 0
 
 
-def table(changed: Sequence[Rejudged]) -> Table:
+def table(changed: Sequence[RejudgeResult]) -> Table:
     """Return a row for each rollout with a changed verdict."""
     made = Table("rollout", "task", "verdict", "reward", "tests that changed", title_justify="left")
     for one in changed:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from envs.judging.manifest import NAME as MANIFEST
 from envs.judging.steps import parts
-from envs.judging.watched import select
+from envs.judging.watched_tasks import select
 from envs.swe import STARTER
 from envs.swe.config import SWEEnvConfig
 from envs.tasks.harbor import load_tasks

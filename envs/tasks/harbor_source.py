@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from envs.judging.graded import refusal
+from envs.judging.path_rules import refusal
 from envs.tasks.compose import NAMES, OneContainer, one_container
 from envs.tasks.named_paths import named_paths
 from envs.tasks.task_toml import Artifact, Config, Environment, NetworkSection, Verifier

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from envs.judging.graded import refusal
+from envs.judging.path_rules import refusal
 
 MOST = 20
 """The most paths taken from tests; beyond it the names are routes and examples."""

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from envs.judging.graded import refusal
+from envs.judging.path_rules import refusal
 from envs.types import BadTask
 from sandboxes.base import Capabilities
 from sandboxes.hosts import AllowList

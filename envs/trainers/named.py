@@ -18,6 +18,17 @@ from envs.running.feed import Feed, feed
 from envs.running.sinks import TrainerGroup
 from envs.types import Failure, InfraError
 from sandboxes.naming import resolve
+from sandboxes.shielding import on_failure
+
+
+def refuse_branches(config: AgentEnvConfig, trainer: str) -> None:
+    """Raise ValueError if rollouts branch, for a trainer that gives all tokens of a rollout one advantage."""
+    if branches := getattr(config, "branches", ""):
+        raise ValueError(
+            f"--env.branches {branches}: {trainer} makes one advantage a rollout, of its reward, and with branches "
+            "tokens differ; leave it out, or see docs/branches.md for trainers that take them"
+        )
+
 
 T = TypeVar("T")
 MakeEnv = Callable[[type[AgentEnv[Any]], Options], Awaitable[AgentEnv[Any]]]
@@ -71,6 +82,7 @@ class Runs(AsyncExitStack):
         super().__init__()
         env_cls, self.options = named(environment, options)
         refuse_weight(self.options.env, trainer)
+        refuse_branches(self.options.env, trainer)
         self._env_cls = type(env_cls.__name__, (env_cls,), {"server_cls": staticmethod(server_cls)})
         self._root, self._make = self.options.env.run_dir or Path("runs") / f"{trainer}-{env_cls.name}", make
         self._opened: dict[str, asyncio.Task[Feed[Any, Any]]] = {}
@@ -87,11 +99,8 @@ class Runs(AsyncExitStack):
             env |= {**sampling_of(sampling), "run_dir": folder}
             told = self.options.model_copy(update={"env": self.options.env.model_copy(update=env), "openai": [engine]})
             self._opened[key] = asyncio.create_task(self._open(told, "feed" if training else "process"))
-        try:
-            return await asyncio.shield(self._opened[key])
-        except Exception:
-            self._opened.pop(key, None)  # the next request tries again
-            raise
+        with on_failure(lambda error: isinstance(error, Exception) and self._opened.pop(key, None)):
+            return await asyncio.shield(self._opened[key])  # if it can't be opened, the next request tries again
 
     async def _open(self, told: Options, command: str) -> Feed[Any, Any]:
         env = await self._make(self._env_cls, told)

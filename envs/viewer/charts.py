@@ -28,6 +28,11 @@ class Chart:
     over: str = "step"
     filled: bool = False
 
+    @property
+    def tells(self) -> bool:
+        """Tell whether any of its lines has two points: a single dot shows no course."""
+        return any(sum(value is not None for value in line) > 1 for line in self.values.values())
+
     def to_json(self) -> dict[str, Any]:
         """Return the chart for the page's script."""
         return {
@@ -161,7 +166,7 @@ def _failures(metrics: Metrics) -> Chart:
         total.update(counts)
     values = {kind: [float(by_step[step].get(kind, 0)) for step in steps] for kind, _ in total.most_common()}
     return Chart(
-        "Failures of ours", "By kind; each was retried, none is a reward", list(map(int, steps)), values, "count"
+        "Infrastructure failures", "By kind; each was retried, none is a reward", list(map(int, steps)), values, "count"
     )
 
 

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from envs.runs.reader import step_of
 from envs.viewer import evaluations
 from envs.viewer.evaluations import Evaluation
 from envs.viewer.frame import Frame, NotThere
@@ -52,8 +53,8 @@ class EvaluationPages:
         found: list[Evaluation] = []
         files = dict(run.evaluations())
         own = {f"eval-{step}" for step in _steps(run)}
-        for name in sorted(files.keys() | own, key=lambda name: (evaluations.step_of(name), name)):
-            holder, step = run, evaluations.step_of(name)
+        for name in sorted(files.keys() | own, key=lambda name: (step_of(name), name)):
+            holder, step = run, step_of(name)
             if name in files and name not in own and (other := self._beside(run, name)) is not None:
                 holder, step = other, 0
             try:

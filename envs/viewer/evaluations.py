@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,9 +10,9 @@ from typing import Any
 from envs.records.comparison import Comparison, NoEvaluation, Rates, compare
 from envs.records.stats import Interval, interval, pass_at_k, share_interval, wilson
 from envs.runs.index import SEPARATOR
+from envs.runs.reader import step_of
 from envs.viewer.charts import Chart
 
-_NUMBER = re.compile(r"\d+")
 _TAG = "tag:"
 UNTAGGED = "without a tag"
 
@@ -95,12 +94,6 @@ class Evaluation:
     def rates(self) -> Rates:
         """Return what is compared with another evaluation."""
         return Rates({task.task: task.rate for task in self.tasks}, self.samples, self.about)
-
-
-def step_of(name: str) -> int:
-    """Return the trainer's step in an evaluation's name, such as eval-8 or eval-000008."""
-    found = _NUMBER.search(name)
-    return int(found[0]) if found else 0
 
 
 def saved(name: str, told: Mapping[str, Any]) -> Evaluation:

@@ -52,11 +52,10 @@ class RunPages:
             metrics=metrics,
             totals=_totals(sums),
             evaluated=_totals(evaluations) if training else None,
-            # A single point is no chart: the figures above say it.
             charts=[
                 chart
                 for chart in (*charts.step_charts(sums, metrics, run.trainer()), *pools, *charts.time_charts(lines))
-                if len(chart.x) > 1
+                if chart.tells
             ],
             changes=charts.changes(lines)[:12],
             signs=[(row["name"], row["count"]) for row in labels if row["kind"] == "sign"],

@@ -46,7 +46,11 @@ def test_one_of_ones_own_is_found_by_its_path(mine):
 @pytest.mark.parametrize(
     ("name", "options", "said"),
     [
-        ("podman", {}, r"--env.sandbox podman: there is none of that name; choose docker, kubernetes, local, or .*module:name"),
+        (
+            "podman",
+            {},
+            r"--env.sandbox podman: there is none of that name; choose docker, kubernetes, local, or .*module:name",
+        ),
         ("my_backend", {}, r"there is none of that name"),
         ("no_such_module:X", {}, r"no_such_module can't be imported.*PYTHONPATH"),
         ("broken_backend:X", {}, r"broken_backend can't be imported.*no_such_module_at_all"),

@@ -124,7 +124,7 @@ class _Server:
         except CutOff as cut:
             await life.end()
             raise BrokenServer(self.server, f"did not start: {cut}") from cut
-        except BaseException:
+        except BaseException:  # also a cancellation: no server stays without its session
             await life.end()
             raise
         self._life = life

@@ -22,6 +22,8 @@ from tools.mcp.servers import BrokenServer, CutOff, MCPServer
 
 _MOST_BYTES = 4 << 20
 """What a server may say until it has answered a request."""
+_MESSAGE = 2 << 10
+"""Bytes that a message counts for beside its own: to read it costs this process as much."""
 _ENDING_S = 2.0
 """How long after the end of its output a program's end may take."""
 _POLL_S = 0.05
@@ -47,11 +49,12 @@ class Watch:
     def end(self, error: Exception) -> None:
         self.ended = self.ended or error
 
-    def hear(self, size: int) -> None:
+    def hear(self, size: int, messages: int = 0) -> None:
         """Count what came. Raises CutOff for too much."""
-        self.heard += size
+        self.heard += size + messages * _MESSAGE
         if self.heard > _MOST_BYTES:
-            raise CutOff(self.server, f"said more than {_MOST_BYTES >> 20} MB without an answer in it")
+            most = f"{_MOST_BYTES >> 20} MB, or {_MOST_BYTES // _MESSAGE:,} messages,"
+            raise CutOff(self.server, f"said more than {most} without an answer among them")
 
     def end_of_program(self, exit_code: int | None) -> Exception:
         """Return what the end of its program means. exit_code: None if only its output ended.
@@ -89,7 +92,7 @@ async def _receive(process: Process, session: Any, watch: Watch) -> None:
     async with session:
         try:
             while piece := await process.stdout.readline():
-                watch.hear(len(piece))
+                watch.hear(len(piece), messages=1)
                 line += piece
                 if piece.endswith(b"\n"):
                     await session.send(_message(bytes(line)))
@@ -203,7 +206,7 @@ class _Counted(httpx2.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
             async for piece in self._stream:
-                self._watch.hear(len(piece))
+                self._watch.hear(len(piece), messages=piece.count(b"data:"))
                 yield piece
         except CutOff as error:
             self._watch.end(error)

@@ -24,7 +24,7 @@ _ALMOST = frozenset(("assertAlmostEqual", "assertAlmostEquals"))
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Comparison:
     """A comparison among decoys. how: the method of the probe. value: the compared value; want: source of the other
     side.
     swapped: the expected one stands on the left. expected: its syntax."""
@@ -51,7 +51,7 @@ class Comparisons:
         self._accepted = accepted or set()
         self.compared: set[int] = set()
 
-    def asked(self, test: ast.expr, site: int) -> Asked | None:
+    def comparison(self, test: ast.expr, site: int) -> Comparison | None:
         """Return the replacement of a condition; None if it stays."""
         if not isinstance(test, ast.Compare) or len(test.ops) != 1:
             return None
@@ -66,7 +66,7 @@ class Comparisons:
             choice, is_left, how = self._decoys.choose(left, self._bindings.names, within=True), True, "inside"
         value, expected = (right, left) if is_left else (left, right)
         want = None if choice is None or not self.planting else self._want(choice, expected, site)
-        return None if want is None else Asked(how, value, want, is_left, expected)
+        return None if want is None else Comparison(how, value, want, is_left, expected)
 
     def condition(self, test: ast.expr, site: int) -> None:
         """Put the comparisons of a condition among decoys; the condition has to hold as a whole."""
@@ -74,14 +74,14 @@ class Comparisons:
         for part in parts:
             if isinstance(part, ast.BoolOp):
                 self.condition(part, site) if isinstance(part.op, ast.And) else None
-            elif (asked := self.asked(part, site)) is not None:
-                self._text.replace(part, self.call(asked.how, site, asked))
+            elif (comparison := self.comparison(part, site)) is not None:
+                self._text.replace(part, self.call(comparison.how, site, comparison))
 
-    def call(self, method: str, site: int, asked: Asked, more: str = "") -> str:
+    def call(self, method: str, site: int, comparison: Comparison, more: str = "") -> str:
         """Return the source of a call of the probe."""
-        how = f'"{asked.how}",' if method == "check" else ""
-        value = f"({self._text.segment(asked.value)})"
-        return f"{PROBE}.{method}({FIRST + site},{how}{value},{asked.want},{asked.swapped}{more})"
+        how = f'"{comparison.how}",' if method == "check" else ""
+        value = f"({self._text.segment(comparison.value)})"
+        return f"{PROBE}.{method}({FIRST + site},{how}{value},{comparison.want},{comparison.swapped}{more})"
 
     def method(self, call: ast.Call, name: str, site: int) -> str | None:
         """Return the source of the call of a method of unittest among decoys; None if it stays."""
@@ -160,13 +160,13 @@ class Comparisons:
     def _want(self, choice: Choice | ast.expr, node: ast.expr, site: int) -> str | None:
         """Return the source of the expected value, and note it; None if it can't be written on a line."""
         if isinstance(choice, ast.AST):
-            self._key.asked.setdefault(site, []).extend(self._numbers(self._bindings.parameters[id(node)]))
+            self._key.sets.setdefault(site, []).extend(self._numbers(self._bindings.parameters[id(node)]))
             return self._text.segment(node)
         written = self._set(choice)
         if written is None:
             return None
         number = self._key.answer(choice)
-        self._key.asked.setdefault(site, []).append(number)
+        self._key.sets.setdefault(site, []).append(number)
         return f"{PROBE}.want({FIRST + number},{written})"
 
     def _numbers(self, values: Iterable[ast.expr]) -> list[int | None]:

@@ -12,14 +12,14 @@ Place = tuple[str, int, int, int]
 
 
 FIRST = 10**9
-"""The first number of sites and sets in planted tests: no value that a test may expect."""
+"""The first number of sites and sets in tests with decoys: no value that a test may expect."""
 
 
 class Key:
     """The sites of all modules.
 
     sites: (path, line, column) by number. answers: a `Choice` by number. must: the sites that each run of a test
-    reaches, {(path, test): numbers}. asked: the sites that compare with decoys, {site: the numbers of their sets}, with
+    reaches, {(path, test): numbers}. sets: the sites that compare with decoys, {site: the numbers of their sets}, with
     None among them if its value may have no set. branches: the sites that other right code may not reach.
     """
 
@@ -27,7 +27,7 @@ class Key:
         self.sites: list[tuple[str, int, int]] = []
         self.answers: list[Choice] = []
         self.must: dict[tuple[str, str], set[int]] = {}
-        self.asked: dict[int, list[int | None]] = {}
+        self.sets: dict[int, list[int | None]] = {}
         self.branches: set[int] = set()
         self._numbers: dict[int, int] = {}
 
@@ -38,7 +38,7 @@ class Key:
 
     def forget(self, path: str) -> None:
         """Ask for nothing of a module: it stays as it is."""
-        self.asked = {site: numbers for site, numbers in self.asked.items() if self.sites[site][0] != path}
+        self.sets = {site: numbers for site, numbers in self.sets.items() if self.sites[site][0] != path}
         self.must = {test: numbers for test, numbers in self.must.items() if test[0] != path}
 
     def names(self) -> list[Place]:

@@ -279,7 +279,7 @@ class Names:
         return f"{whole}.{rest}" if rest else whole
 
 
-class Unknown(Exception):
+class NotConstant(Exception):
     """A value that only the module itself can tell."""
 
 
@@ -287,7 +287,7 @@ def evaluated(node: ast.expr, names: Names) -> tuple[Any, ...] | None:
     """Return (value,); () if it is the module's to tell, None if it has none, as the 31st of February."""
     try:
         return (_value(node, names),)
-    except Unknown:
+    except NotConstant:
         return ()
     except Exception:  # whatever the types of PURE raise
         return None
@@ -311,7 +311,7 @@ def _value(node: ast.expr | None, names: Names) -> Any:
         if name in PURE:
             options: dict[Any, Any] = {one.arg: _value(one.value, names) for one in node.keywords}
             return PURE[name](*[_value(one, names) for one in node.args], **options)
-    raise Unknown
+    raise NotConstant
 
 
 def is_empty(node: ast.AST) -> bool:

@@ -21,8 +21,8 @@ from envs.judging.decoys.key import FIRST, Key
 from envs.judging.decoys.literals import dotted, last_name, walk
 from envs.judging.decoys.names import AGAIN, FUNCTIONS, ONCE, Bindings, Function, is_fixture, is_raising
 from envs.judging.decoys.sets import Decoys
+from envs.judging.decoys.source_tests import is_test, tests
 from envs.judging.decoys.text import Text
-from envs.judging.decoys.written import is_test, tests
 
 _MAKING = frozenset(("range", "enumerate", "zip", "sorted", "reversed", "list", "tuple", "set", "items", "str", "len"))
 """Functions and methods that make others of written values, to loop over."""
@@ -206,10 +206,10 @@ class _Planter(ast.NodeVisitor):
         if not self._at.depth or self._at.quiet:
             return
         site = self._site(node)
-        asked = self.comparisons.asked(node.test, site)
-        if asked is not None:
-            said = "" if node.msg is None else f",lambda:{self.comparisons.message(node.msg, asked.expected)}"
-            self.text.replace(node, self.comparisons.call("check", site, asked, said))
+        comparison = self.comparisons.comparison(node.test, site)
+        if comparison is not None:
+            said = "" if node.msg is None else f",lambda:{self.comparisons.message(node.msg, comparison.expected)}"
+            self.text.replace(node, self.comparisons.call("check", site, comparison, said))
             return
         self.comparisons.condition(node.test, site)
         if self.planting:

@@ -10,13 +10,15 @@ from native import TOOLS, Model
 from atropos_agent.engines.scripted import ScriptedTurn
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.gateway import Session
-from atropos_agent.gateway.app import PROTOCOLS, UNTAKEN
+from atropos_agent.gateway.app import UNTAKEN, protocol_of
 from atropos_agent.gateway.encoding import opening
+from atropos_agent.gateway.gemini import of_path
 from atropos_agent.tokens.conversation import Conversation
 from atropos_agent.tokens.record import problems
 from atropos_agent.types import IGNORED, THINK, AgentConfig
 
 SCHEMAS = TOOLS.schemas
+QUERY = b"alt=sse"
 
 
 class NamingEngine(Model):
@@ -92,7 +94,7 @@ class Client:
                 gone.set()
                 raise OSError("gone")
 
-        scope = {"type": "http", "method": method, "path": path, "headers": [], "extensions": {}}
+        scope = {"type": "http", "method": method, "path": path, "query_string": QUERY, "headers": [], "extensions": {}}
         await self.session.handle(scope, receive, send)
         self.untaken = scope["extensions"].get(UNTAKEN)
         if gone.is_set() or not started:
@@ -105,7 +107,8 @@ class Client:
 
     def compare(self, path, body):
         """Take in what the last request and its reply would be for what renders the history again."""
-        prompt = rendered_again(self.fitted, PROTOCOLS[path.removeprefix("/v1/")].read(body))
+        path = path.removeprefix("/v1beta/").removeprefix("/v1/")
+        prompt = rendered_again(self.fitted, protocol_of(path).read(of_path(path, QUERY, body)))
         merge_by_prefix(self.control, prompt, self.engine.exchanges[-1].ids)
 
 
@@ -281,7 +284,50 @@ class MessagesAgent(ChatAgent):
         self.history.append({"role": "user", "content": blocks})
 
 
-AGENTS = {"chat": ChatAgent, "responses": ResponsesAgent, "messages": MessagesAgent}
+class GeminiAgent(ChatAgent):
+    """Uses generateContent."""
+
+    @property
+    def path(self):
+        return f"/v1beta/models/m:{'streamGenerateContent' if self.stream else 'generateContent'}"
+
+    def system(self, text):
+        if not self.history:
+            self.body["systemInstruction"] = {"parts": [{"text": text}]}
+        else:
+            self.user(text)
+
+    def user(self, text):
+        self.history.append({"role": "user", "parts": [{"text": text}]})
+
+    def request(self):
+        tools = [{"functionDeclarations": [tool["function"] for tool in self.tools]}] if self.tools else []
+        body = {key: value for key, value in self.body.items() if key != "model"}
+        return {**body, "contents": self.history, "tools": tools}
+
+    def read(self, content):
+        chunks = events(content) if self.stream else [json.loads(content)]
+        parts = [part for chunk in chunks for part in chunk["candidates"][0]["content"]["parts"]]
+        return {"role": "model", "parts": parts}
+
+    def calls(self, reply):
+        return [
+            (part["functionCall"]["id"], part["functionCall"]["name"])
+            for part in reply["parts"]
+            if "functionCall" in part
+        ]
+
+    def results(self, reply, *texts):
+        named = self.calls(reply)
+        if not named:
+            self.user("Go on.")
+            return
+        told = zip(named, texts or ["done"] * len(named), strict=True)
+        parts = [{"functionResponse": {"id": n, "name": name, "response": {"output": t}}} for (n, name), t in told]
+        self.history.append({"role": "user", "parts": parts})
+
+
+AGENTS = {"chat": ChatAgent, "responses": ResponsesAgent, "messages": MessagesAgent, "gemini": GeminiAgent}
 
 
 def read_input(text):

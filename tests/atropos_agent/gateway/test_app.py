@@ -10,6 +10,15 @@ from native import DONE, Said
 from atropos_agent.gateway import app
 from atropos_agent.types import EngineError
 
+GO = [{"role": "user", "content": "go"}]
+STREAMED = {
+    "chat/completions": {"messages": GO},
+    "messages": {"messages": GO},
+    "responses": {"input": GO},
+    "models/m:streamGenerateContent": {"contents": [{"role": "user", "parts": [{"text": "go"}]}]},
+}
+"""A body for each protocol, by its path."""
+
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"null", b'"x"', b"\xff", b"[" * 100_000, b'{"a": "\\ud'])
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/messages"])
@@ -125,14 +134,13 @@ async def test_a_client_that_takes_nothing_is_not_waited_for(fitted, monkeypatch
     assert result.metadata["gateway"]["changes"] == {"answer repeated": 1}
 
 
-@pytest.mark.parametrize("kind", ["chat/completions", "messages", "responses"])
+@pytest.mark.parametrize("kind", STREAMED)
 async def test_a_stream_shows_that_it_lives_while_it_is_sampled(fitted, monkeypatch, kind):
     monkeypatch.setattr(app, "PING_S", 0.01)
     async with opened(fitted, [DONE]) as (client, engine):
         engine.gate.clear()
-        twice = app.PROTOCOLS[kind].ping * 2
-        said = [{"role": "user", "content": "go"}]
-        body = {"stream": True, "input" if kind == "responses" else "messages": said}
+        twice = app.protocol_of(kind).ping * 2
+        body = {"stream": True, **STREAMED[kind]}
         _, headers, content = await client.call(
             f"/v1/{kind}", body, seen=lambda told: told.startswith(twice) and engine.gate.set()
         )
@@ -140,7 +148,7 @@ async def test_a_stream_shows_that_it_lives_while_it_is_sampled(fitted, monkeypa
     assert b"done" in content
 
 
-@pytest.mark.parametrize("kind", ["chat/completions", "messages", "responses"])
+@pytest.mark.parametrize("kind", STREAMED)
 async def test_a_failure_in_a_stream_is_its_last_event(fitted, monkeypatch, kind):
     monkeypatch.setattr(app, "PING_S", 0.01)
     async with opened(fitted, []) as (client, engine):
@@ -150,8 +158,7 @@ async def test_a_failure_in_a_stream_is_its_last_event(fitted, monkeypatch, kind
             raise EngineError("it is gone")
 
         engine.tokens_and_logprobs_completion = late
-        said = [{"role": "user", "content": "go"}]
-        body = {"stream": True, "input" if kind == "responses" else "messages": said}
+        body = {"stream": True, **STREAMED[kind]}
         _, _, content = await client.call(f"/v1/{kind}", body)
         last = json.loads(content.decode().strip().rpartition("data: ")[2])
         assert "it is gone" in json.dumps(last)

@@ -29,6 +29,7 @@ PARAMETERS = {
     "required": ["text"],
 }
 FUNCTION = {"name": "say", "description": "Say it.", "parameters": PARAMETERS}
+GEMINI = "models/m:generateContent"
 BODIES = {
     "chat/completions": {
         "model": "m",
@@ -110,6 +111,38 @@ BODIES = {
             },
         ],
     },
+    GEMINI: {
+        "systemInstruction": {"role": "user", "parts": [{"text": "You are an agent."}]},
+        "generationConfig": {
+            "maxOutputTokens": 1000,
+            "stopSequences": ["END"],
+            "candidateCount": 1,
+            "responseMimeType": "text/plain",
+            "responseModalities": ["TEXT"],
+            "thinkingConfig": {"includeThoughts": True},
+        },
+        "toolConfig": {"functionCallingConfig": {"mode": "AUTO"}},
+        "tools": [{"functionDeclarations": [{"name": "say", "description": "", "parametersJsonSchema": PARAMETERS}]}],
+        "contents": [
+            {"role": "user", "parts": [{"text": "go"}]},
+            {
+                "role": "model",
+                "parts": [
+                    {"text": "hm", "thought": True},
+                    {"text": "First.", "thoughtSignature": "Z3ctNw=="},
+                    {"functionCall": {"id": "c", "name": "say", "args": {"text": "a"}}},
+                ],
+            },
+            {
+                "role": "user",
+                "parts": [
+                    {"functionResponse": {"id": "c", "name": "say", "response": {"output": "a"}}},
+                    {"inlineData": {"mimeType": "image/png", "data": "QUJD"}},
+                    {"text": "go on"},
+                ],
+            },
+        ],
+    },
 }
 
 
@@ -140,7 +173,7 @@ async def test_whichever_value_is_wrong_the_rollout_is_not_spoilt(smollm2_tokeni
         async with opened(fitted, [DONE] * len(VALUES), max_steps=10_000) as (client, _):
             for value in VALUES[turn % one_in :: one_in]:
                 asked = spoiled(body, place, value)
-                status, _, told = await client.call(f"/v1/{path}", asked, raises=False)
+                status, _, told = await client.call(f"/v1beta/{path}", asked, raises=False)
                 if status not in (200, 400) or client.session.failure is not None:
                     wrong.append(
                         f"{place}: {str(value)[:60]!r}: {status} {told[:200]!r} {client.session.failure!r:.200}"
@@ -163,7 +196,7 @@ async def test_whichever_value_is_wrong_behind_a_reply_of_ours_the_rollout_is_no
             agent.user("and now?")
             body = agent.request()
             if known is None:
-                known = [one for one in places(body) if one and one[0] in ("messages", "input")]
+                known = [one for one in places(body) if one and one[0] in ("messages", "input", "contents")]
             place = known.pop()
             for value in VALUES[len(known) % one_in :: one_in]:
                 asked = spoiled(body, place, value)

@@ -225,8 +225,15 @@ async def at_work(backend, image, agent, fitted, script, *, beside=None, cuts=()
 
 def end_of(agent):
     """The reply with which an agent ends, and how it is then said to have ended."""
-    submits = bool(FOREIGN[agent].submits)
-    return (Does(SUBMIT), StopReason.SUBMITTED) if submits else (Says("Done."), StopReason.ANSWERED)
+    if FOREIGN[agent].submits:
+        return Does(SUBMIT), StopReason.SUBMITTED
+    # gptme takes no answer for the end, unless it is given three times.
+    by_tool = agent == "gptme"
+    return (
+        (Calls(((FOREIGN[agent].finishes, {}),)), StopReason.SUBMITTED)
+        if by_tool
+        else (Says("Done."), StopReason.ANSWERED)
+    )
 
 
 async def check_linear(backend, image, agent, fitted):

@@ -13,8 +13,8 @@ PLACE = Place("Do 'it' --now;\n$HOME", "http://127.0.0.1:31281", "/app", "x64", 
 
 
 def test_a_protocol_that_there_is_not_is_refused():
-    with pytest.raises(ValueError, match="'gemini' is none of"):
-        ForeignAgent("a", "MIT", Recipe(), lambda at: Start([]), "gemini", 1, "", "", ("sh", "c", {}))
+    with pytest.raises(ValueError, match="'telepathy' is none of"):
+        ForeignAgent("a", "MIT", Recipe(), lambda at: Start([]), "telepathy", 1, "", "", ("sh", "c", {}))
 
 
 @pytest.mark.parametrize("agent", FOREIGN.values(), ids=list(FOREIGN))

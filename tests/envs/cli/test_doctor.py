@@ -129,9 +129,9 @@ async def test_after_a_refusal_no_other_request_goes_on_to_the_server_that_is_cl
     assert not server.under_way
 
 
-async def test_a_plain_endpoint_is_no_engine_for_training(engine, tokenizer_folder):
+async def test_an_engine_without_chat_is_no_hosted_model(engine, tokenizer_folder):
     found = await certificate(engine, tokenizer_folder, server_type="openai")
-    assert "no token ids" in wrong(found)["inference server"]
+    assert "answered 404" in wrong(found)["inference server"]
 
 
 async def test_another_tokenizer_is_shown_with_the_first_token_that_differs(engine, tokenizer_folder, tmp_path):

@@ -17,19 +17,19 @@ from envs.judging.results import WRITTEN
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.verifier import open_verifier
-from envs.judging.watched import is_watched
+from envs.judging.watched_tasks import is_watched
 from envs.types import Task, Verdict
 from sandboxes.docker import DockerBackend
 
 AT_ONCE = 4
 
 
-async def attempt(backend: DockerBackend, task: Task, script: str) -> Verdict:
+async def attempt(backend: DockerBackend, starts: StartTrees, task: Task, script: str) -> Verdict:
     """The verdict on what a shell script, run as an agent would, makes of a task whose reference was seen to work."""
     if task.hidden.watched is None:
         task = with_record(task, task.hidden.record, watched=is_watched(task))
     image = await backend.ensure_image(task.image, task.context)
-    start = await StartTrees(backend).get(task, image)
+    start = await starts.get(task, image)
     async with open_verifier(backend, task, image) as verifier:
         async with backend.open(agent_spec(task, image)) as sandbox:
             await sandbox.exec(["bash", "-c", script], timeout=30.0)
@@ -37,13 +37,13 @@ async def attempt(backend: DockerBackend, task: Task, script: str) -> Verdict:
         return await verifier(changes)
 
 
-async def checked(backend: DockerBackend, task: Task, script: str) -> Verdict:
+async def checked(backend: DockerBackend, starts: StartTrees, task: Task, script: str) -> Verdict:
     """The verdict on honest work, after `tasks check` has seen it as a reference (`envs.judging.check`)."""
-    verdict = await attempt(backend, task, script)
+    verdict = await attempt(backend, starts, task, script)
     if not verdict.solved and verdict.tests:
-        verdict = await attempt(backend, with_record(task, REFERENCE, watched=True), script)
+        verdict = await attempt(backend, starts, with_record(task, REFERENCE, watched=True), script)
     if not verdict.solved and verdict.metrics.get(WRITTEN, 0.0) >= 1:
-        verdict = await attempt(backend, with_record(task, "", watched=False), script)
+        verdict = await attempt(backend, starts, with_record(task, "", watched=False), script)
     return verdict
 
 
@@ -55,11 +55,11 @@ async def attempts(backend: DockerBackend, task: Task, scripts: Mapping[str, str
 
 async def attempts_at(backend: DockerBackend, tasks: Sequence[tuple[Task, str]], judge=attempt) -> list[Verdict]:
     """The verdict on each script for its task, a few at a time."""
-    turn = asyncio.Semaphore(AT_ONCE)
+    turn, starts = asyncio.Semaphore(AT_ONCE), StartTrees(backend)
 
     async def one(task: Task, script: str) -> Verdict:
         async with turn:
-            return await judge(backend, task, script)
+            return await judge(backend, starts, task, script)
 
     return await asyncio.gather(*(one(task, script) for task, script in tasks))
 

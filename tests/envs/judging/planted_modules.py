@@ -19,17 +19,17 @@ from typing import Any
 import pytest
 
 import envs.judging
+from envs.judging.decoys.insertion import DecoyedTests, insert_decoys
 from envs.judging.decoys.key import Key
 from envs.judging.decoys.node_ids import is_test_module
-from envs.judging.decoys.planting import Planted, planted
 from envs.judging.decoys.sets import Decoys, looked_for, vocabulary
 from envs.judging.decoys.sites import plant
+from envs.judging.decoys.source_tests import SourceTests
 from envs.judging.decoys.text import Text
-from envs.judging.decoys.written import Written
-from envs.judging.seen.demands import Demands
-from envs.judging.seen.evidence import Evidence
-from envs.judging.seen.outcome import Outcome, outcome_of
-from envs.judging.seen.watch import Message, Watch
+from envs.judging.reports.evidence import Evidence
+from envs.judging.reports.outcome import Outcome, outcome_of
+from envs.judging.reports.receiver import Message, Receiver
+from envs.judging.reports.required import RequiredTests
 
 INSIDE = Path(envs.judging.__file__).parent / "inside"
 PATH = "/tests/test_a.py"
@@ -66,12 +66,12 @@ class Line:
         """A module is run, which these tests do themselves."""
 
 
-def planted_with(source: str | bytes, seed: int = 0) -> Planted:
+def planted_with(source: str | bytes, seed: int = 0) -> DecoyedTests:
     """A module with its decoys, drawn as a seed says."""
     data = source if isinstance(source, bytes) else source.encode()
     text, key, chance = Text(data, PATH), Key(), random.Random(seed)
     plant(PATH, text, key, Decoys(chance, vocabulary([text.tree]), looked_for([text.tree])))
-    return Planted({PATH: text.edited()}, key, Written({PATH: text.tree}, {PATH: data}))
+    return DecoyedTests({PATH: text.edited()}, key, SourceTests({PATH: text.tree}, {PATH: data}))
 
 
 def text_of(source: str | bytes, seed: int = 0) -> tuple[bytes, Key]:
@@ -85,13 +85,13 @@ def double(x: Any) -> Any:
 
 
 class Run:
-    """One test of a module, planted and run in this process. failed: what it raised."""
+    """One test of a module, decoyed and run in this process. failed: what it raised."""
 
     def __init__(
         self, source: str, function: Callable[..., Any] = double, seed: int = 0, test: str = "test_f", **given: Any
     ) -> None:
-        self.planted = planted_with(source, seed)
-        self.key = self.planted.key
+        self.decoyed = planted_with(source, seed)
+        self.key = self.decoyed.key
         line = Line()
         self.probe = REPORTER.Probe(line)
         self.names: dict[str, Any] = {"__verifier__": self.probe, "f": function, "__name__": "test_a"}
@@ -100,7 +100,7 @@ class Run:
         self.messages = line.messages
         self.messages.append({"kind": "start", "id": self.id})
         try:
-            exec(compile(self.planted.texts[PATH], "test_a.py", "exec"), self.names)
+            exec(compile(self.decoyed.texts[PATH], "test_a.py", "exec"), self.names)
             holder, _, method = test.partition("::")
             run = getattr(self.names[holder](method), method) if method else self.names[holder]
             run(**given)
@@ -108,12 +108,12 @@ class Run:
             self.failed = error
 
     def evidence(self, record: Mapping[str, Any] | None = None) -> Evidence:
-        seen = Evidence(self.planted, record or {})
+        seen = Evidence(self.decoyed, record or {})
         seen.read(self.messages)
         return seen
 
     def verdict(self, status: str = "", record: Mapping[str, Any] | None = None) -> tuple[str, list[str]]:
-        """How the test ended by what its sites told, and the signs of cheating in that."""
+        """How the test ended by what its sites report, and the signs of cheating in that."""
         ended = status or ("failed" if self.failed else "passed")
         found, signs = self.evidence(record).judge({self.id: ended}, lambda test: True)
         return found[self.id], signs
@@ -156,7 +156,7 @@ class Judged:
     status: int
     output: str
     outcome: Outcome | None
-    planted: Planted
+    decoyed: DecoyedTests
     calls: list[Any]
 
     @property
@@ -179,21 +179,21 @@ async def judge_modules(
     record: Mapping[str, Any] | None = None,
     **listed: Any,
 ) -> Judged:
-    """Run modules of tests as they are run in the sandbox: planted, in a Python that loads the hook, with a door."""
-    made, watch = await asyncio.to_thread(_laid_out, root, files), Watch()
-    server = await asyncio.get_running_loop().create_server(watch.door, "127.0.0.1", 0)
+    """Run modules of tests as they are run in the sandbox: decoyed, in a Python that loads the hook, with a door."""
+    made, receiver = await asyncio.to_thread(_laid_out, root, files), Receiver()
+    server = await asyncio.get_running_loop().create_server(receiver.door, "127.0.0.1", 0)
     async with server:
         env = await asyncio.to_thread(hooked, root / ".hook", server.sockets[0].getsockname()[1])
         running = await asyncio.create_subprocess_exec(
             sys.executable, *command.split(), cwd=root, env=env, stdout=-1, stderr=asyncio.subprocess.STDOUT
         )
         output, _ = await running.communicate()
-        calls = await watch.calls()
-    outcome = outcome_of(calls, made, Demands(listed, record or {}), record or {})
+        calls = await receiver.calls()
+    outcome = outcome_of(calls, made, RequiredTests(listed, record or {}), record or {})
     return Judged(running.returncode or 0, output.decode(), outcome, made, calls)
 
 
-def _laid_out(root: Path, files: Mapping[str, str | bytes]) -> Planted:
+def _laid_out(root: Path, files: Mapping[str, str | bytes]) -> DecoyedTests:
     """Write files, with decoys in the modules of tests."""
     modules = {}
     for name, data in files.items():
@@ -202,7 +202,7 @@ def _laid_out(root: Path, files: Mapping[str, str | bytes]) -> Planted:
         if is_test_module(Path(name).name):
             modules[f"{root}/{name}"] = (root / name).read_bytes()
     (root / "pytest.ini").write_text("[pytest]\naddopts = -p no:xdist -p no:randomly -W default\n")
-    made = planted(modules)
+    made = insert_decoys(modules)
     for path, data in made.texts.items():
         Path(path).write_bytes(data)
     return made

@@ -1,7 +1,5 @@
 """Tasks whose solutions need root's usual rights, in the agent's sandbox and in the verifier's, by both starters."""
 
-import json
-
 import pytest
 from backends import STARTERS, backend_of
 from chores import CHORES
@@ -12,53 +10,59 @@ from envs.tasks.harbor import load_task
 
 pytestmark = pytest.mark.timeout(900)
 
-SOLVE = """#!/bin/bash
-cat >chore.sh <<'THE END'
+SOLVE = """
+cat >{number}.sh <<'THE END'
 {command}
 THE END
-mkdir first && (cd first && bash ../chore.sh) >report
+mkdir first-{number} && (cd first-{number} && bash ../{number}.sh) >report-{number}
 """
 TESTS = """
-import json, subprocess, tempfile, unittest
+import subprocess, tempfile, unittest
 from pathlib import Path
-
-PRINTED = json.loads({printed!r})
 
 
 class State(unittest.TestCase):
-    def test_it_was_done(self):
-        self.assertTrue(Path("/app/report").read_text().endswith(PRINTED))
+    def done(self, number, printed):
+        self.assertTrue(Path(f"/app/report-{number}").read_text().endswith(printed))
 
-    def test_it_can_be_done_again(self):
+    def done_again(self, number, printed):
         with tempfile.TemporaryDirectory(dir="/app") as place:
-            ran = subprocess.run(["bash", "/app/chore.sh"], cwd=place, capture_output=True, text=True)
-        self.assertTrue(ran.stdout.endswith(PRINTED), ran.stdout + ran.stderr)
+            ran = subprocess.run(["bash", f"/app/{number}.sh"], cwd=place, capture_output=True, text=True)
+        self.assertTrue(ran.stdout.endswith(printed), ran.stdout + ran.stderr)
 """
-TEST = """#!/bin/bash
+TEST = """
+    def test_{name}(self):
+        self.done({number}, {printed!r})
+
+    def test_{name}_can_be_done_again(self):
+        self.done_again({number}, {printed!r})
+"""
+TEST_SH = """#!/bin/bash
 cd /tests && python3 -m unittest -q test_state && reward=1 || reward=0
 mkdir -p /logs/verifier
 echo "$reward" > /logs/verifier/reward.txt
 """
 
 
-def folder_of(chore, root, base_image):
-    """Write the task of a chore."""
-    command, printed = CHORES[chore]
-    folder = make_task(root, '[environment]\nnetwork_mode = "no-network"\n', chore.replace(" ", "-").replace("'", ""))
-    (folder / "instruction.md").write_text(f"Write /app/chore.sh: {chore}. Keep its output in /app/report.\n")
+def folder_of(root, base_image):
+    """Write the task of all chores, one after the other."""
+    solve, tests = "#!/bin/bash\n", TESTS
+    for number, (chore, (command, printed)) in enumerate(CHORES.items()):
+        solve += SOLVE.format(number=number, command=command)
+        tests += TEST.format(name=chore.replace(" ", "_").replace("'", ""), number=number, printed=printed)
+    folder = make_task(root, '[environment]\nnetwork_mode = "no-network"\n', "chores")
     (folder / "environment/Dockerfile").write_text(f"FROM {base_image}\nWORKDIR /app\n")
-    (folder / "solution/solve.sh").write_text(SOLVE.format(command=command))
-    (folder / "tests/test_state.py").write_text(TESTS.format(printed=json.dumps(printed)))
-    (folder / "tests/test.sh").write_text(TEST)
+    (folder / "solution/solve.sh").write_text(solve)
+    (folder / "tests/test_state.py").write_text(tests)
+    (folder / "tests/test.sh").write_text(TEST_SH)
     return folder
 
 
-@pytest.mark.long(90)
+@pytest.mark.long(20)
 @pytest.mark.parametrize("starter", STARTERS)
 async def test_the_references_of_20_chores_are_rewarded_and_nothing_is_not(starter, base_image, tmp_path):
     assert len(CHORES) == 20
-    tasks = [load_task(folder_of(chore, tmp_path, base_image)) for chore in CHORES]
     async with await backend_of(starter) as backend:
-        results = await check_tasks(backend, tasks)
-    assert {result.task_id: result.problem for result in results if not result.ok} == {}
-    assert {(result.reference, result.nothing) for result in results} == {((1.0,), (0.0,))}
+        (result,) = await check_tasks(backend, [load_task(folder_of(tmp_path, base_image))])
+    assert result.problem is None
+    assert (result.reference, result.nothing) == ((1.0,), (0.0,))

@@ -13,7 +13,7 @@ from honest_graders import HONEST
 from suite_cheats import SUITE_CHEATS
 from task_formats import write
 
-from envs.judging.watched import is_watched
+from envs.judging.watched_tasks import is_watched
 from envs.types import TESTS_UNSEEN, Hidden, Task, Verdict
 
 CHEATS = {**GRADER_CHEATS, **SUITE_CHEATS}

@@ -14,7 +14,7 @@ from envs.judging.generic_cheats import CHEATS
 from envs.judging.judge_model import Bench
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
-from envs.judging.workplace import Plain, open_workplace
+from envs.judging.workplace import PlainGuest, open_workplace
 from envs.swe.source import judge_model, with_judge
 from envs.types import BadTask, BadTasks, InfraError, JudgeModel
 from sandboxes.docker import DockerBackend
@@ -31,7 +31,7 @@ async def backend():
 async def judged(backend, task, command):
     """Return the verdict on the work of a command."""
     image = await backend.ensure_image(task.image, task.context)
-    async with open_workplace(backend, StartTrees(backend), task, image, Plain(agent_spec(task, image))) as place:
+    async with open_workplace(backend, StartTrees(backend), task, image, PlainGuest(agent_spec(task, image))) as place:
         async for _ in place:
             await place.sandbox.exec(command)
             reached = await place.sandbox.exec(

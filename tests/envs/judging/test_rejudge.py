@@ -8,7 +8,7 @@ from samples import rollout, task
 from envs.judging import rejudge
 from envs.judging.changes import Changes
 from envs.judging.rejudge import Judge, rejudge_all
-from envs.judging.stored import packed
+from envs.judging.saved_changes import pack_changes
 from envs.records.atif import to_atif
 from envs.records.read import from_atif
 from envs.types import InfraError, Step, TestStatus, Verdict
@@ -23,7 +23,7 @@ class Backend:
 
 
 def saved(name="r-1", *changes, **options):
-    work = tuple(packed(one, options.pop("most", 10**6)) for one in changes or (Changes(deleted=("a",)),))
+    work = tuple(pack_changes(one, options.pop("most", 10**6)) for one in changes or (Changes(deleted=("a",)),))
     return from_atif(to_atif(replace(rollout(name, **options), work=work)))
 
 

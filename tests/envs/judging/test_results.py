@@ -7,8 +7,8 @@ from samples import rollout
 from verifier_samples import REWARD, task
 
 from envs.judging.changes import Changes
-from envs.judging.results import Ran, read_verdict
-from envs.judging.seen.outcome import Outcome
+from envs.judging.reports.outcome import Outcome
+from envs.judging.results import ScriptRun, read_verdict
 from envs.judging.verifier import judge
 from envs.rewards import fraction
 from envs.types import TESTS_UNSEEN, Failure, InfraError, Task, TestStatus, Verdict
@@ -49,7 +49,9 @@ def seen(problem: str | None = None, sign: str | None = None, share: float = 1.0
 
 
 def read(reward: str = "1", outcome: Outcome | None = None, *, watched=True, known=True, **logs: bytes):
-    return read_verdict(Ran(ExecResult(0, b""), {"reward.txt": reward.encode(), **logs}, outcome, None, watched, known))
+    return read_verdict(
+        ScriptRun(ExecResult(0, b""), {"reward.txt": reward.encode(), **logs}, outcome, None, watched, known)
+    )
 
 
 def test_the_reward_is_the_least_of_what_was_seen_and_what_test_sh_wrote():

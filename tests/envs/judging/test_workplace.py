@@ -10,7 +10,7 @@ from verifier_samples import AnsweringSandbox
 
 from envs.judging.areas import Start
 from envs.judging.specs import agent_spec
-from envs.judging.workplace import Plain, open_workplace
+from envs.judging.workplace import PlainGuest, open_workplace
 from envs.types import Failure, Hidden, InfraError, Step, Task
 from sandboxes.base import ExecResult
 
@@ -82,7 +82,7 @@ def two_steps(tmp_path, least):
 async def work(backend, task, result=None):
     """Returns the workplace that was worked in, and what each step was told."""
     told = []
-    async with open_workplace(backend, Starts(), task, "image", Plain(agent_spec(task, "image"))) as place:
+    async with open_workplace(backend, Starts(), task, "image", PlainGuest(agent_spec(task, "image"))) as place:
         async for step in place:
             told.append(step.instruction)
             await place.judge(await place.collect(), result)
@@ -133,7 +133,7 @@ async def test_an_outcome_has_the_time_of_each_phase_and_what_was_made_of_each_s
 
 async def test_a_step_that_is_begun_late_has_a_second_left_where_the_rollout_has_one(tmp_path):
     task = one_step(tmp_path)
-    async with open_workplace(Backend(1), Starts(), task, "image", Plain(agent_spec(task, "image"))) as place:
+    async with open_workplace(Backend(1), Starts(), task, "image", PlainGuest(agent_spec(task, "image"))) as place:
         assert (place.left_s(60.0), place.left_s(0.5)) == (60.0, 0.5)
         async for _ in place:
             await asyncio.sleep(0.05)
@@ -146,7 +146,7 @@ async def test_all_that_is_open_is_closed_where_the_work_fails(tmp_path):
     backend = Backend(1)
     task = one_step(tmp_path)
     with pytest.raises(ValueError, match="the agent failed"):
-        async with open_workplace(backend, Starts(), task, "image", Plain(agent_spec(task, "image"))) as place:
+        async with open_workplace(backend, Starts(), task, "image", PlainGuest(agent_spec(task, "image"))) as place:
             async for _ in place:
                 await asyncio.sleep(0)
                 raise ValueError("the agent failed")

@@ -1,7 +1,6 @@
 """Rollouts that branch, in real sandboxes: siblings share what was before, and nothing that comes after."""
 
 import json
-import subprocess
 import threading
 from collections import Counter
 
@@ -57,13 +56,6 @@ def tokenizer_place(smollm2_tokenizer, tmp_path):
 def command(engine, run_dir, *options):
     given = ["-m", "envs.swe", "process", f"--openai.base_url={engine.url}", f"--env.tasks={TASK}"]
     return [*given, f"--env.run_dir={run_dir}", "--env.branches=3@errors", "--env.equal_rewards=send", *options]
-
-
-def containers_of(pid):
-    found = subprocess.run(
-        ["docker", "ps", "-aq", "--filter", f"label=atropos.owner={pid}"], check=True, capture_output=True
-    )
-    return found.stdout.split()
 
 
 @pytest.mark.docker

@@ -17,6 +17,7 @@ from stopwatch import Stopwatch
 
 from envs.records.read import read_rollouts
 from envs.swe import STARTER
+from envs.swe.__main__ import main
 from envs.tasks.harbor import load_tasks
 
 TASKS = {task.instruction.strip(): task for task in load_tasks(STARTER) if "terminal" in task.tags}
@@ -234,3 +235,10 @@ def test_help_explains_every_option():
     assert done.stdout.index("--env.tasks") < done.stdout.index("--env.max_steps"), "our own come first"
     assert "--env.inference_weight" not in done.stdout, "--help has the essential ones only"
     assert not any(f"--env.{name}" in whole.stdout for name in SWEEnvConfig.unused), "what is refused is not explained"
+
+
+@pytest.mark.parametrize(("platform", "said"), [("darwin", True), ("linux", False)])
+def test_a_system_that_is_not_linux_is_told_where_sandboxes_run(platform, said, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "platform", platform)
+    assert main(["evaluate", "--nonsense"]) == 2
+    assert ("ssh://USER@HOST" in capsys.readouterr().err) == said

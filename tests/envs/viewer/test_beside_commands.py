@@ -169,7 +169,7 @@ async def overview(page: Any, saved: Sequence[SavedRollout], directory: Path) ->
     assert shown["turns each"] == f"{statistics.fmean(len(one.result.steps) for one in saved):.1f}"
     assert sum(sampled) > 0
     metrics = json.loads((directory / "metrics.json").read_text())
-    assert shown["failures of ours"] == f"{sum(metrics['failures'].values()):,}"
+    assert shown["infrastructure failures"] == f"{sum(metrics['failures'].values()):,}"
     text = await page.inner_text("#figures")
     with contextlib.closing(sqlite3.connect(directory / "state.db")) as db:
         for state, number in db.execute("SELECT state, count(*) FROM groups GROUP BY state"):

@@ -6,7 +6,7 @@ import pytest
 from shown_runs import indexed
 
 from envs.records.metrics import Metrics
-from envs.viewer.charts import POINTS, changes, pool_charts, step_charts, step_sums, time_charts
+from envs.viewer.charts import POINTS, Chart, changes, pool_charts, step_charts, step_sums, time_charts
 
 
 def test_points_are_means_over_the_rollouts_of_a_step(run_dir):
@@ -36,7 +36,7 @@ def test_failures_are_those_of_the_metrics():
     for step, kind in ((3, "engine"), (3, "engine"), (5, "sandbox")):
         metrics.count_failure(kind, step=step)
     sums = [dict.fromkeys(("rollouts", "sampled", "dated"), 1) | dict.fromkeys(SUMS, 0)]
-    (chart,) = [chart for chart in step_charts(sums, metrics, []) if chart.title == "Failures of ours"]
+    (chart,) = [chart for chart in step_charts(sums, metrics, []) if chart.title == "Infrastructure failures"]
     assert (chart.x, chart.values) == ([3, 5], {"engine": [2.0, 0.0], "sandbox": [0.0, 1.0]})
 
 
@@ -75,3 +75,11 @@ def test_a_rate_is_what_was_made_between_two_lines():
         "groups": [1, 3, 3], "outbox": [2.0, 0.0, 0.0], "trainer's queue": [5.0, 0.0, 0.0]
     }  # fmt: skip
     assert [change["why"] for change in changes(lines)] == ["doubled"]
+
+
+def test_a_single_dot_is_no_chart():
+    def chart(*line):
+        return Chart("Reward", "", list(range(len(line))), {"reward": line})
+
+    assert chart(0.5, None, 0.7).tells
+    assert not chart(0.5).tells and not chart(None, 0.5).tells and not chart(None, None).tells

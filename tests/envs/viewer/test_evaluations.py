@@ -4,7 +4,8 @@ import pytest
 from shown_runs import indexed
 
 from envs.records.stats import summarise
-from envs.viewer.evaluations import attempts_in, beside, curve, saved, step_of, with_attempts
+from envs.runs.reader import step_of
+from envs.viewer.evaluations import attempts_in, beside, curve, saved, with_attempts
 
 
 def evaluation(name, solved):

@@ -56,7 +56,16 @@ async def settled(page) -> None:
 
 
 PATHS = (
-    *("/", "/0/", "/0/steps", "/0/rollouts", "/0/rollouts?q=needle_0_1", "/0/rollouts/0", "/0/rollouts/0/tokens"),
+    *(
+        "/",
+        "/0/",
+        "/0/evaluations",
+        "/0/steps",
+        "/0/rollouts",
+        "/0/rollouts?q=needle_0_1",
+        "/0/rollouts/0",
+        "/0/rollouts/0/tokens",
+    ),
     *("/0/groups", "/0/groups/1", "/0/failures", "/compare?a=0&b=2", "/1/rollouts", "/1/rollouts/0", "/0/nowhere"),
 )
 

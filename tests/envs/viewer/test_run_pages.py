@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
 import sqlite3
@@ -9,7 +10,7 @@ import sqlite3
 import orjson
 import pytest
 from elements import shown
-from shown_runs import GROUPS, Made, make_run
+from shown_runs import GROUPS, Made, indexed, make_run
 from starlette.testclient import TestClient
 
 from envs.records.metrics import Metrics
@@ -103,3 +104,38 @@ def test_a_group_leads_to_its_neighbours_as_far_as_there_are_some(client):
         }
 
     assert [around(number) for number in (0, 1, 3)] == [{"next"}, {"prev", "next"}, {"prev"}]
+
+
+def test_what_the_gpu_is_held_up_by_and_the_agents_of_a_mix_are_on_the_overview(fresh, tmp_path):
+    path = tmp_path / "run" / "metrics.json"
+    metrics = Metrics.from_json(path.read_bytes())
+    metrics.supply = "held up by tools: 80% of a rollout's time, 10% for replies"
+    metrics.agents = {"codex": {"rollouts": 4, "solved": 1, "reward": 2.0}}
+    for _ in range(20):
+        metrics.count_group(signal=False)
+    path.write_bytes(metrics.to_json())
+    text = " ".join(shown(fresh, "/0/").text.split())
+    assert "held up by tools: 80% of a rollout's time, 10% for replies." in text
+    assert "Rewards differ in 0% of the last 20 groups: too few to learn from" in text
+    assert "codex 4 rollouts, 25% solved, mean reward 0.500" in text
+
+
+def test_evaluations_are_in_the_order_of_their_steps(fresh, tmp_path):
+    for step in (8, 12, 0):
+        (tmp_path / "run" / f"eval-{step}.json").write_text('{"tasks": [], "unsampled": []}')
+    found = re.findall(r"evaluations\?name=(eval-\d+)", fresh.get("/0/").text)
+    assert found == ["eval-12", "eval-8", "eval-0"]
+
+
+def test_a_run_of_one_step_has_no_chart_over_steps(tmp_path):
+    directory = asyncio.run(make_run(tmp_path / "one", GROUPS[:1]))
+    indexed(directory)
+    runs = open_runs([directory])
+    with Filling([]) as filling, TestClient(Pages(runs, filling, "KEY").app(), "http://127.0.0.1/KEY") as client:
+        html = client.get("/0/").text
+    assert "data-chart" not in html and "Charts appear with the second step" in html
+
+
+def test_a_reason_is_never_cut_in_a_word(client):
+    html = client.get("/0/rollouts").text
+    assert " …" not in html or not re.search(r"\w…", html)

@@ -7,7 +7,7 @@ from planted_modules import text_of
 def line_of(text: str, before: str = "") -> tuple[str, dict]:
     """What becomes of a statement of a test, and what is asked there."""
     data, key = text_of(f"{before}def test_f(self):\n    {text}\n    pass\n")
-    return data.decode().removeprefix(before).splitlines()[1].strip(), key.asked
+    return data.decode().removeprefix(before).splitlines()[1].strip(), key.sets
 
 
 @pytest.mark.parametrize(

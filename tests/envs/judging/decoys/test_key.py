@@ -31,6 +31,6 @@ def test_an_id_is_written_as_pytest_writes_it(value, text):
 def test_of_a_module_that_is_forgotten_nothing_is_asked():
     key, node = Key(), ast.parse("x").body[0]
     key.must = {("/tests/a.py", "test_a"): {0}, ("/tests/b.py", "test_b"): {1}}
-    key.asked = {key.site("/tests/a.py", node): [0], key.site("/tests/b.py", node): [1]}
+    key.sets = {key.site("/tests/a.py", node): [0], key.site("/tests/b.py", node): [1]}
     key.forget("/tests/a.py")
-    assert (key.must, key.asked) == ({("/tests/b.py", "test_b"): {1}}, {1: [1]})
+    assert (key.must, key.sets) == ({("/tests/b.py", "test_b"): {1}}, {1: [1]})

@@ -6,7 +6,7 @@ import pytest
 from planted_modules import REPORTER, EqualToAll, Run, text_of
 
 from envs.judging.decoys.key import FIRST
-from envs.judging.seen.evidence import FORCED
+from envs.judging.reports.evidence import FORCED
 
 BODIES = [
     "assert f(3) == 6",
@@ -324,7 +324,7 @@ def test_a_failed_method_of_unittests_fails_as_it_did():
 def test_each_comparison_of_an_assert_has_its_sets():
     run = Run("def test_f():\n    assert f(3) == 6 and f(1) == 2 and f(2) > 3\n")
     assert run.failed is None
-    ((site, numbers),) = run.key.asked.items()
+    ((site, numbers),) = run.key.sets.items()
     told = {message["set"] - FIRST for message in run.messages if message.get("site") == FIRST + site}
     assert len(numbers) == 2 and set(numbers) <= told
     assert run.verdict() == ("passed", [])

@@ -14,7 +14,7 @@ from envs.judging.decoys.names import FUNCTIONS, Function, is_fixture, stored
 from envs.judging.decoys.node_ids import expects_failure, failing_rows
 
 
-class Written:
+class SourceTests:
     """The modules of tests. trees: their syntax, by path, if it is this Python's. sources: their texts."""
 
     def __init__(self, trees: Mapping[str, ast.Module], sources: Mapping[str, bytes]) -> None:

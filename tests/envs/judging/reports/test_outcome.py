@@ -1,11 +1,11 @@
-"""What follows from what the calls of runners told."""
+"""What follows from what the calls of runners report."""
 
 import pytest
 
-from envs.judging.decoys.planting import planted
+from envs.judging.decoys.insertion import insert_decoys
 from envs.judging.record import REFERENCE
-from envs.judging.seen.demands import Demands
-from envs.judging.seen.outcome import outcome_of
+from envs.judging.reports.outcome import outcome_of
+from envs.judging.reports.required import RequiredTests
 
 END = {"kind": "finish", "status": 0, "tampered": []}
 SOURCE = b"import pytest\n\ndef test_one(): pass\n\n@pytest.mark.xfail\ndef test_two(): pass\n"
@@ -19,8 +19,8 @@ def run(*outcomes, end=(END,)):
 
 
 def judged(*calls, record=None, source=SOURCE, **listed):
-    made = planted({"/tests/test_a.py": source} if source else {})
-    return outcome_of(calls, made, Demands(listed, record or {}), record or {})
+    made = insert_decoys({"/tests/test_a.py": source} if source else {})
+    return outcome_of(calls, made, RequiredTests(listed, record or {}), record or {})
 
 
 def test_every_listed_test_must_be_seen_to_pass():

@@ -2,20 +2,20 @@
 
 import pytest
 
-from envs.judging.decoys.written import Written
-from envs.judging.seen.demands import Demands
-from envs.judging.seen.told import Told
+from envs.judging.decoys.source_tests import SourceTests
+from envs.judging.reports.required import RequiredTests
+from envs.judging.reports.runner_reports import RunnerReports
 
 A, B = "test_a.py::test_a", "test_a.py::test_b"
-NOTHING = Written({}, {})
+NOTHING = SourceTests({}, {})
 
 
-def told(*outcomes):
+def reports(*outcomes):
     messages = [
         {"kind": "test", "id": name, "outcome": outcome, "title": title, "error": error}
         for name, outcome, title, error in outcomes
     ]
-    return Told([messages], NOTHING)
+    return RunnerReports([messages], NOTHING)
 
 
 @pytest.mark.parametrize(
@@ -32,31 +32,31 @@ def told(*outcomes):
     ],
 )
 def test_what_must_pass_is_the_lists_or_else_the_references_or_else_all(listed, record, test, included):
-    assert Demands(listed, record).includes(test) is included
+    assert RequiredTests(listed, record).includes(test) is included
 
 
 def test_an_id_that_was_cut_at_a_blank_stands_for_all_that_begin_so():
-    demands = Demands({"FAIL_TO_PASS": [f"{A}[one"]}, {})
+    required = RequiredTests({"FAIL_TO_PASS": [f"{A}[one"]}, {})
     for outcomes, status in ((("passed", "passed"), "passed"), (("passed", "failed"), "failed")):
         outcome = {f"{A}[one {number}]": one for number, one in enumerate(outcomes)}
-        assert demands.found(f"{A}[one", outcome, told(), NOTHING) == status
-    assert demands.found(f"{A}[one", {}, told(), NOTHING) == "missing"
+        assert required.found(f"{A}[one", outcome, reports(), NOTHING) == status
+    assert required.found(f"{A}[one", {}, reports(), NOTHING) == "missing"
 
 
 def test_a_title_stands_for_all_tests_that_have_it():
-    demands = Demands({"FAIL_TO_PASS": ["It adds"], "UNITTEST": True}, {})
-    run = told((A, "passed", "It adds", False), (B, "failed", "It adds", False))
-    assert demands.found("It adds", run.outcomes, run, NOTHING) == "failed"
-    assert demands.found("It adds", {A: "passed", B: "passed"}, run, NOTHING) == "passed"
-    assert demands.found("It takes", run.outcomes, run, NOTHING) == "missing"
+    required = RequiredTests({"FAIL_TO_PASS": ["It adds"], "UNITTEST": True}, {})
+    run = reports((A, "passed", "It adds", False), (B, "failed", "It adds", False))
+    assert required.found("It adds", run.outcomes, run, NOTHING) == "failed"
+    assert required.found("It adds", {A: "passed", B: "passed"}, run, NOTHING) == "passed"
+    assert required.found("It takes", run.outcomes, run, NOTHING) == "missing"
 
 
 def test_where_ends_are_exact_a_test_passes_that_ends_as_it_must():
-    demands = Demands({"FAIL_TO_PASS": [A], "EXACT": {B: "error", "test_a.py::test_c": "failed"}}, {})
-    run = told((B, "failed", "b", True), ("test_a.py::test_d", "passed", "d", False))
+    required = RequiredTests({"FAIL_TO_PASS": [A], "EXACT": {B: "error", "test_a.py::test_c": "failed"}}, {})
+    run = reports((B, "failed", "b", True), ("test_a.py::test_d", "passed", "d", False))
     ended = {B: "passed", "test_a.py::test_c": "missing", "test_a.py::test_d": "other"}
-    assert demands.exactly(run.outcomes, run.errors) == ended
-    assert demands.failing() == {B, "test_a.py::test_c"}
+    assert required.exactly(run.outcomes, run.errors) == ended
+    assert required.failing() == {B, "test_a.py::test_c"}
 
 
 @pytest.mark.parametrize(
@@ -71,4 +71,4 @@ def test_where_ends_are_exact_a_test_passes_that_ends_as_it_must():
 )
 def test_another_case_of_a_test_stands_for_a_recorded_one(outcome, lost):
     record = {"tests": {f"{A}[1]": [], f"{A}[2]": [], B: []}}
-    assert Demands({}, record).lost(outcome) == lost
+    assert RequiredTests({}, record).lost(outcome) == lost

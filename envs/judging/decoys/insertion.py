@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from envs.judging.decoys.key import Key
 from envs.judging.decoys.sets import Decoys, looked_for, vocabulary
 from envs.judging.decoys.sites import plant
+from envs.judging.decoys.source_tests import SourceTests
 from envs.judging.decoys.text import Text, Unplantable
-from envs.judging.decoys.written import Written
 
 logger = logging.getLogger(__name__)
 
@@ -26,34 +26,34 @@ _TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Planted:
+class DecoyedTests:
     """Modules of tests among decoys.
 
     texts: the text of each, by path; the unchanged content if this Python can't read it. key: the expected values.
-    written: the tests as they were written.
+    source: the tests as they were written.
     """
 
     texts: Mapping[str, bytes]
     key: Key
-    written: Written
+    source: SourceTests
 
 
-def planted(modules: Mapping[str, bytes], failing: frozenset[str] = frozenset()) -> Planted:
+def insert_decoys(modules: Mapping[str, bytes], failing: frozenset[str] = frozenset()) -> DecoyedTests:
     """Put the tests' expected values among decoys, the same each time for the same tests.
 
     modules: the sources, by absolute path in the sandbox. failing: ids of tests that must not pass, and so stay as
     they are.
     """
     known = tuple(sorted(modules.items()))
-    with _ONE:  # the same tests are planted once, however many rollouts of their task are judged at the same time
+    with _ONE:  # the same tests get their decoys once, however many rollouts of their task are judged at the same time
         for _ in range(_TRIES):
             with contextlib.suppress(SystemError):
-                return _planted(known, failing)
-        return _planted(known, failing)
+                return _inserted(known, failing)
+        return _inserted(known, failing)
 
 
 @functools.lru_cache(maxsize=256)
-def _planted(modules: tuple[tuple[str, bytes], ...], failing: frozenset[str]) -> Planted:
+def _inserted(modules: tuple[tuple[str, bytes], ...], failing: frozenset[str]) -> DecoyedTests:
     # What is common to two draws of a set would tell which of its values is expected: there is one draw in a process.
     texts, found, key = {}, dict(modules), Key()
     for path, data in modules:
@@ -61,11 +61,11 @@ def _planted(modules: tuple[tuple[str, bytes], ...], failing: frozenset[str]) ->
             texts[path] = Text(data, path)
         except Unplantable as error:
             logger.debug("no decoys in %s: %s", path, error)
-    written = Written({path: text.tree for path, text in texts.items()}, found)
+    source = SourceTests({path: text.tree for path, text in texts.items()}, found)
     trees = [text.tree for text in texts.values()]
     decoys = Decoys(random.SystemRandom(), vocabulary(trees), looked_for(trees))
     spared: dict[str, set[str]] = {path: set() for path in texts}
-    for where, name in (one for test in failing for one in written.of(test)):
+    for where, name in (one for test in failing for one in source.of(test)):
         spared[where].add(name)
     for path, text in texts.items():
         try:
@@ -78,7 +78,7 @@ def _planted(modules: tuple[tuple[str, bytes], ...], failing: frozenset[str]) ->
             logger.warning("no decoys in %s: %r", path, error)
             key.forget(path)
             found[path] = dict(modules)[path]
-    return Planted(found, key, written)
+    return DecoyedTests(found, key, source)
 
 
 def _check(source: bytes, path: str) -> None:

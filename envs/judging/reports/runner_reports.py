@@ -5,11 +5,11 @@ from __future__ import annotations
 import collections
 from collections.abc import Sequence
 
-from envs.judging.decoys.written import Written
-from envs.judging.seen.watch import Message
+from envs.judging.decoys.source_tests import SourceTests
+from envs.judging.reports.receiver import Message
 
 
-class Told:
+class RunnerReports:
     """The reports on each test.
 
     outcomes: "passed", "failed" or "skipped", of the last call that ran it. titles: the tests of each title. errors:
@@ -18,7 +18,7 @@ class Told:
     modules run as programs. tampered: things that tests rely on and code under test has replaced.
     """
 
-    def __init__(self, calls: Sequence[Sequence[Message]], written: Written) -> None:
+    def __init__(self, calls: Sequence[Sequence[Message]], source: SourceTests) -> None:
         self.outcomes: dict[str, str] = {}
         self.titles: dict[str, set[str]] = collections.defaultdict(set)
         self.errors: set[str] = set()
@@ -27,10 +27,10 @@ class Told:
         self.tampered: list[str] = []
         self._programs: list[int | None] = []
         for call in calls:
-            self._read(call, written)
+            self._read(call, source)
         self.statuses = self.statuses or self._programs
 
-    def _read(self, call: Sequence[Message], written: Written) -> None:
+    def _read(self, call: Sequence[Message], source: SourceTests) -> None:
         status: int | None = None
         started = loaded = False
         seen: dict[str, str] = {}
@@ -47,13 +47,13 @@ class Told:
                 if "title" in message:
                     self.titles[str(message["title"])].add(name)
                 (self.errors.add if message.get("error") else self.errors.discard)(name)
-                may = outcome == "skipped" and written.may_skip(name, message.get("where"))
+                may = outcome == "skipped" and source.may_skip(name, message.get("where"))
                 (self.skipped.add if may else self.skipped.discard)(name)
             elif kind == "finish" and isinstance(message.get("status"), int):
                 status = message["status"]
                 names = message.get("tampered")
                 names = [str(name) for name in names] if isinstance(names, list) else []
-                self.tampered += [name for name in names if not written.replaces(name)]
+                self.tampered += [name for name in names if not source.replaces(name)]
         if started or loaded or status is not None:
             (self._programs if loaded and not started else self.statuses).append(status)
         self.outcomes.update(seen)

@@ -20,30 +20,30 @@ _MAX_ARCHIVE = 2 * MAX_CHANGED_BYTES
 """Bytes of the largest possible archive of ours, names and padding included."""
 
 
-class NotKept(ValueError):
+class NotSaved(ValueError):
     """An agent's changes were not kept, or can't be read; the message says why."""
 
 
-async def kept(parts: Sequence[Changes], most_bytes: int) -> tuple[Mapping[str, Any], ...]:
-    """Return the changes of a task's parts as entries; none if nothing is kept. most_bytes: see `packed`."""
-    return tuple([await asyncio.to_thread(packed, one, most_bytes) for one in parts]) if most_bytes else ()
+async def pack_all(parts: Sequence[Changes], most_bytes: int) -> tuple[Mapping[str, Any], ...]:
+    """Return the changes of a task's parts as entries; none if nothing is kept. most_bytes: see `pack_changes`."""
+    return tuple([await asyncio.to_thread(pack_changes, one, most_bytes) for one in parts]) if most_bytes else ()
 
 
-def packed(changes: Changes, most_bytes: int) -> dict[str, Any]:
+def pack_changes(changes: Changes, most_bytes: int) -> dict[str, Any]:
     """Return changes as an entry. most_bytes: of it, at most; of larger ones their size alone is noted."""
     entry = _entry(changes)
     size = len(json.dumps(entry))
     return entry if size <= most_bytes else {"bytes": size, "most": most_bytes}
 
 
-def unpacked(entry: Mapping[str, Any]) -> Changes:
-    """Return the changes from an entry that `packed` made. Raises NotKept."""
+def unpack_changes(entry: Mapping[str, Any]) -> Changes:
+    """Return the changes from an entry that `pack_changes` made. Raises NotSaved."""
     if "archive" not in entry:
-        raise NotKept(f"the agent's work has {entry.get('bytes')} bytes, and the run kept up to {entry.get('most')}")
+        raise NotSaved(f"the agent's work has {entry.get('bytes')} bytes, and the run kept up to {entry.get('most')}")
     try:
         return _changes(entry)
     except (KeyError, TypeError, ValueError, zlib.error) as error:
-        raise NotKept(f"the agent's work is damaged: {type(error).__name__}: {error}") from error
+        raise NotSaved(f"the agent's work is damaged: {type(error).__name__}: {error}") from error
 
 
 def _entry(changes: Changes) -> dict[str, Any]:

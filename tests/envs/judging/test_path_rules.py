@@ -9,7 +9,7 @@ from verifier_samples import image_of
 
 from envs.judging.areas import Area, Start
 from envs.judging.changes import collect_changes, compare
-from envs.judging.graded import refusal, stays
+from envs.judging.path_rules import refusal, stays
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.verifier import open_verifier

@@ -1,4 +1,4 @@
-"""The demanded tests: those of the list, else those that the reference passed, else all that are written."""
+"""The required tests: those of the list, else those that the reference passed, else all in the modules."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import collections
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from envs.judging.decoys.written import Written
+from envs.judging.decoys.source_tests import SourceTests
 
 if TYPE_CHECKING:
-    from envs.judging.seen.told import Told
+    from envs.judging.reports.runner_reports import RunnerReports
 
 
-class Demands:
-    """The demands on a judgement's tests.
+class RequiredTests:
+    """The tests that a judgement requires.
 
     listed: `tests.json` of the task, {} for none. record: the reference's evidence from `tasks check`, {} for nothing.
 
@@ -45,15 +45,15 @@ class Demands:
         """Return the tests that must not pass, without their cases."""
         return frozenset(name.split("[")[0] for name, what in (self.exact or {}).items() if what != "passed")
 
-    def found(self, name: str, outcome: Mapping[str, str], told: Told, written: Written) -> str:
+    def found(self, name: str, outcome: Mapping[str, str], reports: RunnerReports, source: SourceTests) -> str:
         """Return the status of a listed test.
 
         An id that was cut at a blank stands for all ids with this beginning, and a title for all tests with it.
         """
         if self._titled and "::" not in name:
-            ended = {outcome[test] for test in told.titles.get(name, ())}
+            ended = {outcome[test] for test in reports.titles.get(name, ())}
             return "missing" if not ended else "passed" if ended == {"passed"} else "failed"
-        if outcome.get(name) == "skipped" and name not in self._wanted and written.may_fail(name):
+        if outcome.get(name) == "skipped" and name not in self._wanted and source.may_fail(name):
             return "passed"
         cut = "[" in name and not name.endswith("]")
         if name in outcome or not (cut or self._whole_functions):

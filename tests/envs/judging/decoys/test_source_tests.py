@@ -1,11 +1,11 @@
-"""The tests of modules, as they are written."""
+"""The tests of modules, as they are source_tests."""
 
 import ast
 
 import pytest
 
-from envs.judging.decoys import written
-from envs.judging.decoys.written import Written
+from envs.judging.decoys import source_tests
+from envs.judging.decoys.source_tests import SourceTests
 
 TESTS = """
 import pytest
@@ -27,7 +27,7 @@ PATH = "/tests/test_a.py"
 
 def known(text=TESTS, path=PATH, **others):
     sources = {path: text, **{f"/tests/{name}.py": source for name, source in others.items()}}
-    return Written(
+    return SourceTests(
         {where: ast.parse(source) for where, source in sources.items()},
         {where: source.encode() for where, source in sources.items()},
     )
@@ -47,7 +47,7 @@ def test_tests_are_found_in_modules_and_classes():
         "class TestOfABase(Plain):\n    pass\n"
         "class TestOuter:\n    class TestInner:\n        def test_j(self): pass\n"
     )
-    found = [name for name, _ in written.tests(tree)]
+    found = [name for name, _ in source_tests.tests(tree)]
     assert found == ["test_a", "TestT::test_b", "Cases::test_i", "TestOfABase::test_h", "TestOuter::TestInner::test_j"]
 
 
@@ -108,7 +108,7 @@ def test_a_class_method_is_not_missed_since_older_versions_of_pytest_leave_it_ou
 )
 def test_of_modules_of_one_name_an_id_stands_for_that_whose_path_is_like_its_own(test, path):
     trees = {f"/app/{folder}/test_a.py": ast.parse("def test_a(): pass") for folder in ("tests", "sub")}
-    assert Written(trees, {}).of(test) == [(path, "test_a")]
+    assert SourceTests(trees, {}).of(test) == [(path, "test_a")]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_an_id_is_that_of_a_test_in_the_file_it_names(test, is_it):
 def test_tests_of_others_do_not_count_beside_hidden_ones():
     assert known().counts("tests/test_a.py::test_mine") and known().counts("test_two")
     assert not known().counts("tests/test_agent.py::test_mine")
-    assert Written({}, {}).counts("tests/test_agent.py::test_mine")
+    assert SourceTests({}, {}).counts("tests/test_agent.py::test_mine")
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,19 @@
-"""What follows from what sites told."""
+"""What follows from what sites report."""
 
 import ast
 
 import pytest
 
+from envs.judging.decoys.insertion import DecoyedTests
 from envs.judging.decoys.key import FIRST, Key
-from envs.judging.decoys.planting import Planted
 from envs.judging.decoys.sets import Choice
-from envs.judging.decoys.written import Written
-from envs.judging.seen.evidence import FORCED, LOOKED_UP, Evidence
+from envs.judging.decoys.source_tests import SourceTests
+from envs.judging.reports.evidence import FORCED, LOOKED_UP, Evidence
 
 NODES = [ast.Constant(value) for value in (7, 3, 5, 1)]
 ID = "test_a.py::test_f"
 PASSED = {ID: "passed"}
-WRITTEN = Written({"/tests/test_a.py": ast.parse("def test_f(): pass")}, {})
+WRITTEN = SourceTests({"/tests/test_a.py": ast.parse("def test_f(): pass")}, {})
 
 
 def everything(test):
@@ -21,15 +21,15 @@ def everything(test):
 
 
 def of(key, record=None):
-    return Evidence(Planted({}, key, WRITTEN), record or {})
+    return Evidence(DecoyedTests({}, key, WRITTEN), record or {})
 
 
-def told(*outcomes, record=None, rare=0):
+def reports(*outcomes, record=None, rare=0):
     """The evidence of one test with one site, where 3 is expected."""
     key = Key()
     site = key.site("/tests/test_a.py", ast.Pass(lineno=1, col_offset=0))
     key.answer(Choice(NODES, 1, rare))
-    key.asked[site] = [0]
+    key.sets[site] = [0]
     key.must["/tests/test_a.py", "test_f"] = {site}
     seen = of(key, record)
     sites = [{"kind": "site", "site": FIRST + site, "set": FIRST, "equal": equal} for equal in outcomes]
@@ -50,46 +50,46 @@ def told(*outcomes, record=None, rare=0):
     ],
 )
 def test_a_test_passes_by_the_expected_value_alone(outcomes, rare, status, signs):
-    assert told(*outcomes, rare=rare).judge(PASSED, everything) == ({ID: status}, signs)
+    assert reports(*outcomes, rare=rare).judge(PASSED, everything) == ({ID: status}, signs)
 
 
 @pytest.mark.parametrize("name", ["test_f", "::test_f", "test_f[1]", "./test_a.py::test_f"])
 def test_a_test_that_is_told_without_its_file_must_tell_all_the_same(name):
-    assert told("0100").judge({name: "passed"}, everything) == ({name: "failed"}, [FORCED])
+    assert reports("0100").judge({name: "passed"}, everything) == ({name: "failed"}, [FORCED])
 
 
 def test_tests_that_need_not_pass_make_no_signs():
-    assert told("1111").judge(PASSED, lambda test: False)[1] == []
+    assert reports("1111").judge(PASSED, lambda test: False)[1] == []
 
 
 def test_people_are_told_what_was_expected_where_nothing_was_equal():
-    assert told("0000").wants() == ["/tests/test_a.py:1 expects 3"]
+    assert reports("0000").wants() == ["/tests/test_a.py:1 expects 3"]
 
 
 def test_a_report_names_sites_by_their_place():
-    report = told("0100").report(PASSED)
+    report = reports("0100").report(PASSED)
     assert report["tests"] == {ID: [0]}
     assert report["sites"] == [("/tests/test_a.py", 1, 0, 0)]
     assert (report["odd"], report["unverified"]) == ([], [])
 
 
 def test_what_is_told_of_another_set_or_of_none_is_no_evidence():
-    assert told("").judge(PASSED, everything) == ({ID: "failed"}, [FORCED])
-    seen = told()
+    assert reports("").judge(PASSED, everything) == ({ID: "failed"}, [FORCED])
+    seen = reports()
     seen.key.answer(Choice(NODES, 0, 0))
     seen.read([{"kind": "start", "id": ID}, {"kind": "site", "site": FIRST, "set": FIRST + 1, "equal": "1000"}])
     assert seen.judge(PASSED, everything)[0] == {ID: "failed"}
 
 
 def test_a_set_of_another_size_was_tampered_with():
-    assert told("01").judge(PASSED, everything) == ({ID: "failed"}, [FORCED])
+    assert reports("01").judge(PASSED, everything) == ({ID: "failed"}, [FORCED])
 
 
 def test_each_expected_value_of_which_the_reference_told_must_be_told_of():
     def run(record, *answers):
         key = Key()
         site = key.site("/tests/test_a.py", ast.Pass(lineno=1, col_offset=0))
-        key.asked[site] = [key.answer(Choice(NODES, i, 0)) for i in range(2)]
+        key.sets[site] = [key.answer(Choice(NODES, i, 0)) for i in range(2)]
         seen = of(key, record)
         for test, number in zip("ab", answers, strict=True):
             truth = "".join("01"[i == number] for i in range(4))

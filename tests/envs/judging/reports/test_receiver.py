@@ -5,14 +5,14 @@ import json
 
 import pytest
 
-from envs.judging.seen import watch
-from envs.judging.seen.watch import Watch
+from envs.judging.reports import receiver
+from envs.judging.reports.receiver import Receiver
 
 
 @pytest.fixture
 async def door():
     """A watch, and a function that opens a connection to it."""
-    one = Watch()
+    one = Receiver()
     server = await asyncio.get_running_loop().create_server(one.door, "127.0.0.1", 0)
     writers = []
 
@@ -52,7 +52,7 @@ async def test_what_a_process_that_has_ended_sent_is_waited_for(door):
 
 
 async def test_a_process_that_runs_on_is_not_waited_for_long(door, monkeypatch):
-    monkeypatch.setattr(watch, "_SETTLE_S", 0.05)
+    monkeypatch.setattr(receiver, "_SETTLE_S", 0.05)
     one, connect = door
     _, writer = await connect()
     writer.write(line(kind="start", id="a"))
@@ -71,7 +71,7 @@ async def test_what_is_no_message_is_passed_over(door, sent):
 
 @pytest.mark.parametrize(("limit", "value"), [("MAX_BYTES", 1000), ("_MAX_LINE", 1000), ("MAX_CALLS", 0)])
 async def test_more_than_is_taken_is_not_known(door, monkeypatch, limit, value):
-    monkeypatch.setattr(watch, limit, value)
+    monkeypatch.setattr(receiver, limit, value)
     one, connect = door
     reader, writer = await connect()
     writer.write(b"x" * 5000)

@@ -7,45 +7,45 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted_modules import PATH, Run
 
-from envs.judging.decoys import planting
-from envs.judging.decoys.planting import planted
+from envs.judging.decoys import insertion
+from envs.judging.decoys.insertion import insert_decoys
 
 SOURCE = b"def test_f():\n    assert f(3) == 6\n\ndef test_g():\n    assert f(4) == 8\n"
 
 
 def test_the_same_tests_have_the_same_sets_in_a_process():
-    first = planted({PATH: SOURCE})
-    assert planted({PATH: SOURCE}) is first
-    assert planted({PATH: SOURCE + b"\n"}) is not first
+    first = insert_decoys({PATH: SOURCE})
+    assert insert_decoys({PATH: SOURCE}) is first
+    assert insert_decoys({PATH: SOURCE + b"\n"}) is not first
 
 
 def test_what_is_no_text_of_this_pythons_lies_there_as_it_was():
     broken = {"/tests/test_old.py": b"print 'x'\n", "/tests/test_bytes.py": b"\xff\xfe", PATH: SOURCE}
-    made = planted(broken)
+    made = insert_decoys(broken)
     assert {path: made.texts[path] for path in broken if path != PATH} == {
         path: data for path, data in broken.items() if path != PATH
     }
     assert b"__verifier__" in made.texts[PATH]
-    assert list(made.written.trees) == [PATH]
+    assert list(made.source.trees) == [PATH]
 
 
 def test_tests_that_must_not_pass_stay_as_they_are():
-    made = planted({PATH: SOURCE}, frozenset({"test_a.py::test_g"}))
+    made = insert_decoys({PATH: SOURCE}, frozenset({"test_a.py::test_g"}))
     assert made.texts[PATH].splitlines()[3:] == SOURCE.splitlines()[3:]
     assert b"want" in made.texts[PATH].splitlines()[1]
 
 
 def test_a_module_that_decoys_would_break_lies_there_as_it_was(monkeypatch, caplog):
-    monkeypatch.setattr(planting.Text, "edited", lambda text: b"def test_f(:\n")
-    made = planted({"/tests/test_broken.py": SOURCE})
+    monkeypatch.setattr(insertion.Text, "edited", lambda text: b"def test_f(:\n")
+    made = insert_decoys({"/tests/test_broken.py": SOURCE})
     assert made.texts == {"/tests/test_broken.py": SOURCE}
-    assert (made.key.asked, made.key.must) == ({}, {})
+    assert (made.key.sets, made.key.must) == ({}, {})
     assert "no decoys in /tests/test_broken.py" in caplog.text
 
 
 def test_nothing_in_the_text_says_which_is_expected():
     for number in range(40):
-        made = planted({PATH: SOURCE.replace(b"f(3) == 6", f"f({number}) == 648127".encode())})
+        made = insert_decoys({PATH: SOURCE.replace(b"f(3) == 6", f"f({number}) == 648127".encode())})
         (line,) = (line for line in made.texts[PATH].decode().splitlines() if "648127" in line)
         call = ast.parse(line.strip()).body[0].value
         values = [one.value for one in call.args[3].args[1].elts]
@@ -92,5 +92,5 @@ def test_a_planted_module_passes_with_right_code_and_fails_with_wrong(asserts, s
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 def test_lines_of_all_ends_are_counted_alike(line_end):
-    made = planted({PATH: SOURCE.replace(b"\n", line_end.encode())}).texts[PATH]
+    made = insert_decoys({PATH: SOURCE.replace(b"\n", line_end.encode())}).texts[PATH]
     assert made.count(line_end.encode()) == SOURCE.count(b"\n")

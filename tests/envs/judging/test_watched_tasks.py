@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from task_formats import write
 
-from envs.judging.watched import is_watched, select, speak_of_runners
+from envs.judging.watched_tasks import is_watched, select, speak_of_runners
 from envs.types import BadTask, Hidden, Step, Task
 
 

@@ -21,7 +21,7 @@ _SETTLE_S = 2.0
 Message = Mapping[str, Any]
 
 
-class Watch:
+class Receiver:
     """The reports from one sandbox. Reports beyond `MAX_BYTES` and `MAX_CALLS` are not taken."""
 
     def __init__(self) -> None:
@@ -53,8 +53,8 @@ class Watch:
 class _Call(asyncio.Protocol):
     """One connection. settled: nothing more is expected of it."""
 
-    def __init__(self, watch: Watch) -> None:
-        self._watch, self._rest, self._transport = watch, b"", asyncio.Transport()
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver, self._rest, self._transport = receiver, b"", asyncio.Transport()
         self.messages: list[Message] = []
         self.settled = asyncio.Event()
 
@@ -63,7 +63,7 @@ class _Call(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        if not self._watch.take(len(data)):
+        if not self._receiver.take(len(data)):
             self._transport.abort()
             return
         *lines, self._rest = (self._rest + data).split(b"\n")

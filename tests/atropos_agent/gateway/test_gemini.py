@@ -1,0 +1,123 @@
+"""Google's generateContent."""
+
+import json
+
+import pytest
+from agents import AGENTS, opened
+from native import DONE, Said, asks
+
+from atropos_agent.gateway.gemini import Gemini, of_path
+from atropos_agent.gateway.requests import Fault, HistoryMessage, Refusal
+
+STREAM = "models/gemini-2.5-pro:streamGenerateContent"
+
+
+def test_a_message_is_told_in_parts():
+    results = [
+        {"functionResponse": {"id": "b", "name": "say", "response": {"output": "x"}}},
+        {"functionResponse": {"id": "a", "name": "say", "response": {"error": "no", "code": 3}}},
+        {"functionResponse": {"id": "c", "name": "say", "response": {}}},
+        {"inlineData": {"mimeType": "image/png", "data": "QUJD"}},
+        {"text": "Go on."},
+    ]
+    asked = Gemini().read({"contents": [{"role": "user", "parts": results}]})
+    assert list(asked.messages) == [
+        HistoryMessage("tool", "x", call_id="b"),
+        HistoryMessage("tool", '{"error": "no", "code": 3}', call_id="a"),
+        HistoryMessage("tool", "", call_id="c"),
+        HistoryMessage("user", "[image/png, 3 bytes: not shown to this model]\nGo on.", unshown=1),
+    ]
+
+
+def test_results_without_ids_are_those_of_the_calls_with_their_names_in_their_order():
+    calls = [{"functionCall": {"name": name, "args": {}}} for name in ("say", "look", "say")]
+    results = [{"functionResponse": {"name": name, "response": {"output": name}}} for name in ("say", "say", "look")]
+    once = [{"role": "model", "parts": calls}, {"role": "user", "parts": results}]
+    first, *told, second, _, _, _ = Gemini().read({"contents": once * 2}).messages
+    assert [call.id for call in first.calls] == ["call-0", "call-1", "call-2"]
+    assert [one.call_id for one in told] == ["call-0", "call-2", "call-1"]
+    assert [call.id for call in second.calls] == ["call-3", "call-4", "call-5"]
+
+
+def test_both_cases_of_googles_json_are_read_and_schemas_are_json_schemas():
+    given = {"type": "OBJECT", "properties": {"to_whom": {"type": "STRING"}, "type": {"type": "ARRAY"}}}
+    body = {
+        "system_instruction": {"parts": [{"text": "Be good."}]},
+        "tools": [{"function_declarations": [{"name": "say", "parameters": given}]}],
+        "generation_config": {"max_output_tokens": 5, "top_k": 3},
+        "contents": [{"parts": [{"function_call": {"name": "say", "args": {"to_whom": "me"}}}], "role": "model"}],
+    }
+    asked = Gemini().read(body)
+    assert asked.messages[0] == HistoryMessage("system", "Be good.")
+    assert asked.messages[1].calls[0].arguments == {"to_whom": "me"}
+    assert (asked.max_tokens, asked.noted) == (5, ("topK",))
+    assert asked.tools[0]["function"]["parameters"] == {
+        "type": "object",
+        "properties": {"to_whom": {"type": "string"}, "type": {"type": "array"}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ({"tools": [{"googleSearch": {}}]}, "is run by a provider"),
+        ({"cachedContent": "cachedContents/1"}, "not kept by name"),
+        ({"generationConfig": {"candidateCount": 2}}, "there is one candidate"),
+        ({"generationConfig": {"responseLogprobs": True}}, "the rollout's own"),
+        ({"generationConfig": {"responseModalities": ["IMAGE"]}}, "only text"),
+        ({"contents": [{"parts": [{"inlineData": {"mimeType": "image/png", "data": "QUJD"}}]}]}, "'inlineData' can't"),
+        ({"contents": [{"parts": [{"fileData": {"fileUri": "gs://x/y"}}]}]}, "'fileData' can't"),
+        ({"contents": [{"role": "other", "parts": []}]}, "must be one of user, model"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused_by_name(body, why):
+    with pytest.raises(Refusal, match=why):
+        Gemini().read(body)
+
+
+def test_the_path_says_which_model_and_whether_the_answer_is_streamed():
+    assert of_path(STREAM, b"key=x&alt=sse", {}) == {"model": "gemini-2.5-pro", "stream": True}
+    assert of_path("models/m:generateContent", b"", {}) == {"model": "m", "stream": False}
+    assert of_path("chat/completions", b"", {"stream": True}) == {"stream": True}
+    with pytest.raises(Refusal, match="must be sse"):
+        of_path(STREAM, b"", {})
+
+
+async def test_why_a_reply_ended(fitted):
+    async with opened(fitted, [DONE, asks("one"), DONE, Said(spoiled="malformed")]) as (client, _):
+        told = []
+        for number, most in enumerate((None, None, 1, None)):
+            agent = AGENTS["gemini"](client, generationConfig={"maxOutputTokens": most})
+            agent.user(f"go {number}")
+            told.append(json.loads((await client.call(agent.path, agent.request()))[2]))
+    assert [one["candidates"][0]["finishReason"] for one in told] == ["STOP", "STOP", "MAX_TOKENS", "STOP"]
+    assert "text" in told[3]["candidates"][0]["content"]["parts"][0]
+    counted = told[0]["usageMetadata"]
+    assert counted["totalTokenCount"] == counted["promptTokenCount"] + counted["candidatesTokenCount"]
+
+
+async def test_a_signature_tells_the_answer(fitted):
+    """Clients send no thinking back, and may have changed the text: the signature stays."""
+    async with opened(fitted, [asks("one", thinking="hm", content="First."), DONE]) as (client, _):
+        agent = AGENTS["gemini"](client)
+        agent.user("go")
+        reply = await agent.ask(keep=False)
+        agent.keep({**reply, "parts": [part for part in reply["parts"] if not part.get("thought")]})
+        agent.results(reply)
+        await agent.ask()
+        assert len((await client.session.result()).segments) == 1
+
+
+async def test_tokens_are_counted_without_sampling(fitted):
+    async with opened(fitted) as (client, engine):
+        contents = [{"role": "user", "parts": [{"text": "go"}]}]
+        for body in ({"contents": contents}, {"generateContentRequest": {"model": "models/m", "contents": contents}}):
+            _, _, told = await client.call("/v1beta/models/m:countTokens", body)
+            assert json.loads(told)["totalTokens"] > 0
+        assert engine.exchanges == []
+
+
+def test_errors_are_googles():
+    told = Gemini().error(Refusal("x", Fault.OURS))
+    assert told == {"error": {"code": 500, "message": "x", "status": "INTERNAL"}}
+    assert Gemini().error(Refusal("x", Fault.TOO_LONG))["error"]["status"] == "INVALID_ARGUMENT"
