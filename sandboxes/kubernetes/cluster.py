@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Self, TypeVar
@@ -22,6 +23,7 @@ from sandboxes.kubernetes.options import PodOptions
 logger = logging.getLogger(__name__)
 
 _ANSWER_S = 60.0
+_RIGHTS_S = 20.0
 _PING_S = 20.0
 """Load balancers cut streams that are silent for a minute or more."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 5.0
@@ -71,6 +73,7 @@ class Cluster:
         self._configuration = api.configuration
         self._http: aiohttp.ClientSession = api.rest_client.pool_manager
         self.namespace = namespace
+        self._away_at = -math.inf
 
     @classmethod
     @asynccontextmanager
@@ -137,7 +140,7 @@ class Cluster:
             raise DaemonUnavailable(f"watch: the API server does not answer: {error!r}") from error
 
     async def exec(self, pod: str, container: str, command: Sequence[str], *, stdin: bool = True) -> ExecStream:
-        """Start a program in a container. Raises SandboxDied if the pod is unknown, DaemonRefused, DaemonError."""
+        """Start a program in a container. Raises DaemonRefused, DaemonError."""
         doing = f"exec in {pod}"
         query = [("container", container), ("stdout", "true"), ("stderr", "true"), ("stdin", str(stdin).lower())]
         query += [("command", word) for word in command]
@@ -153,7 +156,8 @@ class Cluster:
                     max_msg_size=0,
                 )
         except aiohttp.WSServerHandshakeError as error:
-            raise failure(error.status, error.message, doing) from error
+            # A kubelet that was just restarted says 404 of its own pods: only the API server knows which are there.
+            raise failure(503 if error.status == 404 else error.status, error.message, doing) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise DaemonUnavailable(f"{doing}: the API server does not answer: {error!r}") from error
         return ExecStream(socket)
@@ -165,7 +169,12 @@ class Cluster:
         while True:
             try:
                 return await work()
-            except (DaemonUnavailable, Busy) as error:
+            except (DaemonUnavailable, DaemonRefused, Busy) as error:
+                if isinstance(error, DaemonRefused):
+                    # An API server that was just started knows nobody's rights yet.
+                    until = min(until, self._away_at + _RIGHTS_S)
+                else:
+                    self._away_at = loop.time()
                 if loop.time() > until:
                     raise
                 logger.debug("again after %r", error)
