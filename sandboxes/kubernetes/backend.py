@@ -179,5 +179,5 @@ async def _ensure(cluster: Cluster, path: str, body: Mapping[str, Any]) -> None:
 
 async def reap_dead_drivers(namespace: str) -> int:
     """Remove the pods of dead drivers; "" for the kubeconfig's namespace. Returns how many."""
-    async with Cluster.connect(PodOptions(namespace=namespace or None)) as cluster:
+    async with Cluster.connect(PodOptions(namespace=namespace)) as cluster:
         return await reap(cluster)

@@ -80,7 +80,7 @@ class Cluster:
     async def connect(cls, options: PodOptions) -> AsyncIterator[Self]:
         """Read the kubeconfig, or in a pod its service account. Raises DaemonUnavailable if there is neither."""
         configuration = kubernetes.Configuration()
-        namespace = options.namespace
+        namespace: str | None = options.namespace
         try:
             namespace = namespace or _namespace(options)
             await kubeconfig.load_config(
@@ -196,7 +196,7 @@ class Cluster:
 def _namespace(options: PodOptions) -> str | None:
     """Return the namespace of the kubeconfig's context, or of this pod."""
     try:
-        contexts, current = kubeconfig.list_kube_config_contexts(options.kubeconfig)
+        contexts, current = kubeconfig.list_kube_config_contexts(options.kubeconfig or None)
     except (kubeconfig.ConfigException, OSError):
         try:
             with open("/var/run/secrets/kubernetes.io/serviceaccount/namespace") as file:  # noqa: PTH123

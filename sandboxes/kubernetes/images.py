@@ -36,7 +36,7 @@ class PodImages:
             image = f"{name or self._base}{_FILES}{digest}"
             self._files[image] = archive
             return image
-        if self._options.builder is None or self._options.registry is None:
+        if not (self._options.builder and self._options.registry):
             raise ImageMissing(
                 f"a cluster builds no images, and {context} has a Dockerfile: build it and push it to a registry, and "
                 "name it as the task's docker_image; or name --env.pods.registry and --env.pods.builder, which do this"

@@ -12,29 +12,27 @@ class PodOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    kubeconfig: str | None = Field(
-        default=None, description="Kubeconfig; by default kubectl's, or in a pod its service account"
-    )
-    context: str | None = Field(default=None, description="Context of the kubeconfig; by default its current one")
-    namespace: str | None = Field(default=None, description="Namespace of the pods; by default the context's")
+    kubeconfig: str = Field(default="", description="Kubeconfig; by default kubectl's, or in a pod its service account")
+    context: str = Field(default="", description="Context of the kubeconfig; by default its current one")
+    namespace: str = Field(default="", description="Namespace of the pods; by default the context's")
     image_prefix: str = Field(default="", description="Prefix of images' names, such as mirror.example.org/")
     pull_policy: Literal["IfNotPresent", "Always", "Never"] = Field(
         default="IfNotPresent", description="When nodes pull an image"
     )
-    pull_secrets: list[str] = Field(default_factory=list, description="Secrets for pulling images")
-    registry: str | None = Field(
-        default=None, description="Registry for images of Dockerfiles, such as registry.example.org/tasks; with builder"
+    pull_secrets: list[str] = Field(default=[], description="Secrets for pulling images")
+    registry: str = Field(
+        default="", description="Registry for images of Dockerfiles, such as registry.example.org/tasks; with builder"
     )
-    builder: str | None = Field(
-        default=None,
+    builder: str = Field(
+        default="",
         description="Command that builds the Dockerfile in {context} and pushes it as {image}, such as 'docker buildx "
         "build --push -t {image} {context}'",
     )
-    runtime_class: str | None = Field(default=None, description="RuntimeClass, such as gvisor or kata")
+    runtime_class: str = Field(default="", description="RuntimeClass, such as gvisor or kata")
     architecture: Literal["amd64", "arm64"] = Field(default="amd64", description="Architecture of the nodes")
-    node_selector: dict[str, str] = Field(default_factory=dict, description="Labels of the nodes")
-    tolerations: list[dict[str, Any]] = Field(default_factory=list, description="Tolerations, as in a pod's manifest")
-    priority_class: str | None = Field(default=None, description="PriorityClass of the pods")
+    node_selector: dict[str, str] = Field(default={}, description="Labels of the nodes")
+    tolerations: list[dict[str, Any]] = Field(default=[], description="Tolerations, as in a pod's manifest")
+    priority_class: str = Field(default="", description="PriorityClass of the pods")
     cpu_share: float = Field(default=0.25, gt=0, le=1, description="Share of the CPU limit that a pod requests")
     memory_share: float = Field(default=0.5, gt=0, le=1, description="Share of the memory limit that a pod requests")
     network_off: Literal["auto", "namespace", "policy"] = Field(
@@ -43,7 +41,7 @@ class PodOptions(BaseModel):
         "relied on and tried; auto takes the first if the cluster admits NET_ADMIN",
     )
     network_probe: list[str] = Field(
-        default_factory=list,
+        default=[],
         description="Addresses (IPv4:PORT) that a pod without a network must not reach, beside its kubelet's",
     )
     max_starts: int = Field(default=16, ge=1, description="Pods that are created or wait for room at the same time")

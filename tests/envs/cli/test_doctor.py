@@ -6,7 +6,6 @@ from copy import deepcopy
 
 import pytest
 from scripted_engine import ScriptedEngine
-from teacher_engine import TeacherEngine
 
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.formats.hermes import Hermes
@@ -197,19 +196,3 @@ def test_the_command_ends_with_1_where_there_is_no_engine_and_with_2_for_wrong_o
     assert not found["ok"]
     assert "no inference server answers" in found["checks"][0]["text"]
     assert doctor(PROGRAM, ["--env.nonsense", "1"]) == 2
-
-
-async def test_a_teacher_that_fits_is_in_the_certificate(engine, tokenizer_folder, smollm2_tokenizer):
-    with TeacherEngine(smollm2_tokenizer) as teacher:
-        found = await certificate(engine, tokenizer_folder, teacher=teacher.url, teacher_weight=0.5)
-    (check,) = [check for check in found.checks if check.name == "teacher"]
-    address = teacher.url.removesuffix("/v1")
-    assert check.text == f"scripted at {address} scores our ids; tokens' advantages have 0.5 times the reverse KL"
-    assert found.ok
-
-
-async def test_a_teacher_that_scores_nothing_is_wrong(engine, tokenizer_folder, smollm2_tokenizer):
-    with TeacherEngine(smollm2_tokenizer) as teacher:
-        teacher.known = False
-        found = await certificate(engine, tokenizer_folder, teacher=teacher.url)
-    assert "can't score a prompt" in wrong(found)["teacher"]

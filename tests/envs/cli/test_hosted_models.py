@@ -9,10 +9,6 @@ from sums import Sums
 
 from atropos_agent.engines import chat
 from envs import cli
-from envs.cli.checks import Certificate, Status
-from envs.cli.doctor import examine
-from envs.config import AgentEnvConfig
-from envs.options import EngineConfig, Options
 from envs.records.read import read_rollouts
 
 PROTOCOLS = ("openai", "responses", "anthropic")
@@ -111,15 +107,3 @@ def test_arguments_that_are_no_json_are_the_models_mistake(hosted, protocol, tmp
         assert rollout.result.counts.malformed_calls == 2
         assert "no JSON object" in rollout.result.messages[-1]["content"] or rollout.result.num_steps == 2
     assert all('"tool_call_id"' not in json.dumps(body) for body in hosted.asked), "no result without a call"
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_doctor_knows_that_evaluation_is_not_training(hosted, protocol):
-    env = AgentEnvConfig(rollout_server_url="http://127.0.0.1:9")
-    engine = EngineConfig(base_url=hosted.url, server_type=protocol, model_name="m", api_key="x")
-    found = Certificate([check async for check in examine(Options.model_construct(env=env, openai=[engine]))])
-    assert found.ok
-    told = {check.name: (check.status, check.text) for check in found.checks}
-    assert told["tool format"] == (Status.OK, "the endpoint takes tools, and the model calls one")
-    assert told["training"][0] is Status.NOTE
-    assert "It can be evaluated, and not trained." in found.render()

@@ -16,7 +16,6 @@ from envs.running.exporting import scored_groups
 from envs.swe import STARTER
 from envs.swe.config import SWEEnvConfig
 from envs.swe.environment import SWEEnv
-from envs.swe.places import Branches
 
 TASK = STARTER / "create-notes"
 FIRST = "mkdir -p deep; cd deep; export WHO=milk; printf shared > shared; false"
@@ -101,25 +100,6 @@ def test_a_rollout_with_a_background_process_of_the_models_is_not_branched_and_c
     assert not rollout.reward.leaves
     assert rollout.result.metadata["tree"] == {"not forked: Busy": 1}
     assert orjson.loads((tmp_path / "run/metrics.json").read_bytes())["branches"] == {"not forked: Busy": 1}
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("2@errors", Branches(2, "errors")),
-        ("1@every:4", Branches(1, "every", 4)),
-        ("12@entropy", Branches(12, "entropy")),
-        ("", None),
-    ],
-)
-def test_the_option_is_short(text, found):
-    assert Branches.of(text) == found
-
-
-@pytest.mark.parametrize("text", ["2", "0@errors", "2@every", "2@every:0", "@errors", "2@Errors", "2@errors:3"])
-def test_another_text_is_refused_with_an_example(text):
-    with pytest.raises(ValueError, match="as 2@every:4"):
-        SWEEnvConfig(branches=text)
 
 
 @pytest.mark.docker
