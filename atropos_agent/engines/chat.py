@@ -54,7 +54,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
         self._has_key = bool(config.api_key)
         self._renames = False
         """Whether the model takes `max_completion_tokens` alone."""
-        self._prices: list[float] = list(getattr(config, "prices", ()))
+        self._prices: list[float] = list(getattr(self.config, "prices", ()))
         # `chat_completion` tries again, with the provider's pauses.
         self.openai: openai.AsyncClient = self.openai.with_options(max_retries=0)
 

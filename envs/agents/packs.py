@@ -20,6 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO
 
+from envs.agents import locks
 from envs.agents.recipes import Platform, Recipe
 from envs.types import Failure, InfraError
 from sandboxes.shielding import ending
@@ -39,25 +40,28 @@ async def pack_of(agent: str, recipe: Recipe, platform: Platform, root: Path | N
     root: of the packs. Raises InfraError if the agent can't run on the platform or be installed."""
     packages = recipe.on(platform, agent)
     root = (root or ROOT).expanduser()
-    wanted = json.dumps([[*packages, *recipe.bare], asdict(platform) if recipe.pypi else ""])
+    lock = await asyncio.to_thread(locks.find, agent, platform, recipe)
+    wanted = json.dumps([[*packages, *recipe.bare], asdict(platform) if recipe.pypi else "", locks.digest(lock)])
     named = root / "by-recipe" / _digest(wanted.encode())
     if named.exists():
         return named.resolve()
     async with _alone(root):
         if not named.exists():
-            folder = await _install(agent, recipe, platform, root)
+            folder = await _install(agent, recipe, platform, root, lock)
             named.parent.mkdir(exist_ok=True)
             named.symlink_to(folder)
     return named.resolve()
 
 
-async def _install(agent: str, recipe: Recipe, platform: Platform, root: Path) -> Path:
+async def _install(agent: str, recipe: Recipe, platform: Platform, root: Path, lock: str) -> Path:
     """Return the folder of an installed pack; it gets its place when it is whole."""
     new, began = Path(tempfile.mkdtemp(dir=root, prefix=_PARTIAL)), time.monotonic()
     packages = recipe.on(platform, agent)
     try:
         logger.warning("agent %s: installing %s, once", agent, ", ".join(packages))
-        for command in recipe.commands(platform, packages, new):
+        if lock:
+            await asyncio.to_thread(locks.write, lock, recipe, platform, new)
+        for command in recipe.commands(platform, packages, new, locked=bool(lock)):
             await _run(agent, command, new)
         folder = await asyncio.to_thread(_settle, new, agent)
     finally:

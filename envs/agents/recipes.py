@@ -27,6 +27,11 @@ class Platform:
     python: str = ""
 
     @property
+    def machine(self) -> str:
+        """Return Linux's name of the processor."""
+        return {"x64": "x86_64", "arm64": "aarch64"}[self.cpu]
+
+    @property
     def musl(self) -> str:
         return "-musl" if self.libc == "musl" else ""
 
@@ -48,16 +53,22 @@ class Recipe:
     libc: str = ""
     least_python: str = "3.10"
 
+    @property
+    def pin(self) -> str:
+        """Return the pinned version of the agent; "" if none is."""
+        found = _PINNED.search(next(iter((*self.npm, *self.pypi)), ""))
+        return found[2] if found else ""
+
     def at(self, version: str) -> Recipe:
         """Return the recipe with another version of the agent, and of its packages released with it. Raises
         ValueError if none is pinned, or for what is no version."""
-        pinned = _PINNED.search(next(iter((*self.npm, *self.pypi)), ""))
-        if pinned is None or not _PINNED.fullmatch(f"@{version}"):
+        pinned = self.pin
+        if not pinned or not _PINNED.fullmatch(f"@{version}"):
             raise ValueError(f"{version!r} is no version of a package of its recipe")
 
         def moved(packages: Sequence[str]) -> tuple[str, ...]:
             return tuple(
-                _PINNED.sub(lambda found: f"{found[1]}{version}" if found[2] == pinned[2] else found[0], package)
+                _PINNED.sub(lambda found: f"{found[1]}{version}" if found[2] == pinned else found[0], package)
                 for package in packages
             )
 
@@ -83,26 +94,32 @@ class Recipe:
             )
         return tuple(name.format(cpu=platform.cpu, musl=platform.musl) for name in self.npm) or tuple(self.pypi)
 
-    def commands(self, platform: Platform, packages: Sequence[str], folder: Path) -> list[list[str]]:
-        """Return the commands to install packages into a folder. No script of theirs is run."""
+    def commands(
+        self, platform: Platform, packages: Sequence[str], folder: Path, *, locked: bool = False
+    ) -> list[list[str]]:
+        """Return the commands to install packages into a folder. No script of theirs is run.
+
+        locked: whether their lock is in the folder (`locks.write`): then it alone says what is installed."""
         if self.npm:
-            return [_npm(platform, packages, folder)]
+            return [_npm(platform, () if locked else packages, folder, "ci" if locked else "install")]
+        if locked:
+            given = ("--no-deps", "--require-hashes", f"--requirement={folder / 'locked.txt'}")
+            return [_pip(platform, given, folder / "python")]
         commands = [_pip(platform, packages, folder / "python")]
         return commands + ([[*_pip(platform, self.bare, folder / "bare"), "--no-deps"]] if self.bare else [])
 
 
-def _npm(platform: Platform, packages: Sequence[str], folder: Path) -> list[str]:
+def _npm(platform: Platform, packages: Sequence[str], folder: Path, how: str) -> list[str]:
     quiet = ("--ignore-scripts", "--no-audit", "--no-fund", "--no-save", "--force", "--loglevel=error")
     target = (f"--prefix={folder}", "--os=linux", f"--cpu={platform.cpu}", f"--libc={platform.libc}")
-    return ["npm", "install", *quiet, *target, *packages]
+    return ["npm", how, *quiet, *target, *packages]
 
 
 def _pip(platform: Platform, packages: Sequence[str], folder: Path) -> list[str]:
     abi, newest = ("musllinux_1", 2) if platform.libc == "musl" else ("manylinux_2", 34)
-    machine = {"x64": "x86_64", "arm64": "aarch64"}[platform.cpu]
-    tags = [f"--platform={abi}_{minor}_{machine}" for minor in range(newest, 0, -1)]
+    tags = [f"--platform={abi}_{minor}_{platform.machine}" for minor in range(newest, 0, -1)]
     if platform.libc == "glibc":
-        tags.append(f"--platform=manylinux2014_{machine}")
+        tags.append(f"--platform=manylinux2014_{platform.machine}")
     quiet = ("--quiet", "--disable-pip-version-check", "--only-binary=:all:", "--implementation=cp")
     target = [f"--target={folder}", f"--python-version={platform.python}"]
     if _version(platform.python) > sys.version_info[:2]:

@@ -1,5 +1,7 @@
 """`python -m envs.swe agents RUN_DIR RUN_DIR…`: agents side by side, from evaluations of the same tasks and model.
 
+`agents update` shows which agents have newer versions.
+
 Each row is a directory of `evaluate`: the share solved, and the cost, as means over rollouts.
 """
 
@@ -16,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from envs.agents import updates
 from envs.records.read import SavedRollout, read_rollouts
 from envs.records.stats import pass_at_k, percent, share_interval
 from sandboxes.arguments import Parser
@@ -46,7 +49,10 @@ class Row:
 
 
 def main(argv: Sequence[str], *, prog: str = "python -m envs.swe") -> int:
-    """Print the table. Returns 0, or 2 when a directory holds no evaluation or one of other tasks or another model."""
+    """Print the table, or do as `updates` says. Returns 0, or 2 when a directory holds no evaluation or one of other
+    tasks or another model."""
+    if argv and argv[0] == "update":
+        return updates.main(argv[1:], prog=prog)
     parser = Parser(prog=f"{prog} agents", description=__doc__)
     parser.add_argument("run_dirs", type=Path, nargs="+", metavar="RUN_DIR", help="directories of evaluations")
     parser.add_argument("-k", type=int, default=1, help="the k of pass@k (default: 1)")

@@ -16,7 +16,7 @@ from sandboxes.docker.backend import DockerBackend
 from sandboxes.docker.daemon.client import daemon_errors
 from sandboxes.fleet.host import Host
 from sandboxes.fleet.member import Member
-from sandboxes.shielding import finish, stop
+from sandboxes.shielding import finish, on_failure, stop
 
 logger = logging.getLogger(__name__)
 
@@ -109,11 +109,8 @@ class FleetBackend(Backend):
     async def _open(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
         async with AsyncExitStack() as stack:
             member, sandbox = await self._placed(spec, stack)
-            try:
+            with on_failure(member.blame):
                 yield sandbox
-            except Exception as error:  # it goes on; `blame` looks for failures of the host in it
-                member.blame(error)
-                raise
             member.works()
 
     async def _placed(self, spec: SandboxSpec, stack: AsyncExitStack) -> tuple[Member, Sandbox]:

@@ -116,7 +116,9 @@ class Member:
 
     def blame(self, error: BaseException) -> None:
         """Take note of a failure; after several in a row the host rests. Failures by no fault of the host's are
-        passed over."""
+        passed over, and so are cancellations."""
+        if not isinstance(error, Exception):
+            return
         if not any(isinstance(one, _HOSTS) and not isinstance(one, SandboxEnded) for one in _chain(error)):
             return
         full = any(isinstance(one, StorageFull) for one in _chain(error))  # as it will be next time

@@ -1,0 +1,134 @@
+"""Locks: the exact packages of a pack, with their hashes, beside its recipe.
+
+A lock stands for the packages named in its recipe. An agent of another version has none: its packages' dependencies are
+then the registry's of the day.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from envs.agents.recipes import Platform, Recipe
+
+FOLDER = Path(__file__).with_name("locked")
+_OF = "# of: "
+_UV = ("uv", "pip", "compile", "--universal", "--generate-hashes", "--no-header", "--no-annotate", "--quiet")
+_NPM = (
+    "npm",
+    "install",
+    "--package-lock-only",
+    "--save-exact",
+    "--ignore-scripts",
+    "--no-audit",
+    "--no-fund",
+    "--force",
+)
+
+
+class LockError(Exception):
+    """A lock can't be made."""
+
+
+def path_of(agent: str, platform: Platform, recipe: Recipe, folder: Path = FOLDER) -> Path:
+    """Return the place of an agent's lock; npm's names of packages differ by processor and C library."""
+    return folder / (f"{agent}-{platform.cpu}{platform.musl}.json" if recipe.npm else f"{agent}.txt")
+
+
+def find(agent: str, platform: Platform, recipe: Recipe, folder: Path = FOLDER) -> str:
+    """Return an agent's lock; "" if there is none of these packages."""
+    path = path_of(agent, platform, recipe, folder)
+    if not path.is_file():
+        return ""
+    text = path.read_text()
+    return text if _named_in(text, recipe) == _wanted(recipe, platform) else ""
+
+
+def digest(lock: str) -> str:
+    """Return the name of a lock's content; "" for none."""
+    return hashlib.sha256(lock.encode()).hexdigest()[:16] if lock else ""
+
+
+def write(lock: str, recipe: Recipe, platform: Platform, folder: Path) -> None:
+    """Put a lock where the recipe's commands look for it."""
+    if recipe.npm:
+        (folder / "package-lock.json").write_text(lock)
+        root = json.loads(lock)["packages"][""]
+        (folder / "package.json").write_text(json.dumps({"name": "pack", **root}))
+        return
+    (folder / "locked.txt").write_text("\n".join(_for(lock, platform)) + "\n")
+
+
+def made(recipe: Recipe, platform: Platform) -> str:
+    """Make the lock of a recipe, by the registry. Raises LockError."""
+    with tempfile.TemporaryDirectory() as folder:
+        return _of_npm(recipe, platform, Path(folder)) if recipe.npm else _of_pypi(recipe)
+
+
+def _of_npm(recipe: Recipe, platform: Platform, folder: Path) -> str:
+    target = (f"--prefix={folder}", "--os=linux", f"--cpu={platform.cpu}", f"--libc={platform.libc}")
+    _run([*_NPM, "--omit-lockfile-registry-resolved", *target, *_wanted(recipe, platform)])
+    lock = json.loads((folder / "package-lock.json").read_text())
+    lock["name"] = "pack"
+    for one in lock["packages"].values():
+        for key in ("resolved", "funding"):
+            one.pop(key, None)
+    return json.dumps(lock, indent=1) + "\n"
+
+
+def _of_pypi(recipe: Recipe) -> str:
+    oldest = ("--only-binary", ":all:", "--python-version", recipe.least_python, "-")
+    locked = _run([*_UV, *oldest], "\n".join(recipe.pypi))
+    alone = _run([*_UV, "--no-deps", *oldest], "\n".join(recipe.bare)) if recipe.bare else ""
+    return "".join((f"{_OF}{' '.join((*recipe.pypi, *recipe.bare))}\n", locked, alone))
+
+
+def _run(command: Sequence[str], given: str = "") -> str:
+    if shutil.which(command[0]) is None:
+        raise LockError(f"there is no {command[0]} here: install it (uv is a package of PyPI, npm comes with Node.js)")
+    env = {**os.environ, "UV_PYTHON_DOWNLOADS": "never"}
+    ran = subprocess.run(command, check=False, input=given, capture_output=True, text=True, env=env)
+    if ran.returncode:
+        raise LockError(f"{' '.join(command[:3])} said: {ran.stderr.strip()[-1000:]}")
+    return ran.stdout
+
+
+def _wanted(recipe: Recipe, platform: Platform) -> list[str]:
+    if recipe.npm:
+        return sorted(name.format(cpu=platform.cpu, musl=platform.musl) for name in recipe.npm)
+    return [*recipe.pypi, *recipe.bare]
+
+
+def _named_in(lock: str, recipe: Recipe) -> list[str]:
+    if recipe.npm:
+        root: Mapping[str, Mapping[str, str]] = json.loads(lock)["packages"][""]
+        return sorted(f"{name}@{version}" for name, version in root.get("dependencies", {}).items())
+    first, *_ = lock.splitlines()
+    return first.removeprefix(_OF).split()
+
+
+def _for(lock: str, platform: Platform) -> Iterator[str]:
+    """Yield the locked requirements of a platform, without conditions: pip would compare those with its own Python."""
+    about = {
+        "python_version": platform.python,
+        "python_full_version": f"{platform.python}.0",
+        "platform_machine": platform.machine,
+        **{"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"},
+        **{"implementation_name": "cpython", "platform_python_implementation": "CPython"},
+    }
+    for line in lock.replace("\\\n", " ").splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        named, *hashes = line.split(" --hash=")
+        wanted = Requirement(named.strip())
+        if wanted.marker is None or wanted.marker.evaluate(about):
+            wanted.marker = None
+            yield " ".join((str(wanted), *(f"--hash={one.strip()}" for one in hashes)))

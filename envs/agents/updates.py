@@ -1,0 +1,159 @@
+"""`python -m envs.swe agents update [NAME …]`: newer versions of other people's agents.
+
+It shows the pinned version of each agent and the registry's newest. With `--write` it moves the pins of those named,
+one after the other: it makes the lock of the new version, installs it and lets the agent work through a scripted
+conversation in a sandbox. Pin and lock change only if the agent made one row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from atropos_agent.fitted import FittedFormat
+from atropos_agent.tokens.template import ChatTemplate
+from atropos_agent.types import AgentConfig
+from envs.agents import locks
+from envs.agents.examine import examine_agent
+from envs.agents.facts import ForeignAgent
+from envs.agents.naming import FOREIGN
+from envs.agents.recipes import Platform, Recipe
+from envs.cli.checks import Status
+from envs.options import UsageError, load_tokenizer
+from sandboxes.arguments import Parser
+from sandboxes.base import SandboxSpec
+from sandboxes.docker import DockerBackend
+
+_ASK_S = 60.0
+_NAME = re.compile(r"(.+?)(@|==|\[)[^/]*$")
+_FOUND = re.compile(r"[^(]*\(([^)]+)\)")
+PLATFORMS = (Platform("x64", "glibc"), Platform("arm64", "glibc"))
+
+
+def main(argv: Sequence[str], *, prog: str = "python -m envs.swe") -> int:
+    """Show what is newer, and move pins. Returns 0, or 1 when an agent did not pass, 2 for wrong options."""
+    parser = Parser(prog=f"{prog} agents update", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="agents (default: all)")
+    parser.add_argument("--write", action="store_true", help="move the pins of the agents named")
+    parser.add_argument("--to", default="", metavar="VERSION", help="this version instead of the newest, for one agent")
+    parser.add_argument("--tokenizer", default="", help="for --write: a model's tokenizer, with its chat template")
+    parser.add_argument("--image", default="", help="for --write: the image of the sandbox (default: the base image)")
+    options = parser.parse_args(argv)
+    unknown = [name for name in options.names if name not in FOREIGN]
+    wrong = f"there is no agent {', '.join(unknown)}; there are {', '.join(FOREIGN)}" if unknown else ""
+    if options.write and not (options.names and options.tokenizer):
+        wrong = wrong or "--write wants the names of agents and --tokenizer"
+    if options.to and len(options.names) != 1:
+        wrong = wrong or "--to is for one agent"
+    try:
+        tokenizer = load_tokenizer(options.tokenizer) if options.write and not wrong else None
+    except UsageError as error:
+        wrong = str(error)
+    if wrong:
+        print(f"{prog} agents update: {wrong}", file=sys.stderr)
+        return 2
+    agents = {name: FOREIGN[name] for name in options.names or FOREIGN}
+    newest = {name: options.to or newest_of(agent.recipe) for name, agent in agents.items()}
+    Console(width=None if sys.stdout.isatty() else 200).print(table(agents, newest))
+    if tokenizer is None:
+        return 0
+    fitted = FittedFormat.of("auto", ChatTemplate(tokenizer))
+    moved = [asyncio.run(move(agent, newest[name], fitted, options.image)) for name, agent in agents.items()]
+    return 0 if all(moved) else 1
+
+
+def newest_of(recipe: Recipe) -> str:
+    """Return the registry's newest version of an agent's own package; "" if it is unknown."""
+    (package,) = (*recipe.npm, *recipe.pypi)[:1] or ("",)
+    named = _NAME.match(package.format(cpu="x64", musl=""))
+    if named is None:
+        return ""
+    if recipe.npm:
+        return _said(["npm", "view", named[1], "version"])
+    of = ("--only-binary=:all:", f"--python-version={recipe.least_python}", "--disable-pip-version-check")
+    found = _FOUND.match(_said([sys.executable, "-m", "pip", "index", "versions", named[1], *of]))
+    return found[1] if found else ""
+
+
+def table(agents: Mapping[str, ForeignAgent], newest: Mapping[str, str]) -> Table:
+    """Return a row for each agent."""
+    made = Table("agent", "pinned", "newest", "", "locked")
+    for name, agent in agents.items():
+        behind = "unknown" if not newest[name] else "" if newest[name] == agent.recipe.pin else "behind"
+        held = [platform.cpu for platform in PLATFORMS if locks.find(name, platform, agent.recipe)]
+        made.add_row(name, agent.recipe.pin, newest[name] or "—", behind, ", ".join(held) or "no")
+    return made
+
+
+async def move(agent: ForeignAgent, version: str, fitted: FittedFormat, image: str = "") -> bool:
+    """Move an agent's pin and its locks to a version, if the agent works there. Returns whether it does."""
+    old, new = agent.recipe, agent.recipe.at(version)
+    places = {platform: locks.path_of(agent.name, platform, old) for platform in PLATFORMS}
+    before = {path: path.read_text() if path.exists() else None for path in places.values()}
+    passed = False
+    try:
+        if await asyncio.to_thread(_lock, new, places):
+            passed = await works(replace(agent, recipe=new), fitted, image)
+    finally:
+        if not passed:
+            _restore(before)
+    if passed and version != old.pin:
+        _move_pin(Path(inspect.getfile(agent.start)), old.pin, version)
+    print(f"{agent.name}@{version}: " + ("its pin and its locks are written" if passed else "nothing is changed"))
+    return passed
+
+
+async def works(agent: ForeignAgent, fitted: FittedFormat, image: str) -> bool:
+    """Return whether an agent makes one row of a scripted conversation; what was seen is printed."""
+    async with DockerBackend() as backend:
+        spec = SandboxSpec(await backend.ensure_image(image or None), workdir="/app")
+        checks = [check async for check in examine_agent(agent, backend, spec, fitted, AgentConfig())]
+    for check in checks:
+        print(f"{check.name}: {check.status.value}: {check.text}")
+    return all(check.status is Status.OK or check.name == "agent's room" for check in checks)
+
+
+def _lock(recipe: Recipe, places: Mapping[Platform, Path]) -> bool:
+    """Write the locks of a recipe; return whether there is one for the first platform. Others may lack a package."""
+    made = dict[Path, str]()
+    for platform, path in places.items():
+        try:
+            made[path] = locks.made(recipe, platform)
+        except locks.LockError as error:
+            print(f"no lock for {platform.cpu}: {error}")
+    for path in places.values():
+        path.unlink(missing_ok=True)
+    for path, lock in made.items():
+        path.write_text(lock)
+    return next(iter(places.values())) in made
+
+
+def _move_pin(source: Path, old: str, new: str) -> None:
+    source.write_text(re.sub(rf"(?<=[@=]){re.escape(old)}(?![0-9.])", new, source.read_text()))
+
+
+def _restore(before: Mapping[Path, str | None]) -> None:
+    for path, text in before.items():
+        if text is None:
+            path.unlink(missing_ok=True)
+        else:
+            path.write_text(text)
+
+
+def _said(command: Sequence[str]) -> str:
+    """Return the first line that a command says of the registry; "" if it fails."""
+    try:
+        ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=_ASK_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    lines = ran.stdout.strip().splitlines()
+    return "" if ran.returncode or not lines else lines[0]
