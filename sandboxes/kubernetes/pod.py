@@ -51,11 +51,19 @@ class PodContainer(Container):
         self._cluster = cluster
         self._outage_s = outage_s
         self._files = asyncio.Lock()
+        self._left = False
+        """Whether it was given up: its node may run it for a second more."""
+
+    async def discard(self) -> None:
+        self._left = True
+        await super().discard()
 
     async def run(self, *command: str, stdin: bytes = b"", most: int = 1 << 20) -> bytes:
         """Run a program of ours in the container; return its output. It may run twice if the API server fails.
 
         Raises SandboxDied, SandboxError, ValueError for more than `most` bytes."""
+        if self._left:
+            raise SandboxDied(f"sandbox {self.name} is gone: its block was left")
         return await self._cluster.patiently(lambda: self._once(command, stdin, most), self._outage_s)
 
     async def _once(self, command: tuple[str, ...], stdin: bytes, most: int) -> bytes:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -55,3 +56,11 @@ async def test_an_outage_of_the_api_server_while_a_tree_is_read_is_outlasted(mak
         start = time.monotonic()
         assert await box.download("/app")
         assert time.monotonic() - start > 0.2
+
+
+async def test_a_pod_whose_node_runs_it_for_a_moment_more_is_gone(make, spec, monkeypatch):
+    async with make() as backend:
+        async with backend.open(spec) as box:
+            monkeypatch.setattr(box.container, "_stack", AsyncExitStack())  # nothing is removed yet
+        with pytest.raises(SandboxDied, match="its block was left"):
+            await box.download("/app")
