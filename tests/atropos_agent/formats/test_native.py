@@ -35,4 +35,4 @@ def test_arguments_that_are_no_object_are_the_models_mistake(text):
 
 def test_nothing_is_written_into_the_prompt():
     assert not Native().instructions([{"function": {"name": "add"}}])
-    assert Native().parse("add(1)").answer == "add(1)"
+    assert Native().parse("add(1)").content == "add(1)"
