@@ -15,13 +15,16 @@ from pathlib import Path
 
 import orjson
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from envs.agents import updates
+from envs.records.comparison import difference
 from envs.records.read import SavedRollout, read_rollouts
 from envs.records.stats import pass_at_k, percent, share_interval
 from sandboxes.arguments import Parser
+
+_MEANS = ("rollouts", "turns", "sampled", "longest row", "rows", "seconds", "began in")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,10 @@ class Row:
         for one in self.rollouts:
             found.setdefault(one.task_id, []).append(one.verdict.solved)
         return found
+
+    def rates(self) -> dict[str, float]:
+        """Return each task's solve rate."""
+        return {task: statistics.fmean(all_) for task, all_ in self.solved().items()}
 
     def passes(self, k: int) -> str:
         """Return pass@k over the tasks with as many rollouts, with its 95% interval."""
@@ -86,13 +93,14 @@ def read_rows(run_dir: Path) -> list[Row]:
 
 def table(rows: Sequence[Row], k: int) -> Table:
     """Return a row for each agent; the caption names the obstacles to a comparison."""
-    made = Table("agent", f"pass@{k}", "rollouts", "turns", "sampled", "longest row", "rows", "seconds", "began in")
-    for row in rows:
+    made = Table("agent", f"pass@{k}", Column(Text(f"pass@1 − {rows[0].agent}")), *_MEANS)
+    for place, row in enumerate(rows):
         results = [one.result for one in row.rollouts]
         starts = [one.metadata["agent"]["start_s"] for one in results if "agent" in one.metadata]
         cells = (
             row.agent,
             row.passes(k),
+            difference(rows[0].rates(), row.rates()) if place else "",
             str(len(results)),
             _mean([len(one.steps) for one in results]),
             _mean([one.sampled_tokens for one in results]),
