@@ -104,6 +104,7 @@ class Guest:
         for path, text in start.files.items():
             await sandbox.write_file(path, text.encode())
         began = time.monotonic()
+        session.by_text = self._agent.shell is None
         self._entrance.session = session
         try:
             ran = await self._run(session, sandbox, start.argv, {**_without_proxy(self.spec), **start.env})
