@@ -18,7 +18,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from envs.agents import updates
 from envs.records.read import SavedRollout, read_rollouts
 from envs.records.stats import pass_at_k, percent, share_interval
 from sandboxes.arguments import Parser
@@ -52,6 +51,8 @@ def main(argv: Sequence[str], *, prog: str = "python -m envs.swe") -> int:
     """Print the table, or do as `updates` says. Returns 0, or 2 when a directory holds no evaluation or one of other
     tasks or another model."""
     if argv and argv[0] == "update":
+        from envs.agents import updates  # loads the inference clients, which a table need not
+
         return updates.main(argv[1:], prog=prog)
     parser = Parser(prog=f"{prog} agents", description=__doc__)
     parser.add_argument("run_dirs", type=Path, nargs="+", metavar="RUN_DIR", help="directories of evaluations")

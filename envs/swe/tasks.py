@@ -111,7 +111,7 @@ def _add_checking(command: Parser) -> None:
     command.add_argument("--again", action="store_true", help="all tasks, whatever the manifest says")
     command.add_argument("--base-image", help="replaces the image in the tasks' FROM")
     command.add_argument("--hosts", type=_hosts, help=_HOSTS)
-    command.add_argument("--judge", type=_address, default="", metavar="URL", help="as --env.judge of a run")
+    command.add_argument("--judge", type=_address, metavar="URL", help="as --env.judge of a run")
     command.add_argument("--judge-model", default="", metavar="NAME", help="as --env.judge_model")
     command.add_argument("--judge-key", default="", metavar="VARIABLE", help="as --env.judge_key")
 
@@ -191,7 +191,7 @@ def _chosen(options: argparse.Namespace) -> list[Task]:
     except BadTasks as error:
         tasks = _usable(error, options.skip_bad)
     try:
-        tasks = with_judge(tasks, judge_model(options.judge, options.judge_model, options.judge_key))
+        tasks = with_judge(tasks, judge_model(options.judge or "", options.judge_model, options.judge_key))
     except BadTasks as error:
         tasks = _usable(error, options.skip_bad)
     return tagged(tasks, options.only, "--only")
@@ -215,7 +215,7 @@ def _attack_command(options: argparse.Namespace) -> int:
         else:
             run_dir = model.env.run_dir or Path("runs", f"attack-{time.strftime('%Y%m%d-%H%M%S')}")
             given = {"tasks": options.folder, "manifest": options.manifest, "hosts": options.hosts}
-            given |= {name: getattr(options, name) for name in ("judge", "judge_model", "judge_key")}
+            given |= {name: getattr(options, name) or "" for name in ("judge", "judge_model", "judge_key")}
             given |= {"base_image": options.base_image, "eval_tags": ",".join(options.only)}
             given |= {} if model.env.run_dir else {"run_dir": run_dir}
             told = [f"--env.{name}={value}" for name, value in given.items() if value]
