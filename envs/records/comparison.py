@@ -32,7 +32,9 @@ def read_rates(path: Path) -> Rates:
         rates = {str(task["task_id"]): task["solved"] / task["samples"] for task in found["tasks"]}
         return Rates(rates, sum(task["samples"] for task in found["tasks"]), found.get("about") or {})
     except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError) as error:
-        raise NoEvaluation(f"{path} is no file of an evaluation ({_why(error)}); give an eval-0.json") from error
+        raise NoEvaluation(
+            f"{path} is no file of an evaluation ({_why(error)}); `evaluate` writes eval-0.json in its run_dir"
+        ) from error
 
 
 def _why(error: Exception) -> str:

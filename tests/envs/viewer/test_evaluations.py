@@ -1,7 +1,7 @@
 """The figures of evaluations: pass@k with intervals, by tag, over the steps, and compared."""
 
 import pytest
-from shown_runs import indexed
+from shown_runs import evaluated, indexed, make_run
 
 from envs.records.stats import summarise
 from envs.runs.reader import step_of
@@ -55,6 +55,15 @@ def test_attempts_and_tags_are_those_of_the_rollouts(run_dir):
     assert not one.over and one.samples == sum(len(attempts) for attempts, _ in found.values())
     assert [tag for tag, _, _ in one.by_tag()] == sorted({tag for _, tags in found.values() for tag in tags})
     assert with_attempts(None, {}, "eval-1") is None
+
+
+async def test_a_sample_that_was_made_again_after_a_kill_is_one_attempt(tmp_path):
+    """The first one was saved and not noted."""
+    also = [evaluated("e-0", False, member=0), evaluated("e-1", True, member=1), evaluated("e-2", True, member=0)]
+    with indexed(await make_run(tmp_path / "run", also=also)).reading() as db:
+        found = attempts_in(db, 0, 2)
+    (attempts, _) = found["add-numbers"]
+    assert [at.solved for at in attempts] == [True, True]
 
 
 def test_a_damaged_file_is_an_error_of_its_own():
