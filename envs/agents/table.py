@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envs.messages import SWE, as_called, told
-from envs.records.comparison import read_rates
+from envs.records.comparison import difference, read_rates
 from envs.records.read import SavedRollout, read_rollouts
 from envs.records.stats import pass_at_k, percent, share_interval
 from envs.records.tables import Sheet, paper
 from sandboxes.arguments import Parser
+
+_MEANS = ("rollouts", "turns", "sampled", "longest row", "rows", "seconds", "began in")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,10 @@ class Row:
         for one in self.rollouts:
             found.setdefault(one.task_id, []).append(one.verdict.solved)
         return found
+
+    def rates(self) -> dict[str, float]:
+        """Return each task's solve rate."""
+        return {task: statistics.fmean(all_) for task, all_ in self.solved().items()}
 
     def passes(self, k: int) -> str:
         """Return pass@k over the tasks with as many rollouts, with its 95% interval."""
@@ -85,13 +91,14 @@ def read_rows(run_dir: Path) -> list[Row]:
 
 def table(rows: Sequence[Row], k: int) -> Sheet:
     """Return a row for each agent; the caption names the obstacles to a comparison."""
-    made = Sheet("agent", f"pass@{k}", "rollouts", "turns", "sampled", "longest row", "rows", "seconds", "began in")
-    for row in rows:
+    made = Sheet("agent", f"pass@{k}", f"pass@1 − {rows[0].agent}", *_MEANS)
+    for place, row in enumerate(rows):
         results = [one.result for one in row.rollouts]
         starts = [one.metadata["agent"]["start_s"] for one in results if "agent" in one.metadata]
         cells = (
             row.agent,
             row.passes(k),
+            difference(rows[0].rates(), row.rates()) if place else "",
             str(len(results)),
             _mean([len(one.steps) for one in results]),
             _mean([one.sampled_tokens for one in results]),

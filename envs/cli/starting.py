@@ -21,7 +21,7 @@ from atropos_agent.engines.tokenizers import compare_tokenizers
 from atropos_agent.types import EngineError
 from envs.base import AgentEnv
 from envs.options import WITHOUT_TOKENS, EngineConfig, Options, UsageError, load_tokenizer
-from envs.records.comparison import NoEvaluation, compare, read_rates
+from envs.records.comparison import NoEvaluation, compare, read_rates, table_of
 from envs.records.disk import make_folder, replace_file
 from envs.records.inspect_log import inspect_log, log_name
 from envs.records.read import read_rollouts
@@ -87,7 +87,7 @@ async def evaluate_and_compare(env: AgentEnv[Any], options: Options) -> EvalSumm
     try:
         before = None if options.against is None else read_rates(options.against)
         summary = await evaluate_once(env)
-        paper().print(summary.render())
+        paper().print(table_of(summary))
         for server in env.servers:
             if isinstance(server, ChatServer) and server.usage.requests:
                 print(f"{server.config.model_name}: {server.usage}")

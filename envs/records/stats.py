@@ -146,6 +146,8 @@ class EvalSummary:
 
     usage: Sequence[Mapping[str, Any]] = ()
     """Of hosted models, as their providers count it, of this start: an entry for each endpoint."""
+    agents: Mapping[str, EvalSummary] = field(default_factory=dict)
+    """The outcome of each agent in an evaluation of several; the other figures are over the samples of all."""
 
     @property
     def wanted(self) -> int:
@@ -158,6 +160,8 @@ class EvalSummary:
         named = {f"pass@{k}": estimate for k, estimate in self.pass_at.items()}
         if self.reward is not None:
             named["reward"] = self.reward
+        for agent, of in self.agents.items():
+            named |= {f"pass@{k}/{agent}": estimate for k, estimate in of.pass_at.items()}
         values = {f"eval/{name}": estimate.mean for name, estimate in named.items()}
         errors = {f"eval/{name}_stderr": e.stderr for name, e in named.items() if e.stderr is not None}
         return {**values, **errors, "eval/tasks": len(self.tasks), "eval/unsampled_tasks": len(self.unsampled)}
@@ -167,11 +171,17 @@ class EvalSummary:
         return {
             "format": 1,
             "about": dict(self.about),
+            **self._figures(),
+            **({"agents": {agent: of._figures() for agent, of in self.agents.items()}} if self.agents else {}),
+            **({"usage": list(self.usage)} if self.usage else {}),
+        }
+
+    def _figures(self) -> dict[str, Any]:
+        return {
             "pass_at": {str(k): asdict(estimate) for k, estimate in self.pass_at.items()},
             "reward": None if self.reward is None else asdict(self.reward),
             "tasks": [asdict(task) for task in self.tasks],
             "unsampled": list(self.unsampled),
-            **({"usage": list(self.usage)} if self.usage else {}),
         }
 
     def render(self) -> Sheet:

@@ -34,6 +34,7 @@ def test_each_agent_has_a_row_of_its_means():
     assert any("atropos" in line and "50%" in line and "4.0" in line for line in lines)
     assert any("codex" in line and "100%" in line and "1.5 s" in line for line in lines)
     assert "not to be compared" not in text(ours, theirs)
+    assert any("codex" in line and "+50%" in line for line in lines), "paired over the same tasks"
 
 
 def test_what_is_not_of_the_same_tasks_and_model_is_not_to_be_compared():
