@@ -25,7 +25,7 @@ from envs.judging.steps import of_leaves
 from envs.judging.workplace import Workplace
 from envs.running.failures import attribute
 from envs.swe.places import Branches
-from envs.types import Outcome
+from envs.types import Outcome, leaf_weights
 from sandboxes.carrying import UNFORKABLE, Busy, CarryingSandbox
 from tools.base import ToolResult
 
@@ -125,9 +125,10 @@ class Tree:
         others = [turns.ledger for turns in tried if turns is not None and turns is not first]
         first.ledger.join(others, [turns.ledger for turns, _ in leaves], LOST)
         self._counts["leaves"] = len(leaves)
+        weights = leaf_weights([[step.index for step in leaf.result.steps] for _, leaf in leaves])
         return Outcome(
             self._told(first.result()),
-            of_leaves([leaf.verdict for _, leaf in leaves]),
+            of_leaves([leaf.verdict for _, leaf in leaves], weights),
             outcome.timings_s,
             tuple(entry for _, leaf in leaves for entry in leaf.work),
             [leaf for _, leaf in leaves],
