@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from rich.table import Table
-from rich.text import Text
 
 from envs.records.stats import NO_INTERVAL, EvalSummary, Interval, interval, pass_at_k, percent, share_interval
+from envs.records.tables import Sheet
 
 
 class NoEvaluation(ValueError):
@@ -34,7 +33,9 @@ def read_rates(path: Path) -> Rates:
         rates = {str(task["task_id"]): task["solved"] / task["samples"] for task in found["tasks"]}
         return Rates(rates, sum(task["samples"] for task in found["tasks"]), found.get("about") or {})
     except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError) as error:
-        raise NoEvaluation(f"{path} is no file of an evaluation ({_why(error)}); give an eval-0.json") from error
+        raise NoEvaluation(
+            f"{path} is no file of an evaluation ({_why(error)}); `evaluate` writes eval-0.json in its run_dir"
+        ) from error
 
 
 def _why(error: Exception) -> str:
@@ -102,17 +103,16 @@ def difference(before: Mapping[str, float], now: Mapping[str, float]) -> str:
     return percent(found.difference, "+") + ("" if found.interval is None else f" {found.interval:+}")
 
 
-def table_of(summary: EvalSummary) -> Table:
+def table_of(summary: EvalSummary) -> Sheet:
     """Return the table of an evaluation: a line for each task, or for each agent if there are several."""
     return _by_agent(summary.agents) if summary.agents else summary.render()
 
 
-def _by_agent(agents: Mapping[str, EvalSummary]) -> Table:
+def _by_agent(agents: Mapping[str, EvalSummary]) -> Sheet:
     first, *_ = agents
     ks = sorted({k for of in agents.values() for k in of.pass_at})
-    table = Table(title="in brackets: 95% intervals; differences are paired by task", title_justify="left")
-    for name in ("agent", "tasks", "solved", *(f"pass@{k}" for k in ks), "mean reward", f"pass@1 − {first}"):
-        table.add_column(Text(name), justify="left" if name == "agent" else "right")
+    heads = ("tasks", "solved", *(f"pass@{k}" for k in ks), "mean reward", f"pass@1 − {first}")
+    table = Sheet("agent", *heads, title="in brackets: 95% intervals; differences are paired by task", right=heads)
     rates = {agent: {task.task_id: task.solved / task.samples for task in of.tasks} for agent, of in agents.items()}
     for agent, of in agents.items():
         solved = f"{sum(task.solved for task in of.tasks)}/{sum(task.samples for task in of.tasks)}"
@@ -122,7 +122,7 @@ def _by_agent(agents: Mapping[str, EvalSummary]) -> Table:
         )
         gain = "" if agent == first else difference(rates[first], rates[agent])
         reward = "—" if of.reward is None else f"{of.reward.mean:.3f}"
-        table.add_row(*map(Text, (agent, str(len(of.tasks)), solved, *passes, reward, gain)))
+        table.add(agent, str(len(of.tasks)), solved, *passes, reward, gain)
     return table
 
 

@@ -14,28 +14,29 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from rich.console import Console
 
+from envs.messages import SWE, as_called
 from envs.records.comparison import NoEvaluation, table_of
 from envs.records.disk import replace_file
 from envs.records.stats import EvalSummary, TaskResult, summary_of
+from envs.records.tables import paper
 from sandboxes.arguments import WRONG_USE, Parser, file
 
 
 def main(argv: Sequence[str]) -> int:
     """Write the file and print the table. Returns 0, or 2 when the parts are not those of one evaluation."""
-    parser = Parser(prog="python -m envs.swe join", description=__doc__)
+    parser = Parser(prog=as_called(f"{SWE} join"), description=as_called(__doc__))
     parser.add_argument("out", type=file, metavar="OUT", help="the file to write, such as eval-0.json")
     parser.add_argument("run_dirs", type=Path, nargs="+", metavar="RUN_DIR", help="directories of the parts")
     options = parser.parse_args(argv)
     try:
         summary = join([Part.read(path / "eval-0.json") for path in options.run_dirs])
     except NoEvaluation as error:
-        print(f"python -m envs.swe join: {error}", file=sys.stderr)
+        print(as_called(f"{SWE} join: {error}"), file=sys.stderr)
         return WRONG_USE
     options.out.parent.mkdir(parents=True, exist_ok=True)
     replace_file(options.out, orjson.dumps(summary.to_json(), option=orjson.OPT_INDENT_2))
-    Console().print(table_of(summary))
+    paper().print(table_of(summary))
     return 0
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from rich.table import Table
+from envs.records.tables import Sheet
 
 SOLVED = 1.0
 """The least reward of a correct sample."""
@@ -184,18 +184,17 @@ class EvalSummary:
             "unsampled": list(self.unsampled),
         }
 
-    def render(self) -> Table:
+    def render(self) -> Sheet:
         """Return a table with a line per task and the totals below."""
-        table = Table(title=self._title(), title_justify="left", show_footer=True)
-        table.add_column("task", footer="mean over tasks ± standard error")
-        table.add_column("solved", justify="right", footer=self._footer_solved())
-        table.add_column("rate [95% interval]", justify="right", footer=str(self.pass_at.get(1, "")))
-        table.add_column("mean reward", justify="right", footer=str(self.reward or ""))
+        heads = ("solved", "rate [95% interval]", "mean reward")
+        table = Sheet("task", *heads, title=self._title(), right=heads)
+        solved, rate, reward = self._footer_solved(), str(self.pass_at.get(1, "")), str(self.reward or "")
+        table.totals = ("mean over tasks ± standard error", solved, rate, reward)
         for task in self.tasks:
             rate = f"{task.solved / task.samples:.2f} [{task.low:.2f}, {task.high:.2f}]"
-            table.add_row(task.task_id, f"{task.solved}/{task.samples}", rate, f"{task.reward_mean:.3f}")
+            table.add(task.task_id, f"{task.solved}/{task.samples}", rate, f"{task.reward_mean:.3f}")
         for name in self.unsampled:
-            table.add_row(name, "–", "no sample: infrastructure failures", "–", style="dim")
+            table.add(name, "–", "no sample: infrastructure failures", "–")
         return table
 
     def _title(self) -> str:

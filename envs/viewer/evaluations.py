@@ -116,9 +116,11 @@ def saved(name: str, told: Mapping[str, Any]) -> Evaluation:
 
 
 def attempts_in(db: sqlite3.Connection, run: int, step: int) -> dict[str, tuple[list[Attempt], list[str]]]:
-    """Return the indexed samples of the evaluation at a step, and the tags, by task."""
+    """Return the indexed samples of the evaluation at a step, and the tags, by task. If a killed process had saved a
+    sample and not noted it, it was made again: the last one counts."""
     query = (
-        "SELECT task, place, reward, solved, labels FROM rollouts WHERE evaluating AND step = ? ORDER BY member, place"
+        "SELECT task, max(place) AS place, reward, solved, labels FROM rollouts WHERE evaluating AND step = ? "
+        "GROUP BY task, coalesce(member, 'at ' || place) ORDER BY member, place"
     )
     found: dict[str, tuple[list[Attempt], list[str]]] = {}
     for task, place, reward, solved, labels in db.execute(query, (step,)):

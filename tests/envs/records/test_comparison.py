@@ -49,7 +49,7 @@ def test_the_agents_of_an_evaluation_stand_in_one_table_with_their_paired_differ
     few = {f"t{task}": [0.0, float(task % 3 == 0)] for task in range(6)}
     agents = {"codex": summarise(some, (1, 2)), "pi": summarise(few, (1, 2))}
     text = shown(replace(summarise({name: [*some[name], *few[name]] for name in some}), agents=agents))
-    codex, pi = (next(line for line in text.splitlines() if f" {name} " in line and "−" not in line) for name in agents)
+    codex, pi = (next(line for line in text.splitlines() if line.startswith(name)) for name in agents)
     assert "9/12" in codex and "75% [46%, 100%]" in codex and "100%" in codex
     assert "2/12" in pi and "17%" in pi and difference({"t": 0.5}, {"t": 0.25}) == "-25%"
     assert "-58% [" in pi and "pass@1 − codex" in text

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from shown_runs import indexed
+from shown_runs import evaluated, indexed, make_run
 
 from envs.records.stats import summarise
 from envs.runs.reader import step_of
@@ -57,6 +57,15 @@ def test_attempts_and_tags_are_those_of_the_rollouts(run_dir):
     assert not one.over and one.samples == sum(len(attempts) for attempts, _ in found.values())
     assert [tag for tag, _, _ in one.by_tag()] == sorted({tag for _, tags in found.values() for tag in tags})
     assert with_attempts(None, {}, "eval-1") is None
+
+
+async def test_a_sample_that_was_made_again_after_a_kill_is_one_attempt(tmp_path):
+    """The first one was saved and not noted."""
+    also = [evaluated("e-0", False, member=0), evaluated("e-1", True, member=1), evaluated("e-2", True, member=0)]
+    with indexed(await make_run(tmp_path / "run", also=also)).reading() as db:
+        found = attempts_in(db, 0, 2)
+    (attempts, _) = found["add-numbers"]
+    assert [at.solved for at in attempts] == [True, True]
 
 
 def test_agents_are_told_apart_also_while_the_evaluation_goes_on():
