@@ -429,7 +429,7 @@ class AgentEnvConfig(StrictOptions):
         default=3, ge=1, description="Batches in the trainer's queue that make new groups wait"
     )
     steps_per_eval: int = Field(default=0, ge=0, description="Trainer steps between evaluations; 0 for none")
-    eval_samples: int = Field(default=1, ge=1, description="Rollouts of each task in an evaluation")
+    eval_samples: int = Field(default=1, ge=1, description="Rollouts of each task in an evaluation, by each agent")
     eval_temperature: float = Field(default=0.0, ge=0, description="Sampling temperature in evaluations")
     eval_top_p: float | None = Field(
         default=None, gt=0, le=1, description="The same as top_p in evaluations; top_p where not given"

@@ -196,7 +196,8 @@ class Recording(Protocol):
 class Seat:
     """A rollout's place in the run: its purpose, and its conditions.
 
-    group, member: the group's number in the run and the rollout's in the group; None in evaluations.
+    group, member: the group's number in the run, None in evaluations, and the rollout's in the group, or among the
+        samples of its task; None in evaluations of before 0.2.
     step: the trainer's when the rollout began.
     evaluating: sampled as evaluations are, and never trained on.
     max_tokens: longest usable row, prompt and replies together; None for the configuration's own.
