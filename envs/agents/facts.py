@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from envs.agents.recipes import Recipe
+from tools.mcp.servers import MCPServer, Transport
 
 HOME = "/tmp/.agent"
 """The folder of an agent's own files in the sandbox: its settings, its sessions."""
@@ -25,6 +26,7 @@ class Place:
     task: its instruction. url: the gateway's, without a path; OpenAI clients want `v1`. workdir: its working directory.
     cpu, musl: as in names of npm's packages: "x64", and "-musl" in images of that C library.
     window: tokens of prompt and reply together. reply: tokens of one reply. turns: the most replies.
+    servers: MCP servers for it; it starts those by stdio.
     """
 
     task: str
@@ -35,6 +37,7 @@ class Place:
     window: int = 32768
     reply: int = 4096
     turns: int = 100
+    servers: Sequence[MCPServer] = ()
 
     @property
     def v1(self) -> str:
@@ -63,6 +66,7 @@ class ForeignAgent:
     submits: a text of its last call as the sign of its end; "" if a reply without calls is the sign.
     finishes: its tool with a call as another sign of its end; "" for none.
     late_system: whether it sends system messages in mid-conversation.
+    mcp: the transports of MCP servers that its settings have a place for.
     """
 
     name: str
@@ -79,6 +83,7 @@ class ForeignAgent:
     finishes: str = ""
     late_system: bool = False
     edits: Callable[[str, str], str] | None = None
+    mcp: Collection[Transport] = ()
 
     def __post_init__(self) -> None:
         if self.protocol not in PROTOCOLS:
