@@ -17,9 +17,9 @@ from sandboxes.docker.daemon.startup import ensure_daemon
 from sandboxes.docker.images.base_image import ensure_base_image
 from sandboxes.docker.images.task_images import remove_images, stored
 from sandboxes.fleet import Host, read_hosts
+from sandboxes.kubernetes.backend import reap_dead_drivers
 from sandboxes.local.backend import reap_dead_directories
 from sandboxes.log import set_up_log
-from sandboxes.registry import reap_pods
 
 
 async def setup() -> None:
@@ -33,7 +33,7 @@ async def setup() -> None:
 async def reap(hosts: str | None = None, pods: str | None = None) -> None:
     """Remove the containers, images and directories left by dead processes of this machine; or pods of dead drivers."""
     if pods is not None:
-        print(f"removed {await reap_pods(pods)} pods of dead drivers")
+        print(f"removed {await reap_dead_drivers(pods)} pods of dead drivers")
         return
     print(f"removed {await asyncio.to_thread(reap_dead_directories)} directories of dead owners")
     for host in read_hosts(hosts) if hosts else [Host("")]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from pkgutil import resolve_name
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sandboxes.base import Backend
 from sandboxes.docker import DockerBackend
 from sandboxes.fleet import FleetBackend, read_hosts
+from sandboxes.kubernetes.backend import KubernetesBackend
 from sandboxes.local import LocalBackend
 from sandboxes.naming import resolve
 
@@ -23,38 +23,28 @@ def docker_backend(hosts: str | None = None, **options: Any) -> Backend:
     return FleetBackend(read_hosts(hosts), **options) if hosts else DockerBackend(**options)
 
 
-def kubernetes_backend(*, pods: Any = None, base_image: str | None = None) -> Backend:
-    """Return a maker of sandboxes in pods. Raises ValueError without the extra `kubernetes`."""
-    make: Callable[..., Backend] = _of_pods("KubernetesBackend")
-    return make(pods=pods, base_image=base_image)
-
-
-async def reap_pods(namespace: str) -> int:
-    """Remove pods of dead drivers; "" for the kubeconfig's namespace. Returns how many. Raises ValueError without the
-    extra `kubernetes`."""
-    removed: int = await _of_pods("reap_dead_drivers")(namespace)
-    return removed
-
-
-def _of_pods(name: str) -> Any:
-    try:
-        return resolve_name(f"sandboxes.kubernetes.backend:{name}")
-    except ImportError as error:
-        raise ValueError(f"{_OPTION} kubernetes: {error}; pip install 'atropos-agent[kubernetes]'") from error
-
+_SAID = {"pool": "--env.warm_sandboxes", "runtime": "--env.sandbox_runtime", "starter": "--env.sandbox_starter"}
+"""Options of backends by their names on the command line, where those differ."""
 
 _OURS: dict[str, Callable[..., Backend]] = {
     "docker": docker_backend,
-    "kubernetes": kubernetes_backend,
+    "kubernetes": KubernetesBackend,
     "local": LocalBackend,
 }
 
 
-def named_factory(name: str) -> Callable[..., Backend]:
-    """Return the maker of the named backend. Raises ValueError, with the remedy, for an unknown name."""
+def named_factory(name: str, **options: Any) -> Callable[..., Backend]:
+    """Return the maker of the named backend. Raises ValueError, with the remedy, for an unknown name, and for options
+    other than None that it does not take."""
     factory: Callable[..., Backend] = resolve(_OPTION, name, _OURS, "atropos_agent.sandboxes")
     if not callable(factory):
         raise ValueError(f"{_OPTION} {name}: this is not callable; name a class, or a function that returns a backend")
+    taken = inspect.signature(factory).parameters
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values()):
+        unknown = sorted(_given(options).keys() - taken.keys())
+        if unknown:
+            said = ", ".join(f"{option} ({_SAID[option]})" if option in _SAID else option for option in unknown)
+            raise ValueError(f"{_OPTION} {name}: this backend takes no {said}; leave that away or choose another one")
     return factory
 
 
@@ -64,14 +54,8 @@ def load_backend(name: str, **options: Any) -> Backend:
     factory: a class or a function with a `Backend` as its result; it is called with all options other than None.
     Raises ValueError, with the option's name and the remedy, for an unknown backend or a missing option.
     """
-    factory = named_factory(name)
-    given = {option: value for option, value in options.items() if value is not None}
-    taken = inspect.signature(factory).parameters
-    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values()):
-        unknown = sorted(given.keys() - taken.keys())
-        if unknown:
-            raise ValueError(
-                f"{_OPTION} {name}: this backend takes no {', '.join(unknown)}; leave that away or choose another one"
-            )
-    backend: Backend = factory(**given)
-    return backend
+    return named_factory(name, **options)(**_given(options))
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {option: value for option, value in options.items() if value is not None}

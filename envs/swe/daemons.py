@@ -1,21 +1,73 @@
-"""Ask the Docker daemons of a run, before it starts, whether they meet its needs."""
+"""Ask the Docker daemons of a run, or its cluster, before it starts, whether they meet its needs."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from envs.swe.config import SWEEnvConfig
 from envs.swe.source import usable_of
 from envs.tasks.buildable import ask, unusable
 from envs.types import BadTasks, Task
 from sandboxes.base import SandboxError
+from sandboxes.docker import PoolLimits
 from sandboxes.docker.crun.availability import Obstacle, find_crun
 from sandboxes.docker.daemon.client import connect
 from sandboxes.fleet import Host, read_hosts
+from sandboxes.kubernetes.examine import examine
+from sandboxes.local import LocalBackend
+from sandboxes.registry import named_factory
 
 logger = logging.getLogger(__name__)
+
+_NOT_LOCAL = (
+    "--env.sandbox local: nothing is isolated there, and the hidden tests of these tasks would run on this machine; "
+    "use --env.sandbox docker"
+)
+
+
+def backend_options(config: SWEEnvConfig) -> Mapping[str, Any]:
+    """Return the options of the sandboxes' backend, for `load_backend`."""
+    warm = config.warm_sandboxes
+    return {
+        "hosts": config.hosts,
+        "pods": config.pods if config.sandbox == "kubernetes" else None,
+        "base_image": config.base_image,
+        "pool": PoolLimits(each=warm) if warm else None,
+        "runtime": config.sandbox_runtime,
+        "starter": config.sandbox_starter,
+    }
+
+
+async def sandbox_problems(config: SWEEnvConfig) -> Sequence[Exception]:
+    """Return why the sandboxes of a run can't be had, each with the remedy."""
+    if problems := backend_problems(config):
+        return problems
+    try:
+        if uses_daemons(config):
+            await check_daemons(config)
+        elif config.sandbox == "kubernetes" and config.workers == "process":
+            return [
+                ValueError(f"--env.sandbox kubernetes: {one.text}") async for one in examine(config.pods) if not one.ok
+            ]
+    except (SandboxError, ValueError) as error:
+        return [error]
+    return []
+
+
+def backend_problems(config: SWEEnvConfig) -> Sequence[Exception]:
+    """Return the options that the sandboxes' backend can't meet, each with the remedy."""
+    try:
+        factory = named_factory(config.sandbox, **backend_options(config))
+    except ValueError as error:
+        return [error]
+    problems = [ValueError(_NOT_LOCAL)] if factory is LocalBackend else []
+    if config.branches and not getattr(factory, "forks", True):
+        said = f"--env.branches {config.branches}: sandboxes of --env.sandbox {config.sandbox} can't be forked"
+        problems.append(ValueError(f"{said}; leave it out, or use --env.sandbox docker (docs/branches.md)"))
+    return problems
 
 
 def uses_daemons(config: SWEEnvConfig) -> bool:

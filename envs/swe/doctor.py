@@ -1,9 +1,10 @@
-"""The checks of `doctor` beside inference server and trainer API: tasks, Docker daemon, images, disk."""
+"""The checks of `doctor` beside inference server and trainer API: tasks, Docker daemon or cluster, images, disk."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -23,21 +24,25 @@ from envs.records.redaction import Redactor
 from envs.running.mix import Mix
 from envs.running.workers import RAY_CLUSTER, check_command_line, check_workers
 from envs.swe.config import SWEEnvConfig
+from envs.swe.daemons import backend_options, backend_problems
 from envs.swe.environment import SWEEnv
 from envs.swe.nodes import check_of, examine_nodes
 from envs.tasks.buildable import ask, unusable
 from envs.types import BadTask, Task
-from sandboxes.base import SandboxError
+from sandboxes.base import SandboxError, SandboxTimeout
 from sandboxes.docker.crun.availability import Obstacle, find_crun
 from sandboxes.docker.daemon.client import connect
 from sandboxes.fleet import FleetBackend, measure, read_hosts
+from sandboxes.kubernetes.examine import examine
 from sandboxes.registry import load_backend
 
 GIB = 2**30
+ROOM_S = 60.0
+"""How long a look waits for room in a cluster."""
 
 
 async def surroundings(config: SWEEnvConfig, engines: Sequence[EngineConfig] = ()) -> AsyncIterator[Check]:
-    """Check tasks, the Docker daemon, the images named by the tasks, disk space, and an agent that isn't ours."""
+    """Check tasks, the backend of the sandboxes with what it needs, disk space, and an agent that isn't ours."""
     try:
         train, evaluate = SWEEnv.load_tasks(config)
     except BadTask as error:
@@ -45,12 +50,29 @@ async def surroundings(config: SWEEnvConfig, engines: Sequence[EngineConfig] = (
         return
     count = {"train": len(train), "evaluate": len(evaluate)}
     yield Check("tasks", Status.OK, f"{len(train)} to train on, {len(evaluate)} to evaluate on", count)
-    if config.hosts or config.workers == "ray":
+    if problems := backend_problems(config):
+        for problem in problems:
+            yield Check("sandboxes", Status.WRONG, str(problem))
+        return
+    if config.sandbox == "docker" and (config.hosts or config.workers == "ray"):
         task = next((task for task in train if not task.steps), train[0])
         async for check in _hosts(config, task) if config.hosts else _nodes(config, engines, task):
             yield check
         yield _disk(Path(config.run_dir or "runs"))
         return
+    checks = _docker(config, train, evaluate) if config.sandbox == "docker" else _others(config, train)
+    opened = False
+    async for check in checks:
+        opened |= check.name == "sandboxes" and check.status is Status.OK
+        yield check
+    for agent in (find_agent(name, AGENTS) for name in Mix.of(config.agent).names):
+        if opened and isinstance(agent, ForeignAgent) and engines:
+            async for check in _agent(agent, config, engines[0], train[0]):
+                yield check
+
+
+async def _docker(config: SWEEnvConfig, train: Sequence[Task], evaluate: Sequence[Task]) -> AsyncIterator[Check]:
+    """Check the Docker daemon, its starter, the tasks' images, disk space."""
     try:
         async with connect() as docker:
             info = await docker.system.info()
@@ -72,10 +94,40 @@ async def surroundings(config: SWEEnvConfig, engines: Sequence[EngineConfig] = (
     if bad := [why for task in every if (why := unusable(task, known, config.base_image)) is not None]:
         yield _unusable(bad, len(every), config)
     yield _disk(Path(info.get("DockerRootDir") or "/"), Path(config.run_dir or "runs"))
-    for agent in (find_agent(name, AGENTS) for name in Mix.of(config.agent).names):
-        if isinstance(agent, ForeignAgent) and engines:
-            async for check in _agent(agent, config, engines[0], train[0]):
-                yield check
+
+
+async def _others(config: SWEEnvConfig, train: Sequence[Task]) -> AsyncIterator[Check]:
+    """Check a cluster's rights and guards, or another backend, each by a sandbox of a task's image."""
+    if config.sandbox == "kubernetes":
+        found = [one async for one in examine(config.pods)]
+        for one in found:
+            yield Check(one.name, Status.OK if one.ok else Status.WRONG, one.text)
+        if not all(one.ok for one in found):
+            return
+    yield await _sandbox(config, next((task for task in train if task.image), train[0]))
+    yield _disk(Path(config.run_dir or "runs"))
+
+
+async def _sandbox(config: SWEEnvConfig, task: Task) -> Check:
+    """Open a sandbox of a task's image, and run a command in it."""
+    pods = config.pods.model_copy(update={"room_timeout_s": min(config.pods.room_timeout_s, ROOM_S)})
+    options = backend_options(config.model_copy(update={"pods": pods}))
+    try:
+        async with load_backend(config.sandbox, **options) as backend:
+            image = await backend.ensure_image(task.image, task.context)
+            began = time.perf_counter()
+            async with backend.open(agent_spec(task, image)) as box:
+                ran = await box.exec("true")
+                took = time.perf_counter() - began
+    except SandboxTimeout as error:
+        return Check("sandboxes", Status.NOTE, f"none was opened for now: {error}")
+    except (SandboxError, ValueError, OSError) as error:
+        return Check("sandboxes", Status.WRONG, str(error))
+    if not ran.ok:
+        return Check("sandboxes", Status.WRONG, f"`true` ended with {ran.exit_code} in {image}: {ran.output}")
+    return Check(
+        "sandboxes", Status.OK, f"the first command in one of {image} ended after {took:.1f} s", {"first_s": took}
+    )
 
 
 def _images(tasks: Sequence[Task], here: Collection[str]) -> Check:
@@ -108,7 +160,7 @@ async def _agent(agent: ForeignAgent, config: SWEEnvConfig, engine: EngineConfig
             yield Check("agent", Status.WRONG, f"{agent.name} was not tried: {error}")
             return
     budgets = config.agent_config(max_total_tokens=config.max_token_length)
-    async with load_backend(config.sandbox, base_image=config.base_image, runtime=config.sandbox_runtime) as backend:
+    async with load_backend(config.sandbox, **backend_options(config)) as backend:
         image = await backend.ensure_image(task.image, task.context)
         async for check in examine_agent(agent, backend, agent_spec(task, image), fitted, budgets):
             yield check

@@ -18,24 +18,18 @@ from envs.judging.workplace import GuestFactory, PlainGuest, Workplace, Workplac
 from envs.running.telemetry import traced
 from envs.swe.branching import Tree
 from envs.swe.config import SWEEnvConfig
-from envs.swe.daemons import check_daemons, uses_daemons, without_unusable
+from envs.swe.daemons import backend_options, sandbox_problems, uses_daemons, without_unusable
 from envs.swe.places import Branches
 from envs.swe.servers import check_servers, servers_of
 from envs.swe.source import load_parts, warn_of_unchecked
 from envs.types import Outcome, Seat, Task
-from sandboxes.base import Backend, Sandbox, SandboxError
+from sandboxes.base import Backend, Sandbox
 from sandboxes.carrying import CarryingSandbox
-from sandboxes.docker import PoolLimits
-from sandboxes.local import LocalBackend
-from sandboxes.registry import load_backend, named_factory
+from sandboxes.registry import load_backend
 from tools import ToolRegistry, check_names, default_tools
 from tools.mcp import tools_of
 from tools.mcp.servers import MCPServer
 
-_NOT_LOCAL = (
-    "--env.sandbox local: nothing is isolated there, and the hidden tests of these tasks would run on this machine; "
-    "use --env.sandbox docker"
-)
 _NO_PENALTY = (
     "--env.length_penalty: a rollout with branches has the length of none of its leaves; leave one of them out"
 )
@@ -73,13 +67,7 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         if config.branches and config.mcp_servers:
             problems.append(ValueError(_NO_SERVERS))
         problems += check_names(config.tools)
-        try:
-            if named_factory(config.sandbox) is LocalBackend:
-                problems.append(ValueError(_NOT_LOCAL))
-            if uses_daemons(config):
-                await check_daemons(config)
-        except (SandboxError, ValueError) as error:
-            problems.append(error)
+        problems += await sandbox_problems(config)
         if problems:
             raise ExceptionGroup("the environment can't be used as it is", problems)
         warn_of_unchecked(config)
@@ -91,16 +79,7 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
 
     def make_backend(self) -> Backend:
         """Return the maker of the sandboxes."""
-        warm = self.config.warm_sandboxes
-        return load_backend(
-            self.config.sandbox,
-            hosts=self.config.hosts,
-            pods=self.config.pods if self.config.sandbox == "kubernetes" else None,
-            base_image=self.config.base_image,
-            pool=PoolLimits(each=warm) if warm else None,
-            runtime=self.config.sandbox_runtime,
-            starter=self.config.sandbox_starter,
-        )
+        return load_backend(self.config.sandbox, **backend_options(self.config))
 
     def make_tools(self, sandbox: Sandbox) -> ToolRegistry:
         """Return the tools of one rollout."""

@@ -5,26 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-from sandboxes.base import Backend, DaemonRefused, Limits, NotSupported, Sandbox, SandboxError, SandboxSpec
+from sandboxes.base import Backend, NotSupported, Sandbox, SandboxError, SandboxSpec
 from sandboxes.docker.executor.channel import Identity
 from sandboxes.docker.executor.container import Container, Kind
 from sandboxes.docker.executor.doors import door_ports
 from sandboxes.docker.executor.program import LEASE_S
 from sandboxes.docker.executor.sandbox import DockerSandbox
-from sandboxes.kubernetes.cluster import Cluster, Conflict
+from sandboxes.kubernetes.cluster import Cluster
+from sandboxes.kubernetes.guard import choose_guard
 from sandboxes.kubernetes.images import PodImages
 from sandboxes.kubernetes.life import leased, reap, remove_pods, selector
-from sandboxes.kubernetes.manifest import executor_map, no_network_policy, pod
+from sandboxes.kubernetes.manifest import executor_map
 from sandboxes.kubernetes.options import PodOptions
 from sandboxes.kubernetes.pod import PodContainer
-from sandboxes.kubernetes.starter import Guard, PodStarter
+from sandboxes.kubernetes.starter import PodStarter
 from sandboxes.kubernetes.watch import PodWatch
 from sandboxes.owner import Owner
 from sandboxes.shielding import finish
@@ -32,11 +32,12 @@ from sandboxes.shielding import finish
 logger = logging.getLogger(__name__)
 
 BASE_IMAGE = "debian:12-slim"
-_POLICIES = "networking.k8s.io/v1"
 
 
 class KubernetesBackend(Backend):
     """Pods of one namespace. base_image: for tasks that name no image."""
+
+    forks: ClassVar[bool] = False
 
     def __init__(self, *, pods: PodOptions | Mapping[str, Any] | None = None, base_image: str | None = None) -> None:
         self._options = PodOptions.model_validate(pods or {})
@@ -56,9 +57,10 @@ class KubernetesBackend(Backend):
         async with AsyncExitStack() as stack:
             cluster = await stack.enter_async_context(Cluster.connect(self._options))
             await reap(cluster)
-            await _ensure(cluster, cluster.path("configmaps"), executor_map(self._options))
+            await cluster.ensure(cluster.path("configmaps"), executor_map(self._options))
             reference = await stack.enter_async_context(leased(cluster, self._owner))
-            guard = await self._guard(cluster, reference)
+            guard = await choose_guard(cluster, self._options, self._owner, reference)
+            logger.info("Networks: %s", guard.text)
             watch = PodWatch(cluster, selector(self._owner.id))
             stack.push_async_callback(remove_pods, cluster, self._owner.id)
             for task in (watch.run(), self._show_interest()):
@@ -75,34 +77,6 @@ class KubernetesBackend(Backend):
             await finish(self._stack.aclose())
         except SandboxError as error:
             logger.warning("%s; `python -m sandboxes reap --pods` removes what is left", error)
-
-    async def _guard(self, cluster: Cluster, reference: Mapping[str, Any]) -> Guard:
-        """Choose how networks are closed. Raises DaemonRefused if none can be had."""
-        host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
-        probes = (*self._options.network_probe, *([f"{host}:{port}"] if host else []))
-        refusal: SandboxError | None = None
-        try:
-            await _ensure(cluster, cluster.path("networkpolicies", group=_POLICIES), no_network_policy())
-        except DaemonRefused as error:
-            refusal = error
-        if self._options.network_off != "policy":
-            trial = pod(
-                *("atropos-trial", Kind("trial", Limits(), False), self._options, self._owner.labels(), reference),
-                takes_down=True,
-                asks_user=False,
-            )
-            try:
-                await cluster.request("POST", cluster.path("pods"), trial, dryRun="All")
-            except DaemonRefused as error:
-                if self._options.network_off == "namespace" or "PodSecurity" not in str(error):
-                    raise
-                logger.info("Pods keep their network namespace, and NetworkPolicy closes it: %s", error)
-            else:
-                logger.info("Pods without a network have theirs taken down; a NetworkPolicy stands behind this")
-                return Guard(takes_down=True)
-        if refusal is not None:
-            raise refusal
-        return Guard(takes_down=False, probes=probes)
 
     def open(self, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:
         return self._open(spec)
@@ -169,12 +143,6 @@ class KubernetesBackend(Backend):
         self, container: Container, spec: SandboxSpec, count: int
     ) -> AbstractAsyncContextManager[Sequence[Sandbox]]:
         raise NotSupported("a pod can't be forked; open other sandboxes and upload its files")
-
-
-async def _ensure(cluster: Cluster, path: str, body: Mapping[str, Any]) -> None:
-    """Make an object of ours, or leave the one that is there. Raises DaemonRefused."""
-    with contextlib.suppress(Conflict):
-        await cluster.patiently(lambda: cluster.request("POST", path, body), 60.0)
 
 
 async def reap_dead_drivers(namespace: str) -> int:

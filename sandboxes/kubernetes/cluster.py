@@ -8,21 +8,24 @@ import json
 import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, Self, TypeVar
+from contextlib import asynccontextmanager, suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import urlencode
 
 import aiohttp
-from kubernetes_asyncio import client as kubernetes
-from kubernetes_asyncio import config as kubeconfig
 
 from sandboxes.base import DaemonError, DaemonRefused, DaemonUnavailable, SandboxDied, SandboxError
 from sandboxes.kubernetes.exec_stream import PROTOCOLS, ExecStream
 from sandboxes.kubernetes.options import PodOptions
 
+if TYPE_CHECKING:
+    from kubernetes_asyncio import client as kubernetes
+
 logger = logging.getLogger(__name__)
 
 _ANSWER_S = 60.0
+_ENSURE_S = 60.0
 _RIGHTS_S = 20.0
 _PING_S = 20.0
 """Load balancers cut streams that are silent for a minute or more."""
@@ -78,23 +81,29 @@ class Cluster:
     @classmethod
     @asynccontextmanager
     async def connect(cls, options: PodOptions) -> AsyncIterator[Self]:
-        """Read the kubeconfig, or in a pod its service account. Raises DaemonUnavailable if there is neither."""
-        configuration = kubernetes.Configuration()
+        """Read the kubeconfig, or in a pod its service account. Raises DaemonUnavailable if there is neither, and
+        without the extra `kubernetes`."""
+        library = await _library()
+        configuration = library.client.Configuration()
         namespace: str | None = options.namespace
         try:
-            namespace = namespace or _namespace(options)
-            await kubeconfig.load_config(
+            namespace = namespace or _namespace(options, library.config)
+            await library.config.load_config(
                 client_configuration=configuration,
                 **({"config_file": options.kubeconfig} if options.kubeconfig else {}),
                 **({"context": options.context} if options.context else {}),
             )
-        except (kubeconfig.ConfigException, OSError) as error:
+        except (library.config.ConfigException, OSError) as error:
             raise DaemonUnavailable(
                 f"no cluster: {error}; give --env.pods.kubeconfig FILE, or --env.pods.context"
             ) from error
         configuration.connection_pool_maxsize = 0
-        async with kubernetes.ApiClient(configuration) as api:
+        async with library.client.ApiClient(configuration) as api:
             yield cls(api, namespace or "default")
+
+    @property
+    def url(self) -> str:
+        return str(self._configuration.host)
 
     def path(self, kind: str, name: str = "", group: str = "") -> str:
         root = f"/apis/{group}" if group else "/api/v1"
@@ -181,6 +190,11 @@ class Cluster:
                 await asyncio.sleep(max(pause, error.after_s if isinstance(error, Busy) else 0.0))
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
 
+    async def ensure(self, path: str, body: Body, **params: str) -> None:
+        """Make an object of ours, or leave the one that is there. Raises SandboxError."""
+        with suppress(Conflict):
+            await self.patiently(lambda: self.request("POST", path, body, **params), _ENSURE_S)
+
     @property
     def _proxy(self) -> str | None:
         return self._configuration.proxy or None
@@ -193,7 +207,17 @@ class Cluster:
         return {one["key"]: one["value"] for one in settings if one["in"] == "header" and one["value"]}
 
 
-def _namespace(options: PodOptions) -> str | None:
+async def _library() -> Any:
+    """Import kubernetes_asyncio in a thread: its modules take a second."""
+    try:
+        return await asyncio.to_thread(import_module, "kubernetes_asyncio")
+    except ImportError as error:
+        raise DaemonUnavailable(
+            f"--env.sandbox kubernetes: {error}; pip install 'atropos-agent[kubernetes]'"
+        ) from error
+
+
+def _namespace(options: PodOptions, kubeconfig: Any) -> str | None:
     """Return the namespace of the kubeconfig's context, or of this pod."""
     try:
         contexts, current = kubeconfig.list_kube_config_contexts(options.kubeconfig or None)

@@ -8,7 +8,6 @@ import itertools
 import logging
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import Any
 
 from sandboxes.base import (
@@ -36,6 +35,7 @@ from sandboxes.kubernetes.faults import (
     raise_unstartable,
     why_not_up,
 )
+from sandboxes.kubernetes.guard import Guard
 from sandboxes.kubernetes.manifest import PROGRAM, SOCKET, pod
 from sandboxes.kubernetes.options import PodOptions
 from sandboxes.kubernetes.pod import PodContainer
@@ -49,14 +49,6 @@ _GREET_S = 30.0
 _REMOVE_S = 60.0
 _QUOTA_PAUSE_S = 3.0
 _KUBELET = 10250
-
-
-@dataclass(frozen=True, slots=True)
-class Guard:
-    """How the network of pods is closed: by their own namespace, or by the cluster's policies alone."""
-
-    takes_down: bool
-    probes: tuple[str, ...] = ()
 
 
 class PodStarter:
@@ -115,7 +107,7 @@ class PodStarter:
             takes_down=self._guard.takes_down and not kind.limits.network,
             asks_user=kind.image not in self._images,
         )
-        limit, doing = options.room_timeout_s, "wait for room"
+        limit, doing = options.room_timeout_s, "find room"
         try:
             async with asyncio.timeout(limit) as patience:
                 await self._create(body)

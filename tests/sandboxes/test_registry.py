@@ -56,7 +56,12 @@ def test_one_of_ones_own_is_found_by_its_path(mine):
         ("broken_backend:X", {}, r"broken_backend can't be imported.*no_such_module_at_all"),
         ("my_backend:X", {}, r"my_backend has no X"),
         ("my_backend:number", {}, r"this is not callable"),
-        ("local", {"runtime": "runsc"}, r"--env.sandbox local: this backend takes no runtime; leave that away"),
+        ("local", {"runtime": "runsc"}, r"this backend takes no runtime \(--env.sandbox_runtime\); leave that away"),
+        (
+            "kubernetes",
+            {"pool": 1},
+            r"kubernetes: .* takes no pool \(--env.warm_sandboxes\); leave that away",
+        ),
         ("my_backend:Mine", {"base_image": "b", "images_mb": 1}, r"takes no base_image, images_mb"),
     ],
 )

@@ -3,7 +3,7 @@
 import pytest
 
 from envs.swe.config import SWEEnvConfig
-from envs.swe.daemons import check_daemons, uses_daemons, without_unusable
+from envs.swe.daemons import check_daemons, sandbox_problems, uses_daemons, without_unusable
 from envs.types import Task
 from sandboxes.base import SandboxError
 
@@ -14,6 +14,19 @@ def test_daemons_are_this_processs_own_only_where_it_opens_the_sandboxes():
     assert uses_daemons(SWEEnvConfig())
     assert not uses_daemons(SWEEnvConfig(workers="ray"))
     assert not uses_daemons(SWEEnvConfig(sandbox="package.module:factory"))
+
+
+async def problems(**options):
+    return [str(one) for one in await sandbox_problems(SWEEnvConfig(**options))]
+
+
+async def test_options_that_a_backend_can_not_meet_are_refused_by_name_before_anything_is_asked():
+    [said] = await problems(sandbox="kubernetes", branches="2@errors")
+    assert said.startswith(
+        "--env.branches 2@errors: sandboxes of --env.sandbox kubernetes can't be forked; leave it out"
+    )
+    [said] = await problems(sandbox="kubernetes", warm_sandboxes=2, sandbox_runtime="runsc", hosts="ssh://a")
+    assert "takes no hosts, pool (--env.warm_sandboxes), runtime (--env.sandbox_runtime)" in said
 
 
 @pytest.mark.docker

@@ -32,7 +32,9 @@ async def docker(*words: str) -> tuple[int, str]:
 
 class ApiServer:
     """Objects by kind and name. refusals: answers to the next requests, each (method, part of the path, status,
-    message). room: of its node. quota: of its namespace, in pods. baseline: whether PodSecurity refuses NET_ADMIN."""
+    message). denied: rights that its user lacks, as (verb, resource). namespaces: that are there. room: of its node.
+    quota: of its namespace, in pods. baseline: whether PodSecurity refuses NET_ADMIN. closes: whether it enforces
+    policies. expired: watches that it has refused as too old."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -41,6 +43,10 @@ class ApiServer:
         self.room = 100
         self.quota = 100
         self.baseline = False
+        self.closes = True
+        self.denied: set[tuple[str, str]] = set()
+        self.namespaces = {"boxes"}
+        self.expired = 0
         self.gone_before = 0
         self.created: list[str] = []
         self.streams: set[web.WebSocketResponse] = set()
@@ -52,6 +58,8 @@ class ApiServer:
     @asynccontextmanager
     async def serving(self):
         app = web.Application(middlewares=[self._refusing])
+        app.router.add_get("/version", self._say_version)
+        app.router.add_post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", self._review)
         for root in ("/api/v1", "/apis/{group}/{version}"):
             path = root + "/namespaces/{namespace}/{kind}"
             app.router.add_get(path, self._list)
@@ -119,6 +127,16 @@ class ApiServer:
                 return _failed(status, message)
         return await handler(request)
 
+    async def _say_version(self, request):
+        return web.json_response({"gitVersion": "v1.36.0"})
+
+    async def _review(self, request):
+        body = await request.json()
+        asked = body["spec"]["resourceAttributes"]
+        resource = "/".join(filter(None, (asked["resource"], asked["subresource"])))
+        allowed = (asked["verb"], resource) not in self.denied
+        return web.json_response(body | {"status": {"allowed": allowed}}, status=201)
+
     def _tell(self, kind: str, shown: dict) -> None:
         shown["metadata"]["resourceVersion"] = str(next(self._versions))
         self._events.append({"type": kind, "object": json.loads(json.dumps(shown))})
@@ -147,6 +165,7 @@ class ApiServer:
         answer = web.StreamResponse()
         await answer.prepare(request)
         if at < self.gone_before:
+            self.expired += 1
             await answer.write(
                 json.dumps({"type": "ERROR", "object": {"code": 410, "message": "too old"}}).encode() + b"\n"
             )
@@ -162,6 +181,8 @@ class ApiServer:
     async def _create(self, request):
         kind, body = request.match_info["kind"], await request.json()
         name, every = body["metadata"]["name"], self.objects[kind]
+        if (namespace := request.match_info["namespace"]) not in self.namespaces:
+            return _failed(404, f'namespaces "{namespace}" not found')
         if kind == "pods" and self.baseline and "NET_ADMIN" in json.dumps(body):
             return _failed(403, f'pods "{name}" is forbidden: violates PodSecurity "baseline:latest"')
         if request.query.get("dryRun"):
@@ -276,9 +297,7 @@ class ApiServer:
             status["initContainerStatuses"] = [{"name": one["name"], "image": one["image"], "state": ended}]
         states = status["containerStatuses"] = []
         for one in spec["containers"]:
-            network = (
-                f"container:{name}-box" if states else "none" if "none" in json.dumps(pod["metadata"]) else "bridge"
-            )
+            network = f"container:{name}-box" if states else "none" if self._has_none(pod) else "bridge"
             rights = one["securityContext"]["capabilities"].get("add", ())
             code, said = await docker(
                 *("run", "-d", "--name", f"{name}-{one['name']}", *mount, "--network", network, "--user", "0:0"),
@@ -295,6 +314,9 @@ class ApiServer:
             self.change(name, phase="Running")
             await self._follow(name, states[0])
 
+    def _has_none(self, pod: dict) -> bool:
+        return self.closes and "none" in json.dumps(pod["metadata"])
+
     async def _follow(self, name: str, box: dict) -> None:
         code, said = await docker("wait", f"{name}-box")
         if code or name not in self.objects["pods"]:
@@ -307,6 +329,7 @@ class ApiServer:
 def _put_executor(place: Path, config: dict) -> None:
     place.mkdir()
     (place / "said").touch()
+    (place / "said").chmod(0o666)  # as a kubelet makes it, for images of any user
     (place / "executor").write_bytes(base64.b64decode(config["binaryData"]["executor"]))
     (place / "executor").chmod(0o555)
 

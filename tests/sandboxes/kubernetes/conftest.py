@@ -4,10 +4,12 @@ import pytest
 from api_server import ApiServer
 
 from sandboxes.base import SandboxSpec
+from sandboxes.kubernetes.backend import KubernetesBackend
 
 
 @pytest.fixture
 async def server(tmp_path, base_image):
+    pytest.importorskip("kubernetes_asyncio")
     async with ApiServer(tmp_path).serving() as serving:
         yield serving
 
@@ -15,8 +17,6 @@ async def server(tmp_path, base_image):
 @pytest.fixture
 def make(server):
     def backend(**options):
-        from sandboxes.kubernetes.backend import KubernetesBackend
-
         return KubernetesBackend(pods={"kubeconfig": str(server.kubeconfig), **options})
 
     return backend

@@ -9,9 +9,6 @@ from sandboxes.base import (
 )
 from sandboxes.owner import PREFIX
 
-pytest.importorskip("kubernetes_asyncio")
-life = pytest.importorskip("sandboxes.kubernetes.life")
-
 pytestmark = pytest.mark.docker
 
 

@@ -8,9 +8,6 @@ from sandboxes.base import (
     DaemonRestarted,
 )
 
-pytest.importorskip("kubernetes_asyncio")
-life = pytest.importorskip("sandboxes.kubernetes.life")
-
 pytestmark = pytest.mark.docker
 
 

@@ -7,9 +7,6 @@ from sandboxes.base import (
     SandboxSpec,
 )
 
-pytest.importorskip("kubernetes_asyncio")
-life = pytest.importorskip("sandboxes.kubernetes.life")
-
 pytestmark = pytest.mark.docker
 
 

@@ -1,5 +1,9 @@
 """A driver's Lease, and what dead drivers have left."""
 
+import asyncio
+import os
+import sys
+
 import pytest
 from waiting import until
 
@@ -7,10 +11,8 @@ from sandboxes.base import (
     SandboxError,
 )
 from sandboxes.docker.executor.container import Kind
+from sandboxes.kubernetes import life
 from sandboxes.owner import PREFIX
-
-pytest.importorskip("kubernetes_asyncio")
-life = pytest.importorskip("sandboxes.kubernetes.life")
 
 pytestmark = pytest.mark.docker
 
@@ -27,6 +29,37 @@ async def test_a_dead_drivers_pods_are_removed_at_the_next_start(make, server, s
         async with make():
             assert list(server.objects["pods"]) == [kept.id]
         await dead.__aexit__()
+
+
+DRIVER = """
+import asyncio, sys
+from sandboxes.base import SandboxSpec
+from sandboxes.kubernetes.backend import KubernetesBackend
+
+async def main():
+    async with KubernetesBackend() as backend, backend.open(SandboxSpec(sys.argv[1])):
+        print("open", flush=True)
+        await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_killed_drivers_pods_are_removed_by_the_command(server, base_image):
+    environment = {**os.environ, "KUBECONFIG": str(server.kubeconfig)}
+
+    async def python(*arguments):
+        pipe = asyncio.subprocess.PIPE
+        return await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=pipe, env=environment)
+
+    driver = await python("-c", DRIVER, base_image)
+    assert await driver.stdout.readline() == b"open\n"
+    driver.kill()
+    await driver.wait()
+    assert len(server.objects["pods"]) == len(server.objects["leases"]) == 1
+    said, _ = await (await python("-m", "sandboxes", "reap", "--pods", "boxes")).communicate()
+    assert said == b"removed 1 pods of dead drivers\n"
+    assert not server.objects["pods"] and not server.objects["leases"]
 
 
 async def test_a_driver_renews_its_lease_also_after_an_answer_was_lost(make, server, monkeypatch):

@@ -1,7 +1,6 @@
 """Pods that go, and their trees."""
 
 import asyncio
-import time
 from contextlib import AsyncExitStack
 
 import pytest
@@ -11,9 +10,6 @@ from sandboxes.base import (
     SandboxEnded,
 )
 
-pytest.importorskip("kubernetes_asyncio")
-life = pytest.importorskip("sandboxes.kubernetes.life")
-
 pytestmark = pytest.mark.docker
 
 
@@ -21,8 +17,8 @@ async def test_a_pod_that_is_deleted_or_evicted_is_no_commands_failure(make, ser
     async with make() as backend:
         for how, words in (("deleted", "deleted from outside"), ("evicted", "was taken away")):
             async with backend.open(spec) as box:
-                running = asyncio.create_task(box.exec("sleep 60"))
-                await asyncio.sleep(0.5)
+                running = asyncio.create_task(box.exec("touch /app/began; sleep 60"))
+                await box.exec("until test -e /app/began; do sleep 0.05; done")
                 if how == "deleted":
                     await server.remove(box.id)
                 else:
@@ -53,9 +49,8 @@ async def test_an_outage_of_the_api_server_while_a_tree_is_read_is_outlasted(mak
             ("GET", "/exec", 403, "forbidden: its API server knows no rights yet"),
             ("GET", "/exec", 404, "its kubelet knows no pods yet"),
         ]
-        start = time.monotonic()
         assert await box.download("/app")
-        assert time.monotonic() - start > 0.2
+        assert not server.refusals
 
 
 async def test_a_pod_whose_node_runs_it_for_a_moment_more_is_gone(make, spec, monkeypatch):

@@ -3,15 +3,14 @@
 import asyncio
 
 import pytest
+from api_server import docker
 
 from sandboxes.base import (
     ImageMissing,
+    SandboxDied,
     SandboxSpec,
     SandboxTimeout,
 )
-
-pytest.importorskip("kubernetes_asyncio")
-life = pytest.importorskip("sandboxes.kubernetes.life")
 
 pytestmark = pytest.mark.docker
 
@@ -43,20 +42,33 @@ async def test_room_in_the_quota_and_on_a_node_is_waited_for(make, server, spec)
 async def test_a_wait_for_room_ends_with_the_schedulers_words(make, server, spec):
     server.room = 0
     async with make(room_timeout_s=1) as backend:
-        with pytest.raises(SandboxTimeout, match="did not wait for room within 1 s: 0/1 nodes"):
+        with pytest.raises(SandboxTimeout, match="did not find room within 1 s: 0/1 nodes"):
             async with backend.open(spec):
                 pass
         assert not server.objects["pods"]
 
 
-async def test_an_open_network_is_refused_where_policies_alone_would_close_it(make, server, spec):
+async def test_policies_that_close_a_network_are_enough_where_net_admin_is_refused(make, server, spec):
     server.baseline = True
-    listening = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-    async with listening, make(network_probe=["127.0.0.1:1"]) as backend, backend.open(spec) as box:
+    async with make(network_probe=["127.0.0.1:1"]) as backend, backend.open(spec) as box:
         assert (await box.exec("true")).ok
         pod = server.objects["pods"][box.id]
     assert "NET_ADMIN" not in str(pod)
     assert list(server.objects["networkpolicies"]) == ["atropos-agent-no-network"]
+
+
+async def test_an_open_network_is_refused_where_policies_alone_would_close_it(make, server, spec):
+    server.closes = False
+    code, gateway = await docker(*("network", "inspect", "bridge", "-f", "{{range .IPAM.Config}}{{.Gateway}} {{end}}"))
+    assert code == 0
+    [host, *_] = gateway.split()
+    async with await asyncio.start_server(lambda _, writer: writer.close(), host, 0) as listening:
+        probe = f"{host}:{listening.sockets[0].getsockname()[1]}"
+        async with make(network_off="policy", network_probe=[probe]) as backend:
+            with pytest.raises(SandboxDied, match=f"its network can't be closed: the pod reaches {host}"):
+                async with backend.open(spec):
+                    pass
+    assert not server.objects["pods"]
 
 
 async def test_an_absent_image_is_named(make, server):

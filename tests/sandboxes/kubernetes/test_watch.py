@@ -3,11 +3,9 @@
 import asyncio
 
 import pytest
+from waiting import until
 
 from sandboxes.docker.executor.container import Kind
-
-pytest.importorskip("kubernetes_asyncio")
-life = pytest.importorskip("sandboxes.kubernetes.life")
 
 pytestmark = pytest.mark.docker
 
@@ -16,6 +14,6 @@ async def test_the_watch_goes_on_after_its_place_is_gone(make, server, spec):
     async with make() as backend:
         server.gone_before = 10**9
         opening = asyncio.create_task(backend._acquire(Kind.of(spec), spec))
-        await asyncio.sleep(1.0)
+        await until(lambda: server.expired)
         server.gone_before = 0
         await (await opening).discard()

@@ -1,0 +1,98 @@
+"""Examine whether a cluster lets a driver have sandboxes in pods: each finding is a sentence."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from sandboxes.base import DaemonRefused, SandboxDied, SandboxError
+from sandboxes.kubernetes.cluster import Cluster
+from sandboxes.kubernetes.guard import choose_guard
+from sandboxes.kubernetes.manifest import executor_map
+from sandboxes.kubernetes.options import PodOptions
+from sandboxes.owner import Owner
+
+MANIFEST = "docs/kubernetes/pods-rbac.yaml"
+RIGHTS = {
+    ("", "pods"): ("create", "get", "list", "watch", "delete", "deletecollection"),
+    ("", "pods/exec"): ("create", "get"),
+    ("", "configmaps"): ("create",),
+    ("networking.k8s.io", "networkpolicies"): ("create",),
+    ("coordination.k8s.io", "leases"): ("create", "get", "list", "update", "delete"),
+}
+"""Needed verbs by API group and resource, as `MANIFEST` grants them."""
+_REVIEW = "authorization.k8s.io/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One examined thing. ok: whether sandboxes can be had, as far as this goes."""
+
+    name: str
+    ok: bool
+    text: str
+
+
+async def examine(options: PodOptions) -> AsyncIterator[Finding]:
+    """Examine a cluster without changing it: its answer, each right, the namespace, the guard of networks."""
+    about = "cluster"
+    try:
+        async with Cluster.connect(options) as cluster:
+            version = (await cluster.request("GET", "/version")).get("gitVersion", "of an unknown version")
+            yield Finding(about, True, f"Kubernetes {version} answers at {cluster.url}")
+            about = "rights"
+            missing = await _missing_rights(cluster)
+            for right in missing:
+                yield Finding(
+                    about, False, f"you may not {right} in namespace {cluster.namespace}; {MANIFEST} grants it"
+                )
+            if not missing:
+                yield Finding(about, True, f"all {sum(map(len, RIGHTS.values()))} of {MANIFEST} are granted")
+            about = "namespace"
+            namespace = await _namespace(cluster, options)
+            yield namespace
+            if not namespace.ok:
+                return
+            about = "networks"
+            reference = {
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "name": "atropos-trial",
+                "uid": "trial",
+            }
+            guard = await choose_guard(cluster, options, Owner.of_this_process(), reference, dryRun="All")
+            yield Finding(about, True, guard.text)
+    except SandboxError as error:
+        yield Finding(about, False, str(error))
+
+
+async def _missing_rights(cluster: Cluster) -> list[str]:
+    """Return the rights that this user lacks, such as "create pods/exec"."""
+
+    async def granted(group: str, resource: str, verb: str) -> bool:
+        kind, _, part = resource.partition("/")
+        asked = {"namespace": cluster.namespace, "verb": verb, "group": group, "resource": kind, "subresource": part}
+        review = {
+            "apiVersion": _REVIEW,
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": asked},
+        }
+        answer = await cluster.request("POST", f"/apis/{_REVIEW}/selfsubjectaccessreviews", review)
+        return bool(answer.get("status", {}).get("allowed"))
+
+    every = [(group, resource, verb) for (group, resource), verbs in RIGHTS.items() for verb in verbs]
+    found = await asyncio.gather(*(granted(*one) for one in every))
+    return [f"{verb} {resource}" for (_, resource, verb), has in zip(every, found, strict=True) if not has]
+
+
+async def _namespace(cluster: Cluster, options: PodOptions) -> Finding:
+    name = cluster.namespace
+    try:
+        await cluster.ensure(cluster.path("configmaps"), executor_map(options), dryRun="All")
+    except SandboxDied:
+        text = f"the cluster has no namespace {name}; name another with --env.pods.namespace, or make it as {MANIFEST}"
+        return Finding("namespace", False, text)
+    except DaemonRefused as error:
+        return Finding("namespace", False, str(error))
+    return Finding("namespace", True, f"{name} is there")
