@@ -115,7 +115,7 @@ def make(policy: Policy, skills: Sequence[int], arm: Arm) -> Made:
 def learn_from(policy: Policy, group: Sequence[Made], step: list[list[float]]) -> bool:
     """Add a group's gradient to a step; tells whether it has a signal. The weights are those of docs/branches.md."""
     rewards = [Reward(statistics.fmean(leaf.value for leaf in one.leaves), leaves=one.leaves) for one in group]
-    divisor = Estimator("group-mean").divisor([reward.values for reward in rewards])
+    divisor = Estimator("group-mean").divisor([reward.ends for reward in rewards])
     mean = statistics.fmean(reward.value for reward in rewards)
     for made, reward in zip(group, rewards, strict=True) if divisor else ():
         for number, (skill, chosen) in enumerate(made.replies):
@@ -181,7 +181,7 @@ def read(runs: Path) -> None:
             continue
         made = list(read_rollouts(folder / "environment"))
         sampled = sum(len(one.ids) for rollout in made for one in rollout.result.record)
-        leaves = sum(len(rollout.reward.values) for rollout in made)
+        leaves = sum(len(rollout.reward.ends) for rollout in made)
         rates = []
         for place in sorted(folder.glob("eval-*")):
             verdicts = [one.verdict.solved for one in read_rollouts(place)] if place.is_dir() else []

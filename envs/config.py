@@ -243,8 +243,8 @@ class AgentEnvConfig(StrictOptions):
     max_concurrent_rollouts: int = Field(
         default=64,
         ge=1,
-        description="Most rollouts (and so sandboxes) at the same time; below it, their number follows the inference "
-        "servers' load",
+        description="Most agents at work at the same time, each in a sandbox: rollouts and their branches; below it, "
+        "the number of rollouts follows the inference servers' load",
     )
     max_token_length: int = Field(
         default=8192, ge=64, description="Token budget of a rollout, prompt and replies together"
@@ -429,7 +429,7 @@ class AgentEnvConfig(StrictOptions):
         default=3, ge=1, description="Batches in the trainer's queue that make new groups wait"
     )
     steps_per_eval: int = Field(default=0, ge=0, description="Trainer steps between evaluations; 0 for none")
-    eval_samples: int = Field(default=1, ge=1, description="Rollouts of each task in an evaluation")
+    eval_samples: int = Field(default=1, ge=1, description="Rollouts of each task in an evaluation, by each agent")
     eval_temperature: float = Field(default=0.0, ge=0, description="Sampling temperature in evaluations")
     eval_top_p: float | None = Field(
         default=None, gt=0, le=1, description="The same as top_p in evaluations; top_p where not given"
@@ -514,6 +514,11 @@ class AgentEnvConfig(StrictOptions):
             raise ValueError(
                 f"{why}; leave it out, and set --env.eval_NAME for evaluations (evaluate and process take it)"
             )
+
+    @property
+    def agents_at_once(self) -> int:
+        """Return how many agents of one rollout may be at work at the same time, each in a sandbox."""
+        return 1
 
     @property
     def trackers(self) -> list[str]:

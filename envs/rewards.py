@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
-from envs.types import TESTS_UNSEEN, Leaf, Outcome, Reward, Task, TestStatus
+from envs.types import TESTS_UNSEEN, Leaf, Outcome, Reward, Task, TestStatus, leaf_weights
 
 
 @dataclass(frozen=True)
@@ -60,21 +60,22 @@ fraction = Shaping(tests="fraction")
 
 
 def rewarded(outcome: Outcome, reward: Callable[[Outcome], float | Reward]) -> Reward:
-    """Return the reward of an outcome: with branches the mean of its leaves, each rewarded by itself."""
+    """Return the reward of an outcome: with branches the mean of its leaves by their weights, each rewarded by
+    itself."""
     if not outcome.leaves:
         found = reward(outcome)
         return found if isinstance(found, Reward) else Reward(float(found))
     each = [rewarded(leaf, reward) for leaf in outcome.leaves]
-    given: dict[int, list[float]] = {}
-    for leaf, one in zip(outcome.leaves, each, strict=True):
-        for step, value in zip(leaf.result.steps, one.turn_advantages, strict=False):
-            given.setdefault(step.index, []).append(value)
+    ways = [tuple(step.index for step in leaf.result.steps) for leaf in outcome.leaves]
+    weights = leaf_weights(ways)
+    given: dict[int, list[tuple[float, float]]] = {}
+    for way, one, weight in zip(ways, each, weights, strict=True):
+        for turn, value in zip(way, one.turn_advantages, strict=False):
+            given.setdefault(turn, []).append((value, weight))
+    turns = [fmean(*zip(*given.get(step.index, [(0.0, 1.0)]), strict=True)) for step in outcome.result.steps]
     return Reward(
-        fmean(one.value for one in each),
-        tuple(fmean(given.get(step.index, [0.0])) for step in outcome.result.steps) if given else (),
+        fmean((one.value for one in each), weights),
+        tuple(turns) if given else (),
         "; ".join(dict.fromkeys(one.explanation for one in each if one.explanation)),
-        tuple(
-            Leaf(one.value, tuple(step.index for step in leaf.result.steps))
-            for leaf, one in zip(outcome.leaves, each, strict=True)
-        ),
+        tuple(Leaf(one.value, way) for way, one in zip(ways, each, strict=True)),
     )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import enum
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import fsum
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Protocol
 
 from atropos_agent.types import AgentResult
@@ -193,14 +196,15 @@ class Recording(Protocol):
 class Seat:
     """A rollout's place in the run: its purpose, and its conditions.
 
-    group, member: the group's number in the run and the rollout's in the group; None in evaluations.
+    group, member: the group's number in the run, None in evaluations, and the rollout's in the group, or among the
+        samples of its task; None in evaluations of before 0.2.
     step: the trainer's when the rollout began.
     evaluating: sampled as evaluations are, and never trained on.
     max_tokens: longest usable row, prompt and replies together; None for the configuration's own.
     agent: the agent's name in a run of several; "" in others.
     recording: of its turns; None if an interrupted rollout begins again.
     resources: the versions of the run's resources that it has, by name; None for those of the environment's start.
-    ledgers: of the agents made for it, with all their samples.
+    ledgers: of the agents made for it, with all their samples. failures: those of its branches.
     """
 
     group: int | None = None
@@ -212,6 +216,7 @@ class Seat:
     recording: Recording | None = field(default=None, repr=False, compare=False)
     resources: Mapping[str, Resource] | None = field(default=None, repr=False, compare=False)
     ledgers: list[Ledger] = field(default_factory=list, repr=False, compare=False)
+    failures: list[InfraError] = field(default_factory=list, repr=False, compare=False)
 
 
 SIGN = "cheat/"
@@ -268,6 +273,26 @@ class Leaf:
     turns: Sequence[int]
 
 
+def leaf_weights(ways: Sequence[Sequence[int]]) -> list[float]:
+    """Return the weight of each leaf of a rollout; their sum is 1. ways: `Leaf.turns` of all.
+
+    At each place the siblings share its weight alike, however many leaves each of them has. So the leaves' mean by
+    these weights is an unbiased estimate of the policy's reward, whatever the rule for places sees of the past."""
+    ways, weights = [sorted(way) for way in ways], [0.0] * len(ways)
+    waiting = [(list(range(len(ways))), 0, 1.0)]
+    while waiting:
+        among, depth, weight = waiting.pop()
+        if len(among) == 1:
+            weights[among[0]] = weight
+            continue
+        siblings: defaultdict[int, list[int]] = defaultdict(list)
+        for leaf in among:
+            way = ways[leaf]
+            siblings[way[depth] if depth < len(way) else -1 - leaf].append(leaf)  # one that ends here is a sibling
+        waiting += [(leaves, depth + 1, weight / len(siblings)) for leaves in siblings.values()]
+    return weights
+
+
 @dataclass(frozen=True, slots=True)
 class Reward:
     """A rollout's worth in training.
@@ -276,8 +301,8 @@ class Reward:
     turn_advantages: one a turn, finite, added to the advantage from the rewards; none if
         turns are not told apart.
     explanation: its difference from the verifier's own reward.
-    leaves: the ends of a rollout with branches; `value` is their mean. A reply is worth the mean of the leaves behind
-        it. None without branches.
+    leaves: the ends of a rollout with branches; `value` is their mean by `leaf_weights`. A reply is worth the mean of
+        the leaves behind it. None without branches.
     """
 
     value: float
@@ -286,16 +311,18 @@ class Reward:
     leaves: Sequence[Leaf] = ()
 
     @property
-    def values(self) -> list[float]:
-        """Return the worth of each end."""
-        return [leaf.value for leaf in self.leaves] or [self.value]
+    def ends(self) -> list[tuple[float, float]]:
+        """Return the worth of each end, and its weight."""
+        weights = leaf_weights([leaf.turns for leaf in self.leaves])
+        return [(leaf.value, weight) for leaf, weight in zip(self.leaves, weights, strict=True)] or [(self.value, 1.0)]
 
     def behind(self, turn: int) -> tuple[float, float]:
-        """Return a reply's worth, the mean of the leaves behind it, and its weight, their part of all leaves."""
+        """Return a reply's worth, the mean of the leaves behind it, and its part, their weight."""
         if not self.leaves:
             return self.value, 1.0
-        values = [leaf.value for leaf in self.leaves if turn in leaf.turns]
-        return sum(values) / max(1, len(values)), len(values) / len(self.leaves)
+        found = [end for leaf, end in zip(self.leaves, self.ends, strict=True) if turn in leaf.turns]
+        values, weights = [value for value, _ in found], [weight for _, weight in found]
+        return fmean(values, weights) if found else 0.0, fsum(weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +346,7 @@ class Rollout:
     """One agent's work on one task, judged.
 
     verdict: the verifier's. reward: its worth in training; the verdict's own in evaluations. work: see
-    `Outcome`.
+    `Outcome`. failures: of its branches.
     """
 
     id: str
@@ -330,6 +357,7 @@ class Rollout:
     seat: Seat = Seat()
     timings_s: Mapping[str, float] = field(default_factory=dict)
     work: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
+    failures: Sequence[InfraError] = field(default=(), repr=False, compare=False)
 
 
 class GroupState(enum.StrEnum):
@@ -393,7 +421,7 @@ class Failure(enum.StrEnum):
 class InfraError(RuntimeError):
     """An infrastructure failure in a rollout. It is retried and counted, never a reward.
 
-    unexpected: its cause is unknown; its traceback is logged.
+    unexpected: its cause is unknown; its traceback is logged. beside: earlier ones, of the rollout's branches.
 
     Raises ValueError for a kind other than a `Failure`.
     """
@@ -402,3 +430,12 @@ class InfraError(RuntimeError):
         super().__init__(f"{kind}: {message}")
         self.kind = Failure(kind)
         self.unexpected = unexpected
+        self.beside: Sequence[InfraError] = ()
+
+    @property
+    def message(self) -> str:
+        """Return its message without its kind."""
+        return str(self).removeprefix(f"{self.kind}: ")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return InfraError, (self.kind, self.message)

@@ -7,6 +7,7 @@ import ipaddress
 import math
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -167,7 +168,13 @@ def _place(text: str, what: str, fits: Callable[[Path], bool]) -> Path:
             raise argparse.ArgumentTypeError(f"{above} is not a directory; give another place than {path}")
     except (OSError, ValueError) as error:
         raise argparse.ArgumentTypeError(f"{text!r} can be no path ({error}); give another") from None
-    if not os.access(above, os.W_OK):
+    if above.is_dir():
+        try:  # some file systems refuse those who have the permission
+            with tempfile.TemporaryDirectory(dir=above):
+                pass
+        except OSError as error:
+            raise argparse.ArgumentTypeError(f"{above} can't be written ({error.strerror}); give another") from None
+    elif not os.access(above, os.W_OK):
         raise argparse.ArgumentTypeError(f"{above} can't be written; give another place")
     return path
 

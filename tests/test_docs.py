@@ -118,11 +118,11 @@ def test_every_module_has_a_file_of_tests_that_is_found_by_its_name() -> None:
 def commands_of(page: Path) -> list[str]:
     """The commands in a page's blocks whose options are ours to read, a line each."""
     blocks = re.findall(r"^```(?:sh|bash|console)?\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
-    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    lines = re.sub(r" \[[^\]\n]*\]", "", "\n".join(blocks).replace("\\\n", " ")).splitlines()  # what may be left out
     found = [
         re.search(r"(?:python -m envs\.swe|atropos-agent) (serve|process|evaluate|doctor)\b.*", line) for line in lines
     ]
-    return [match[0] for match in found if match is not None and "[" not in match[0]]
+    return [match[0] for match in found if match is not None]
 
 
 COMMANDS = sorted({command for page in OF_TODAY for command in commands_of(page)})

@@ -17,6 +17,7 @@ from envs.records.read import read_rollouts
 from envs.runs import open_run
 from envs.swe import STARTER
 
+README = Path(__file__).parent.parent / "README.md"
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 
 
@@ -95,6 +96,15 @@ def test_a_function_that_is_an_environment(run_example, program):
     assert group["scores"] == [1.0, 1.0]
     assert [len(rollout.result.steps) for rollout in rollouts] == [2, 2]
     assert len(group["tokens"]) == 2, "linear work is one row"
+
+
+def test_the_environment_in_the_readme(run_example, tmp_path):
+    blocks = dict(re.findall(r"^```(python|sh)\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)[1::-1])
+    name = blocks["sh"].split()[1]
+    (tmp_path / name).write_text(blocks["python"])
+    group, rollouts = run_example([name], lambda prompt: "6" if last_message(prompt) == "What is 2 * 3?" else "7")
+    assert group["scores"] == [1.0, 1.0]
+    assert [rollout.result.final_response for rollout in rollouts] == ["6", "6"]
 
 
 def test_an_environment_in_which_a_user_speaks(run_example, smollm2_tokenizer):

@@ -13,15 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import orjson
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from envs.agents import updates
+from envs.messages import SWE, as_called, told
+from envs.records.comparison import difference, read_rates
 from envs.records.read import SavedRollout, read_rollouts
 from envs.records.stats import pass_at_k, percent, share_interval
+from envs.records.tables import Sheet, paper
 from sandboxes.arguments import Parser
+
+_MEANS = ("rollouts", "turns", "sampled", "longest row", "rows", "seconds", "began in")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +38,10 @@ class Row:
             found.setdefault(one.task_id, []).append(one.verdict.solved)
         return found
 
+    def rates(self) -> dict[str, float]:
+        """Return each task's solve rate."""
+        return {task: statistics.fmean(all_) for task, all_ in self.solved().items()}
+
     def passes(self, k: int) -> str:
         """Return pass@k over the tasks with as many rollouts, with its 95% interval."""
         rates = [pass_at_k(len(all_), sum(all_), k) for all_ in self.solved().values() if len(all_) >= k]
@@ -48,32 +51,34 @@ class Row:
         return percent(statistics.fmean(rates)) + ("" if spread is None else f" {spread}")
 
 
-def main(argv: Sequence[str], *, prog: str = "python -m envs.swe") -> int:
+def main(argv: Sequence[str], *, prog: str = SWE) -> int:
     """Print the table, or do as `updates` says. Returns 0, or 2 when a directory holds no evaluation or one of other
     tasks or another model."""
+    prog = as_called(prog)
     if argv and argv[0] == "update":
+        from envs.agents import updates  # loads the inference clients, which a table need not
+
         return updates.main(argv[1:], prog=prog)
-    parser = Parser(prog=f"{prog} agents", description=__doc__)
+    parser = Parser(prog=f"{prog} agents", description=as_called(__doc__, prog))
     parser.add_argument("run_dirs", type=Path, nargs="+", metavar="RUN_DIR", help="directories of evaluations")
     parser.add_argument("-k", type=int, default=1, help="the k of pass@k (default: 1)")
     options = parser.parse_args(argv)
     try:
         rows = [row for path in options.run_dirs for row in read_rows(path)]
     except (OSError, ValueError, LookupError) as error:
-        print(f"{prog} agents: {error}", file=sys.stderr)
+        print(f"{prog} agents: {told(error)}", file=sys.stderr)
         return 2
-    console = Console()
-    if not console.is_terminal:
-        console.width = 200
-    console.print(table(rows, options.k))
+    paper().print(table(rows, options.k))
     return 0
 
 
 def read_rows(run_dir: Path) -> list[Row]:
-    """Read the rollouts of an evaluation, those of each agent for themselves. Raises OSError, ValueError without
-    any."""
-    about = orjson.loads((run_dir / "eval-0.json").read_bytes()).get("about") or {}
-    rollouts = [one for one in read_rollouts(run_dir) if one.seat.evaluating]
+    """Read the rollouts of an evaluation, those of each agent for themselves. Raises OSError, and ValueError
+    without any."""
+    about = read_rates(run_dir / "eval-0.json").about
+    # A sample that a killed process had saved and not noted was made again: the last one counts.
+    made = (one for one in read_rollouts(run_dir) if one.seat.evaluating)
+    rollouts = list({(one.task_id, one.id if (at := one.seat.member) is None else at): one for one in made}.values())
     if not rollouts:
         raise ValueError(f"{run_dir} holds no rollouts of an evaluation")
     name = str((about.get("sampling") or {}).get("agent", "atropos"))
@@ -84,15 +89,16 @@ def read_rows(run_dir: Path) -> list[Row]:
     return [Row(one, {"models": model, "tasks": sorted({r.task_id for r in own})}, own) for one, own in of.items()]
 
 
-def table(rows: Sequence[Row], k: int) -> Table:
+def table(rows: Sequence[Row], k: int) -> Sheet:
     """Return a row for each agent; the caption names the obstacles to a comparison."""
-    made = Table("agent", f"pass@{k}", "rollouts", "turns", "sampled", "longest row", "rows", "seconds", "began in")
-    for row in rows:
+    made = Sheet("agent", f"pass@{k}", f"pass@1 − {rows[0].agent}", *_MEANS)
+    for place, row in enumerate(rows):
         results = [one.result for one in row.rollouts]
         starts = [one.metadata["agent"]["start_s"] for one in results if "agent" in one.metadata]
         cells = (
             row.agent,
             row.passes(k),
+            difference(rows[0].rates(), row.rates()) if place else "",
             str(len(results)),
             _mean([len(one.steps) for one in results]),
             _mean([one.sampled_tokens for one in results]),
@@ -101,7 +107,7 @@ def table(rows: Sequence[Row], k: int) -> Table:
             _mean([one.timings_s.get("agent", 0.0) for one in row.rollouts]),
             _mean(starts) + " s" if starts else "—",
         )
-        made.add_row(*map(Text, cells))
+        made.add(*cells)
     if any(row.about != rows[0].about for row in rows):
         made.caption = "not of the same tasks and model: these figures are not to be compared"
     return made

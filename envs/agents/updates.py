@@ -16,9 +16,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig
@@ -28,7 +25,9 @@ from envs.agents.facts import ForeignAgent
 from envs.agents.naming import FOREIGN
 from envs.agents.recipes import Platform, Recipe
 from envs.cli.checks import Status
+from envs.messages import SWE, as_called
 from envs.options import UsageError, load_tokenizer
+from envs.records.tables import Sheet, paper
 from sandboxes.arguments import Parser
 from sandboxes.base import SandboxSpec
 from sandboxes.docker import DockerBackend
@@ -39,9 +38,10 @@ _FOUND = re.compile(r"[^(]*\(([^)]+)\)")
 PLATFORMS = (Platform("x64", "glibc"), Platform("arm64", "glibc"))
 
 
-def main(argv: Sequence[str], *, prog: str = "python -m envs.swe") -> int:
+def main(argv: Sequence[str], *, prog: str = SWE) -> int:
     """Show what is newer, and move pins. Returns 0, or 1 when an agent did not pass, 2 for wrong options."""
-    parser = Parser(prog=f"{prog} agents update", description=__doc__)
+    prog = as_called(prog)
+    parser = Parser(prog=f"{prog} agents update", description=as_called(__doc__, prog))
     parser.add_argument("names", nargs="*", metavar="NAME", help="agents (default: all)")
     parser.add_argument("--write", action="store_true", help="move the pins of the agents named")
     parser.add_argument("--to", default="", metavar="VERSION", help="this version instead of the newest, for one agent")
@@ -63,7 +63,7 @@ def main(argv: Sequence[str], *, prog: str = "python -m envs.swe") -> int:
         return 2
     agents = {name: FOREIGN[name] for name in options.names or FOREIGN}
     newest = {name: options.to or newest_of(agent.recipe) for name, agent in agents.items()}
-    Console(width=None if sys.stdout.isatty() else 200).print(table(agents, newest))
+    paper().print(table(agents, newest))
     if tokenizer is None:
         return 0
     fitted = FittedFormat.of("auto", ChatTemplate(tokenizer))
@@ -84,13 +84,13 @@ def newest_of(recipe: Recipe) -> str:
     return found[1] if found else ""
 
 
-def table(agents: Mapping[str, ForeignAgent], newest: Mapping[str, str]) -> Table:
+def table(agents: Mapping[str, ForeignAgent], newest: Mapping[str, str]) -> Sheet:
     """Return a row for each agent."""
-    made = Table("agent", "pinned", "newest", "", "locked")
+    made = Sheet("agent", "pinned", "newest", "", "locked")
     for name, agent in agents.items():
         behind = "unknown" if not newest[name] else "" if newest[name] == agent.recipe.pin else "behind"
         held = [platform.cpu for platform in PLATFORMS if locks.find(name, platform, agent.recipe)]
-        made.add_row(name, agent.recipe.pin, newest[name] or "—", behind, ", ".join(held) or "no")
+        made.add(name, agent.recipe.pin, newest[name] or "—", behind, ", ".join(held) or "no")
     return made
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import enum
+import shutil
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 
@@ -41,12 +44,20 @@ class Certificate:
         return {"ok": self.ok, "checks": [asdict(check) for check in self.checks]}
 
     def render(self) -> str:
-        """Return the certificate as lines of text."""
+        """Return the certificate as lines of text, wrapped between words where the terminal ends."""
         signs = {Status.OK: "✓", Status.NOTE: "·", Status.WRONG: "✗"}
         width = max((len(check.name) for check in self.checks), default=0)
-        lines = [f"{signs[check.status]} {check.name:{width}}  {check.text}" for check in self.checks]
+        lines = [_wrapped(f"{signs[check.status]} {check.name:{width}}  ", check.text) for check in self.checks]
         wrong = sum(check.status is Status.WRONG for check in self.checks)
         evaluates = any(check.name == "training" for check in self.checks)
         right = "It can be evaluated, and not trained." if evaluates else "Rows would be right."
         work = "Evaluation" if evaluates else "Training"
         return "\n".join([*lines, "", right if self.ok else f"{work} would be wrong: {wrong} ✗"])
+
+
+def _wrapped(name: str, text: str) -> str:
+    """Return a text behind a name, wrapped between words; its lines stay lines."""
+    indent, columns = " " * len(name), shutil.get_terminal_size().columns
+    wrap = partial(textwrap.fill, width=columns, initial_indent=indent, subsequent_indent=indent)
+    lines = [wrap(line, break_long_words=False, break_on_hyphens=False) for line in text.splitlines()]
+    return name + "\n".join(lines)[len(name) :]

@@ -25,6 +25,7 @@ from dotenv import load_dotenv
 from atropos_agent import __version__
 from atropos_agent.engines.errors import ModelNotServed, NotThisServer
 from envs.config import AgentEnvConfig
+from envs.messages import called_as, told
 from envs.options import Options, UsageError
 from envs.options.reading import read_options
 from envs.options.usage import usage
@@ -85,14 +86,6 @@ class Program:
         return cls(prog or called_as(), env_cls.env_config_cls, lambda: env_cls)
 
 
-def called_as() -> str:
-    """Return the user's command for this process."""
-    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    if spec is not None:
-        return f"python -m {spec.name.removesuffix('.__main__')}"
-    return f"python {sys.argv[0]}" if sys.argv[0].endswith(".py") else Path(sys.argv[0]).name
-
-
 def run(env: Program | type[AgentEnv[Any]], argv: Sequence[str] | None = None, *, prog: str | None = None) -> int:
     """Run the command at the beginning of `argv`, the process's own when None. Returns the exit status."""
     argv = sys.argv[1:] if argv is None else argv
@@ -145,7 +138,7 @@ def main(env: Program | type[AgentEnv[Any]], command: str, argv: Sequence[str]) 
         return STATUS
     except Exception as error:  # the last one to tell the user
         logger.debug("stopped by", exc_info=error)
-        print(redactor.text(f"{program.prog} {command}: {error}"), file=sys.stderr)
+        print(redactor.text(f"{program.prog} {command}: {told(error)}"), file=sys.stderr)
         return WRONG_USE if isinstance(error, _WRONG_USE) else 1
 
 

@@ -10,7 +10,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import orjson
-from rich.console import Console
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
@@ -22,12 +21,13 @@ from atropos_agent.engines.tokenizers import compare_tokenizers
 from atropos_agent.types import EngineError
 from envs.base import AgentEnv
 from envs.options import WITHOUT_TOKENS, EngineConfig, Options, UsageError, load_tokenizer
-from envs.records.comparison import NoEvaluation, compare, read_rates
+from envs.records.comparison import NoEvaluation, compare, read_rates, table_of
 from envs.records.disk import make_folder, replace_file
 from envs.records.inspect_log import inspect_log, log_name
 from envs.records.read import read_rollouts
 from envs.records.redaction import Redactor
 from envs.records.stats import EvalSummary
+from envs.records.tables import paper
 from envs.running.commands import evaluate_once, process_groups, serve_trainer
 from envs.running.evaluation import OtherEvaluation, Samples, described, shortage
 from envs.running.stopping import STATUS, EndBySignal
@@ -87,13 +87,13 @@ async def evaluate_and_compare(env: AgentEnv[Any], options: Options) -> EvalSumm
     try:
         before = None if options.against is None else read_rates(options.against)
         summary = await evaluate_once(env)
-        Console().print(summary.render())
+        paper().print(table_of(summary))
         for server in env.servers:
             if isinstance(server, ChatServer) and server.usage.requests:
                 print(f"{server.config.model_name}: {server.usage}")
         if before is not None and options.against is not None:
             now = read_rates(env.run_dir / "eval-0.json")
-            Console().print(f"against {options.against}: {compare(before, now)}", markup=False, highlight=False)
+            paper().print(f"against {options.against}: {compare(before, now)}", markup=False)
     except (NoEvaluation, OtherEvaluation) as error:
         raise UsageError(str(error)) from error
     if options.inspect_log is not None:

@@ -330,7 +330,7 @@ def _check_reward(rollout: ScorableRollout) -> None:
     reward, turns = rollout.reward, rollout.reward.turn_advantages
     if not math.isfinite(reward.value):
         raise ValueError(f"rollout {rollout.id} has the reward {reward.value}")
-    if not all(map(math.isfinite, reward.values)):
+    if not all(math.isfinite(value) for value, _ in reward.ends):
         raise ValueError(f"a leaf of rollout {rollout.id} has a reward that is not finite")
     if reward.leaves and (lost := _without_leaf(rollout)):
         raise ValueError(f"turns {lost} of rollout {rollout.id} are trained and lead to no leaf")
@@ -364,7 +364,7 @@ def _unsound(rollout: ScorableRollout) -> list[DroppedRow]:
 
 
 def weighed(rollout: ScorableRollout) -> float:
-    """Return the number of trained tokens; with branches, of those on the way to a leaf, in the mean over leaves."""
+    """Return the number of trained tokens; with branches, of those on the way to a leaf, by the leaves' weights."""
     if not rollout.reward.leaves:
         return rollout.result.sampled_tokens
     masks = {segment.segment: segment.masked_tokens for segment in rollout.result.segments}
@@ -382,7 +382,7 @@ def _advantages(rollouts: Sequence[ScorableRollout], estimator: Estimator) -> tu
     rewards = [rollout.reward.value for rollout in rollouts]
     if not any(rollout.reward.leaves for rollout in rollouts):
         return estimator.advantages(rewards, [rollout.result.sampled_tokens for rollout in rollouts]), 0.0
-    divisor = estimator.divisor([rollout.reward.values for rollout in rollouts])
+    divisor = estimator.divisor([rollout.reward.ends for rollout in rollouts])
     mean = sum(rewards) / len(rewards)
     return [(reward - mean) / divisor if divisor else 0.0 for reward in rewards], divisor
 

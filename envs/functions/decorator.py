@@ -8,12 +8,13 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from envs.cli import Program, called_as, run
+from envs.cli import Program, run
 from envs.functions.arguments import Hooks
 from envs.functions.config import FunctionConfig
 from envs.functions.judging import check_score, parameters_of
 from envs.functions.tasks import Tasks
 from envs.functions.work import GIVEN, ONE_TURN, TRAINED, Work
+from envs.messages import called_as
 from envs.resources import Prompt
 from sandboxes.naming import later
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from envs.judging.generic_cheats import CHEATS, PRELUDE, Cheat
@@ -19,6 +18,7 @@ from envs.judging.manifest import Attack, CheckResult, with_record
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.workplace import PlainGuest, open_workplace
+from envs.records.tables import Sheet
 from envs.types import InfraError, Task, Verdict
 from sandboxes.base import Backend, DaemonUnavailable, SandboxError
 from sandboxes.shielding import together
@@ -113,11 +113,11 @@ def render(results: Sequence[CheckResult]) -> Group:
     """Return a table of the tasks that accept a wrong patch, the attacks without a verdict, and a line of
     totals."""
     weak = [result for result in results if result.accepts]
-    table = Table("task", "by", "what was rewarded", title="Tasks that accept a wrong patch (docs/tasks.md)")
+    table = Sheet("task", "by", "what was rewarded", title="Tasks that accept a wrong patch (docs/tasks.md)")
     for result in weak:
         for by in dict.fromkeys(attack.by for attack in result.accepts):
             names = [f"{one.name} ({one.reward:g})" for one in result.accepts if one.by == by]
-            table.add_row(result.task_id, Text(by), Text("\n".join(names)))
+            table.add(result.task_id, by, "\n".join(names))
     lines = [Text(f"{result.task_id}: {one.name} was not judged: {one.problem}") for result, one in _failed(results)]
     total = sum(len(result.attacks) for result in results)
     line = f"{len(weak)} of {len(results)} tasks accept a wrong patch; {total} attacks were tried"

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from envs.judging.archives import pack_directory
@@ -29,6 +28,7 @@ from envs.judging.steps import parts
 from envs.judging.verifier import judge
 from envs.judging.watched_tasks import lists_tests
 from envs.judging.workplace import PlainGuest, open_workplace
+from envs.records.tables import Sheet
 from envs.types import TESTS_UNSEEN, BadTask, Failure, InfraError, Task, Verdict
 from sandboxes.base import Backend, DaemonUnavailable, Sandbox, SandboxError
 from sandboxes.docker import DockerBackend
@@ -149,12 +149,12 @@ def render(results: Sequence[CheckResult]) -> Group:
     return Group(*(_bad_table(bad) if bad else []), *([_blind_table(blind)] if blind else []), line)
 
 
-def _bad_table(bad: Sequence[CheckResult]) -> list[Table | Text]:
-    table = Table("task", "reference", "nothing", "seconds", title="Tasks that can't be used")
+def _bad_table(bad: Sequence[CheckResult]) -> list[Sheet | Text]:
+    table = Sheet("task", "reference", "nothing", "seconds", title="Tasks that can't be used")
     problems: list[Text] = []
     for result in bad:
         rewards = [" ".join(f"{reward:g}" for reward in seen) or "-" for seen in (result.reference, result.nothing)]
-        table.add_row(result.task_id, *rewards, f"{result.seconds:.1f}")
+        table.add(result.task_id, *rewards, f"{result.seconds:.1f}")
         # Text, not markup: the problem quotes what programs printed.
         problem = result.problem or ""
         cut = f"[…]\n{problem[-_SHOWN:]}" if len(problem) > _SHOWN else problem
@@ -162,11 +162,12 @@ def _bad_table(bad: Sequence[CheckResult]) -> list[Table | Text]:
     return [table, *problems]
 
 
-def _blind_table(blind: Sequence[CheckResult]) -> Table:
-    table = Table("task", "could not notice", "tests", title="What tests could not notice (docs/reward.md)")
+def _blind_table(blind: Sequence[CheckResult]) -> Sheet:
+    table = Sheet("task", "could not notice", "tests", title="What tests could not notice (docs/reward.md)")
     for result in blind:
-        tests = ", ".join(result.unverified[:_NAMED]) + (", ..." if len(result.unverified) > _NAMED else "")
-        table.add_row(result.task_id, Text("\n".join(result.blind_spots)), Text(tests))
+        more = len(result.unverified) - _NAMED
+        tests = [*result.unverified[:_NAMED], *([f"and {more} more, in the manifest"] if more > 0 else [])]
+        table.add(result.task_id, "\n".join(result.blind_spots), "\n".join(tests))
     return table
 
 

@@ -18,7 +18,7 @@ from envs.judging.verifier import judge
 from envs.records.provenance import digest_of
 from envs.records.read import SavedRollout
 from envs.rewards import rewarded
-from envs.types import InfraError, Outcome, Reward, Task, TestStatus, Verdict
+from envs.types import InfraError, Outcome, Reward, Task, TestStatus, Verdict, leaf_weights
 from sandboxes.base import Backend, DaemonUnavailable, SandboxError
 
 Rewarding = Callable[[Task, Outcome], float | Reward]
@@ -87,7 +87,8 @@ class Judge:
 
     async def _judged(self, task: Task, saved: SavedRollout) -> Verdict:
         """Return the verdict with the signs of cheating of its own rollout."""
-        key = (task.id, digest_of(json.dumps(list(saved.work))))
+        weights = leaf_weights([leaf.turns for leaf in saved.reward.leaves])
+        key = (task.id, digest_of(json.dumps([weights, *saved.work])))
         judging = self._verdicts.get(key)
         if judging is None:
             judging = self._verdicts[key] = asyncio.create_task(self._judge(task, saved))
@@ -100,7 +101,8 @@ class Judge:
         image = await self._backend.ensure_image(task.image, task.context)
         works = [unpack_changes(entry) for entry in saved.work]
         if saved.reward.leaves:
-            return of_leaves([await judge(self._backend, task, image, one) for one in works])
+            weights = leaf_weights([leaf.turns for leaf in saved.reward.leaves])
+            return of_leaves([await judge(self._backend, task, image, one) for one in works], weights)
         # A step that was not begun left nothing.
         verdicts = [await judge(self._backend, part, image, one) for part, one in zip(parts(task), works, strict=False)]
         return replace(

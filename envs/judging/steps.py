@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import fmean
 
 from atropos_agent.harvest import metadata_of
 from atropos_agent.types import AgentResult, Counts
@@ -40,10 +41,11 @@ def combined(task: Task, verdicts: Sequence[Verdict]) -> Verdict:
     return _joined_verdict("step", names, verdicts, rewards[-1] if task.last_counts else sum(rewards) / len(rewards))
 
 
-def of_leaves(verdicts: Sequence[Verdict]) -> Verdict:
-    """Return the verdict on a rollout from those on its leaves: their mean. It is solved if all are."""
+def of_leaves(verdicts: Sequence[Verdict], weights: Sequence[float]) -> Verdict:
+    """Return the verdict on a rollout from those on its leaves: their mean by the leaves' weights. It is solved if all
+    are."""
     names = [str(number) for number in range(1, len(verdicts) + 1)]
-    return _joined_verdict("branch", names, verdicts, sum(verdict.reward for verdict in verdicts) / len(verdicts))
+    return _joined_verdict("branch", names, verdicts, fmean((verdict.reward for verdict in verdicts), weights))
 
 
 def _joined_verdict(kind: str, names: Sequence[str], verdicts: Sequence[Verdict], reward: float) -> Verdict:

@@ -19,6 +19,7 @@ from rich.text import Text
 from envs.lab.consumer import Statistics
 from envs.records.metrics import Metrics
 from envs.records.progress import INTERVAL_S, duration, left_s
+from envs.records.tables import Sheet
 
 
 class View(Protocol):
@@ -245,11 +246,11 @@ class Steps:
         return "" if left is None else f"about {duration(left)} left"
 
     def render(self, title: str) -> RenderableType:
-        """Return a table of the last steps."""
+        """Return a table of the last steps, the newest above: what has no room is cut off below."""
         headings = (heading for _, heading, _ in STEP_FIGURES)
-        table = Table(*headings, title=Text(title), caption=self._left() or None)
-        for line in self.lines[-_SHOWN_STEPS:]:
-            table.add_row(*_cells(line))
+        table = Sheet(*headings, title=" ".join([title, self._left()]).strip())
+        for line in reversed(self.lines[-_SHOWN_STEPS:]):
+            table.add(*_cells(line))
         return table
 
 

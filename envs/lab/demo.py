@@ -23,6 +23,7 @@ from envs.lab.dashboard import Dashboard, Preparation, Progress, View
 from envs.lab.parts import PartError, Parts, answers, healthy, lacking, until_signalled
 from envs.lab.synthetic import TOOLS
 from envs.lab.warm_start import EASY, adapter
+from envs.messages import SWE, as_called, told
 from envs.records.disk import NoFolder, make_folder
 from envs.records.metrics import Metrics
 from sandboxes.arguments import Parser, count, folder, named, there, url
@@ -49,7 +50,7 @@ def main(argv: list[str]) -> int:
         print("interrupted; everything was stopped", file=sys.stderr)
         return 130
     except (PartError, SandboxError, ConsumerError, NoFolder, OSError) as error:
-        print(f"demo: {error}", file=sys.stderr)
+        print(f"demo: {told(error)}", file=sys.stderr)
         return 1
 
 
@@ -72,7 +73,8 @@ async def _demo(options: argparse.Namespace) -> int:
         f"{sum(metrics.failures.values())} infrastructure failures\n"
         f"set-up {ready - started:.0f} s, run {time.monotonic() - ready:.0f} s\n"
         f"every rollout, token by token: {run_dir / 'rollouts.html'}\n"
-        f"in a browser: python -m envs.swe view {run_dir}"
+        f"in a browser: {as_called(SWE)} view {run_dir}",
+        soft_wrap=True,
     )
     for problem in statistics.problems:
         console.print(f"  {problem}", markup=False)
@@ -193,7 +195,7 @@ def _read_metrics(path: Path) -> Metrics | None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="python -m envs.swe demo", description=__doc__)
+    parser = Parser(prog=as_called(f"{SWE} demo"), description=as_called(__doc__))
     add = parser.add_argument
     add("--groups", type=count, default=16, help="groups to pull before it ends (default: %(default)s)")
     add("--group-size", type=count, default=4, help="rollouts of a group (default: %(default)s)")

@@ -34,6 +34,7 @@ from envs.lab.practice import write_tasks
 from envs.lab.presets import PRESETS, Preset
 from envs.lab.synthetic import Example, examples
 from envs.lab.warm_start import EASY, RECIPES, adapter
+from envs.messages import SWE, as_called, told
 from envs.records.disk import make_folder, replace_file
 from envs.records.provenance import commit, machine, versions
 from envs.swe import STARTER
@@ -70,7 +71,7 @@ def main(argv: list[str]) -> int:
         print(f"interrupted; it goes on with --run-dir {options.run_dir}", file=sys.stderr)
         return 130
     except (PartError, SandboxError, OSError, ValueError) as error:
-        print(f"learn: {error}", file=sys.stderr)
+        print(f"learn: {told(error)}", file=sys.stderr)
         return 1
 
 
@@ -133,8 +134,9 @@ async def _learn(options: argparse.Namespace) -> int:
             write_page(curve, run_dir / "learning.html", config)
     for name, value in findings(curve):
         console.print(f"{name:>24}  {value}", highlight=False)
-    console.print(f"the curve: {run_dir / 'learning.html'}")
-    console.print(f"every rollout and evaluation in a browser: python -m envs.swe view {run_dir}", highlight=False)
+    console.print(f"the curve: {run_dir / 'learning.html'}", soft_wrap=True)
+    page = f"every rollout and evaluation in a browser: {as_called(SWE)} view {run_dir}"
+    console.print(page, highlight=False, soft_wrap=True)
     return 0
 
 
@@ -314,7 +316,7 @@ def _config(options: argparse.Namespace, preset: Preset) -> dict[str, Any]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="python -m envs.swe learn", description=__doc__)
+    parser = Parser(prog=as_called(f"{SWE} learn"), description=as_called(__doc__))
     add = parser.add_argument
     add("--preset", choices=sorted(PRESETS), default="smoke", help="size of the run (default: %(default)s)")
     # The name of 0.1.

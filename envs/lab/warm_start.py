@@ -32,6 +32,7 @@ from atropos_agent.types import IGNORED, NO_LOGPROB, AgentError, Reply, Sequence
 from envs.lab.manner import Manner, foreign
 from envs.lab.parts import lacking, output_of
 from envs.lab.synthetic import Example, examples, expert, hasty, transcripts
+from envs.messages import SWE, as_called
 from envs.records.progress import Bar
 from envs.types import InfraError
 from sandboxes.arguments import WRONG_USE, Parser, count, file, folder, named, natural, positive
@@ -290,7 +291,7 @@ def _first_trained(row: SequenceData) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="python -m envs.swe warmstart", description=__doc__)
+    parser = Parser(prog=as_called(f"{SWE} warmstart"), description=as_called(__doc__))
     add = parser.add_argument
     add("--recipe", choices=sorted(RECIPES), default="full", help="what it is made of (default: %(default)s)")
     add("--examples", type=count, help="transcripts to train on, instead of the recipe's")

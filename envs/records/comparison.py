@@ -1,15 +1,16 @@
-"""Two evaluations compared task by task."""
+"""Two evaluations compared task by task, and the agents of one side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from envs.records.stats import NO_INTERVAL, Interval, interval, percent
+from envs.records.stats import NO_INTERVAL, EvalSummary, Interval, interval, pass_at_k, percent, share_interval
+from envs.records.tables import Sheet
 
 
 class NoEvaluation(ValueError):
@@ -32,7 +33,9 @@ def read_rates(path: Path) -> Rates:
         rates = {str(task["task_id"]): task["solved"] / task["samples"] for task in found["tasks"]}
         return Rates(rates, sum(task["samples"] for task in found["tasks"]), found.get("about") or {})
     except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError) as error:
-        raise NoEvaluation(f"{path} is no file of an evaluation ({_why(error)}); give an eval-0.json") from error
+        raise NoEvaluation(
+            f"{path} is no file of an evaluation ({_why(error)}); `evaluate` writes eval-0.json in its run_dir"
+        ) from error
 
 
 def _why(error: Exception) -> str:
@@ -89,3 +92,40 @@ def compare(before: Rates, now: Rates) -> Comparison:
         now.samples,
         tuple(line for line, name in zip(changed, names, strict=False) if then.get(name) != today.get(name)),
     )
+
+
+def difference(before: Mapping[str, float], now: Mapping[str, float]) -> str:
+    """Return the gain in solve rates over the common tasks, with its 95% interval if there is one."""
+    try:
+        found = compare(Rates(before, 0, {}), Rates(now, 0, {}))
+    except NoEvaluation:
+        return "—"
+    return percent(found.difference, "+") + ("" if found.interval is None else f" {found.interval:+}")
+
+
+def table_of(summary: EvalSummary) -> Sheet:
+    """Return the table of an evaluation: a line for each task, or for each agent if there are several."""
+    return _by_agent(summary.agents) if summary.agents else summary.render()
+
+
+def _by_agent(agents: Mapping[str, EvalSummary]) -> Sheet:
+    first, *_ = agents
+    ks = sorted({k for of in agents.values() for k in of.pass_at})
+    heads = ("tasks", "solved", *(f"pass@{k}" for k in ks), "mean reward", f"pass@1 − {first}")
+    table = Sheet("agent", *heads, title="in brackets: 95% intervals; differences are paired by task", right=heads)
+    rates = {agent: {task.task_id: task.solved / task.samples for task in of.tasks} for agent, of in agents.items()}
+    for agent, of in agents.items():
+        solved = f"{sum(task.solved for task in of.tasks)}/{sum(task.samples for task in of.tasks)}"
+        passes = (
+            _share([pass_at_k(task.samples, task.solved, k) for task in of.tasks]) if k in of.pass_at else "—"
+            for k in ks
+        )
+        gain = "" if agent == first else difference(rates[first], rates[agent])
+        reward = "—" if of.reward is None else f"{of.reward.mean:.3f}"
+        table.add(agent, str(len(of.tasks)), solved, *passes, reward, gain)
+    return table
+
+
+def _share(rates: Sequence[float]) -> str:
+    spread = share_interval(rates)
+    return percent(sum(rates) / len(rates)) + ("" if spread is None else f" {spread}")

@@ -15,6 +15,7 @@ from typing import Any
 
 import orjson
 
+from envs.messages import SWE, as_called, told
 from envs.records.flat import rollout_row, token_rows, turn_rows
 from envs.records.plain import plain
 from envs.records.read import SavedRollout, read_rollouts
@@ -35,7 +36,7 @@ FORMS = ("parquet", "dataset", "jsonl", "triplets")
 def main(
     argv: Sequence[str],
     *,
-    prog: str = "python -m envs.swe",
+    prog: str = SWE,
     more: Mapping[str, Callable[[Path, Path], str]] = MappingProxyType({}),
     push: Callable[[Path, str], None] | None = None,
 ) -> int:
@@ -43,10 +44,13 @@ def main(
 
     more: further forms with one file or folder, by name; each writes a run to it and returns a summary.
     push: uploads what `--to hub` wrote."""
-    parser = Parser(prog=f"{prog} export", description=__doc__)
+    prog = as_called(prog)
+    parser = Parser(prog=f"{prog} export", description=as_called(__doc__, prog))
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory, or a file of spans")
     parser.add_argument("out", type=Path, metavar="OUT", help="where it goes; it must not be there yet")
-    parser.add_argument("--to", choices=(*FORMS, *more), default="parquet", help="what is written (%(default)s)")
+    forms = (*FORMS, *more)
+    written = f"what is written, one of {', '.join(forms)} (%(default)s)"
+    parser.add_argument("--to", choices=forms, default="parquet", metavar="FORM", help=written)
     parser.add_argument("--hub", metavar="OWNER/NAME", help="also upload it there, as --to hub writes it (HF_TOKEN)")
     options = parser.parse_args(argv)
     try:
@@ -58,7 +62,7 @@ def main(
     except ModuleNotFoundError as error:
         print(f"--to {options.to} needs {error.name}: pip install 'atropos-agent[datasets]'", file=sys.stderr)
     except (ValueError, OSError) as error:
-        print(error, file=sys.stderr)
+        print(told(error), file=sys.stderr)
     return 2
 
 

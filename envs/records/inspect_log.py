@@ -50,14 +50,14 @@ def inspect_log(
             "dataset": {"name": str(about.get("environment")), "samples": len(names), "sample_ids": names},
             "model": model,
             "model_args": {},
-            "config": {"epochs": counts.get("samples_each", 1)},
+            "config": {"epochs": counts.get("samples_each", 1) * max(1, len(summary.agents))},
             "task_args": plain(about.get("options") or {}),
             "metadata": plain(about.get("sampling") or {}),
         },
         # The viewer asks for it, also where there is no plan.
         "plan": {"name": "plan", "steps": [], "config": {}},
         "results": {
-            "total_samples": counts.get("tasks", len(names)) * counts.get("samples_each", 1),
+            "total_samples": summary.wanted or len(names),
             "completed_samples": len(found),
             "scores": [scored],
         },
@@ -97,7 +97,10 @@ def _sample(rollout: SavedRollout, task: str, number: int, model: str) -> dict[s
                 "metadata": plain({"tests": dict(verdict.tests), **verdict.metrics}),
             }
         },
-        "metadata": {"rollout": rollout.id, "stop_reason": result.stop_reason, "tokens": result.sampled_tokens},
+        "metadata": {
+            **{"rollout": rollout.id, "stop_reason": result.stop_reason, "tokens": result.sampled_tokens},
+            **({"agent": rollout.seat.agent} if rollout.seat.agent else {}),
+        },
         "total_time": rollout.timings_s.get("total"),
     }
     if result.stop_reason in _LIMITS:

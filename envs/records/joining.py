@@ -9,44 +9,59 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import orjson
-from rich.console import Console
 
-from envs.records.comparison import NoEvaluation
+from envs.messages import SWE, as_called
+from envs.records.comparison import NoEvaluation, table_of
 from envs.records.disk import replace_file
 from envs.records.stats import EvalSummary, TaskResult, summary_of
+from envs.records.tables import paper
 from sandboxes.arguments import WRONG_USE, Parser, file
 
 
 def main(argv: Sequence[str]) -> int:
     """Write the file and print the table. Returns 0, or 2 when the parts are not those of one evaluation."""
-    parser = Parser(prog="python -m envs.swe join", description=__doc__)
+    parser = Parser(prog=as_called(f"{SWE} join"), description=as_called(__doc__))
     parser.add_argument("out", type=file, metavar="OUT", help="the file to write, such as eval-0.json")
     parser.add_argument("run_dirs", type=Path, nargs="+", metavar="RUN_DIR", help="directories of the parts")
     options = parser.parse_args(argv)
     try:
         summary = join([Part.read(path / "eval-0.json") for path in options.run_dirs])
     except NoEvaluation as error:
-        print(f"python -m envs.swe join: {error}", file=sys.stderr)
+        print(as_called(f"{SWE} join: {error}"), file=sys.stderr)
         return WRONG_USE
     options.out.parent.mkdir(parents=True, exist_ok=True)
     replace_file(options.out, orjson.dumps(summary.to_json(), option=orjson.OPT_INDENT_2))
-    Console().print(summary.render())
+    paper().print(table_of(summary))
     return 0
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One process's part. same: the common values of all parts. samples: made and wanted ones."""
+class Figures:
+    """The outcome of some tasks. ks: of their pass@k."""
 
-    shard: str
     tasks: Sequence[TaskResult]
     unsampled: Sequence[str]
     ks: Sequence[int]
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any]) -> Figures:
+        """Read them. Raises KeyError, TypeError and ValueError."""
+        tasks = [TaskResult(**task) for task in found["tasks"]]
+        return cls(tasks, found["unsampled"], [int(k) for k in found["pass_at"]])
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One process's part. same: the common values of all parts. samples: made and wanted ones. agents: of several."""
+
+    shard: str
+    figures: Figures
+    agents: Mapping[str, Figures]
     same: Mapping[str, Any]
     samples: Mapping[str, int]
 
@@ -58,9 +73,8 @@ class Part:
             about = found["about"]
             return cls(
                 about["options"]["shard"],
-                [TaskResult(**task) for task in found["tasks"]],
-                found["unsampled"],
-                [int(k) for k in found["pass_at"]],
+                Figures.of(found),
+                {agent: Figures.of(of) for agent, of in (found.get("agents") or {}).items()},
                 {**about, "options": {**about["options"], "shard": "1/1"}, "samples": None},
                 about["samples"],
             )
@@ -81,18 +95,22 @@ def join(parts: Sequence[Part]) -> EvalSummary:
         if part.same != first.same:
             differing = sorted(_differing(first.same, part.same))
             raise NoEvaluation(f"parts {first.shard} and {part.shard} differ in {', '.join(differing)}")
-    names = Counter(name for part in parts for name in (*(task.task_id for task in part.tasks), *part.unsampled))
+    all_ = [part.figures for part in parts]
+    names = Counter(name for of in all_ for name in (*(task.task_id for task in of.tasks), *of.unsampled))
     if twice := sorted(name for name, times in names.items() if times > 1):
         raise NoEvaluation(f"tasks are in several parts, such as {twice[0]}: they were not made of the same tasks")
+    counts = {name: sum(part.samples[name] for part in parts) for name in ("tasks", "made", "missing")}
+    whole = _together(all_, {**first.same, "samples": {**first.samples, **counts}})
+    agents = dict.fromkeys(agent for part in parts for agent in part.agents)
+    of = {agent: _together([part.agents[agent] for part in parts if agent in part.agents]) for agent in agents}
+    return replace(whole, agents=of)
+
+
+def _together(parts: Sequence[Figures], about: Mapping[str, Any] | None = None) -> EvalSummary:
     sampled = [part for part in parts if part.tasks]
     ks = set.intersection(*(set(part.ks) for part in sampled)) if sampled else set()
-    counts = {name: sum(part.samples[name] for part in parts) for name in ("tasks", "made", "missing")}
-    return summary_of(
-        [task for part in parts for task in part.tasks],
-        sorted(ks),
-        [name for part in parts for name in part.unsampled],
-        about={**first.same, "samples": {**first.samples, **counts}},
-    )
+    tasks = [task for part in parts for task in part.tasks]
+    return summary_of(tasks, sorted(ks), [name for part in parts for name in part.unsampled], about=about)
 
 
 def _differing(one: Any, other: Any, place: str = "") -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from rich.table import Table
+from envs.records.tables import Sheet
 
 SOLVED = 1.0
 """The least reward of a correct sample."""
@@ -146,6 +146,8 @@ class EvalSummary:
 
     usage: Sequence[Mapping[str, Any]] = ()
     """Of hosted models, as their providers count it, of this start: an entry for each endpoint."""
+    agents: Mapping[str, EvalSummary] = field(default_factory=dict)
+    """The outcome of each agent in an evaluation of several; the other figures are over the samples of all."""
 
     @property
     def wanted(self) -> int:
@@ -158,6 +160,8 @@ class EvalSummary:
         named = {f"pass@{k}": estimate for k, estimate in self.pass_at.items()}
         if self.reward is not None:
             named["reward"] = self.reward
+        for agent, of in self.agents.items():
+            named |= {f"pass@{k}/{agent}": estimate for k, estimate in of.pass_at.items()}
         values = {f"eval/{name}": estimate.mean for name, estimate in named.items()}
         errors = {f"eval/{name}_stderr": e.stderr for name, e in named.items() if e.stderr is not None}
         return {**values, **errors, "eval/tasks": len(self.tasks), "eval/unsampled_tasks": len(self.unsampled)}
@@ -167,25 +171,30 @@ class EvalSummary:
         return {
             "format": 1,
             "about": dict(self.about),
+            **self._figures(),
+            **({"agents": {agent: of._figures() for agent, of in self.agents.items()}} if self.agents else {}),
+            **({"usage": list(self.usage)} if self.usage else {}),
+        }
+
+    def _figures(self) -> dict[str, Any]:
+        return {
             "pass_at": {str(k): asdict(estimate) for k, estimate in self.pass_at.items()},
             "reward": None if self.reward is None else asdict(self.reward),
             "tasks": [asdict(task) for task in self.tasks],
             "unsampled": list(self.unsampled),
-            **({"usage": list(self.usage)} if self.usage else {}),
         }
 
-    def render(self) -> Table:
+    def render(self) -> Sheet:
         """Return a table with a line per task and the totals below."""
-        table = Table(title=self._title(), title_justify="left", show_footer=True)
-        table.add_column("task", footer="mean over tasks ± standard error")
-        table.add_column("solved", justify="right", footer=self._footer_solved())
-        table.add_column("rate [95% interval]", justify="right", footer=str(self.pass_at.get(1, "")))
-        table.add_column("mean reward", justify="right", footer=str(self.reward or ""))
+        heads = ("solved", "rate [95% interval]", "mean reward")
+        table = Sheet("task", *heads, title=self._title(), right=heads)
+        solved, rate, reward = self._footer_solved(), str(self.pass_at.get(1, "")), str(self.reward or "")
+        table.totals = ("mean over tasks ± standard error", solved, rate, reward)
         for task in self.tasks:
             rate = f"{task.solved / task.samples:.2f} [{task.low:.2f}, {task.high:.2f}]"
-            table.add_row(task.task_id, f"{task.solved}/{task.samples}", rate, f"{task.reward_mean:.3f}")
+            table.add(task.task_id, f"{task.solved}/{task.samples}", rate, f"{task.reward_mean:.3f}")
         for name in self.unsampled:
-            table.add_row(name, "–", "no sample: infrastructure failures", "–", style="dim")
+            table.add(name, "–", "no sample: infrastructure failures", "–")
         return table
 
     def _title(self) -> str:

@@ -29,6 +29,7 @@ from envs.running.outbox import Outbox
 from envs.running.run import METRICS_S, Run, cancel, follow_load, open_rollouts, tracking
 from envs.running.sinks import FileSink, TrainerSink, open_group_file
 from envs.running.starts import conditions_of, write_start
+from envs.running.supply import Supply
 from envs.types import Task
 from sandboxes.shielding import finish
 
@@ -118,22 +119,32 @@ async def evaluate_once(env: Environment) -> EvalSummary:
 
 async def _evaluate_in_directory(env: Environment, tasks: Sequence[Task], started: float) -> EvalSummary:
     await write_start(env, "evaluate", await conditions_of(env))
+    metrics = Metrics()
     async with (
         tracking(env, env.run_dir.name, project=None, group=None),
-        open_rollouts(env, Metrics(), len(tasks)) as (rollouts, _),
+        open_rollouts(env, metrics, len(tasks)) as (rollouts, _),
     ):
-        following = asyncio.create_task(follow_load(env, rollouts.limiter))
-        try:
-            with Bar("evaluating") as bar:
-                about = described(env)
-                summary = await evaluate(
-                    *(rollouts, tasks, env.config, env.run_dir),
-                    about=about,
-                    on_sample=bar.update,
-                    usage=lambda: usage_of(env.servers),
-                )
-        finally:
-            await cancel([following])
+        supply = Supply()
+        with Bar("evaluating") as bar:
+
+            def show(done: int, task: str, total: int) -> None:
+                supply.left = total - done
+                bar.update(done, "; ".join(filter(None, [task, metrics.supply])), total=total)
+
+            async def look() -> None:
+                while True:
+                    await asyncio.to_thread(supply.look, env.run_dir, metrics, rollouts.limiter)
+                    if metrics.supply and supply.left is not None:  # the bar knows its beginning
+                        bar.note(metrics.supply)
+                    await asyncio.sleep(METRICS_S)
+
+            following = [asyncio.create_task(one) for one in (follow_load(env, rollouts.limiter), look())]
+            try:
+                about, usage = described(env), partial(usage_of, env.servers)
+                given = (rollouts, tasks, env.config, env.run_dir)
+                summary = await evaluate(*given, about=about, on_sample=show, usage=usage)
+            finally:
+                await cancel(following)
         await env.log_evaluation(summary, started)
     return summary
 

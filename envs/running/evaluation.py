@@ -1,4 +1,4 @@
-"""Evaluations: every held-out task attempted several times, and the number of solved ones.
+"""Evaluations: every held-out task attempted several times by each agent, and the number of solved ones.
 
 Each sample is on disk when it is made, so an interrupted evaluation continues from there.
 """
@@ -67,48 +67,47 @@ async def evaluate(
     on_sample: Callable[..., None] = lambda done, note, total: None,
     usage: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
 ) -> EvalSummary:
-    """Attempt every task `eval_samples` times, and write the summary to `eval-<step>.json` in the run's directory.
+    """Attempt every task `eval_samples` times, with each agent, and write the summary to `eval-<step>.json`.
 
-    The directory must be `locked`. Samples of an earlier start are taken over. Rollouts with an infrastructure
+    The run's directory must be `locked`. Samples of an earlier start are taken over. Rollouts with an infrastructure
     failure are left out and counted. about: the conditions, see `described`. step: the trainer's. resources: for
     all samples; None for those of the environment's start. on_sample: is told the number of samples so far, the last
     one's task, and their `total`. usage: of hosted models, until now. Raises OtherEvaluation, and NothingWorks when no
     rollout can succeed.
     """
-    about, mix = {**(about or {}), "step": step}, Mix.of(config.agent)
+    about = {**(about or {}), "step": step}
     if resources:
         about["resources"] = versions_of(resources)
     samples = await Samples.open(run_dir / f"eval-{step}.samples.jsonl", about)
-    wanted = [(task, number) for number in range(config.eval_samples) for task in tasks]
+    wanted = _wanted(tasks, config)
     on_sample(len(samples.rewards), "", total=len(wanted))
-    left = [(task, number) for task, number in wanted if (task.id, number) not in samples.rewards]
+    left = [one for one in wanted if (one.task.id, one.number) not in samples.rewards]
     if len(left) < len(wanted):
         done = len(wanted) - len(left)
         logger.info("%d of %d samples are there from an earlier start; %d are left", done, len(wanted), len(left))
 
     lost: Counter[str] = Counter()
 
-    async def make(task: Task, number: int) -> None:
+    async def make(one: _Wanted) -> None:
         try:
-            agent = mix.pick(task, config.seed, task.id)
-            seat = Seat(member=number, step=step, evaluating=True, agent=agent, resources=resources)
-            rollout, _ = await rollouts.make(task, seat)
+            seat = Seat(member=one.number, step=step, evaluating=True, agent=one.agent, resources=resources)
+            rollout, _ = await rollouts.make(one.task, seat)
         except InfraError as error:  # counted where it failed; the next start tries again
             lost[str(error)] += 1
             return
-        await samples.add(task.id, number, rollout.verdict.reward, rollout.id)
-        on_sample(len(samples.rewards), task.id, total=len(wanted))
+        await samples.add(one, rollout.verdict.reward, rollout.id)
+        on_sample(len(samples.rewards), one.task.id, total=len(wanted))
 
-    making = {asyncio.create_task(make(task, number)) for task, number in left}
+    making = {asyncio.create_task(make(one)) for one in left}
     try:
         if making:
             await asyncio.wait(making, return_when=asyncio.FIRST_EXCEPTION)
     finally:
         await cancel(making)
-    for one in making:
-        if not one.cancelled():
-            one.result()
-    summary = replace(_summary(samples, tasks, config, about), lost=lost, usage=usage())
+    for ended in making:
+        if not ended.cancelled():
+            ended.result()
+    summary = replace(_summary(samples, wanted, config, about), lost=lost, usage=usage())
     path = run_dir / f"eval-{step}.json"
     data = orjson.dumps(summary.to_json(), option=orjson.OPT_INDENT_2)
     await until_room(path, lambda: replace_file(path, data), home=run_dir)
@@ -134,16 +133,42 @@ def shortage(summary: EvalSummary, most: float) -> str | None:
     return f"{said}{allowed}: {reasons or 'they were cancelled'}"
 
 
-def _summary(samples: Samples, tasks: Sequence[Task], config: AgentEnvConfig, about: Mapping[str, Any]) -> EvalSummary:
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A sample to make. number: among its task's. agent: its name in a run of several; "" in others."""
+
+    task: Task
+    number: int
+    agent: str
+
+
+def _wanted(tasks: Sequence[Task], config: AgentEnvConfig) -> list[_Wanted]:
+    """Return the samples to make. More of them change no sample's number."""
+    mix = Mix.of(config.agent)
+    return [
+        _Wanted(task, number * len(mix.names) + place, agent)
+        for number in range(config.eval_samples)
+        for task in tasks
+        for place, agent in enumerate(mix.of_task(task))
+    ]
+
+
+def _summary(
+    samples: Samples, wanted: Sequence[_Wanted], config: AgentEnvConfig, about: Mapping[str, Any]
+) -> EvalSummary:
     """Return the outcome of an evaluation, in the order of its tasks and samples."""
-    rewards: dict[str, list[float]] = {task.id: [] for task in tasks}
-    for number in range(config.eval_samples):
-        for task in tasks:
-            if (task.id, number) in samples.rewards:
-                rewards[task.id].append(samples.rewards[task.id, number])
-    made, wanted = sum(map(len, rewards.values())), config.eval_samples * len(tasks)
-    counts = {"tasks": len(tasks), "samples_each": config.eval_samples, "made": made, "missing": wanted - made}
-    return summarise(rewards, config.eval_ks, about={**about, "samples": counts})
+    rewards: dict[str, dict[str, list[float]]] = {"": {}}  # by agent, those of all by ""
+    for one in wanted:
+        for agent in {"", one.agent}:
+            of_task = rewards.setdefault(agent, {}).setdefault(one.task.id, [])
+            if (one.task.id, one.number) in samples.rewards:
+                of_task.append(samples.rewards[one.task.id, one.number])
+    made = sum(map(len, rewards[""].values()))
+    counts = {"tasks": len(rewards[""]), "samples_each": config.eval_samples, "made": made}
+    told = {**about, "samples": {**counts, "missing": len(wanted) - made}}
+    names = [name for name in Mix.of(config.agent).names if name in rewards]
+    agents = {name: summarise(rewards[name], config.eval_ks) for name in names}
+    return replace(summarise(rewards[""], config.eval_ks, about=told), agents=agents)
 
 
 @dataclass(slots=True)
@@ -174,11 +199,12 @@ class Samples:
                 samples._take(line["task"], line["sample"], line["reward"], line["rollout"])
         return samples
 
-    async def add(self, task: str, number: int, reward: float, rollout: str) -> None:
+    async def add(self, one: _Wanted, reward: float, rollout: str) -> None:
         """Write one down."""
-        line = orjson.dumps({"task": task, "sample": number, "reward": reward, "rollout": rollout})
+        named = {"agent": one.agent} if one.agent else {}
+        line = orjson.dumps({"task": one.task.id, "sample": one.number, **named, "reward": reward, "rollout": rollout})
         await until_room(self.path, lambda: append_line(self.path, line), home=self.path.parent)
-        self._take(task, number, reward, rollout)
+        self._take(one.task.id, one.number, reward, rollout)
 
     def _take(self, task: str, number: int, reward: float, rollout: str) -> None:
         self.rewards[task, number] = float(reward)

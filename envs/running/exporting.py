@@ -17,6 +17,7 @@ from envs.config import cut_off
 from envs.delivery.estimators import USUAL, Estimator
 from envs.delivery.exports import MESSAGES_ALONE, ROWS, WITHOUT_RATIOS, Export
 from envs.delivery.rows import Origin, score_group
+from envs.messages import SWE
 from envs.records import exporting
 from envs.records.atif import Place
 from envs.records.read import SavedRollout, read_at, read_rollouts
@@ -28,7 +29,7 @@ from sandboxes.naming import later
 _HUB = later("huggingface_hub:HfApi")
 
 
-def main(argv: Sequence[str], *, prog: str = "python -m envs.swe") -> int:
+def main(argv: Sequence[str], *, prog: str = SWE) -> int:
     """Export a run. Returns 0, or 2 when there is nothing to export, or no room for it."""
     more: dict[str, Callable[[Path, Path], str]] = {form: partial(write, form=form) for form in ROWS}
     return exporting.main(argv, prog=prog, more={**more, "hub": hub.write}, push=_push)

@@ -97,7 +97,7 @@ class FailureLog:
         refused = partial.counts.refused_tokens if partial else 0
         self._metrics.count_failure(error.kind, step=step, refused_tokens=refused)
         if error.kind is Failure.TASK:
-            self._impossible[task.id] = str(error).removeprefix(f"{error.kind}: ")
+            self._impossible[task.id] = error.message
         else:
             self.breaker.note(error)
         self._last.setdefault(task.id, deque(maxlen=KEPT)).append(_evidence(error))

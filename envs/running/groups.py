@@ -11,22 +11,28 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
+from envs.messages import SWE, as_called
+from envs.records.tables import Sheet, paper
 from envs.running.database import RunDirectoryError
 from envs.running.group import GroupFate, fates
 from envs.types import GroupState
 from sandboxes.arguments import Parser
 
 
-def main(argv: Sequence[str], *, prog: str = "python -m envs.swe") -> int:
+def main(argv: Sequence[str], *, prog: str = SWE) -> int:
     """Print the table. Returns 0, or 2 when the directory holds no readable run."""
-    parser = Parser(prog=f"{prog} groups", description=__doc__)
+    prog = as_called(prog)
+    parser = Parser(prog=f"{prog} groups", description=as_called(__doc__, prog))
     parser.add_argument("run_dir", type=Path, help="directory of the run")
     states = [state.value for state in GroupState]
-    parser.add_argument("--state", action="append", default=[], choices=states, help="only groups in this state")
+    parser.add_argument(
+        "--state",
+        action="append",
+        default=[],
+        choices=states,
+        metavar="STATE",
+        help=f"only groups in this state: {', '.join(states)}",
+    )
     parser.add_argument("--task", help="only groups of the task with this id")
     options = parser.parse_args(argv)
     try:
@@ -34,25 +40,21 @@ def main(argv: Sequence[str], *, prog: str = "python -m envs.swe") -> int:
     except RunDirectoryError as error:
         print(error, file=sys.stderr)
         return 2
-    console = Console()
-    if not console.is_terminal:
-        console.width = 200  # a file or a pipe has room for whole lines
-    console.print(table(found))
+    paper().print(table(found))
     return 0
 
 
-def table(found: Iterable[GroupFate]) -> Table:
+def table(found: Iterable[GroupFate]) -> Sheet:
     """Return a row for each group, with how many there are in each state beneath."""
     counts: Counter[GroupState] = Counter()
     found = list(found)
     drawn = any(fate.drawn for fate in found)
     heads = ("group", "task", "state", "rewards", "reason", "evidence", *(["drawn"] if drawn else []))
-    made = Table(*heads, title_justify="left")
+    made = Sheet(*heads)
     for fate in found:
         counts[fate.state] += 1
         rewards = " ".join(f"{reward:g}" for reward in fate.rewards)
-        # Text, not markup: tasks and reasons are data.
         cells = (str(fate.number), fate.task, fate.state, rewards, fate.reason, fate.evidence, fate.drawn)
-        made.add_row(*map(Text, cells[: len(heads)]))
+        made.add(*cells[: len(heads)])
     made.caption = f"{counts.total()} groups" + "".join(f", {count} {state}" for state, count in counts.most_common())
     return made

@@ -1,4 +1,4 @@
-"""Several agents in one run: which one works on which group."""
+"""Several agents in one run: which one works on which group, and which ones on a task of an evaluation."""
 
 from __future__ import annotations
 
@@ -32,18 +32,21 @@ class Mix:
             weights[name] = float(weight)
         return cls(tuple(weights), tuple(weights.values()))
 
-    def pick(self, task: Task, seed: int, of: int | str) -> str:
+    def pick(self, task: Task, seed: int, of: int) -> str:
         """Return the agent for a group of this task: the same for the same seed and group. "" for a run with one agent.
 
-        of: the group's number; in evaluations the task's id.
-
-        Among the agents named by the task's tags if there are any, else among all, by weight."""
-        if len(self.names) == 1:
-            return ""
-        tagged = [name for name in self.names if f"{TAG}{name}" in task.tags]
-        names = tagged or list(self.names)
+        of: the group's number. It is drawn among `of_task`, by weight."""
+        names = self.of_task(task)
+        if len(names) == 1:
+            return names[0]
         weights = [self.weights[self.names.index(name)] for name in names]
         return random.Random(f"agent/{seed}/{of}").choices(names, weights)[0]
+
+    def of_task(self, task: Task) -> Sequence[str]:
+        """Return the agents for a task: those named by its tags if there are any, else all. "" for a run with one."""
+        if len(self.names) == 1:
+            return ("",)
+        return [name for name in self.names if f"{TAG}{name}" in task.tags] or self.names
 
 
 ALONE = Mix(("",), (1.0,))

@@ -68,8 +68,13 @@ class LocalWorker:
 
     async def run(self, task: Task, seat: Seat) -> Rollout:
         """See `Worker`."""
+        own = replace(seat, ledgers=[], failures=[])  # the rollout does not hold them
         with rollout_span(task, seat, seat.agent or self._config.agent) as told:
-            rollout = await self._run(task, seat)
+            try:
+                rollout = await self._run(task, seat, own)
+            except InfraError as error:
+                error.beside = tuple(own.failures)
+                raise
             reward, verdict = rollout.reward.value, rollout.verdict.reward
             tracing.tell_rollout(told, rollout.result, rollout=rollout.id, reward=reward, verdict=verdict)
         return rollout
@@ -78,9 +83,8 @@ class LocalWorker:
         """See `Worker`."""
         self._env.expect(task)
 
-    async def _run(self, task: Task, seat: Seat) -> Rollout:
+    async def _run(self, task: Task, seat: Seat, own: Seat) -> Rollout:
         started, runner = time.monotonic(), asyncio.current_task()
-        own = replace(seat, ledgers=[])  # the rollout does not hold them
         seconds = self._config.rollout_timeout_s + task.hidden.timeout_s + self._config.overtime_s
         try:
             async with asyncio.timeout(seconds) as limit:
@@ -102,8 +106,8 @@ class LocalWorker:
         if seat.resources:
             result = replace(result, metadata={**result.metadata, RESOURCES: versions_of(seat.resources)})
         timings = {**outcome.timings_s, "total": time.monotonic() - started}
-        name = uuid.uuid4().hex
-        return Rollout(name, task, result, outcome.verdict, reward, seat, timings, outcome.work)
+        judged = (outcome.verdict, reward, seat, timings, outcome.work, tuple(own.failures))
+        return Rollout(uuid.uuid4().hex, task, result, *judged)
 
     def _reward(self, task: Task, outcome: Outcome, seat: Seat) -> Reward:
         if seat.evaluating:

@@ -12,6 +12,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # what is imported first is nothing that a traceback would explain
 
 from atropos_agent import __version__
+from envs.messages import as_called, told
 from envs.running.stopping import ended_while_loading
 from sandboxes.naming import later, meant
 
@@ -79,10 +80,10 @@ def main(argv: list[str]) -> int:
         print(f"atropos-agent {__version__}")
         return 0
     if command in ("", "-h", "--help"):
-        print(USAGE)
+        print(as_called(USAGE))
         return 0
     near = meant(command, (*COMMANDS, *MODULES))
-    print(f"there is no command {command!r}{near}\n\n{USAGE}", file=sys.stderr)
+    print(f"there is no command {command!r}{near}\n\n{as_called(USAGE)}", file=sys.stderr)
     return 2
 
 
@@ -105,7 +106,7 @@ def said(main: Callable[[list[str]], int], argv: list[str]) -> int:
     except BrokenPipeError:
         pass
     except OSError as error:
-        print(error, file=sys.stderr)
+        print(told(error), file=sys.stderr)
         status = 1
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left is written when Python ends
     return status

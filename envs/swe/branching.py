@@ -1,6 +1,6 @@
 """The branches of a rollout: its sandbox and its conversation go on several times from one place.
 
-    async with Tree(branches, place, make_agent, attempts=3, keep_mb=1.0) as tree:
+    async with Tree(branches, place, make_agent, failures, attempts=3, keep_mb=1.0) as tree:
         outcome = await tree.grow(step.instruction)
 
 Each end is a leaf, and is judged by itself. A branch that fails by an infrastructure failure is made again from its
@@ -25,7 +25,7 @@ from envs.judging.steps import of_leaves
 from envs.judging.workplace import Workplace
 from envs.running.failures import attribute
 from envs.swe.places import Branches
-from envs.types import Outcome
+from envs.types import InfraError, Outcome, leaf_weights
 from sandboxes.carrying import UNFORKABLE, Busy, CarryingSandbox
 from tools.base import ToolResult
 
@@ -60,15 +60,23 @@ class _Point:
 class Tree:
     """A rollout with its branches; see the module's docstring.
 
-    make_agent: makes an agent at work in a sandbox. attempts: at each leaf. keep_mb: the most to keep of a leaf's
-    changes."""
+    make_agent: makes an agent at work in a sandbox. failures: takes in those of branches, and of a rollout that goes on
+    from one. attempts: at each leaf. keep_mb: the most to keep of a leaf's changes."""
 
     def __init__(
-        self, branches: Branches, place: Workplace[Any], make_agent: MakeAgent, *, attempts: int, keep_mb: float
+        self,
+        branches: Branches,
+        place: Workplace[Any],
+        make_agent: MakeAgent,
+        failures: list[InfraError],
+        *,
+        attempts: int,
+        keep_mb: float,
     ) -> None:
         self._branches = branches
         self._place = place
         self._make_agent = make_agent
+        self._failures = failures
         self._attempts = attempts
         self._keep_mb = keep_mb
         self._left = branches.count
@@ -95,7 +103,7 @@ class Tree:
         agent = self._make_agent(sandbox, first=True)
         agent.executed = partial(self._executed, sandbox, True)
         own: Outcome | None = None
-        failure: Exception | None = None
+        failed: tuple[Exception, InfraError] | None = None
         try:
             result = await agent.run(instruction)
             await self._place.judge(await self._place.collect(), result)
@@ -103,31 +111,33 @@ class Tree:
         except Exception as error:  # of any part of a rollout: its branches may still have a leaf
             if self._point is None:
                 raise
-            failure = error
-            self._note("the rollout is made again from its last branch", error)
+            failed = error, self._note("the rollout is made again from its last branch", error)
         if self._point is not None:
             self._point.note(due=int(own is None))
         while self._growing:
             await asyncio.gather(*self._growing)
             self._growing = {task for task in self._growing if not task.done()}
-        return self._joined(own, failure)
+        if failed is not None and not self._leaves:
+            failure, noted = failed
+            self._failures.remove(noted)  # who has this one raised counts it
+            raise failure
+        return self._joined(own)
 
-    def _joined(self, own: Outcome | None, failure: Exception | None) -> Outcome:
+    def _joined(self, own: Outcome | None) -> Outcome:
         """Return the outcome of all leaves. own: the rollout's, without its branches."""
         leaves = list(self._leaves)
         if self._trunk is not None and own is not None:
             leaves.insert(0, (self._trunk, own))
         if self._trunk is None and own is not None:
             return replace(own, result=self._told(own.result))
-        if not leaves:
-            raise failure or RuntimeError("a rollout has no leaf")
         (first, outcome), tried = leaves[0], (self._trunk, *self._tried)
         others = [turns.ledger for turns in tried if turns is not None and turns is not first]
         first.ledger.join(others, [turns.ledger for turns, _ in leaves], LOST)
         self._counts["leaves"] = len(leaves)
+        weights = leaf_weights([[step.index for step in leaf.result.steps] for _, leaf in leaves])
         return Outcome(
             self._told(first.result()),
-            of_leaves([leaf.verdict for _, leaf in leaves]),
+            of_leaves([leaf.verdict for _, leaf in leaves], weights),
             outcome.timings_s,
             tuple(entry for _, leaf in leaves for entry in leaf.work),
             [leaf for _, leaf in leaves],
@@ -199,7 +209,9 @@ class Tree:
                 return
         self._counts["lost"] += 1
 
-    def _note(self, what: str, error: Exception) -> None:
+    def _note(self, what: str, error: Exception) -> InfraError:
         failure = attribute(error)
-        self._counts[f"failed: {failure.kind}"] += 1
         logger.warning("%s: %s", what, failure, exc_info=error if failure.unexpected else None)
+        self._counts[f"failed: {failure.kind}"] += 1
+        self._failures.append(InfraError(failure.kind, f"{what}: {failure.message}"))  # its stack is in the log already
+        return self._failures[-1]

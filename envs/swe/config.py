@@ -119,6 +119,11 @@ class SWEEnvConfig(AgentEnvConfig):
         "crun if possible (`doctor` names it)",
     )
 
+    @property
+    def agents_at_once(self) -> int:
+        found = Branches.of(self.branches)
+        return 1 if found is None else 1 + found.count
+
     @field_validator("judge")
     @classmethod
     def _judge_address(cls, value: str) -> str:

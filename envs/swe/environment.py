@@ -152,4 +152,5 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
             own_seat = seat if first else replace(seat, ledgers=[])
             return self.agent(own_seat, self.make_tools(seen), working_dir=seen.workdir, max_seconds=most)
 
-        return Tree(branches, place, make_agent, attempts=self.config.attempts, keep_mb=self.config.keep_work_mb)
+        failures, attempts = seat.failures, self.config.attempts
+        return Tree(branches, place, make_agent, failures, attempts=attempts, keep_mb=self.config.keep_work_mb)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from envs.cli import Program, run
+from envs.messages import SWE, as_called
 from envs.swe.config import SWEEnvConfig
 from sandboxes.naming import later
 
 PROGRAM = Program(
-    "python -m envs.swe",
+    SWE,
     SWEEnvConfig,
     later("envs.swe.environment:SWEEnv"),
     later("envs.swe.doctor:surroundings"),
@@ -18,4 +20,4 @@ PROGRAM = Program(
 
 def main(command: str, argv: Sequence[str]) -> int:
     """Run a command of the environment. Returns the exit status."""
-    return run(PROGRAM, [command, *argv])
+    return run(replace(PROGRAM, prog=as_called(SWE)), [command, *argv])

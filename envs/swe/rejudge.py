@@ -19,15 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from envs.judging.rejudge import Judge, RejudgeResult, Rewarding, rejudge_all
+from envs.messages import SWE, as_called, told
 from envs.records.disk import append_line
 from envs.records.progress import Bar
 from envs.records.provenance import FILE_NAME, read_starts
 from envs.records.read import SavedRollout, read_rollouts
+from envs.records.tables import Sheet, paper
 from envs.rewards import Shaping
 from envs.swe.source import judge_model, load_source
 from envs.types import BadTask, Task
@@ -58,7 +57,7 @@ def main(argv: Sequence[str]) -> int:
         setting = setting_of(options)
         return asyncio.run(_rejudge(options, setting))
     except (ValueError, SandboxError, OSError) as error:
-        print(error, file=sys.stderr)
+        print(told(error), file=sys.stderr)
         return 2
 
 
@@ -105,9 +104,8 @@ async def _rejudge(options: argparse.Namespace, setting: Setting) -> int:
             counts["solved before"] += not one.problem and one.before >= 1
             counts["solved now"] += one.now is not None and one.now >= 1
             (changed if one.changed else problems if one.problem else []).append(one)
-    console = Console()
     if changed:
-        console.print(table(changed))
+        paper().print(table(changed))
     for one in problems:
         print(f"{one.rollout} of {one.task} was not judged: {one.problem}", file=sys.stderr)
     print(
@@ -119,15 +117,14 @@ async def _rejudge(options: argparse.Namespace, setting: Setting) -> int:
     return 1 if problems else 0
 
 
-def table(changed: Sequence[RejudgeResult]) -> Table:
+def table(changed: Sequence[RejudgeResult]) -> Sheet:
     """Return a row for each rollout with a changed verdict."""
-    made = Table("rollout", "task", "verdict", "reward", "tests that changed", title_justify="left")
+    made = Sheet("rollout", "task", "verdict", "reward", "tests that changed")
     for one in changed:
         tests = [f"{name}: {_status(before)} → {_status(now)}" for name, (before, now) in one.tests.items()]
         more = [f"and {len(tests) - _SHOWN_TESTS} more"] if len(tests) > _SHOWN_TESTS else []
         verdict, reward = f"{one.before:g} → {one.now:g}", f"{one.reward_before:g} → {one.reward_now:g}"
-        # Text, not markup: names of tests are data.
-        made.add_row(*map(Text, (one.rollout, one.task, verdict, reward, "\n".join([*tests[:_SHOWN_TESTS], *more]))))
+        made.add(one.rollout, one.task, verdict, reward, "\n".join([*tests[:_SHOWN_TESTS], *more]))
     return made
 
 
@@ -148,7 +145,7 @@ def _rewarding(reward: str, shaping: Mapping[str, Any]) -> Rewarding:
 
 
 def _parser() -> Parser:
-    parser = Parser(prog="python -m envs.swe rejudge", description=__doc__)
+    parser = Parser(prog=as_called(f"{SWE} rejudge"), description=as_called(__doc__))
     add = parser.add_argument
     add("run_dir", type=Path, metavar="RUN", help="directory of the run")
     add("--tasks", metavar="FOLDER", help='by these tasks, or "starter"; the run\'s own, as they are now, without it')

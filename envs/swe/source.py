@@ -11,6 +11,7 @@ from pathlib import Path
 from envs.judging.manifest import NAME as MANIFEST
 from envs.judging.steps import parts
 from envs.judging.watched_tasks import select
+from envs.messages import SWE, as_called
 from envs.swe import STARTER
 from envs.swe.config import SWEEnvConfig
 from envs.tasks.harbor import load_tasks
@@ -91,8 +92,8 @@ def warn_of_unchecked(config: SWEEnvConfig) -> None:
     for folder in unchecked(config.tasks, config.manifest, config.eval_tasks):
         logger.warning(
             "%s has no manifest, so nobody has seen that its tasks can be solved, or not without work: "
-            "`python -m envs.swe tasks check %s` makes one",
-            *(folder, folder),
+            "`%s tasks check %s` makes one",
+            *(folder, as_called(SWE), folder),
         )
 
 

@@ -13,19 +13,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 from envs.cli import Program
 from envs.cli import main as run_command
 from envs.judging.attack import attack_tasks, judged, with_attack
 from envs.judging.attack import render as render_attacks
 from envs.judging.check import check_tasks, render
 from envs.judging.manifest import NAME, CheckResult, read_manifest, write_manifest
+from envs.messages import SWE, as_called
 from envs.options import UsageError
 from envs.options.reading import read_options
 from envs.records.progress import Bar
 from envs.records.read import read_rollouts
+from envs.records.tables import Sheet, paper
 from envs.swe import STARTER
 from envs.swe.config import SWEEnvConfig
 from envs.swe.source import judge_model, with_judge
@@ -54,13 +53,13 @@ _HOSTS = "Docker hosts to work on, such as ssh://a,ssh://b or a YAML file, inste
 _CACHE = Path.home() / ".cache/atropos-agent/forge"
 
 
-_ATTACKING = Program("python -m envs.swe", SWEEnvConfig, later("envs.swe.attack_env:AttackEnv"))
+_ATTACKING = Program(as_called(SWE), SWEEnvConfig, later("envs.swe.attack_env:AttackEnv"))
 """The environment for a model's attacks."""
 
 
 def main(argv: list[str]) -> int:
     """Run one of the commands. Return 0 when every task is sound, 1 when one is not, 2 when they can't be read."""
-    parser = Parser(prog="python -m envs.swe tasks")
+    parser = Parser(prog=as_called(f"{SWE} tasks"))
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_check(commands)
     _add_attack(commands)
@@ -111,7 +110,7 @@ def _add_checking(command: Parser) -> None:
     command.add_argument("--again", action="store_true", help="all tasks, whatever the manifest says")
     command.add_argument("--base-image", help="replaces the image in the tasks' FROM")
     command.add_argument("--hosts", type=_hosts, help=_HOSTS)
-    command.add_argument("--judge", type=_address, default="", metavar="URL", help="as --env.judge of a run")
+    command.add_argument("--judge", type=_address, metavar="URL", help="as --env.judge of a run")
     command.add_argument("--judge-model", default="", metavar="NAME", help="as --env.judge_model")
     command.add_argument("--judge-key", default="", metavar="VARIABLE", help="as --env.judge_key")
 
@@ -165,7 +164,7 @@ def _address(text: str) -> str:
 
 def _check_command(options: argparse.Namespace) -> int:
     results = asyncio.run(_check(options))
-    Console().print(render(results))
+    paper().print(render(results))
     return 0 if all(result.ok for result in results) else 1
 
 
@@ -191,7 +190,7 @@ def _chosen(options: argparse.Namespace) -> list[Task]:
     except BadTasks as error:
         tasks = _usable(error, options.skip_bad)
     try:
-        tasks = with_judge(tasks, judge_model(options.judge, options.judge_model, options.judge_key))
+        tasks = with_judge(tasks, judge_model(options.judge or "", options.judge_model, options.judge_key))
     except BadTasks as error:
         tasks = _usable(error, options.skip_bad)
     return tagged(tasks, options.only, "--only")
@@ -215,14 +214,14 @@ def _attack_command(options: argparse.Namespace) -> int:
         else:
             run_dir = model.env.run_dir or Path("runs", f"attack-{time.strftime('%Y%m%d-%H%M%S')}")
             given = {"tasks": options.folder, "manifest": options.manifest, "hosts": options.hosts}
-            given |= {name: getattr(options, name) for name in ("judge", "judge_model", "judge_key")}
+            given |= {name: getattr(options, name) or "" for name in ("judge", "judge_model", "judge_key")}
             given |= {"base_image": options.base_image, "eval_tags": ",".join(options.only)}
             given |= {} if model.env.run_dir else {"run_dir": run_dir}
             told = [f"--env.{name}={value}" for name, value in given.items() if value]
             if status := run_command(_ATTACKING, "evaluate", [*options.model, *told]):
                 return status
             results = _taken_in(options.manifest, run_dir)
-    Console().print(render_attacks(results))
+    paper().print(render_attacks(results))
     return 1 if any(result.accepts for result in results) else 0
 
 
@@ -297,10 +296,10 @@ def _convert_command(options: argparse.Namespace) -> int:
     if not tasks:
         raise BadTask(f"{options.source} holds nothing to convert")
     if not options.check:
-        Console().print(f"{len(tasks)} tasks are in {options.out}; `tasks check` tells which can be used")
+        paper().print(f"{len(tasks)} tasks are in {options.out}; `tasks check` tells which can be used")
         return 0
     results = asyncio.run(_check_converted(tasks, options.out / NAME, options.hosts))
-    Console().print(render(results))
+    paper().print(render(results))
     return 0 if all(result.ok for result in results) else 1
 
 
@@ -313,13 +312,13 @@ async def _check_converted(tasks: list[Task], path: Path, hosts: str | None) -> 
 
 def _forge_command(options: argparse.Namespace) -> int:
     tallies, results = asyncio.run(_forge(options))
-    table = Table("package", "tests", "tasks", "mutants that could not be used")
+    table = Sheet("package", "tests", "tasks", "mutants that could not be used")
     for tally in tallies:
         rejected = ", ".join(f"{count} {what}" for what, count in tally.outcomes.most_common() if what != "kept")
-        table.add_row(tally.project, str(tally.tests), str(tally.outcomes["kept"]), tally.problem or rejected)
-    Console().print(table)
+        table.add(tally.project, str(tally.tests), str(tally.outcomes["kept"]), tally.problem or rejected)
+    paper().print(table)
     if not options.no_check:
-        Console().print(render(results))
+        paper().print(render(results))
     return (
         0
         if any(tally.outcomes["kept"] for tally in tallies) and (options.no_check or any(r.ok for r in results))

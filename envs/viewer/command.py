@@ -12,6 +12,7 @@ from argparse import ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
+from envs.messages import SWE, as_called, told
 from envs.records.detail import plural
 from envs.records.report import write_report
 from envs.runs.reader import TOKENIZER, NoRun, decoder
@@ -25,8 +26,9 @@ CHOSEN_BY = ("latest", "step", "best", "worst", "group", "rollout")
 """Options for the content of --export."""
 
 
-def main(argv: Sequence[str], *, prog: str = "python -m envs.swe") -> int:
+def main(argv: Sequence[str], *, prog: str = SWE) -> int:
     """Serve the page until Ctrl-C, or write a file. Returns 0, or 2 when there is no run or nothing was chosen."""
+    prog = as_called(prog)
     options = _parser(prog).parse_args(argv)
     try:
         directories = run_directories(options.runs)
@@ -41,7 +43,7 @@ def main(argv: Sequence[str], *, prog: str = "python -m envs.swe") -> int:
         print(error, file=sys.stderr)
         return WRONG_USE
     except OSError as error:
-        print(f"{prog} view: {error}", file=sys.stderr)
+        print(f"{prog} view: {told(error)}", file=sys.stderr)
         return 1
 
 
@@ -73,7 +75,7 @@ def _export(options: Namespace, directories: Sequence[Path]) -> int:
 
 
 def _parser(prog: str) -> Parser:
-    parser = Parser(prog=f"{prog} view", description=__doc__)
+    parser = Parser(prog=f"{prog} view", description=as_called(__doc__, prog))
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="directory of a run, or of several")
     parser.add_argument("--port", type=port, default=0, help="where the page answers on this machine (a free port)")
     parser.add_argument(

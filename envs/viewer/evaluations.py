@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from envs.records.comparison import Comparison, NoEvaluation, Rates, compare
+from envs.records.comparison import Comparison, NoEvaluation, Rates, compare, difference
 from envs.records.stats import Interval, interval, pass_at_k, share_interval, wilson
 from envs.runs.index import SEPARATOR
 from envs.runs.reader import step_of
 from envs.viewer.charts import Chart
 
-_TAG = "tag:"
+_TAG, _AGENT = "tag:", "agent:"
 UNTAGGED = "without a tag"
 
 
@@ -27,12 +27,13 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A sample of a task. place: of its rollout; run: the number of the shown run that holds it."""
+    """A sample of a task. place: of its rollout; run: the number of the shown run that holds it. agent: its name."""
 
     place: int
     run: int
     reward: float
     solved: bool
+    agent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class EvaluatedTask:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """An evaluation. step: the trainer's. missing: samples that could not be made."""
+    """An evaluation. step: the trainer's. missing: samples that could not be made. agents: each one's if several."""
 
     name: str
     step: int
@@ -68,6 +69,7 @@ class Evaluation:
     missing: int = 0
     over: bool = True
     about: Mapping[str, Any] = field(default_factory=dict)
+    agents: Mapping[str, Evaluation] = field(default_factory=dict)
 
     @property
     def samples(self) -> int:
@@ -91,6 +93,12 @@ class Evaluation:
             return []
         return [(tag, len(rates), _figure(rates, True)) for tag, rates in sorted(tagged.items())]
 
+    def by_agent(self) -> list[tuple[str, Evaluation, str]]:
+        """Return each agent's part and its difference from the first one's; nothing without several agents."""
+        rates = {agent: of.rates().rates for agent, of in self.agents.items()}
+        first = next(iter(rates), "")
+        return [(agent, of, difference(rates[first], rates[agent])) for agent, of in self.agents.items()]
+
     def rates(self) -> Rates:
         """Return what is compared with another evaluation."""
         return Rates({task.task: task.rate for task in self.tasks}, self.samples, self.about)
@@ -102,19 +110,26 @@ def saved(name: str, told: Mapping[str, Any]) -> Evaluation:
     about = told.get("about") or {}
     missing = int((about.get("samples") or {}).get("missing", 0))
     unsampled = [str(one) for one in told.get("unsampled") or ()]
-    return Evaluation(name, step_of(name), [one for one in tasks if one.samples > 0], unsampled, missing, True, about)
+    agents = {str(agent): saved(name, of) for agent, of in (told.get("agents") or {}).items()}
+    sampled = [one for one in tasks if one.samples > 0]
+    return Evaluation(name, step_of(name), sampled, unsampled, missing, True, about, agents)
 
 
 def attempts_in(db: sqlite3.Connection, run: int, step: int) -> dict[str, tuple[list[Attempt], list[str]]]:
-    """Return the indexed samples of the evaluation at a step, and the tags, by task."""
+    """Return the indexed samples of the evaluation at a step, and the tags, by task. If a killed process had saved a
+    sample and not noted it, it was made again: the last one counts."""
     query = (
-        "SELECT task, place, reward, solved, labels FROM rollouts WHERE evaluating AND step = ? ORDER BY member, place"
+        "SELECT task, max(place) AS place, reward, solved, labels FROM rollouts WHERE evaluating AND step = ? "
+        "GROUP BY task, coalesce(member, 'at ' || place) ORDER BY member, place"
     )
     found: dict[str, tuple[list[Attempt], list[str]]] = {}
     for task, place, reward, solved, labels in db.execute(query, (step,)):
-        names = [label for label in labels.split(SEPARATOR) if label.startswith(_TAG)]
-        attempts, _ = found.setdefault(task, ([], [name.removeprefix(_TAG) for name in names]))
-        attempts.append(Attempt(place, run, reward, bool(solved)))
+        tags, agents = (
+            [label.removeprefix(kind) for label in labels.split(SEPARATOR) if label.startswith(kind)]
+            for kind in (_TAG, _AGENT)
+        )
+        attempts, _ = found.setdefault(task, ([], tags))
+        attempts.append(Attempt(place, run, reward, bool(solved), "".join(agents)))
     return found
 
 
@@ -123,13 +138,26 @@ def with_attempts(
 ) -> Evaluation | None:
     """Return an evaluation with its attempts; one that goes on, and so has no file yet, has only these."""
     if one is None:
-        tasks = [
-            EvaluatedTask(task, len(attempts), sum(at.solved for at in attempts), attempts, tags)
-            for task, (attempts, tags) in sorted(found.items())
-        ]
-        return Evaluation(name, step_of(name), tasks, over=False) if tasks else None
+        if not found:
+            return None
+        names = sorted({at.agent for attempts, _ in found.values() for at in attempts})
+        agents = {agent: _going_on(name, found, agent) for agent in names} if len(names) > 1 else {}
+        return replace(_going_on(name, found), agents=agents)
     known = ((task, *found.get(task.task, ((), ()))) for task in one.tasks)
     return replace(one, tasks=[replace(task, attempts=attempts, tags=tags) for task, attempts, tags in known])
+
+
+def _going_on(
+    name: str, found: Mapping[str, tuple[Sequence[Attempt], Sequence[str]]], agent: str | None = None
+) -> Evaluation:
+    """Return what is there of an evaluation: of one agent, or all."""
+    of = {task: [at for at in attempts if agent in (None, at.agent)] for task, (attempts, _) in sorted(found.items())}
+    tasks = [
+        EvaluatedTask(task, len(attempts), sum(at.solved for at in attempts), attempts, found[task][1])
+        for task, attempts in of.items()
+        if attempts
+    ]
+    return Evaluation(name, step_of(name), tasks, over=False)
 
 
 def beside(one: Evaluation, earlier: Evaluation) -> tuple[Evaluation, Comparison | None]:

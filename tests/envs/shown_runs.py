@@ -72,9 +72,9 @@ async def make_run(directory: Path, groups: Sequence[Made] = GROUPS, also: Seque
     return directory
 
 
-def evaluated(name: str, solved: bool, of: str = "add-numbers") -> Rollout:
+def evaluated(name: str, solved: bool, of: str = "add-numbers", member: int | None = None) -> Rollout:
     """A rollout of an evaluation."""
-    found = rollout(name, of=task(of), reward=float(solved), seat=Seat(step=2, evaluating=True))
+    found = rollout(name, of=task(of), reward=float(solved), seat=Seat(member=member, step=2, evaluating=True))
     return replace(found, verdict=Verdict(float(solved), "compared"))
 
 

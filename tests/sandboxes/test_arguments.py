@@ -43,6 +43,8 @@ WRONG = [
     ("tasks", ["check", "--repeat", "2"], "--repeat: there is no such option; did you mean --repeats?"),
     ("tasks", ["chek"], "chek"),
     ("learn", ["--run-dir", __file__], "is there and is not a directory"),
+    # A file system that refuses everybody, also root.
+    ("warmstart", ["--cache", "/proc/x"], "/proc can't be written"),
     ("demo", ["--run-dir", f"{__file__}/x"], "is not a directory; give another place"),
     ("learn", ["--trainer", "no/such/file.py"], "no/such/file.py is not there"),
     ("engine", ["--adapter", "no/such/adapter"], "no/such/adapter is not there"),

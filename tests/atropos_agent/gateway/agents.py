@@ -159,7 +159,10 @@ class ChatAgent:
         self.history.append({"role": "system", "content": text})
 
     def user(self, text):
-        self.history.append({"role": "user", "content": text})
+        self.history.append(self.message(text))
+
+    def message(self, text):
+        return {"role": "user", "content": text}
 
     def request(self):
         body = {**self.body, "messages": self.history, "stream": self.stream}
@@ -297,8 +300,8 @@ class GeminiAgent(ChatAgent):
         else:
             self.user(text)
 
-    def user(self, text):
-        self.history.append({"role": "user", "parts": [{"text": text}]})
+    def message(self, text):
+        return {"role": "user", "parts": text if isinstance(text, list) else [{"text": text}]}
 
     def request(self):
         tools = [{"functionDeclarations": [tool["function"] for tool in self.tools]}] if self.tools else []
@@ -311,18 +314,15 @@ class GeminiAgent(ChatAgent):
         return {"role": "model", "parts": parts}
 
     def calls(self, reply):
-        return [
-            (part["functionCall"]["id"], part["functionCall"]["name"])
-            for part in reply["parts"]
-            if "functionCall" in part
-        ]
+        return [part["functionCall"]["id"] for part in reply["parts"] if "functionCall" in part]
 
     def results(self, reply, *texts):
-        named = self.calls(reply)
-        if not named:
+        ids = self.calls(reply)
+        if not ids:
             self.user("Go on.")
             return
-        told = zip(named, texts or ["done"] * len(named), strict=True)
+        names = [part["functionCall"]["name"] for part in reply["parts"] if "functionCall" in part]
+        told = zip(zip(ids, names, strict=True), texts or ["done"] * len(ids), strict=True)
         parts = [{"functionResponse": {"id": n, "name": name, "response": {"output": t}}} for (n, name), t in told]
         self.history.append({"role": "user", "parts": parts})
 

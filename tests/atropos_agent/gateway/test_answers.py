@@ -97,7 +97,7 @@ async def test_ids_of_calls_are_ours_for_clients_and_the_formats_for_the_templat
             reply = await agent.ask()
             seen += agent.calls(reply)
             agent.results(reply)
-        agent.history[0] = {"role": "user", "content": "an edit, so that all is told anew"}
+        agent.history[0] = agent.message("an edit, so that all is told anew")
         await agent.ask()
         result = await client.session.result()
     assert len(seen) == len(set(seen)) and all(re.fullmatch("[a-zA-Z0-9_-]+", one) for one in seen)

@@ -123,7 +123,10 @@ async def test_a_result_that_is_missing_leaves_the_others_in_their_places(fit, f
 def turned(agent, renamed=""):
     """Turn the order of the last results round, and give one of them an id that nobody knows."""
     last = agent.history[-1]
-    if isinstance(last.get("content"), list):
+    if "parts" in last:
+        last["parts"].reverse()
+        results, key = [part["functionResponse"] for part in last["parts"]], "id"
+    elif isinstance(last.get("content"), list):
         last["content"].reverse()
         results, key = last["content"], "tool_use_id"
     else:
@@ -161,6 +164,13 @@ async def test_calls_that_are_not_ours_have_ids_as_the_format_makes_them(fit, fa
 def few_shot(agent, number, name):
     """Put a call and its result into an agent's history that nobody sampled."""
     arguments, said = '{"text": "x"}', f"shown {number[-1]}"
+    if agent.path.endswith("generateContent"):
+        call = {"id": number, "name": name, "args": {"text": "x"}}
+        agent.history.append({"role": "model", "parts": [{"functionCall": call}]})
+        told = {"id": number, "name": name, "response": {"output": said}}
+        agent.history.append({"role": "user", "parts": [{"functionResponse": told}]})
+        agent.history.append({"role": "model", "parts": [{"text": "It is said."}]})
+        return
     if agent.path.endswith("messages"):
         use = {"type": "tool_use", "id": number, "name": name, "input": {"text": "x"}}
         agent.history.append({"role": "assistant", "content": [use]})

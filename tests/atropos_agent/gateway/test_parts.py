@@ -18,6 +18,7 @@ PICTURES = {
     "chat": {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{DATA}", "detail": "low"}},
     "responses": {"type": "input_image", "image_url": f"data:image/png;base64,{DATA}"},
     "mcp": {"type": "image", "data": DATA, "mimeType": "image/png"},
+    "gemini": {"inlineData": {"mimeType": "image/png", "data": DATA}},
 }
 OTHERS = {
     "[image: not shown to this model]": {"type": "image", "source": {"type": "url", "url": "http://x.com/a.png"}},
@@ -78,6 +79,15 @@ def test_a_block_that_holds_a_picture_is_no_text():
 
 def seen(agent, kind, place):
     """Let the last result of an agent's history hold a picture, or the user's message behind it."""
+    if kind == "gemini":
+        if place == "behind":
+            agent.user([{"text": "It is:"}, PICTURES[kind]])
+        else:
+            agent.history[-1]["parts"][0]["functionResponse"] |= {
+                "response": {"output": "It is:"},
+                "parts": [PICTURES[kind]],
+            }
+        return
     picture = [{"type": "text" if kind != "responses" else "input_text", "text": "It is:"}, PICTURES[kind]]
     if place == "behind":
         agent.history.append({"role": "user", "content": picture})

@@ -63,12 +63,18 @@ def fresh(makes, question):
 
 def is_replys(item):
     """Whether an item of an agent's history is the model's."""
-    return item.get("role") == "assistant" or item.get("type") in ("reasoning", "function_call")
+    return item.get("role") in ("assistant", "model") or item.get("type") in ("reasoning", "function_call")
 
 
 def edit(item, text):
     """Change what an item of an agent's history says, in whichever protocol."""
-    if item.get("type") == "reasoning":
+    if "parts" in item:
+        others = [part for part in item["parts"] if "text" not in part]
+        for part in others:
+            if "functionResponse" in part:
+                part["functionResponse"]["response"] = {"output": text}
+        item["parts"] = others if "functionResponse" in (others or [{}])[0] else [{"text": text}, *others]
+    elif item.get("type") == "reasoning":
         item["summary"] = [{"type": "summary_text", "text": text}]
     else:
         item[next(key for key in ("content", "output", "arguments") if key in item)] = text

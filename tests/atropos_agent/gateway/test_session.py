@@ -168,7 +168,7 @@ async def test_what_is_refused_beside_or_behind_a_reply_is_the_agents_own_busine
 
 async def test_two_system_messages_are_one_where_the_template_takes_one(smollm2_tokenizer):
     fitted = one_system_message(smollm2_tokenizer)
-    for kind in AGENTS:
+    for kind in AGENTS.keys() - {"gemini"}:  # which has one place for them
         async with opened(fitted, [asks("one"), DONE]) as (client, engine):
             agent = AGENTS[kind](client, system="The instructions.")
             agent.history.append({"role": "system", "content": "What the developer says."})

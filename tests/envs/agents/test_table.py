@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import orjson
 import pytest
 from rich.console import Console
+from shown_runs import evaluated, make_run
 
 from atropos_agent.types import AgentResult, StopReason
-from envs.agents.table import Row, main, table
+from envs.agents.table import Row, main, read_rows, table
 from envs.records.read import SavedRollout
+from envs.records.stats import summarise
 from envs.types import Reward, Verdict
 
 
@@ -31,6 +34,7 @@ def test_each_agent_has_a_row_of_its_means():
     assert any("atropos" in line and "50%" in line and "4.0" in line for line in lines)
     assert any("codex" in line and "100%" in line and "1.5 s" in line for line in lines)
     assert "not to be compared" not in text(ours, theirs)
+    assert any("codex" in line and "+50%" in line for line in lines), "paired over the same tasks"
 
 
 def test_what_is_not_of_the_same_tasks_and_model_is_not_to_be_compared():
@@ -44,8 +48,19 @@ def test_pass_at_k_is_over_tasks_with_as_many_rollouts():
     assert row.passes(3) == "—"
 
 
+async def test_a_sample_that_was_made_again_after_a_kill_counts_once(tmp_path):
+    """The first one was saved and not noted."""
+    also = [evaluated("e-0", False, member=0), evaluated("e-1", False, member=1), evaluated("e-2", True, member=0)]
+    run_dir = await make_run(tmp_path, also=also)
+    (run_dir / "eval-0.json").write_bytes(orjson.dumps(summarise({"add-numbers": [1.0, 0.0]}).to_json()))
+    (row,) = read_rows(run_dir)
+    assert row.solved() == {"add-numbers": [True, False]}
+
+
 def test_a_directory_without_an_evaluation_is_told(tmp_path, capsys):
     assert main([str(tmp_path)]) == 2
-    assert "eval-0.json" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    why = "is no file of an evaluation (No such file or directory); `evaluate` writes eval-0.json"
+    assert f"{tmp_path / 'eval-0.json'} {why}" in err
     with pytest.raises(SystemExit):
         main([])

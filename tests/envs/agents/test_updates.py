@@ -74,7 +74,7 @@ async def test_nothing_changes_without_a_lock(mine, monkeypatch):
 def test_versions_of_the_registry_are_shown_beside_the_pins(monkeypatch, capsys):
     monkeypatch.setattr(updates, "newest_of", lambda recipe: "99.0" if "codex" in str(recipe.npm) else recipe.pin)
     assert updates.main(["codex", "pi"]) == 0
-    codex, pi = [line for line in capsys.readouterr().out.splitlines() if "codex" in line or " pi " in line]
+    codex, pi = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("codex", "pi "))]
     assert "99.0" in codex and "behind" in codex
     assert "behind" not in pi
 

@@ -9,6 +9,19 @@ def test_a_note_is_no_fault_and_every_check_has_a_line():
     assert found.render().splitlines() == ["✓ rows     exact", "· history  two rows", "", "Rows would be right."]
 
 
+def test_a_long_text_is_wrapped_between_words_behind_the_names(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    path = "/a/path/that/is/longer/than/the/terminal/is/wide"
+    text = f"exact: 9 replies, 128 sampled tokens {path}\nand more"
+    lines = Certificate([Check("rows", Status.OK, text)]).render().splitlines()
+    assert lines[:4] == [
+        "✓ rows  exact: 9 replies, 128 sampled",
+        "        tokens",
+        f"        {path}",
+        "        and more",
+    ]
+
+
 def test_one_wrong_check_is_enough():
     found = Certificate([Check("rows", Status.OK, "exact"), Check("tokenizer", Status.WRONG, "another")])
     assert not found.ok

@@ -45,11 +45,11 @@ class Works(AtroposAgent):
 
 async def make(template, tree, lost=frozenset()):
     """A rollout of this shape. lost: numbers of leaves that can't be had. Returns the rollout, what the server was
-    asked, and the ends, each with its reward and its replies."""
+    asked, and the ends, each with its reward, its replies, and which sibling it was at each place."""
     numbers, ends, ledgers = itertools.count(), [], []
     server = Model(template, [])
 
-    async def grow(turns, part, made):
+    async def grow(turns, part, chosen=()):
         """Go on in one part: by hand, for the shape decides, not the model."""
         depth, rest, _ = part
         for _ in range(depth):
@@ -59,7 +59,7 @@ async def make(template, tree, lost=frozenset()):
         if isinstance(rest, list):
             point = turns.branch()
             first, *others = rest
-            for other in others:
+            for sibling, other in enumerate(others, start=1):
                 for attempt in range(other[2] + 1):
                     branch = point.branch()
                     branch.script = type(branch.script)()  # this test is the agent's code, and goes on by itself
@@ -68,27 +68,37 @@ async def make(template, tree, lost=frozenset()):
                         server.texts.append("half a reply, then we fail")
                         await branch.reply()
                     else:
-                        await grow(branch, other, True)
-            await grow(turns, first, False)
+                        await grow(branch, other, (*chosen, sibling))
+            await grow(turns, first, (*chosen, 0))
             return
         server.texts.append(f"end {next(numbers)}")
         await turns.reply()
-        ends.append((rest, turns))
+        ends.append((rest, turns, chosen))
 
     agent = Works(server, TOOLS, AgentConfig(max_steps=1000), template=template)
     async with agent.turns("Go.") as turns:
-        await grow(turns, tree, True)
+        await grow(turns, tree)
     root = turns.ledger
-    kept = [(reward, one) for place, (reward, one) in enumerate(ends) if place not in lost]
-    leaves = [Outcome(one.result(), Verdict(reward, "")) for reward, one in kept]
-    ways = [(reward, set(one.ledger.numbers)) for reward, one in kept]
-    root.join(ledgers, [one.ledger for _, one in kept], "lost branch")
+    kept = [end for place, end in enumerate(ends) if place not in lost]
+    leaves = [Outcome(one.result(), Verdict(reward, "")) for reward, one, _ in kept]
+    ways = [(reward, set(one.ledger.numbers), chosen) for reward, one, chosen in kept]
+    root.join(ledgers, [one.ledger for _, one, _ in kept], "lost branch")
     whole = Outcome(turns.result(), Verdict(0.0, ""), leaves=leaves if len(ends) > 1 else ())
     if not whole.leaves:
         whole = Outcome(whole.result, leaves[0].verdict)
     reward = rewarded(whole, lambda one: one.verdict.reward)
     made = Rollout("tree", TASK, whole.result, whole.verdict, reward)
     return made, server.exchanges, ways
+
+
+def by_siblings(values):
+    """The mean of a tree's values, by siblings: (which sibling at each place, value) of each leaf."""
+    if len(values) == 1:
+        return values[0][1]
+    siblings = {chosen[0] for chosen, _ in values}
+    return statistics.fmean(
+        by_siblings([(chosen[1:], value) for chosen, value in values if chosen[0] == sibling]) for sibling in siblings
+    )
 
 
 def tokens_of(group, name):
@@ -112,21 +122,21 @@ def test_each_token_is_in_one_row_with_the_mean_of_its_leaves_and_a_tree_weighs_
     lost = data.draw(st.sets(st.integers(0, len(ends) - 1), max_size=len(ends) - 1))
     made, exchanges, leaves = asyncio.run(make(template, tree, lost))
     assert_every_token_is_accounted_for(made.result, exchanges)
-    values = [value for value, _ in leaves]
-    assert made.reward.value == pytest.approx(statistics.fmean(values)), "a leaf that can't be had is no 0"
+    worth = by_siblings([(chosen, value) for value, _, chosen in leaves])
+    assert made.reward.value == pytest.approx(worth), "a leaf that can't be had is no 0"
 
     estimator = Estimator(kind)
     group = score([made, plain_rollout(other, 1, "plain")], estimator=estimator)
     mean = (made.reward.value + other) / 2
-    divisor = estimator.divisor([values, [other]])
-    length = statistics.fmean(sum(len(exchanges[number].ids) for number in turns) for _, turns in leaves)
+    divisor = estimator.divisor([made.reward.ends, [(other, 1.0)]])
+    length = by_siblings([(chosen, sum(len(exchanges[number].ids) for number in turns)) for _, turns, chosen in leaves])
     found = list(tokens_of(group, "tree"))
     assert len(found) == made.result.sampled_tokens
     weights = 0.0
     for number, by_rows, by_tokens in found:
-        behind = [value for value, turns in leaves if number in turns]
-        weight = len(behind) / len(leaves)
-        expected = weight * (statistics.fmean(behind) - mean) / divisor if divisor else 0.0
+        behind = by_siblings([(chosen, value) for value, turns, chosen in leaves if number in turns])
+        weight = by_siblings([(chosen, float(number in turns)) for _, turns, chosen in leaves])
+        expected = weight * (behind - mean) / divisor if divisor else 0.0
         assert by_tokens == pytest.approx(expected, abs=1e-9)
         assert by_rows == pytest.approx(expected / length, abs=1e-9)
         weights += weight / length

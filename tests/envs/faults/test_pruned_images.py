@@ -58,11 +58,11 @@ class Struck(SWEEnv):
         await self.at("before it opens")
         return await super().attempt(task, seat)
 
-    async def _work(self, step, seat, place):
+    async def _work(self, step, seat, place, tools):
         if self.phase == "while the agent works":
             await place.sandbox.exec("echo begun > begun")
             await self.strike()
-        done = await super()._work(step, seat, place)
+        done = await super()._work(step, seat, place, tools)
         await self.at("between the agent and its changes")
         self.later = asyncio.create_task(self.while_tests_run())
         return done

@@ -1,8 +1,13 @@
 """Two evaluations compared task by task, and how sure the difference is."""
 
-import pytest
+from dataclasses import replace
+from io import StringIO
 
-from envs.records.comparison import NoEvaluation, Rates, compare, read_rates
+import pytest
+from rich.console import Console
+
+from envs.records.comparison import NoEvaluation, Rates, compare, difference, read_rates, table_of
+from envs.records.stats import summarise
 
 
 def rates(values, temperature=0.0):
@@ -31,3 +36,26 @@ def test_what_is_no_evaluation_is_named(tmp_path):
             read_rates(tmp_path / "x.json")
     with pytest.raises(NoEvaluation, match="no task in common"):
         compare(rates([1.0]), Rates({"other": 1.0}, 1, {}))
+
+
+def shown(summary):
+    console = Console(width=160, record=True, file=StringIO())
+    console.print(table_of(summary))
+    return console.export_text()
+
+
+def test_the_agents_of_an_evaluation_stand_in_one_table_with_their_paired_differences():
+    some = {f"t{task}": [1.0, float(task % 2)] for task in range(6)}
+    few = {f"t{task}": [0.0, float(task % 3 == 0)] for task in range(6)}
+    agents = {"codex": summarise(some, (1, 2)), "pi": summarise(few, (1, 2))}
+    text = shown(replace(summarise({name: [*some[name], *few[name]] for name in some}), agents=agents))
+    codex, pi = (next(line for line in text.splitlines() if line.startswith(name)) for name in agents)
+    assert "9/12" in codex and "75% [46%, 100%]" in codex and "100%" in codex
+    assert "2/12" in pi and "17%" in pi and difference({"t": 0.5}, {"t": 0.25}) == "-25%"
+    assert "-58% [" in pi and "pass@1 − codex" in text
+
+
+def test_an_agent_without_samples_has_no_figures_in_the_table():
+    agents = {"codex": summarise({"t": [1.0]}), "pi": summarise({"t": []})}
+    assert shown(replace(summarise({"t": [1.0]}), agents=agents)).count("—") == 3
+    assert "rate [95% interval]" in shown(summarise({"t": [1.0]})), "the table of one agent is by task"

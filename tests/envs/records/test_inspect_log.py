@@ -10,7 +10,7 @@ from envs.records.inspect_log import inspect_log, log_name
 from envs.records.read import read_rollouts
 from envs.records.stats import summarise
 
-ABOUT = {"environment": "swe", "models": ["m"], "samples": {"tasks": 2, "samples_each": 2}}
+ABOUT = {"environment": "swe", "models": ["m"], "samples": {"tasks": 2, "samples_each": 2, "made": 3, "missing": 1}}
 
 
 async def test_each_sample_is_there_once_with_its_conversation(tmp_path):

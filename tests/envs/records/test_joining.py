@@ -45,6 +45,22 @@ def test_parts_together_are_what_one_process_had_found(written, tmp_path, capsys
     assert "4 tasks, 8 samples" in capsys.readouterr().out
 
 
+def test_the_agents_of_parts_are_joined_each_for_itself(written, tmp_path):
+    def mixed(rewards, shard):
+        agents = {
+            name: summarise({task: found[at:] for task, found in rewards.items()}, (1,)) for at, name in enumerate("pq")
+        }
+        return replace(evaluation(rewards, shard), agents=agents)
+
+    folders = written("ab", "ce")
+    for number, (folder, tasks) in enumerate(zip(folders, ("ab", "ce"), strict=True), 1):
+        part = mixed({name: REWARDS[name] for name in tasks}, f"{number}/2")
+        (folder / "eval-0.json").write_bytes(orjson.dumps(part.to_json()))
+    whole = mixed({name: REWARDS[name] for name in "abce"}, "1/1").to_json()
+    joined = join([Part.read(path / "eval-0.json") for path in folders]).to_json()
+    assert joined["agents"] == whole["agents"] and list(joined["agents"]) == ["p", "q"]
+
+
 def test_a_part_without_a_sample_takes_no_figure_from_the_others(written):
     summary = join([Part.read(path / "eval-0.json") for path in written("ab", "d", "")])
     assert summary.pass_at.keys() == {1, 2}
@@ -56,7 +72,7 @@ def test_what_is_no_whole_is_refused(written, tmp_path):
     for some, what in [
         (parts[:1], "these are the parts 1/2; give each of 1/1 to 1/1 once"),
         ([parts[0], parts[0]], "these are the parts 1/2, 1/2"),
-        ([parts[0], replace(parts[1], tasks=parts[0].tasks)], "tasks are in several parts, such as a"),
+        ([parts[0], replace(parts[1], figures=parts[0].figures)], "tasks are in several parts, such as a"),
         ([parts[0], replace(parts[1], same={"sampling": {"top_p": 1}})], "1/2 and 2/2 differ in .*sampling"),
     ]:
         with pytest.raises(NoEvaluation, match=what):

@@ -1,6 +1,7 @@
 """The environment against the real trainer API and an engine over HTTP."""
 
 import asyncio
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -180,6 +181,12 @@ async def test_an_evaluation_reports_pass_at_k_over_its_tasks(make_env):
     summary = await evaluate_once(env)
     assert (env.run_dir / "eval-0.json").exists()
     assert {"pass@1", "pass@2"} <= {key.split("/")[-1] for key in summary.metrics()}
+
+
+async def test_the_bar_of_an_evaluation_says_what_holds_it_up(make_env, monkeypatch, capsys):
+    monkeypatch.setattr("envs.running.commands.METRICS_S", 0.01)
+    await evaluate_once(make_env(eval_samples=4, eval_temperature=1.0))
+    assert re.search(r"evaluating: .*(held up by|set the pace|samples are left)", capsys.readouterr().err)
 
 
 async def test_the_reward_hook_shapes_training_and_leaves_evaluations_alone(make_env, engine):

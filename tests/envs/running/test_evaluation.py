@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 import re
+from collections import Counter
 
 import orjson
 import pytest
@@ -62,6 +63,48 @@ async def test_a_cancelled_rollout_is_left_out_and_a_mistake_of_ours_is_raised(d
     assert summary.reward.mean == 1.0
     with pytest.raises(KeyError):
         await evaluate(Scripted(KeyError("x")), [SOLVED, BROKEN], config, directory)
+
+
+class Two(Scripted):
+    """Makes rollouts of two agents: codex solves each task, pi one of them; some fail."""
+
+    async def make(self, task, seat):
+        self.seats.append(seat)
+        if (task, seat.agent) == (BROKEN, "pi"):
+            raise self.error
+        return rollout(of=task, reward=float(seat.agent == "codex" or task is SOLVED)), Place(0, 0, 0)
+
+
+async def test_every_agent_of_a_mix_works_on_every_task_and_the_file_tells_them_apart(directory):
+    made, config = Two(), AgentEnvConfig(agent="codex:1,pi:2", eval_samples=2, eval_ks=[1, 2])
+    summary = await evaluate(made, [SOLVED, UNSOLVED, BROKEN], config, directory)
+    assert Counter((seat.agent, seat.member) for seat in made.seats) == dict.fromkeys(
+        [("codex", 0), ("pi", 1), ("codex", 2), ("pi", 3)], 3
+    )
+    assert {agent: of.pass_at[1].mean for agent, of in summary.agents.items()} == {"codex": 1.0, "pi": 0.5}
+    told = orjson.loads((directory / "eval-0.json").read_bytes())
+    assert told["about"]["samples"] == {"tasks": 3, "samples_each": 2, "made": 10, "missing": 2}
+    assert [task["samples"] for task in told["tasks"]] == [2, 4, 4]
+    assert [task["solved"] for task in told["agents"]["pi"]["tasks"]] == [2, 0]
+    assert told["agents"]["pi"]["unsampled"] == ["broken"]
+    assert summary.metrics()["eval/pass@1/pi"] == 0.5
+    lines = [orjson.loads(line) for line in (directory / "eval-0.samples.jsonl").read_bytes().splitlines()[1:]]
+    assert Counter(line["agent"] for line in lines) == {"codex": 6, "pi": 4}
+
+    again = Two()
+    more = config.model_copy(update={"eval_samples": 3})
+    await evaluate(again, [SOLVED, UNSOLVED, BROKEN], more, directory)
+    assert Counter(seat.agent for seat in again.seats) == {"codex": 3, "pi": 5}, "what is there is not made again"
+
+
+async def test_a_task_with_an_agents_tag_is_evaluated_with_that_agent_alone(directory):
+    tagged = Task("tagged", "", tags=("agent=pi",))
+    config = AgentEnvConfig(agent="codex,pi", eval_samples=2)
+    summary = await evaluate(Two(), [tagged, SOLVED], config, directory)
+    assert {agent: [task.task_id for task in of.tasks] for agent, of in summary.agents.items()} == {
+        "codex": ["solved"],
+        "pi": ["solved", "tagged"],
+    }
 
 
 @pytest.fixture

@@ -56,6 +56,12 @@ def test_groups_draw_agents_by_weight_the_same_at_every_start():
 def test_a_tag_gives_a_task_to_some_of_the_agents():
     tagged = Task("t", "", tags=("agent=pi", "agent=unknown"))
     assert {Mix.of("codex:100,pi:1").pick(tagged, 0, number) for number in range(50)} == {"pi"}
+    assert list(Mix.of("codex:100,pi:1").of_task(tagged)) == ["pi"]
+
+
+def test_each_agent_of_a_mix_may_work_on_a_task_without_such_a_tag():
+    assert list(Mix.of("codex:100,pi:1").of_task(TASK)) == ["codex", "pi"]
+    assert list(Mix.of("codex").of_task(TASK)) == [""]
 
 
 async def test_members_of_a_group_share_an_agent_and_all_that_is_written_tells_them_apart(engine, make_env):

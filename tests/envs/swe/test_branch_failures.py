@@ -72,14 +72,16 @@ def template(smollm2_tokenizer):
     return ChatTemplate(smollm2_tokenizer)
 
 
-async def grow(template, texts, place, branches="1@every:1", tools=TOOLS, attempts=3):
-    server = Model(template, texts)
+async def grow(template, texts, place, branches="1@every:1", tools=TOOLS, attempts=3, failures=()):
+    """failures: of branches, expected, as texts or their beginnings."""
+    server, found = Model(template, texts), []
 
     def make_agent(sandbox, *, first):
         return AtroposAgent(server, tools, AgentConfig(max_steps=6), template=template)
 
-    async with Tree(Branches.of(branches), place, make_agent, attempts=attempts, keep_mb=1.0) as tree:
+    async with Tree(Branches.of(branches), place, make_agent, found, attempts=attempts, keep_mb=1.0) as tree:
         outcome = await tree.grow("Go.")
+    assert [one.kind for one in found] == list(failures)
     assert place.opened == [place.sandbox], "nothing is left behind"
     assert_every_token_is_accounted_for(outcome.result, server.exchanges)
     return outcome, rewarded(outcome, lambda one: one.verdict.reward)
@@ -97,7 +99,7 @@ async def test_each_leaf_is_judged_by_itself(template):
 
 async def test_a_branch_that_fails_is_made_again_from_its_place_and_counted(template):
     texts = [call("say", text="one"), "good", "bad", "good too"]
-    outcome, reward = await grow(template, texts, Place(broken=["bad"]))
+    outcome, reward = await grow(template, texts, Place(broken=["bad"]), failures=["verifier"])
     assert reward.value == 1.0, "the failed attempt is no 0"
     assert outcome.result.metadata["tree"] == {"failed: verifier": 1, "leaves": 2}
     assert len(outcome.result.metadata["conversations"]["untrained_tokens"]) == 1
@@ -106,7 +108,7 @@ async def test_a_branch_that_fails_is_made_again_from_its_place_and_counted(temp
 
 async def test_a_leaf_that_can_not_be_had_is_left_out_of_the_mean(template):
     texts = [call("say", text="one"), "bad", "good", "bad"]
-    outcome, reward = await grow(template, texts, Place(broken=["bad", "bad"]), attempts=2)
+    outcome, reward = await grow(template, texts, Place(broken=["bad", "bad"]), attempts=2, failures=["verifier"] * 2)
     assert (reward.value, len(reward.leaves)) == (1.0, 1)
     assert outcome.result.metadata["tree"] == {"failed: verifier": 2, "lost": 1, "leaves": 1}
 
@@ -114,7 +116,7 @@ async def test_a_leaf_that_can_not_be_had_is_left_out_of_the_mean(template):
 async def test_a_rollout_that_dies_begins_again_from_its_last_branch_not_from_its_start(template):
     texts = [call("say", text="one"), "good a", call("say", text="two"), "good b", "broken", "bad"]
     place = Place(broken=["broken"])
-    outcome, reward = await grow(template, texts, place, "2@every:1")
+    outcome, reward = await grow(template, texts, place, "2@every:1", failures=["verifier"])
     assert len(reward.leaves) == 3, "both branches, and the rollout once more from the second place"
     two = next(step.index for step in outcome.result.steps if "two" in step.response)
     assert sorted(leaf.value for leaf in reward.leaves if two in leaf.turns) == [0.0, 1.0]
@@ -140,3 +142,17 @@ async def test_siblings_may_branch_again_within_the_number_of_the_rollout(templa
     outcome, reward = await grow(template, texts, Place(), "2@every:1")
     assert len(reward.leaves) == 3
     assert outcome.result.metadata["tree"] == {"leaves": 3}
+
+
+async def test_the_failure_of_a_rollout_without_any_leaf_counts_once(template):
+    server, failures = Model(template, [call("say", text="one"), *["bad"] * 2]), []
+
+    def make_agent(sandbox, *, first):
+        return AtroposAgent(server, TOOLS, AgentConfig(max_steps=6), template=template)
+
+    place = Place(broken=["bad"] * 4)
+    with pytest.raises(InfraError, match="verifier: the verifier died"):
+        async with Tree(Branches.of("1@every:1"), place, make_agent, failures, attempts=1, keep_mb=1.0) as tree:
+            server.texts += ["bad"] * 2
+            await tree.grow("Go.")
+    assert len(failures) == 2, "the branch, and the rollout's other attempt; its own failure is raised"

@@ -1,6 +1,7 @@
 """The page of evaluations: every attempt, compared, also of an evaluation that came later."""
 
 import shutil
+from dataclasses import replace
 
 import orjson
 import pytest
@@ -56,6 +57,16 @@ def test_one_is_chosen_and_its_attempts_lead_to_the_rollouts(page):
     assert "By tag" in html
     assert "since eval-4" in shown(page, "/0/evaluations?name=eval-0&against=eval-4").text
     assert page.get("/0/evaluations?name=eval-9").status_code == 404
+
+
+def test_it_shows_each_agent_of_an_evaluation_of_several(home, page):
+    agents = {"codex": summarise({"a": [1.0], "b": [1.0]}), "<pi>": summarise({"a": [0.0], "b": [1.0]})}
+    both = replace(summarise({"a": [1.0, 0.0], "b": [1.0, 1.0]}), agents=agents)
+    (home / "environment" / "eval-8.json").write_bytes(orjson.dumps(both.to_json()))
+    text = shown(page, "/0/evaluations?name=eval-8").text
+    assert "By agent" in text and "codex" in text and "<pi>" in text and "-50%" in text
+    assert "<pi>" not in page.get("/0/evaluations?name=eval-8").text
+    assert "By agent" not in shown(page, "/0/evaluations?name=eval-4").text
 
 
 def test_a_damaged_evaluation_is_left_out(home, page):

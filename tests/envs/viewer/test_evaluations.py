@@ -1,11 +1,13 @@
 """The figures of evaluations: pass@k with intervals, by tag, over the steps, and compared."""
 
+from dataclasses import replace
+
 import pytest
-from shown_runs import indexed
+from shown_runs import evaluated, indexed, make_run
 
 from envs.records.stats import summarise
 from envs.runs.reader import step_of
-from envs.viewer.evaluations import attempts_in, beside, curve, saved, with_attempts
+from envs.viewer.evaluations import Attempt, attempts_in, beside, curve, saved, with_attempts
 
 
 def evaluation(name, solved):
@@ -55,6 +57,24 @@ def test_attempts_and_tags_are_those_of_the_rollouts(run_dir):
     assert not one.over and one.samples == sum(len(attempts) for attempts, _ in found.values())
     assert [tag for tag, _, _ in one.by_tag()] == sorted({tag for _, tags in found.values() for tag in tags})
     assert with_attempts(None, {}, "eval-1") is None
+
+
+async def test_a_sample_that_was_made_again_after_a_kill_is_one_attempt(tmp_path):
+    """The first one was saved and not noted."""
+    also = [evaluated("e-0", False, member=0), evaluated("e-1", True, member=1), evaluated("e-2", True, member=0)]
+    with indexed(await make_run(tmp_path / "run", also=also)).reading() as db:
+        found = attempts_in(db, 0, 2)
+    (attempts, _) = found["add-numbers"]
+    assert [at.solved for at in attempts] == [True, True]
+
+
+def test_agents_are_told_apart_also_while_the_evaluation_goes_on():
+    told = replace(summarise({"t": [1.0, 0.0]}), agents={"a": summarise({"t": [1.0]}), "b": summarise({"t": [0.0]})})
+    found = {"t": ([Attempt(0, 0, 1.0, True, "a"), Attempt(1, 0, 0.0, False, "b")], [])}
+    for one in (saved("eval-0", told.to_json()), with_attempts(None, found, "eval-0")):
+        assert [(agent, of.samples, more) for agent, of, more in one.by_agent()] == [("a", 1, "+0%"), ("b", 1, "-100%")]
+        assert one.samples == 2
+    assert not with_attempts(None, {"t": (found["t"][0][:1], [])}, "eval-0").agents
 
 
 def test_a_damaged_file_is_an_error_of_its_own():

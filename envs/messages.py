@@ -1,0 +1,32 @@
+"""Write messages to users: commands as they called them, and failures with place and remedy."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+SWE = "python -m envs.swe"
+"""The command in our own texts."""
+_SAME = ("atropos-agent", "python -m atropos_agent")
+"""Other names of it."""
+
+
+def called_as() -> str:
+    """Return the user's command for this process."""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    if spec is not None:
+        return f"python -m {spec.name.removesuffix('.__main__')}"
+    return f"python {sys.argv[0]}" if sys.argv[0].endswith(".py") else Path(sys.argv[0]).name
+
+
+def as_called(text: str, prog: str = SWE) -> str:
+    """Return a text with `python -m envs.swe` as the user writes it. prog: of another environment."""
+    called = called_as()
+    return text.replace(SWE, called if prog == SWE and called in _SAME else prog)
+
+
+def told(error: BaseException) -> str:
+    """Return a failure as a sentence; of a file, it names the place and the remedy."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename} can't be used ({error.strerror}); mend that, or give another"
+    return str(error)

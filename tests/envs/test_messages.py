@@ -1,0 +1,66 @@
+"""Messages name commands as the user called them, and failures with place and remedy."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from envs.messages import SWE, as_called, called_as, told
+from envs.swe.__main__ import main
+
+
+def called(monkeypatch: pytest.MonkeyPatch, module: str | None, argv0: str) -> None:
+    spec = None if module is None else SimpleNamespace(name=module)
+    monkeypatch.setitem(sys.modules, "__main__", SimpleNamespace(__spec__=spec))
+    monkeypatch.setattr(sys, "argv", [argv0])
+
+
+@pytest.mark.parametrize(
+    ("module", "argv0", "shown"),
+    [
+        (None, "/usr/local/bin/atropos-agent", "atropos-agent view RUN"),
+        ("atropos_agent.__main__", "atropos_agent/__main__.py", "python -m atropos_agent view RUN"),
+        ("envs.swe.__main__", "envs/swe/__main__.py", "python -m envs.swe view RUN"),
+        ("pytest.__main__", "pytest/__main__.py", "python -m envs.swe view RUN"),
+        (None, "mine.py", "python -m envs.swe view RUN"),
+    ],
+)
+def test_our_command_is_written_as_it_was_called(monkeypatch, module, argv0, shown):
+    called(monkeypatch, module, argv0)
+    assert as_called(f"{SWE} view RUN") == shown
+
+
+def test_a_command_of_another_environment_is_written_as_it_says(monkeypatch):
+    called(monkeypatch, None, "/usr/local/bin/atropos-agent")
+    assert as_called(f"`{SWE} groups RUN_DIR`", "python mine.py") == "`python mine.py groups RUN_DIR`"
+
+
+def test_a_script_of_the_users_is_called_by_python(monkeypatch):
+    called(monkeypatch, None, "mine.py")
+    assert called_as() == "python mine.py"
+
+
+COMMANDS = [[], ["serve"], ["view"], ["groups"], ["agents"], ["agents", "update"], ["join"], ["export"], ["tasks"]]
+COMMANDS += [["rejudge"], ["demo"], ["learn"], ["warmstart"], ["doctor"], ["tasks", "check"]]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_no_help_of_the_installed_command_names_another(monkeypatch, capsys, command):
+    called(monkeypatch, None, "/usr/local/bin/atropos-agent")
+    try:
+        status = main([*command, "--help"])
+    except SystemExit as end:  # argparse's
+        status = end.code
+    said = capsys.readouterr().out
+    assert status == 0
+    assert "atropos-agent" in said and "python -m" not in said
+
+
+def test_a_failure_of_a_file_names_the_place_and_the_remedy(tmp_path):
+    with pytest.raises(OSError) as raised:
+        (tmp_path / "absent").read_bytes()
+    assert told(raised.value) == (
+        f"{tmp_path / 'absent'} can't be used (No such file or directory); mend that, or give another"
+    )
+    assert told(OSError("the disk is away")) == "the disk is away"
+    assert told(ValueError("no number")) == "no number"
