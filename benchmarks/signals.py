@@ -1,14 +1,14 @@
 """How many turns must be sampled to the same held-out rate: plain groups, the curriculum, branches, and both?
 
-    python benchmarks/signals.py [--seeds 10] [--target 0.5]
+    python benchmarks/signals.py [--seeds 10] [--target 0.7]
     python benchmarks/signals.py --runs DIR
 
 The first trains a policy that is a table, in seconds, with our own samplers, estimator and weights of replies. A task
-asks for four skills one after the other; a reply uses a skill rightly or in one of two wrong ways, and a wrong way
+asks for six skills one after the other; a reply uses a skill rightly or in one of two wrong ways, and a wrong way
 is seen as an error in two of three cases. The table holds a distribution for each skill, held-out tasks ask for other
-sequences of the same skills. Prints, for each arm, the turns to the target beside plain groups' of the same seed, with
-the 95% interval of their ratio, and the share of groups with a signal. Steps have so many rollouts in every arm; the
-arms `half` have half the members a group. `tossed` are branches with leaves that are worth coin tosses.
+sequences of the same skills. Each arm has the learning rate, of those in `RATES`, that is best for it on other seeds.
+Prints, for each arm, the turns to the target beside those of plain groups of 8 of the same seed, with the 95% interval
+of their ratio, and the share of groups with a signal. `tossed` are branches with leaves that are worth coin tosses.
 
 The second reads learning runs of the smoke preset from folders named ARM-SEED (`python -m envs.swe learn --preset smoke
 --seed SEED --run-dir DIR/ARM-SEED --env branches=1@every:1`): sampled tokens and held-out rates.
@@ -27,37 +27,39 @@ from pathlib import Path
 from envs.delivery.estimators import Estimator
 from envs.records.read import read_rollouts
 from envs.records.stats import interval
+from envs.swe.places import Branches
 from envs.tasks.sampler import Sampler, SignalSampler, TaskSampler
 from envs.types import Leaf, Reward, Task
 
-SKILLS, DEPTH, WAYS = 12, 4, 3
-TASKS, HELD_OUT = 48, 24
-GROUPS, MEMBERS, RATE, MOST = 4, 8, 8.0, 30_000
+SKILLS, DEPTH, WAYS = 48, 6, 3
+TASKS, HELD_OUT = 96, 24
+GROUPS, MOST = 4, 30_000
+RATES, TUNED_ON = (512.0, 2048.0, 8192.0), range(1000, 1004)
 SEEN = 2 / 3
 """How often a wrong way is seen as an error."""
 
 
 @dataclass(frozen=True)
 class Arm:
-    """Settings of a training. where: as `--env.branches`, of so many branches; "" for none."""
+    """Settings of a training. branches: as `--env.branches`."""
 
     curriculum: bool = False
-    branches: int = 0
-    where: str = ""
-    members: int = MEMBERS
+    branches: str = ""
+    members: int = 8
     tossed: bool = False
 
 
+BASE = "plain groups of 8"
 ARMS = {
-    "plain": Arm(),
-    "plain, half": Arm(members=MEMBERS // 2),
+    BASE: Arm(),
+    "plain groups of 4": Arm(members=4),
+    "plain groups of 16": Arm(members=16),
     "curriculum": Arm(curriculum=True),
-    "2@errors": Arm(branches=2, where="errors"),
-    "2@every:1": Arm(branches=2, where="every"),
-    "2@entropy": Arm(branches=2, where="entropy"),
-    "2@every:1, half": Arm(branches=2, where="every", members=MEMBERS // 2),
-    "curriculum and 2@every:1": Arm(curriculum=True, branches=2, where="every"),
-    "tossed 2@every:1": Arm(branches=2, where="every", tossed=True),
+    **{f"2@{where}": Arm(branches=f"2@{where}") for where in ("errors", "entropy")},
+    **{f"2@every:{turns}": Arm(branches=f"2@every:{turns}") for turns in range(1, 5)},
+    "2@every:1, groups of 4": Arm(branches="2@every:1", members=4),
+    "curriculum and 2@every:1": Arm(curriculum=True, branches="2@every:1"),
+    "tossed 2@every:1": Arm(branches="2@every:1", tossed=True),
 }
 
 
@@ -67,7 +69,7 @@ class Policy:
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.logits = [
-            [rng.uniform(-0.5, 1.5), *(rng.uniform(0.0, 0.8) for _ in range(WAYS - 1))] for _ in range(SKILLS)
+            [rng.uniform(0.5, 2.0), *(rng.uniform(0.0, 0.8) for _ in range(WAYS - 1))] for _ in range(SKILLS)
         ]
 
     def chances(self, skill: int) -> list[float]:
@@ -85,10 +87,16 @@ class Made:
     replies: list[tuple[int, int]] = field(default_factory=list)
     leaves: list[Leaf] = field(default_factory=list)
 
+    @property
+    def reward(self) -> Reward:
+        ends = Reward(0.0, leaves=self.leaves).ends
+        return Reward(math.fsum(value * weight for value, weight in ends), leaves=self.leaves)
+
 
 def make(policy: Policy, skills: Sequence[int], arm: Arm) -> Made:
     """Make a rollout with its branches."""
-    made, left = Made(), arm.branches
+    made, places = Made(), Branches.of(arm.branches)
+    left = places.count if places else 0
     waiting: list[list[int]] = [[]]
     while waiting:
         way = waiting.pop()
@@ -102,10 +110,11 @@ def make(policy: Policy, skills: Sequence[int], arm: Arm) -> Made:
             surprise.append(-math.log(chances[chosen]))
             error = chosen != 0 and policy.rng.random() < SEEN
             risen = len(surprise) > 1 and surprise[-1] > statistics.fmean(surprise[:-1])
-            here = {"errors": error, "every": True, "entropy": risen, "": False}[arm.where]
-            if left and here and len(way) < DEPTH:
-                left -= 1
-                waiting.append(way)
+            if places and left and len(way) < DEPTH:
+                every = len(way) % places.turns == 0
+                if {"errors": error, "every": every, "entropy": risen}[places.where]:
+                    left -= 1
+                    waiting.append(way)
         right = all(made.replies[one][1] == 0 for one in way)
         worth = float(policy.rng.random() < 0.5) if arm.tossed else float(right)
         made.leaves.append(Leaf(worth, tuple(way)))
@@ -114,7 +123,7 @@ def make(policy: Policy, skills: Sequence[int], arm: Arm) -> Made:
 
 def learn_from(policy: Policy, group: Sequence[Made], step: list[list[float]]) -> bool:
     """Add a group's gradient to a step; tells whether it has a signal. The weights are those of docs/branches.md."""
-    rewards = [Reward(statistics.fmean(leaf.value for leaf in one.leaves), leaves=one.leaves) for one in group]
+    rewards = [one.reward for one in group]
     divisor = Estimator("group-mean").divisor([reward.ends for reward in rewards])
     mean = statistics.fmean(reward.value for reward in rewards)
     for made, reward in zip(group, rewards, strict=True) if divisor else ():
@@ -126,9 +135,9 @@ def learn_from(policy: Policy, group: Sequence[Made], step: list[list[float]]) -
     return bool(divisor)
 
 
-def train(arm: Arm, seed: int, target: float) -> tuple[int, float, float]:
-    """Train until held-out tasks are solved so often. Returns sampled turns, the share of groups with a signal, and the
-    last held-out rate."""
+def train(arm: Arm, speed: float, seed: int, target: float) -> tuple[int, float, float]:
+    """Train until held-out tasks are solved so often. speed: the learning rate. Returns sampled turns, the share of
+    groups with a signal, and the last held-out rate."""
     rng = random.Random(f"world {seed}")
     sequences = [[rng.randrange(SKILLS) for _ in range(DEPTH)] for _ in range(TASKS + HELD_OUT)]
     tasks = {f"{number}": sequence for number, sequence in enumerate(sequences[:TASKS])}
@@ -146,22 +155,32 @@ def train(arm: Arm, seed: int, target: float) -> tuple[int, float, float]:
         for _ in range(GROUPS):
             task = sampler.draw(groups, lambda _: True).task
             group = [make(policy, tasks[task.id], arm) for _ in range(arm.members)]
-            sampler.note(task.id, [statistics.fmean(leaf.value for leaf in one.leaves) for one in group])
+            ends = [end for one in group for end in one.reward.ends]
+            sampler.note(task.id, *zip(*ends, strict=True))
             signals += learn_from(policy, group, step)
             sampled += sum(len(one.replies) for one in group)
             groups += 1
         for skill in range(SKILLS):
             for way in range(WAYS):
-                policy.logits[skill][way] += RATE * step[skill][way]
+                policy.logits[skill][way] += speed * step[skill][way]
     return sampled, signals / max(1, groups), rate
+
+
+def tuned(arm: Arm, target: float) -> float:
+    """Return the learning rate of `RATES` with the fewest turns to the target."""
+    if arm.tossed:
+        return RATES[0]  # there is none
+    turns = {rate: [train(arm, rate, seed, target)[0] for seed in TUNED_ON] for rate in RATES}
+    return min(RATES, key=lambda rate: statistics.geometric_mean(turns[rate]))
 
 
 def compare(seeds: int, target: float) -> None:
     """Print a line for each arm."""
-    print(f"{'':26}turns to {target:.0%} held out, beside plain (95% interval)   signal   reached")
+    print(f"{'':26}turns to {target:.0%} held out, beside {BASE} (95% interval)   signal   rate  reached")
     plain: list[int] = []
     for name, arm in ARMS.items():
-        found = [train(arm, seed, target) for seed in range(seeds)]
+        speed = tuned(arm, target)
+        found = [train(arm, speed, seed, target) for seed in range(seeds)]
         turns = [one[0] for one in found]
         plain = plain or turns
         ratios = interval([math.log(one / other) for one, other in zip(turns, plain, strict=True)])
@@ -170,7 +189,8 @@ def compare(seeds: int, target: float) -> None:
         reached = sum(one[2] >= target for one in found)
         print(
             f"{name:26}{statistics.fmean(turns):8,.0f}  {ratio:5.2f} {said:18}"
-            f"{statistics.fmean(one[1] for one in found):18.0%}   {reached} of {seeds}"
+            f"{statistics.fmean(one[1] for one in found):18.0%}   {speed:4.0f}  {reached} of {seeds}",
+            flush=True,
         )
 
 
@@ -192,7 +212,7 @@ def read(runs: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--target", type=float, default=0.5)
+    parser.add_argument("--target", type=float, default=0.7)
     parser.add_argument("--runs", type=Path)
     options = parser.parse_args()
     if options.runs is not None:

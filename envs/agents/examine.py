@@ -46,7 +46,7 @@ async def examine_agent(
     else:
         yield Check("agent", Status.OK, f"{began}; its opening has {seen.opening} of {most} tokens", data)
     yield _conversation(result)
-    if most is not None and seen.opening + 2 * (budgets.max_tokens or 0) < most:
+    if not seen.by_text and most is not None and seen.opening + 2 * (budgets.max_tokens or 0) < most:
         try:
             yield await examine_room(agent, backend, spec, fitted, budgets, seen.opening)
         except (InfraError, SandboxError, AgentError) as error:
@@ -62,6 +62,8 @@ def _missing(seen: Rehearsal) -> str:
     if not seen.opening:
         (first, *_) = (turn.sampled.step.response for turn in seen.turns if turn.sampled is not None)
         return f"but no call was read of the reply that holds one, with the tool format in use: {first[:200]!r}"
+    if seen.by_text:  # an edit is no reason to ask again
+        return ""
     if not any(message.role in ("assistant", "tool") for turn in seen.turns[1:] for message in turn.given):
         return f"but it never went on from a call: {seen.result.error or 'it asked no more'}"
     return ""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from envs.agents.recipes import Recipe
+from tools.mcp.servers import MCPServer, Transport
 
 HOME = "/tmp/.agent"
 """The folder of an agent's own files in the sandbox: its settings, its sessions."""
@@ -25,6 +26,7 @@ class Place:
     task: its instruction. url: the gateway's, without a path; OpenAI clients want `v1`. workdir: its working directory.
     cpu, musl: as in names of npm's packages: "x64", and "-musl" in images of that C library.
     window: tokens of prompt and reply together. reply: tokens of one reply. turns: the most replies.
+    servers: MCP servers for it; it starts those by stdio.
     """
 
     task: str
@@ -35,6 +37,7 @@ class Place:
     window: int = 32768
     reply: int = 4096
     turns: int = 100
+    servers: Sequence[MCPServer] = ()
 
     @property
     def v1(self) -> str:
@@ -57,11 +60,13 @@ class ForeignAgent:
     licence: of its package. recipe: the packages of its pack. start: its command.
     protocol: one of `PROTOCOLS`. opening: tokens before its first reply, about (SmolLM2's tokenizer).
     budget: the way to report its budget to it. beside: its requests beside its main line.
-    shell: its tool for commands: name, the argument with the command, other required arguments.
+    shell: its tool for commands: name, the argument with the command, other required arguments; None without tools.
+    edits: of an agent without tools: its reply to write a file, by path and text.
     failures: the meaning of its exit statuses.
     submits: a text of its last call as the sign of its end; "" if a reply without calls is the sign.
     finishes: its tool with a call as another sign of its end; "" for none.
     late_system: whether it sends system messages in mid-conversation.
+    mcp: the transports of MCP servers that its settings have a place for.
     """
 
     name: str
@@ -72,18 +77,24 @@ class ForeignAgent:
     opening: int
     budget: str
     beside: str
-    shell: tuple[str, str, Mapping[str, Any]]
+    shell: tuple[str, str, Mapping[str, Any]] | None
     failures: Mapping[int, str] = field(default_factory=dict)
     submits: str = ""
     finishes: str = ""
     late_system: bool = False
+    edits: Callable[[str, str], str] | None = None
+    mcp: Collection[Transport] = ()
 
     def __post_init__(self) -> None:
         if self.protocol not in PROTOCOLS:
             known = ", ".join(PROTOCOLS)
             raise ValueError(f"agent {self.name}: protocol {self.protocol!r} is none of {known}")
+        if (self.shell is None) == (self.edits is None):
+            raise ValueError(f"agent {self.name}: give either shell or edits")
 
     def runs(self, command: str) -> tuple[str, dict[str, Any]]:
-        """Return the call to run a command: the tool's name and its arguments."""
+        """Return the call to run a command: the tool's name and its arguments. Raises ValueError without tools."""
+        if self.shell is None:
+            raise ValueError(f"agent {self.name} calls no tools")
         tool, argument, others = self.shell
         return tool, {argument: command, **others}

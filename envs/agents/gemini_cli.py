@@ -4,6 +4,7 @@ import json
 
 from envs.agents.facts import HOME, KEY, PACK, ForeignAgent, Place, Start
 from envs.agents.recipes import NODE, Recipe
+from envs.agents.servers import entries
 
 _PROGRAM = f"{PACK}/node_modules/@google/gemini-cli/bundle/gemini.js"
 
@@ -12,14 +13,12 @@ def start(at: Place) -> Start:
     """Run `gemini -p`. The name of a model keeps it from asking which model to use."""
     settings = {
         "model": {"maxSessionTurns": at.turns, "skipNextSpeakerCheck": True},
-        "privacy": {"usageStatisticsEnabled": False},
-        "security": {"auth": {"selectedType": "gemini-api-key"}},
+        **{"privacy": {"usageStatisticsEnabled": False}, "security": {"auth": {"selectedType": "gemini-api-key"}}},
+        "mcpServers": entries(at.servers, "httpUrl"),
     }
     env = {
-        **{"GEMINI_CLI_HOME": HOME, "GEMINI_API_KEY": KEY},
-        "GOOGLE_GEMINI_BASE_URL": at.url,
-        "GEMINI_CLI_TRUST_WORKSPACE": "true",
-        "GEMINI_CLI_NO_RELAUNCH": "true",
+        **{"GEMINI_CLI_HOME": HOME, "GEMINI_API_KEY": KEY, "GOOGLE_GEMINI_BASE_URL": at.url},
+        **{"GEMINI_CLI_TRUST_WORKSPACE": "true", "GEMINI_CLI_NO_RELAUNCH": "true"},
     }
     options = ["--yolo", "--model", "gemini-2.5-pro", "--output-format", "json", "-p", at.task]
     node = f"{PACK}/node_modules/node-linux-{at.cpu}/bin/node"
@@ -37,4 +36,5 @@ AGENT = ForeignAgent(
     beside="summaries when it compacts",
     shell=("run_shell_command", "command", {}),
     failures={53: "its turns were over"},
+    mcp=("stdio", "sse", "streamable-http"),
 )

@@ -13,9 +13,11 @@ from envs.agents.entrance import Entrance
 from envs.agents.facts import HOME, PACK, ForeignAgent, Place
 from envs.agents.packs import pack_of
 from envs.agents.recipes import Platform
+from envs.agents.servers import serving
 from envs.agents.watching import WatchedSession
 from envs.types import Failure, InfraError
 from sandboxes.base import Backend, Door, ExecResult, Sandbox, SandboxEnded, SandboxSpec
+from tools.mcp.servers import MCPServer
 
 DOOR = "gateway"
 _LOOK = """
@@ -86,7 +88,9 @@ class Guest:
         mounts = {} if pack is None else {PACK: pack}
         self.spec = replace(spec, doors=doors, mounts={**spec.mounts, **mounts})
 
-    async def work(self, session: WatchedSession, sandbox: Sandbox, instruction: str) -> AgentResult:
+    async def work(
+        self, session: WatchedSession, sandbox: Sandbox, instruction: str, servers: Sequence[MCPServer] = ()
+    ) -> AgentResult:
         """Let the agent work until it is done, or a budget is over. Raises InfraError if it did not even begin,
         AgentError for the session's failures."""
         budgets = session.config
@@ -99,14 +103,17 @@ class Guest:
             budgets.max_total_tokens or _WINDOW,
             budgets.max_tokens or _REPLY,
             budgets.max_steps,
+            servers,
         )
         start = self._agent.start(place)
         for path, text in start.files.items():
             await sandbox.write_file(path, text.encode())
         began = time.monotonic()
+        session.by_text = self._agent.shell is None
         self._entrance.session = session
         try:
-            ran = await self._run(session, sandbox, start.argv, {**_without_proxy(self.spec), **start.env})
+            async with serving(sandbox, servers):
+                ran = await self._run(session, sandbox, start.argv, {**_without_proxy(self.spec), **start.env})
         finally:
             self._entrance.session = None
         if not (session.requests or session.refused):

@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from atropos_agent.agent import AtroposAgent
 from envs.agents import (
+    aider,
     claude_code,
     codex,
     gemini_cli,
@@ -27,7 +28,7 @@ from envs.running.mix import Mix
 from sandboxes.naming import resolve
 
 _AGENTS = (
-    *(claude_code.AGENT, codex.AGENT, gemini_cli.AGENT, gptme.AGENT, hermes_agent.AGENT, kilo.AGENT),
+    *(aider.AGENT, claude_code.AGENT, codex.AGENT, gemini_cli.AGENT, gptme.AGENT, hermes_agent.AGENT, kilo.AGENT),
     *(mini_swe_agent.AGENT, opencode.AGENT, openhands.AGENT, pi.AGENT, qwen_code.AGENT),
 )
 FOREIGN: Mapping[str, ForeignAgent] = MappingProxyType({agent.name: agent for agent in _AGENTS})

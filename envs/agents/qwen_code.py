@@ -1,7 +1,10 @@
 """Qwen Code (Apache-2.0, npm): Chat Completions, streamed; it runs malformed calls repaired, and ignores NO_PROXY."""
 
+import json
+
 from envs.agents.facts import HOME, KEY, PACK, ForeignAgent, Place, Start
 from envs.agents.recipes import NODE, Recipe
+from envs.agents.servers import entries
 
 _PROGRAM = f"{PACK}/node_modules/@qwen-code/qwen-code/cli.js"
 
@@ -17,7 +20,8 @@ def start(at: Place) -> Start:
     }
     node = f"{PACK}/node_modules/node-linux-{at.cpu}/bin/node"
     options = ["--yolo", "--auth-type", "openai", "--max-session-turns", str(at.turns), "-p", at.task]
-    return Start([node, _PROGRAM, *options], env)
+    settings = {"mcpServers": entries(at.servers, "httpUrl")}
+    return Start([node, _PROGRAM, *options], env, {f"{HOME}/qwen/settings.json": json.dumps(settings)})
 
 
 AGENT = ForeignAgent(
@@ -31,4 +35,5 @@ AGENT = ForeignAgent(
     beside="summaries when it compacts, checks of who speaks next",
     shell=("run_shell_command", "command", {"is_background": False}),
     failures={1: "an error that it printed", 53: "its turns were over"},
+    mcp=("stdio", "sse", "streamable-http"),
 )

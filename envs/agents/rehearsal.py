@@ -25,15 +25,16 @@ _WINDOW = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """The observations of an agent in a scripted conversation. turns: those with tools, in their order."""
+    """The observations of an agent in a scripted conversation. turns: those of its work, in their order."""
 
     result: AgentResult
     turns: Sequence[Turn]
+    by_text: bool = False
 
     @property
     def opening(self) -> int:
-        """Return the tokens of the first prompt with tools and a call as its reply."""
-        return min((step.prompt_tokens for step in self.result.steps if step.calls), default=0)
+        """Return the tokens of the first prompt with a call as its reply, or an edit as text."""
+        return min((step.prompt_tokens for step in self.result.steps if step.calls or self.by_text), default=0)
 
 
 async def rehearse(
@@ -65,12 +66,13 @@ async def play(
         WatchedSession(server, fitted.template, fitted, config) as session,
     ):
         result = await guest.work(session, sandbox, task)
-    return Rehearsal(result, [turn for turn, _ in session.turns if turn.asked.tools])
+    work = [turn for turn, _ in session.turns if turn.asked.tools or session.by_text]
+    return Rehearsal(result, work, session.by_text)
 
 
 def shows_shell(agent: ForeignAgent) -> re.Pattern[str]:
-    """Return the pattern of prompts with an agent's shell, in its tools or in a call."""
-    return re.compile(rf"""["'>]{re.escape(agent.shell[0])}["'<]""")
+    """Return the pattern of prompts with an agent's shell, in its tools or in a call; of all for one without tools."""
+    return re.compile("" if agent.shell is None else rf"""["'>]{re.escape(agent.shell[0])}["'<]""")
 
 
 def reply_opening(shown: str) -> str:
@@ -80,9 +82,8 @@ def reply_opening(shown: str) -> str:
 
 def _policy(agent: ForeignAgent, fitted: FittedFormat, commands: Sequence[str]) -> Policy:
     """Return the replies: the commands to prompts with the agent's shell, a title to others."""
-    left = [agent.runs(command) for command in commands]
-    if agent.submits:
-        left.append(agent.runs(f"echo {agent.submits}"))
+    submits = [f"echo {agent.submits}"] if agent.submits else []
+    left = [_work(agent, fitted, command) for command in (*commands, *submits)]
     shows = shows_shell(agent)
 
     def reply(prompt: Sequence[int]) -> str:
@@ -92,7 +93,13 @@ def _policy(agent: ForeignAgent, fitted: FittedFormat, commands: Sequence[str]) 
             return f"{closed}A title"
         if not left:
             return f"{closed}Done."
-        name, arguments = left.pop(0)
-        return closed + fitted.format.turn(Reply(None, "", [ToolCall(name, arguments, "call_0")], []))
+        return closed + left.pop(0)
 
     return reply
+
+
+def _work(agent: ForeignAgent, fitted: FittedFormat, command: str) -> str:
+    """Return the reply that runs a command, or writes it down where the agent can only edit."""
+    if agent.edits is not None:
+        return agent.edits("commands.txt", command)
+    return fitted.format.turn(Reply(None, "", [ToolCall(*agent.runs(command), "call_0")], []))

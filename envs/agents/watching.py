@@ -16,11 +16,13 @@ class WatchedSession(Session):
 
     requests: number understood so far. first_s: time of the first one (`time.monotonic`); None before.
     last: the last answered turn with tools; None before the first.
+    by_text: whether it works without tools: then any reply may be work, and its program ends it.
     """
 
     requests = 0
     first_s: float | None = None
     last: Turn | None = None
+    by_text = False
     _answered_at: float | None = None
     _over_since: float | None = None
     """Time since there is no more to get: the end of a budget, or an infrastructure failure."""
@@ -45,8 +47,8 @@ class WatchedSession(Session):
 
     @property
     def begun(self) -> bool:
-        """Return whether the agent was answered where it shows its tools."""
-        return self.last is not None and bool(self.last.asked.tools)
+        """Return whether the agent was answered where it shows its tools, or works without."""
+        return self.last is not None and (self.by_text or bool(self.last.asked.tools))
 
     @property
     def only_prepares(self) -> bool:
@@ -60,7 +62,7 @@ class WatchedSession(Session):
         if self.working:
             return 0.0
         since = self._over_since
-        if since is None and not any(self._waits(turn, sampled) for turn, sampled in self.turns):
+        if since is None and not (self.by_text or any(self._waits(turn, sampled) for turn, sampled in self.turns)):
             since = self._answered_at
         return 0.0 if since is None else time.monotonic() - since
 
@@ -70,7 +72,7 @@ class WatchedSession(Session):
             return
         if self.ended_by is None:
             self._over_since = None
-        if turn.asked.tools or self.last is None:  # titles and summaries have none
+        if turn.asked.tools or self.by_text or self.last is None:  # titles and summaries have none
             self.last = turn
         self._answered_at = time.monotonic()
 

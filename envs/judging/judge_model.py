@@ -2,19 +2,19 @@
 
     async with Bench(task.hidden.judge) as bench:
         ...                                   # a sandbox with the door `bench.door`; test.sh has `bench.env(address)`
-        bench.check(timed_out)                # raises InfraError if the model failed
+        await bench.check()                   # raises InfraError if the model failed
         print(bench.words())
 
 The door takes the requests of OpenAI's and Anthropic's clients. It puts in the run's model and key, bounds the replies,
 and keeps questions and answers. The agent's sandbox has no such door. The code under test, in the verifier's, can use
-it as test.sh does: so a request of too many, or a wrong one, is no failure of the model's.
+it as test.sh does: with too many requests, or with one that the model's server can't deal with. So a request without
+an answer is our failure only if a plain question of ours has none either, and requests are asked one at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,6 +25,7 @@ from aiohttp import web
 from atropos_agent.engines.http import HttpClient, NoAnswer, Response
 from envs.types import Failure, InfraError, JudgeModel
 from sandboxes.base import Door
+from sandboxes.shielding import stop
 from tools.output import bounded
 
 _PATHS: Mapping[str, tuple[str, str]] = {
@@ -36,12 +37,21 @@ _PATHS: Mapping[str, tuple[str, str]] = {
 _PASSED = ("anthropic-version", "anthropic-beta", "openai-beta")
 """Headers of a request that say how to read it."""
 _BODY = 4 << 20
+_PAUSES_S = (0.0, 1.0, 4.0, 15.0, 45.0)
+"""The pauses before the tries of a request. Together they are longer than the minute of a usual limit of requests."""
 _TRIES = 3
-_WAIT_S = 1.0
+"""The tries of one that fails otherwise than by such a limit."""
 _SILENT_S = 300.0
-_SLOW_S = 30.0
-"""An unfinished request is the model's failure if it has waited so long."""
-_OURS = frozenset({401, 403, 404, 408, 409, 429})
+_PLAIN = "Reply with one word: yes."
+"""A question that each model can answer, within `_PLAIN_S` seconds and `_PLAIN_TOKENS` tokens."""
+_PLAIN_S = 15.0
+_PLAIN_TOKENS = 16
+_NONE = 0
+"""The status of no answer."""
+_BUSY = 429
+_NO_SUCH = frozenset({404, 405, 501})
+_FAILED = frozenset({_NONE, 401, 403, 404, 405, 408, 409, _BUSY})
+_LEFT = "[not waited for]"
 _SHOWN = 2000
 """Characters of a question and of an answer that are kept, their ends."""
 _WORDS = 12_000
@@ -52,10 +62,9 @@ _TOKEN = "judge"
 
 @dataclass(slots=True)
 class _Exchange:
-    """A question and its answer, as texts. began: when, by the monotonic clock."""
+    """A question and its answer, as texts."""
 
     question: str
-    began: float
     answer: str | None = None
 
 
@@ -68,6 +77,11 @@ class Bench:
     refused: int = 0
     tokens: int = 0
     _exchanges: list[_Exchange] = field(default_factory=list)
+    _taken: int = 0
+    _over: bool = False
+    _alone: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _asking: asyncio.Task[Any] | None = None
+    _doubts: set[asyncio.Task[None]] = field(default_factory=set)
     _client: HttpClient | None = None
     _server: Any = None
 
@@ -75,11 +89,13 @@ class Bench:
         key = self.model.key
         headers = {"Authorization": f"Bearer {key}", "x-api-key": key} if key else {}
         self._client = HttpClient(self.model.url, headers=headers, timeout_s=_SILENT_S)
-        self._server = web.Server(self._handle, access_log=None)
+        self._server = web.Server(self._handle, access_log=None, handler_cancellation=True)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         assert self._server is not None and self._client is not None  # noqa: S101 - entered
+        await self._end()
+        await stop(self._doubts)
         await self._server.shutdown(0)
         await self._client.aclose()
 
@@ -98,11 +114,10 @@ class Bench:
         names |= {"ANTHROPIC_BASE_URL": anthropic, "ANTHROPIC_API_BASE": anthropic, "ANTHROPIC_API_KEY": _TOKEN}
         return {**names, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
 
-    def check(self, *, timed_out: bool) -> None:
-        """Raise InfraError if the model failed, or was still asked when the tests were out of time."""
-        late = [one for one in self._exchanges if one.answer is None and time.monotonic() - one.began > _SLOW_S]
-        if self.failure is None and timed_out and late:
-            self.failure = f"it did not answer within the time of the tests, nor within {_SLOW_S:.0f} s"
+    async def check(self) -> None:
+        """End the requests, and raise InfraError if the model failed."""
+        await self._end()
+        await asyncio.gather(*self._doubts)
         if self.failure is not None:
             raise InfraError(Failure.VERIFIER, f"the judge at {self.model.url} failed: {self.failure}")
 
@@ -122,6 +137,11 @@ class Bench:
         )
         return bounded(words, _WORDS)
 
+    async def _end(self) -> None:
+        self._over = True
+        if self._asking is not None:
+            await stop({self._asking})
+
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         path = request.path.strip("/").removeprefix("v1/")
         if request.method != "POST" or path not in _PATHS:
@@ -131,22 +151,39 @@ class Bench:
                 await request.content.read(_BODY) if request.content_length is None else await _body(request)
             )
             body = self._bounded(asked, *_PATHS[path])
-        except (ValueError, RecursionError, TypeError) as error:
+        except (ValueError, RecursionError, TypeError, OverflowError) as error:
             return _problem(400, f"no request for a judge: {error}")
-        if len(self._exchanges) >= self.model.requests:
+        if self._taken >= self.model.requests:
             self.refused += 1
             return _problem(429, f"this verdict's {self.model.requests} requests are used up")
-        exchange = _Exchange(_end_of(asked), time.monotonic())
+        self._taken += 1
+        headers = {name: request.headers[name] for name in _PASSED if name in request.headers}
+        async with self._alone:
+            self._asking = asyncio.current_task()
+            try:
+                return await self._told(_end_of(asked), path, body, headers)
+            finally:
+                self._asking = None
+
+    async def _told(
+        self, question: str, path: str, body: Mapping[str, Any], headers: Mapping[str, str]
+    ) -> web.StreamResponse:
+        """Return the model's answer as test.sh is told it, and note both."""
+        if self._over or self.failure is not None:
+            return _problem(503, "the judge failed" if self.failure else "the verdict is made")
+        exchange = _Exchange(question)
         self._exchanges.append(exchange)
         try:
-            headers = {name: request.headers[name] for name in _PASSED if name in request.headers}
             answer = await self._ask(path, body, headers)
-        except asyncio.CancelledError:
-            if time.monotonic() - exchange.began > _SLOW_S:
-                self.failure = f"it did not answer within {time.monotonic() - exchange.began:.0f} s"
+        except asyncio.CancelledError:  # it was not waited for
+            exchange.answer = _LEFT
+            self._doubts.add(asyncio.create_task(self._doubt(body)))
             raise
-        if answer is None:
-            return _problem(503, "the judge failed")
+        if _failed(answer):
+            exchange.answer = f"[{_why(answer)}]"
+            if self.failure is not None:
+                return _problem(503, "the judge failed")
+            return _problem(400, f"the judge answers a plain question, and this one with {_why(answer)}")
         exchange.answer = _text_of(answer.content)
         self.tokens += _tokens_of(answer.content)
         kind = answer.headers.get("Content-Type", "application/json")
@@ -162,22 +199,78 @@ class Bench:
         kept = {key: value for key, value in body.items() if key not in (to_set, other, "n", "stream")}
         return {**kept, "model": self.model.name or body.get("model"), name: max(1, least)}
 
-    async def _ask(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> Response | None:
-        """Return the model's answer; None if it failed each time, which is noted."""
-        assert self._client is not None  # noqa: S101 - entered
-        why = ""
-        for attempt in range(_TRIES):
-            await asyncio.sleep(attempt * _WAIT_S)
-            try:
-                answer = await self._client.post(f"/{path}", json=body, headers=headers)
-            except NoAnswer as error:
-                why = str(error)
-                continue
-            if answer.status_code < 500 and answer.status_code not in _OURS:
+    async def _ask(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> Response:
+        """Return the model's answer: the last one, if the request failed each time. It is our failure if a plain
+        question, asked behind it, failed too."""
+        for tries, pause in enumerate(_PAUSES_S, 1):
+            await asyncio.sleep(pause)
+            answer = await self._post(path, body, headers)
+            if not _failed(answer):
                 return answer
-            why = f"HTTP {answer.status_code}: {answer.text[:300]}"
-        self.failure = why
-        return None
+            plain = await self._plain(body)
+            if tries >= _TRIES and _BUSY not in (answer.status_code, plain.status_code):
+                break
+        if _failed(plain):
+            self.failure = _why(plain)
+        return answer
+
+    async def _doubt(self, body: Mapping[str, Any]) -> None:
+        """Note our failure if a plain question fails now. A limit of requests may be used up by this verdict's own, so
+        a minute of silence comes first."""
+        async with self._alone:
+            for pause in _PAUSES_S:
+                if self.failure is not None:
+                    return
+                await asyncio.sleep(pause)
+                plain = await self._plain(body)
+                if plain.status_code != _BUSY:
+                    break
+            if _failed(plain):
+                self.failure = _why(plain)
+
+    async def _plain(self, body: Mapping[str, Any]) -> Response:
+        """Ask a plain question by each protocol, until one answers. Nothing of it is the body's choice, unless neither
+        the run names a model nor the server lists those that it has."""
+        model = self.model.name or await self._listed(body.get("model"))
+        failed: list[Response] = []
+        for path, (tokens, _) in _PATHS.items():
+            asked = {"input": _PLAIN} if path == "responses" else {"messages": [{"role": "user", "content": _PLAIN}]}
+            whole = {"model": model, **asked, tokens: _PLAIN_TOKENS}
+            answer = await self._post(path, whole, {"anthropic-version": "2023-06-01"}, _PLAIN_S)
+            if not _failed(answer):
+                return answer
+            failed.append(answer)
+            if answer.status_code in (_NONE, _BUSY):
+                break
+        return next((one for one in failed if one.status_code not in _NO_SUCH), failed[0])
+
+    async def _listed(self, asked: object) -> object:
+        """Return the model that a request names, if the server has it or lists none; else the first that it lists."""
+        assert self._client is not None  # noqa: S101 - entered
+        try:
+            found = (await self._client.get("/models", timeout=_PLAIN_S)).json()["data"]
+            names = [str(one["id"]) for one in found]
+        except (NoAnswer, ValueError, LookupError, TypeError):
+            return asked
+        return asked if asked in names or not names else names[0]
+
+    async def _post(
+        self, path: str, body: Mapping[str, Any], headers: Mapping[str, str], timeout: float | None = None
+    ) -> Response:
+        assert self._client is not None  # noqa: S101 - entered
+        try:
+            return await self._client.post(f"/{path}", json=body, headers=headers, timeout=timeout)
+        except NoAnswer as error:
+            return Response(_NONE, str(error).encode())
+
+
+def _failed(answer: Response) -> bool:
+    return answer.status_code >= 500 or answer.status_code in _FAILED
+
+
+def _why(answer: Response) -> str:
+    said = answer.text[:300]
+    return said if answer.status_code == _NONE else f"HTTP {answer.status_code}: {said}"
 
 
 async def _body(request: web.BaseRequest) -> bytes:

@@ -84,7 +84,7 @@ async def run_tests(prepared: PreparedSandbox, task: Task, changes: Changes, tim
     if ran.timed_out and timeout_s is None:
         await _had_time(prepared, ran.duration_s, task.hidden.usual_s)
     if prepared.bench is not None:
-        prepared.bench.check(timed_out=ran.timed_out)
+        await prepared.bench.check()
     verdict = await _read(prepared, ran)
     patch = await asyncio.to_thread(patch_of, changes, before, prepared.sandbox.workdir)
     verdict = replace(verdict, output=_ends(ran.output), patch=patch)

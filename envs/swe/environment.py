@@ -28,6 +28,7 @@ from sandboxes.carrying import CarryingSandbox
 from sandboxes.registry import load_backend
 from tools import ToolRegistry, check_names, default_tools
 from tools.mcp import tools_of
+from tools.mcp.servers import MCPServer
 
 _NO_PENALTY = (
     "--env.length_penalty: a rollout with branches has the length of none of its leaves; leave one of them out"
@@ -115,13 +116,16 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
 
     @asynccontextmanager
     async def _tools(self, task: Task, place: Workplace[PlainGuest | Guest]) -> AsyncIterator[ToolRegistry]:
-        """Open the tools of a rollout, until it is over."""
+        """Open the tools of a rollout, until it is over. An agent of others starts its servers itself."""
         sandbox = traced(place.sandbox)
         tools = self.make_tools(sandbox)
-        # A run's server stands for a task's of the same name.
-        servers = {server.name: server for server in (*task.mcp_servers, *self.mcp_servers)}
-        async with tools_of(sandbox, list(servers.values()), tools.names) as more:
+        servers = [] if isinstance(place.guest, Guest) else self._servers(task)
+        async with tools_of(sandbox, servers, tools.names) as more:
             yield ToolRegistry([*tools, *more])
+
+    def _servers(self, task: Task) -> Sequence[MCPServer]:
+        """Return the servers of a task's agent. A run's server stands for a task's of the same name."""
+        return list({server.name: server for server in (*task.mcp_servers, *self.mcp_servers)}.values())
 
     async def _work(
         self, step: Task, seat: Seat, place: Workplace[PlainGuest | Guest], tools: ToolRegistry
@@ -134,7 +138,7 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
             budgets, split = self._sampling(seat, {"max_seconds": most})
             server = self._serving(seat)
             async with WatchedSession(server, self.template, self.tool_format, budgets, split=split) as session:
-                return await place.guest.work(session, sandbox, step.instruction)
+                return await place.guest.work(session, sandbox, step.instruction, self._servers(step))
         agent = self.agent(seat, tools, working_dir=sandbox.workdir, max_seconds=most)
         return await agent.run(step.instruction)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from envs.agents.facts import ForeignAgent
 from envs.agents.naming import find_agent
@@ -21,13 +21,26 @@ def servers_of(config: SWEEnvConfig) -> tuple[MCPServer, ...]:
 
 def check_servers(config: SWEEnvConfig, tasks: Iterable[Task]) -> None:
     """Raise BadTask if there are MCP servers that nothing here can use."""
-    served = [task.id for task in tasks if task.mcp_servers]
+    tasks = list(tasks)
     try:
-        count = len(servers_of(config)) + len(served)
-        check_installed(count)
-        foreign = [one for one in Mix.of(config.agent).names if isinstance(find_agent(one, AGENTS), ForeignAgent)]
+        own = servers_of(config)
+        check_installed(len(own) + sum(len(task.mcp_servers) for task in tasks))
+        agents = [find_agent(one, AGENTS) for one in Mix.of(config.agent).names]
     except ValueError as error:
         raise BadTask(str(error)) from None
-    if foreign and count:
-        of = f"tasks with MCP servers ({served[0]} is one of {len(served)})" if served else "--env.mcp_servers"
-        raise BadTask(f"{of}: --env.agent {foreign[0]} can't be given any; use an agent of this package's")
+    for agent in agents:
+        if isinstance(agent, ForeignAgent):
+            check_agent(agent, own, tasks)
+
+
+def check_agent(agent: ForeignAgent, own: Sequence[MCPServer], tasks: Iterable[Task]) -> None:
+    """Raise BadTask if an agent of others can't use a run's own servers, or a task's."""
+    for task in tasks:
+        for server in (*own, *task.mcp_servers):
+            where = f"task {task.id}: the MCP server {server.name!r}"
+            if server.transport not in agent.mcp:
+                takes = f"takes those by {', '.join(agent.mcp)} alone" if agent.mcp else "can't be given any"
+                raise BadTask(f"{where}: --env.agent {agent.name} {takes}; it speaks {server.transport}")
+            if server.url and not server.inside and not (task.limits.network or task.limits.allowed_hosts):
+                what = f"--env.agent {agent.name} asks {server.url} from its sandbox, which has no network"
+                raise BadTask(f"{where}: {what}; give the server a `command`, or the task a network")

@@ -322,7 +322,9 @@ def test_a_followed_command_takes_input_and_waits_for_its_reader(talk: Executor)
     talk.send(7, b"E", command("/bin/sh", "-c", "exec <&-; echo deaf; sleep 60", how=FOLLOW | INPUT))
     assert talk.receive()[1:] == (b"1", b"deaf\n")
     talk.send(7, b"d", b"x" * 1000)
-    assert talk.receive()[1] == b"Y"
+    while (kind := talk.receive()[1]) == b"G":  # whoever has started it may hold the other end for a moment
+        talk.send(7, b"d", b"x" * 1000)
+    assert kind == b"Y"
     talk.send(7, b"K")
     assert talk.ended(7)[1] != 0
     for kind, payload in (

@@ -1,4 +1,4 @@
-"""Nothing of what was left in a sandbox is there after a reset, whoever has left it."""
+"""Nothing of what was left in a sandbox is there after a reset, or in its siblings, whoever has left it."""
 
 from dataclasses import replace
 
@@ -40,3 +40,22 @@ async def test_all_that_is_left_at_once_is_gone_after_a_reset(opened):
         await opened.exec(leave, user="root", timeout=5)
     await opened.reset()
     assert await found(opened) == at_the_start
+
+
+@pytest.mark.long(20)
+@pytest.mark.timeout(300)
+async def test_siblings_see_nothing_of_what_comes_after_the_fork(opened):
+    await opened.write_file("/srv/shared", b"before")
+    async with opened.fork(2) as (one, other):
+        boxes = {"the forked one": opened, "a fork": one, "another fork": other}
+        at_the_start = {name: await found(box) for name, box in boxes.items()}
+        assert at_the_start["a fork"] == at_the_start["another fork"]
+        for name, maker in boxes.items():
+            for leave, _ in LEFT.values():
+                await maker.exec(leave, user="root", timeout=5)
+            for sibling, box in boxes.items():
+                if box is not maker:
+                    assert await found(box) == at_the_start[sibling], f"of {name}'s in {sibling}"
+            await maker.reset()
+            assert await found(maker) == at_the_start[name], f"of its own in {name} as it is made again"
+        assert await one.read_file("/srv/shared") == await other.read_file("/srv/shared") == b"before"

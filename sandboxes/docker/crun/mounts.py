@@ -96,6 +96,13 @@ def mount_devices(mounts: Iterable[Mount], devices: Iterable[Device]) -> None:
             path.chmod(stat.S_IMODE(device.mode))  # whatever this process's umask is
 
 
+def change_root() -> None:
+    """Make the present directory the root, and let go of the old one. Raises OSError."""
+    kernel.pivot_root(".", ".")
+    kernel.unmount(".")
+    kernel.mount("none", "/", None, kernel.REMOUNT | kernel.BIND | kernel.RELATIME)  # as crun gives it
+
+
 def _remove_queues(folder: Path) -> None:
     """The namespace has one file system of queues, however often it is mounted: its old queues are still there."""
     for queue in folder.iterdir():

@@ -19,7 +19,7 @@ from sandboxes.base import SandboxError
 from sandboxes.docker.crun import kernel
 from sandboxes.docker.crun.bundle import Bundle
 from sandboxes.docker.crun.layers import let_go, remove_tree
-from sandboxes.docker.crun.mounts import TOP, mount_devices
+from sandboxes.docker.crun.mounts import TOP, change_root, mount_devices
 
 _CLEAN_S = 1.0
 """How long ended processes may take to be gone."""
@@ -115,9 +115,7 @@ def _put_new_root(bundle: Bundle, tree: int) -> None:
     for name in bundle.tops:
         if name != TOP:
             kernel.mount("/" + name, name, None, kernel.MOVE)
-    kernel.pivot_root(".", ".")
-    kernel.unmount(".")
-    kernel.mount("none", "/", None, kernel.REMOUNT | kernel.BIND | kernel.RELATIME)  # as crun gives it
+    change_root()
 
 
 def _clear(root: int, upper: Path) -> None:

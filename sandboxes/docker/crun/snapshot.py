@@ -18,6 +18,7 @@ from sandboxes.base import SandboxError
 from sandboxes.docker.crun import kernel
 from sandboxes.docker.crun.bundle import Bundle
 from sandboxes.docker.crun.layers import MOUNT_FLAGS, Snapshot, Stack, copy_layer, hold
+from sandboxes.docker.crun.mounts import change_root
 
 _OWN_UID = 60417
 """The executor's, `self.c`."""
@@ -142,8 +143,7 @@ def _put_new_root(bundle: Bundle) -> None:
             os.fchdir(tree)
             for name in bundle.tops:
                 kernel.mount("/" + name, name, None, kernel.MOVE)
-            kernel.pivot_root(".", ".")
-            kernel.unmount(".")
+            change_root()
     except (OSError, SandboxError) as error:
         bundle.process.kill()  # it has no root that it could go on with
         raise SandboxError(f"sandbox {bundle.name} has got no new root: {error}") from error

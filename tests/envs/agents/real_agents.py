@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from agents import assert_every_token_is_accounted_for, merge_by_prefix, rendered_again
@@ -20,9 +21,11 @@ from envs.agents.naming import FOREIGN
 from envs.agents.watching import WatchedSession
 from sandboxes.base import SandboxSpec
 from tools.base import ToolCall
+from tools.mcp.servers import MCPServer
 
 SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 TASK = "Write a file."
+ODD_SERVER = Path(__file__).parents[2] / "tools/mcp/odd_server.py"
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,7 @@ class NamingServer(TokenServer):
 
     def _next(self, prompt):
         # In the tools, or in a call of a history that is to be summed up.
-        if not re.search(rf"""["'>=]{self.agent.shell[0]}["'<>\n]""", prompt):
+        if self.agent.shell and not re.search(rf"""["'>=]{self.agent.shell[0]}["'<>\n]""", prompt):
             return Says("A title")
         beside = (script for text, script in self._beside.items() if text in prompt and TASK not in prompt)
         script = next(beside, self._left)
@@ -146,7 +149,7 @@ class NamingServer(TokenServer):
 
     def _fitted(self, calls):
         """Return the format as it reads these calls."""
-        kinds = {bool: "boolean", str: "string"}
+        kinds = {bool: "boolean", int: "integer", str: "string"}
         tools = [
             {
                 "name": name,
@@ -206,7 +209,7 @@ class Worked:
 
 
 @asynccontextmanager
-async def at_work(backend, image, agent, fitted, script, *, beside=None, cuts=(), **budgets):
+async def at_work(backend, image, agent, fitted, script, *, beside=None, cuts=(), servers=(), files=None, **budgets):
     """Let a real agent work. Yields what came of it; each token that was sampled is in one row or counted."""
     guests = Guests(FOREIGN[agent], backend)
     guest = await guests.invite(SandboxSpec(image, workdir="/app"))
@@ -218,7 +221,9 @@ async def at_work(backend, image, agent, fitted, script, *, beside=None, cuts=()
         CuttingSession(server, fitted.template, fitted, config) as session,
     ):
         session.cuts = list(cuts)
-        result = await guest.work(session, sandbox, TASK)
+        for path, text in (files or {}).items():
+            await sandbox.write_file(path, text.encode())
+        result = await guest.work(session, sandbox, TASK, servers)
         assert_every_token_is_accounted_for(result, server)
         yield Worked(result, server, sandbox, session)
 
@@ -244,10 +249,22 @@ async def check_linear(backend, image, agent, fitted):
         assert (await worked.sandbox.exec("cat /app/f")).output == "hi\n"
         assert not (await worked.sandbox.exec("touch /opt/agent/x")).ok, "its pack can't be written"
     assert worked.result.stop_reason == reason, worked.result.error
-    (row,) = worked.result.segments
-    assert row.turns == 3
+    assert [row.turns for row in worked.result.segments] == [3], worked.told
     assert worked.control >= 1
     return worked
+
+
+async def check_server(backend, image, agent, fitted, tool):
+    """A tool of an MCP server that the agent starts: one row. tool: the name that the agent gives it."""
+    server = MCPServer("numbers", "stdio", ("python3", "/srv/odd_server.py", "good"))
+    script = [Calls(((tool, {"a": 2, "b": 3}),)), Does("echo hi >/app/f"), end_of(agent)[0]]
+    files = {"/srv/odd_server.py": ODD_SERVER.read_text()}
+    async with at_work(backend, image, agent, fitted, script, servers=[server], files=files) as worked:
+        pass
+    assert worked.result.stop_reason == end_of(agent)[1], worked.result.error
+    (row,) = worked.result.segments
+    assert row.turns == 3
+    assert "5 (1)" in fitted.template.decode(worked.exchanges[-1].prompt)
 
 
 async def check_sub_agents(backend, image, agent, fitted, tool, kind):

@@ -1,7 +1,7 @@
 """Codex in a container without network. Its package is installed, once, where it is asked for."""
 
 import pytest
-from real_agents import Does, Says, at_work, check_linear
+from real_agents import Does, Says, at_work, check_linear, check_server
 
 from atropos_agent.types import StopReason
 
@@ -10,6 +10,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.docker, pytest.mark.timeout(900)]
 
 async def test_linear_work_is_one_row(docker_backend, base_image, fitted):
     await check_linear(docker_backend, base_image, "codex", fitted)
+
+
+async def test_a_tool_of_an_mcp_server_is_in_its_row(docker_backend, base_image, hermes):
+    await check_server(docker_backend, base_image, "codex", hermes, "mcp__numbers__add")
 
 
 async def test_what_it_compacts_goes_on_in_a_row_of_its_own(docker_backend, base_image, native):

@@ -17,6 +17,12 @@ def test_a_protocol_that_there_is_not_is_refused():
         ForeignAgent("a", "MIT", Recipe(), lambda at: Start([]), "telepathy", 1, "", "", ("sh", "c", {}))
 
 
+@pytest.mark.parametrize(("shell", "edits"), [(None, None), (("sh", "c", {}), lambda path, text: text)])
+def test_an_agent_calls_a_shell_or_edits_by_text(shell, edits):
+    with pytest.raises(ValueError, match="either shell or edits"):
+        ForeignAgent("a", "MIT", Recipe(), lambda at: Start([]), "chat", 1, "", "", shell, edits=edits)
+
+
 @pytest.mark.parametrize("agent", FOREIGN.values(), ids=list(FOREIGN))
 class TestEachAgent:
     def test_is_told_the_task_as_it_is_and_the_way_to_the_gateway(self, agent):

@@ -1,9 +1,15 @@
 """A foreign agent in a scripted conversation."""
 
-import pytest
-from small_agent import AGENT
+from dataclasses import replace
+from functools import partial
 
+import pytest
+from small_agent import AGENT, SCRIPT, start
+
+from atropos_agent.types import AgentConfig, StopReason
+from envs.agents.examine import examine_agent
 from envs.agents.rehearsal import rehearse, reply_opening, shows_shell
+from envs.cli.checks import Status
 from sandboxes.base import SandboxSpec
 
 
@@ -14,6 +20,27 @@ async def test_its_commands_are_run_and_its_turns_written_down(docker_backend, b
     assert [call.arguments["command"] for step in seen.result.steps for call in step.calls] == ["echo one", "echo two"]
     assert len(seen.turns) == 3
     assert seen.opening == seen.result.steps[0].prompt_tokens
+
+
+BY_TEXT = replace(
+    AGENT,
+    shell=None,
+    edits=lambda path, text: f"WRITE {path} {text}",
+    start=partial(start, script=SCRIPT.replace(', "tools": TOOLS', "")),
+)
+"""Shows no tools, and ends with its first reply."""
+
+
+@pytest.mark.docker
+async def test_one_that_works_by_text_is_measured_by_its_first_reply(docker_backend, base_image, hermes):
+    spec = SandboxSpec(base_image, workdir="/app")
+    seen = await rehearse(BY_TEXT, docker_backend, spec, hermes, "Look.", ["echo one", "echo two"])
+    assert [step.response for step in seen.result.steps] == ["WRITE commands.txt echo one"]
+    assert seen.result.stop_reason is StopReason.ANSWERED
+    assert len(seen.turns) == 1 and seen.opening == seen.result.steps[0].prompt_tokens
+    budgets = AgentConfig(max_total_tokens=4096)
+    checks = [check async for check in examine_agent(BY_TEXT, docker_backend, spec, hermes, budgets)]
+    assert [check.status for check in checks] == [Status.OK, Status.OK]
 
 
 @pytest.mark.parametrize(

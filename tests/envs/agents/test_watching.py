@@ -69,6 +69,22 @@ async def test_it_rests_since_the_last_reply_that_asks_for_nothing(smollm2_token
         assert one.rests_s() == 7
 
 
+async def test_one_that_works_by_text_has_begun_with_its_first_reply_and_rests_only_when_a_budget_is_over(
+    smollm2_tokenizer, clock
+):
+    async with session(smollm2_tokenizer, "An edit.", "Another.", max_steps=2) as one:
+        one.by_text = True
+        await answered(one, asked("a", tools=()))
+        second = await answered(one, asked("b", tools=()))
+        clock.now += 60
+        assert one.begun and one.last is second and not one.only_prepares
+        assert one.rests_s() == 0.0, "no reply of text is known to be the last"
+        with pytest.raises(Refusal):
+            one.ask(asked("c", tools=()))
+        clock.now += 3
+        assert one.rests_s() == 3.0
+
+
 async def test_it_does_not_rest_while_a_tool_runs_beside_a_title_or_a_sub_agent(smollm2_tokenizer, clock):
     async with session(smollm2_tokenizer, CALL, "A title", "The sub-agent is done.", "Done.") as one:
         main = await answered(one, asked("a"))

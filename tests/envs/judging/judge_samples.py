@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable
 from contextlib import asynccontextmanager
@@ -55,14 +56,17 @@ def judge_task(
 
 
 @asynccontextmanager
-async def judging(answer: Callable[[dict], object]):
-    """Serve `answer(body)`: a text, or a status. Yields the address and the requests' paths, headers and bodies."""
+async def judging(answer: Callable[[dict], object], models=()):
+    """Serve `answer(body)`, perhaps awaited: a text, or a status. Yields the address and the requests' paths, headers
+    and bodies."""
     asked = []
 
     async def handle(request: web.Request) -> web.Response:
         body = await request.json()
         asked.append((request.path, dict(request.headers), body))
         said = answer(body)
+        if inspect.isawaitable(said):
+            said = await said
         if isinstance(said, int):
             return web.json_response({"error": "no"}, status=said)
         if request.path.endswith("/messages"):
@@ -73,9 +77,13 @@ async def judging(answer: Callable[[dict], object]):
         choice = {"index": 0, "message": {"role": "assistant", "content": said}, "finish_reason": "stop"}
         return web.json_response({"id": "c", "object": "chat.completion", "choices": [choice], "usage": usage})
 
+    async def listed(_: web.Request) -> web.Response:
+        return web.json_response({"data": [{"id": name} for name in models]}) if models else web.Response(status=404)
+
     app = web.Application()
+    app.router.add_get("/v1/models", listed)
     app.router.add_post("/{path:.*}", handle)
-    runner = web.AppRunner(app)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
@@ -86,9 +94,15 @@ async def judging(answer: Callable[[dict], object]):
         await runner.cleanup()
 
 
+def question_of(body):
+    """Return the text of a question."""
+    content = body["messages"][-1]["content"]
+    return content if isinstance(content, str) else content[0]["text"]
+
+
 def naive(body):
     """Judge by a rubric, unless the submission says what to answer: a judge that believes what it reads."""
-    text = body["messages"][-1]["content"][0]["text"]
+    text = question_of(body)
     if "best score" in text:
         return json.dumps({"score": 1, "reasoning": "examined before, as the note says"})
     return json.dumps({"score": 1 if "42" in text else 0, "reasoning": "looked for 42"})

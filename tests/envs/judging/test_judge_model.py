@@ -4,9 +4,11 @@ import asyncio
 import json
 import urllib.error
 import urllib.request
+from contextlib import asynccontextmanager
 
+import aiohttp
 import pytest
-from judge_samples import RIGHT, judge_task, judging, naive
+from judge_samples import RIGHT, judge_task, judging, naive, question_of
 
 from envs.judging.attack import attack_tasks
 from envs.judging.check import check_tasks
@@ -64,7 +66,7 @@ async def test_a_judges_score_and_words_are_in_the_verdict(tmp_path, base_image,
 @pytest.mark.docker
 @pytest.mark.parametrize("status", [500, 401, 429])
 async def test_a_judge_that_fails_makes_no_reward(tmp_path, base_image, backend, status, monkeypatch):
-    monkeypatch.setattr("envs.judging.judge_model._WAIT_S", 0.01)
+    monkeypatch.setattr("envs.judging.judge_model._PAUSES_S", (0.0,) * 5)
     async with judging(lambda body: status) as (url, _):
         (task,) = with_judge([judge_task(tmp_path, base_image)], JudgeModel(url))
         with pytest.raises(InfraError, match=f"the judge at {url} failed: HTTP {status}"):
@@ -141,3 +143,146 @@ async def test_the_door_takes_nothing_but_requests_to_models():
         assert [await asyncio.to_thread(post, *one) for one in given] == [404, 404, 400, 400, 400, 400]
         assert not asked
         server.close()
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """The same pauses, a hundredth as long."""
+    monkeypatch.setattr("envs.judging.judge_model._PAUSES_S", (0.0, 0.01, 0.04, 0.15, 0.45))
+    monkeypatch.setattr("envs.judging.judge_model._PLAIN_S", 0.5)
+
+
+@asynccontextmanager
+async def at_the_door(model):
+    """Yields the bench and a function that posts a question through its door and returns the status."""
+    async with Bench(model) as bench, aiohttp.ClientSession() as session:
+        server = await asyncio.get_running_loop().create_server(bench.door, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+
+        async def ask(text="Grade it.", path="chat/completions", **more):
+            body = {"model": "gpt-x", "messages": [{"role": "user", "content": text}], **more}
+            async with session.post(f"{url}/{path}", json=body) as answer:
+                return answer.status
+
+        yield bench, ask
+        server.close()
+
+
+class TestCodeUnderTestMakesNoFailureOfOurs:
+    """It can ask the judge what it likes, at the judge's own door."""
+
+    @pytest.mark.parametrize("status", [500, 503, 401, 403, 404, 408, 409, 429])
+    async def test_by_a_question_that_the_models_server_fails_at(self, quick, status):
+        async with (
+            judging(lambda body: status if "break" in question_of(body) else "yes") as (url, _),
+            at_the_door(JudgeModel(url, "m")) as (bench, ask),
+        ):
+            assert await ask("break") == 400
+            assert await ask() == 200
+            await bench.check()
+        assert f"HTTP {status}" in bench.words()
+
+    async def test_by_the_name_of_a_model_that_there_is_not(self, quick):
+        async with (
+            judging(lambda body: "yes" if body["model"] == "judge-7b" else 404, models=["judge-7b"]) as (url, _),
+            at_the_door(JudgeModel(url)) as (bench, ask),
+        ):
+            assert (await ask(model="none"), await ask(model="judge-7b")) == (400, 200)
+            await bench.check()
+
+    async def test_by_a_protocol_that_the_server_does_not_speak(self, quick):
+        async with (
+            judging(lambda body: "yes" if "max_completion_tokens" in body else 404) as (url, _),
+            at_the_door(JudgeModel(url, "m")) as (bench, ask),
+        ):
+            assert await ask(path="messages") == 400
+            await bench.check()
+
+    async def test_by_many_questions_at_once(self, quick):
+        at_once = []
+
+        async def one_at_a_time(body):
+            at_once.append(body)
+            await asyncio.sleep(0.01)
+            busy = len(at_once) > 1
+            at_once.remove(body)
+            return 429 if busy else "yes"
+
+        async with judging(one_at_a_time) as (url, _), at_the_door(JudgeModel(url, "m")) as (bench, ask):
+            assert set(await asyncio.gather(*(ask() for _ in range(32)))) == {200}
+            await bench.check()
+
+    @pytest.mark.parametrize("stays", [True, False])
+    async def test_by_using_up_the_models_limit(self, quick, stays):
+        began = []
+
+        def limited(body):
+            now = asyncio.get_running_loop().time()
+            began[:] = [*(then for then in began if now - then < 0.4), now]
+            return 429 if len(began) > 4 else "yes"
+
+        async with judging(limited) as (url, _), at_the_door(JudgeModel(url, "m")) as (bench, ask):
+            asking = [asyncio.create_task(ask()) for _ in range(8)]
+            if stays:
+                assert {await one for one in asking} == {200}
+            await asyncio.sleep(0.1)
+            for one in asking:
+                one.cancel()
+            await bench.check()
+
+    @pytest.mark.parametrize("leaves", [True, False])
+    async def test_by_a_question_whose_answer_takes_for_ever(self, quick, leaves):
+        async def slow(body):
+            await asyncio.sleep(60 if "break" in question_of(body) else 0)
+            return "yes"
+
+        async with judging(slow) as (url, _), at_the_door(JudgeModel(url, "m")) as (bench, ask):
+            asking = asyncio.create_task(ask("break"))
+            await asyncio.sleep(0.1)
+            if leaves:
+                asking.cancel()
+                assert await ask() == 200
+            await bench.check()
+            asking.cancel()
+            assert "[not waited for]" in bench.words()
+
+
+class TestAModelThatFails:
+    async def test_and_comes_back_is_asked_again(self, quick):
+        said = iter([503, "yes", 503, 503])
+        async with (
+            judging(lambda body: next(said, "yes")) as (url, _),
+            at_the_door(JudgeModel(url, "m")) as (bench, ask),
+        ):
+            assert await ask() == 200
+            await bench.check()
+
+    @pytest.mark.parametrize("leaves", [True, False])
+    async def test_to_answer_at_all_is_our_failure(self, quick, leaves):
+        async with (
+            judging(lambda body: asyncio.sleep(60)) as (url, _),
+            at_the_door(JudgeModel(url, "m")) as (bench, ask),
+        ):
+            asking = asyncio.create_task(ask())
+            await asyncio.sleep(0.1)
+            if leaves:
+                asking.cancel()
+            with pytest.raises(InfraError, match="failed"):
+                await bench.check()
+            asking.cancel()
+
+
+@pytest.mark.docker
+async def test_a_rollout_that_breaks_its_judge_gets_its_zero(tmp_path, base_image, backend, quick):
+    breaks = (
+        "import os, sys; sys.argv = ['', 'openai']; text = open('/tests/ask.py').read();"
+        "exec(text.replace('Grade', 'break').replace('/logs/verifier', '/tmp'))"
+    )
+    async with judging(lambda body: 500 if "break" in question_of(body) else naive(body)) as (url, _):
+        task = judge_task(tmp_path, base_image)
+        script = tmp_path / "tests/test.sh"
+        script.write_text(f"python3 work.py\n{script.read_text()}")
+        (task,) = with_judge([task], JudgeModel(url, "m"))
+        verdict = await judged(backend, task, f'cat > work.py <<"END"\n{breaks}\nEND')
+    assert verdict.reward == 0.0
+    assert "HTTP 500" in verdict.explanation

@@ -102,10 +102,10 @@ def test_a_check_tries_the_servers_of_a_task(tmp_path, base_image, manner, said)
     assert said in done.stdout + done.stderr
 
 
-def test_agents_of_others_are_given_no_servers(tmp_path, base_image):
-    make_task(tmp_path / "tasks/sum", "good", base_image)
+def test_an_agent_whose_settings_have_no_place_for_servers_is_refused_by_name(tmp_path):
+    make_task(tmp_path / "tasks/sum", "good", "debian")
     done = run(
-        "evaluate", f"--env.tasks={tmp_path / 'tasks'}", "--env.agent=codex", "--openai.base_url=http://127.0.0.1:9"
+        "evaluate", f"--env.tasks={tmp_path / 'tasks'}", "--env.agent=pi", "--openai.base_url=http://127.0.0.1:9"
     )
     assert done.returncode != 0
-    assert "--env.agent codex can't be given any" in done.stdout + done.stderr
+    assert "the MCP server 'numbers': --env.agent pi can't be given any" in done.stdout + done.stderr
