@@ -5,17 +5,17 @@ import json
 from copy import deepcopy
 
 import pytest
+from certificates import certificate, wrong
 from scripted_engine import ScriptedEngine
 
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.formats.hermes import Hermes
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import EngineError
-from envs.cli.checks import Certificate, Status
-from envs.cli.doctor import TASKS, examine, examine_history, examine_rows, examine_scripted, examine_template
+from envs.cli.checks import Status
+from envs.cli.doctor import TASKS, examine_history, examine_rows, examine_scripted, examine_template
 from envs.cli.program import doctor
 from envs.config import AgentEnvConfig
-from envs.options import EngineConfig, Options
 from envs.swe.program import PROGRAM
 
 
@@ -43,17 +43,6 @@ class FaultyEngine(ScriptedEngine):
 def engine(smollm2_tokenizer):
     with FaultyEngine(lambda prompt: "one, two", smollm2_tokenizer) as engine:
         yield engine
-
-
-async def certificate(engine, folder, server_type="vllm", **env):
-    env = AgentEnvConfig(tokenizer_name=folder, rollout_server_url="http://127.0.0.1:9", **env)
-    config = EngineConfig(base_url=engine.url, model_name="scripted", server_type=server_type, api_key="x")
-    options = Options.model_construct(env=env, openai=[config])
-    return Certificate([check async for check in examine(options)])
-
-
-def wrong(certificate):
-    return {check.name: check.text for check in certificate.checks if check.status is Status.WRONG}
 
 
 async def test_an_engine_that_is_right_gets_its_certificate(engine, tokenizer_folder):
