@@ -12,11 +12,11 @@ RUN python3 -m venv /opt/atropos-agent \
     && /opt/atropos-agent/bin/pip install --no-cache-dir -c /src/requirements.lock "/src${EXTRAS}" \
     && rm -r /src
 ENV PATH=/opt/atropos-agent/bin:$PATH PYTHONDONTWRITEBYTECODE=1
-WORKDIR /work
+WORKDIR /data
 ENTRYPOINT ["atropos-agent"]
 CMD ["--help"]
 
 FROM root
 ARG UID=1000
-RUN useradd --uid ${UID} --create-home atropos && chown atropos /work
+RUN useradd --uid ${UID} --create-home atropos && chown atropos /data
 USER atropos

@@ -46,8 +46,7 @@ class InvokeFormat(SectionFormat):
 
     def read_value(self, name: str, key: str, text: str, start: int) -> tuple[Any, int]:
         """Read an argument behind its name in quotes; return it and the place of its closing tag. Raises ValueError."""
-        # Abstract: each subclass reads its own model's values.
-        raise NotImplementedError
+        raise NotImplementedError  # abstract: each subclass reads its own model's values
 
     def value_ends(self, text: str, start: int) -> int:
         """Return the place of a value's closing tag."""
@@ -67,8 +66,7 @@ class InvokeFormat(SectionFormat):
 
     def value(self, call: ToolCall, key: str) -> str:
         """Return the text behind an argument's name. Raises ValueError."""
-        # Abstract: each subclass writes its own model's values.
-        raise NotImplementedError
+        raise NotImplementedError  # abstract: each subclass writes its own model's values
 
 
 class MiniMax(InvokeFormat):

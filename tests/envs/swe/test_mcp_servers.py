@@ -59,17 +59,18 @@ def run(*argv):
     )
 
 
+def evaluated(kind, tokenizer, folder, tmp_path, base_image):
+    """Evaluate a task with a server of this kind."""
+    make_task(tmp_path / "tasks/sum", kind, base_image)
+    with ScriptedEngine(policy, tokenizer, root=folder) as engine:
+        places = (f"--env.tasks={tmp_path / 'tasks'}", f"--env.run_dir={tmp_path / 'run'}")
+        return run("evaluate", f"--openai.base_url={engine.url}", *places)
+
+
 @pytest.mark.docker
 @pytest.mark.long(20)
 def test_an_agent_uses_the_tools_of_its_tasks_server(smollm2_tokenizer, tokenizer_folder, tmp_path, base_image):
-    make_task(tmp_path / "tasks/sum", "good", base_image)
-    with ScriptedEngine(policy, smollm2_tokenizer, root=tokenizer_folder) as engine:
-        options = (
-            f"--openai.base_url={engine.url}",
-            f"--env.tasks={tmp_path / 'tasks'}",
-            f"--env.run_dir={tmp_path / 'run'}",
-        )
-        done = run("evaluate", *options)
+    done = evaluated("good", smollm2_tokenizer, tokenizer_folder, tmp_path, base_image)
     assert done.returncode == 0, done.stderr
     (rollout,) = read_rollouts(tmp_path / "run")
     assert rollout.verdict.reward == 1.0
@@ -80,14 +81,7 @@ def test_an_agent_uses_the_tools_of_its_tasks_server(smollm2_tokenizer, tokenize
 @pytest.mark.docker
 @pytest.mark.long(20)
 def test_a_server_that_dies_makes_no_reward(smollm2_tokenizer, tokenizer_folder, tmp_path, base_image):
-    make_task(tmp_path / "tasks/sum", "exits", base_image)
-    with ScriptedEngine(policy, smollm2_tokenizer, root=tokenizer_folder) as engine:
-        options = (
-            f"--openai.base_url={engine.url}",
-            f"--env.tasks={tmp_path / 'tasks'}",
-            f"--env.run_dir={tmp_path / 'run'}",
-        )
-        done = run("evaluate", *options)
+    done = evaluated("exits", smollm2_tokenizer, tokenizer_folder, tmp_path, base_image)
     assert done.returncode != 0
     assert "the MCP server 'numbers' ended by itself with status 3: out of ideas" in done.stdout + done.stderr
     assert not list(read_rollouts(tmp_path / "run"))
