@@ -339,13 +339,16 @@ def test_a_followed_command_takes_input_and_waits_for_its_reader(talk: Executor)
 
 
 def test_a_terminal_is_typed_at_resized_and_interrupted(talk: Executor) -> None:
-    talk.send(1, b"E", command("/bin/sh", "-c", "stty size; read a; stty size; sleep 60", how=FOLLOW | TERMINAL))
+    talk.send(1, b"E", command("/bin/sh", "-c", "stty size; read a; stty size; exec cat", how=FOLLOW | TERMINAL))
     seen = b""
     while b"24 80" not in seen:
         seen += talk.receive()[2]
     talk.send(1, b"a", struct.pack("<2H", 30, 100))
     talk.send(1, b"d", b"go\n")
     while b"30 100" not in seen:
+        seen += talk.receive()[2]
+    talk.send(1, b"d", b"there\n")
+    while seen.count(b"there") < 2:  # by the terminal and by `cat`: a shell that is about to run it would lose Ctrl-C
         seen += talk.receive()[2]
     talk.send(1, b"d", b"\x03")
     assert talk.ended(1)[1] == 130
