@@ -1,12 +1,10 @@
 """Rollouts with MCP servers, from the command line to their saved results."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
+import programs
 import pytest
 from scripted_engine import ScriptedEngine
 
@@ -49,14 +47,7 @@ def policy(prompt):
 
 
 def run(*argv):
-    return subprocess.run(
-        [sys.executable, "-m", "envs.swe", *argv],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env=os.environ,
-        check=False,
-    )
+    return programs.run(["-m", "envs.swe", *argv])
 
 
 def evaluated(kind, tokenizer, folder, tmp_path, base_image):
