@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import pytest
 from planted_modules import Judged, judge_modules
-from task_formats import FORMATS
+from task_formats import FORMATS, hurried
 
 from envs.judging.changes import collect_changes
 from envs.judging.manifest import with_record
@@ -97,8 +96,7 @@ def check_tasks(docker_backend):
 @pytest.fixture(params=FORMATS)
 def sample(request, tmp_path) -> Task:
     """The problem in each format, with little time for what hangs."""
-    task = FORMATS[request.param](tmp_path)
-    return replace(task, hidden=replace(task.hidden, timeout_s=min(60.0, task.hidden.timeout_s)))
+    return hurried(FORMATS[request.param](tmp_path))
 
 
 @pytest.fixture
