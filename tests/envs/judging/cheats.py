@@ -199,6 +199,7 @@ CHEATS: dict[str, str] = {
         "def double(x):",
         "    caller = sys._getframe(1)",
         "    def swallow(frame, event, arg):",
+        "        if frame is not caller: return None",
         "        last = max(line for _, _, line in frame.f_code.co_lines() if line)",
         "        if event == 'line' and frame.f_lineno < last:",
         "            try: frame.f_lineno = last",
