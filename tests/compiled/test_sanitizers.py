@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import random
 import shutil
@@ -41,12 +42,16 @@ def compiled(out: Path, *arguments: object) -> Path:
 
 
 @pytest.fixture(scope="module")
-def executor(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def executor(of_all_workers: Path) -> Path:
+    """The executor, compiled once for all workers."""
     # Process 1 of a namespace of its own, as in a container: it may kill whatever it sees.
     inside = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
     if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode:
         pytest.skip("needs the right to make a process namespace")
-    return compiled(tmp_path_factory.mktemp("executor") / "executor", *sorted(EXECUTOR.glob("*.c")))
+    made = of_all_workers / "executor"
+    with (of_all_workers / "executor.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return made if made.exists() else compiled(made, *sorted(EXECUTOR.glob("*.c")))
 
 
 class Executor:
