@@ -19,6 +19,7 @@ from envs.judging.reports.outcome import outcome_of
 from envs.judging.results import ScriptRun, read_verdict
 from envs.types import Failure, InfraError, Task, Verdict
 from sandboxes.base import ExecResult, Sandbox, SandboxDied, SandboxError, SandboxTimeout
+from tools.output import bounded
 
 _MAX_REPORT_BYTES = 4 * 2**20
 _MAX_LOGS_BYTES = 64 * 2**20
@@ -87,7 +88,7 @@ async def run_tests(prepared: PreparedSandbox, task: Task, changes: Changes, tim
         await prepared.bench.check()
     verdict = await _read(prepared, ran)
     patch = await asyncio.to_thread(patch_of, changes, before, prepared.sandbox.workdir)
-    verdict = replace(verdict, output=_ends(ran.output), patch=patch)
+    verdict = replace(verdict, output=bounded(ran.output, MAX_OUTPUT), patch=patch)
     bench = prepared.bench
     if bench is None:
         return verdict
@@ -237,11 +238,3 @@ async def _logs(prepared: PreparedSandbox) -> tuple[dict[str, bytes], str | None
 
 def _files(archive: bytes) -> dict[str, bytes]:
     return {name: data for name, data in regular_files(archive, _MAX_REPORT_BYTES) if data}
-
-
-def _ends(output: str) -> str:
-    """Return the beginning and the end of printed text."""
-    if len(output) <= MAX_OUTPUT:
-        return output
-    half = MAX_OUTPUT // 2
-    return f"{output[:half]}\n[… {len(output) - 2 * half:,} characters are left out …]\n{output[-half:]}"

@@ -3,9 +3,7 @@
 import pytest
 from cheats import CHEATS
 from forcing_cheats import FORCING, GUESSES
-from graders import CHEATS as GRADERS
 from interpreter_cheats import LOOKED_UP, ODD
-from suite_cheats import SUITE_CHEATS
 from task_formats import FORMATS, hurried, share
 
 ALL = {**CHEATS, **FORCING, **ODD}
@@ -35,7 +33,3 @@ async def test_a_guess_is_not_rewarded_twice(sample, judge_scripts):
     """It is right once in eight times at each assert, and the sample has two at least."""
     first, second = [await judge_scripts(sample, BY_CHANCE) for _ in range(2)]
     assert [name for name in BY_CHANCE if first[name].reward == second[name].reward == 1] == []
-
-
-def test_there_are_cheats_enough():
-    assert len(ALL) + len(GRADERS) + len(SUITE_CHEATS) + len(BY_CHANCE) >= 250
