@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from envs.records.metrics import Metrics
 
-with suppress(ModuleNotFoundError):  # of an extra, see `check_monitoring`
-    from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, generate_latest
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 _NAMED = re.compile(r"[^a-zA-Z0-9_]")
 _COUNTERS = {
@@ -58,6 +58,9 @@ async def serving_metrics(address: str, metrics: Metrics, labels: Mapping[str, s
     if not address:
         yield
         return
+    # From an extra.
+    from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, generate_latest
+
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Figures(metrics, labels))
 
@@ -84,6 +87,9 @@ class _Figures:
         self._labels = dict(labels)
 
     def collect(self) -> Iterator[Metric]:
+        # From an extra.
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
         metrics = self._metrics
         names, values = list(self._labels), list(self._labels.values())
         for name, what in _COUNTERS.items():

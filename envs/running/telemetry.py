@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from importlib.util import find_spec
 from typing import Any
 
@@ -17,12 +17,6 @@ from atropos_agent.tracing import SCOPE, Telemetry, telling, trace_environment
 from envs.types import Seat, Task
 from sandboxes.base import ExecResult, Sandbox, Session
 from sandboxes.wrapped import WrappedSandbox
-
-with suppress(ModuleNotFoundError):  # of an extra, see `check_telemetry`
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-    from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +47,12 @@ async def open_telemetry(url: str, about: Mapping[str, str], *, content: bool) -
     if not url:
         yield
         return
+    # From an extra.
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
     provider = TracerProvider(resource=Resource.create(dict(about)), shutdown_on_exit=False)
     endpoint = url if url.endswith(_TRACES) else url.rstrip("/") + _TRACES
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint), max_queue_size=_QUEUE))
