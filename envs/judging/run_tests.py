@@ -23,6 +23,8 @@ from tools.output import bounded
 
 _MAX_REPORT_BYTES = 4 * 2**20
 _MAX_LOGS_BYTES = 64 * 2**20
+_SMALL = 2**20
+"""The most bytes of changes that are held in the sandbox's memory while they are unpacked."""
 _REFUSED = 123
 """How `xargs` ends when `rm` could not remove something."""
 MAX_OUTPUT = 40_000
@@ -148,9 +150,19 @@ async def _change(prepared: PreparedSandbox, folder: str, changes: Changes, user
         if not removed.ok:  # killed, or out of time: not for what is to be deleted
             raise InfraError(Failure.VERIFIER, f"deleting ended with {removed.exit_code}: {removed.output[-SHOWN:]}")
     if changes.added or changes.changed:
-        await sandbox.upload(changes.archive, folder)
+        await _unpack(sandbox, changes.archive, folder)
         await _listen_in(sandbox, folder, changes)
     return None
+
+
+async def _unpack(sandbox: Sandbox, archive: bytes, folder: str) -> None:
+    """Unpack changes by the image's own tar: nothing of the agent's is there yet, and the Docker daemon would start
+    several programs for it. Large ones, and those in images without tar, are unpacked from outside."""
+    if len(archive) <= _SMALL:
+        command = ["tar", "-xpf", "-", "-C", folder]
+        if (await sandbox.exec(command, cwd="/", stdin=archive, user="root", env={"PATH": _PATH})).ok:
+            return
+    await sandbox.upload(archive, folder)
 
 
 async def _listen_in(sandbox: Sandbox, folder: str, changes: Changes) -> None:

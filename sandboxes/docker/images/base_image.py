@@ -37,6 +37,7 @@ _LEFTOVERS = (
     "var/lib/apt/lists",
     "var/log",
 )
+_MODULES = "/usr/lib/python3/dist-packages"
 _IMPORT_S = 600.0
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -94,6 +95,8 @@ async def _debootstrap(client: DaemonClient) -> None:
             f"{directory}/root",
             *await _mirror(),
         )
+        # Debian's packages do so themselves, but not under debootstrap: every sandbox would compile pytest again.
+        await _program("chroot", f"{directory}/root", "python3", "-m", "compileall", "-q", _MODULES)
         await asyncio.to_thread(_strip, directory / "root")
         await _program("tar", "-C", f"{directory}/root", "--numeric-owner", "-cf", f"{directory}/root.tar", ".")
         await import_image(client, directory / "root.tar", BASE_IMAGE)
