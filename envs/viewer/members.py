@@ -60,8 +60,7 @@ def seats_of(directory: Path, group: SavedGroup, size: int | None) -> list[SeatO
             logger.warning("member %d of group %d: %s", number, group.number, error)
             seats.append(SeatOf(number, member, 0))
             continue
-        alone = complete and not rollout.reward.leaves
-        advantage = advantage_of(rollout.reward.value, group.rewards, group.estimator) if alone else None
+        advantage = advantage_of(rollout.reward.value, group.rewards, group.estimator) if complete else None
         whole, why = detail_of(rollout), explanation_of(rollout)
         seats.append(SeatOf(number, member, 0, rollout, whole, why, list(_lines(whole)), advantage))
     return seats
