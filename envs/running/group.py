@@ -22,7 +22,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from envs.records.atif import Place
 from envs.resources import Resource
@@ -30,9 +29,6 @@ from envs.running.journal import Journal
 from envs.running.resources import Resources
 from envs.tasks.sampler import Draw
 from envs.types import GroupState, Rollout, Task
-
-if TYPE_CHECKING:
-    from envs.running.replay import TurnRecording
 
 UNMADE = (GroupState.WORKING, GroupState.QUARANTINED, GroupState.SKIPPED, GroupState.GONE)
 """States of groups that were not completed."""
@@ -101,12 +97,6 @@ class Group:
     def missing(self, size: int) -> list[int]:
         """Return the places of members that are still to be made, in a group of `size`."""
         return [member for member in range(size) if member not in self.members]
-
-    def recording(self, member: int) -> TurnRecording:
-        """Return the recording of a member's turns."""
-        from envs.running.replay import TurnRecording  # loads the inference clients, which a table of groups need not
-
-        return TurnRecording(self._journal, self.number, member)
 
     async def add(self, member: int, rollout: Rollout, place: Place) -> None:
         """Take in a judged rollout, saved at `place`. Its turns are forgotten."""

@@ -34,6 +34,7 @@ from envs.running.journal import Journal
 from envs.running.mix import Mix
 from envs.running.monitoring import serving_metrics
 from envs.running.queue import TaskQueue
+from envs.running.replay import TurnRecording
 from envs.running.resources import Resources
 from envs.running.rollouts import Rollouts
 from envs.running.starts import conditions_of, write_start
@@ -240,7 +241,7 @@ class Run:
         return min(self.config.max_num_workers, enough)
 
     async def _member(self, group: Group, member: int, pace: Pace) -> None:
-        recording = group.recording(member)
+        recording = TurnRecording(self.journal, group.number, member)
         agent = self.mix.pick(group.task, self.config.seed, group.number)
         seat = Seat(
             *(group.number, member, pace.step),

@@ -41,6 +41,7 @@ COMMANDS = ("serve", "process", "evaluate", "doctor")
 
 MODULES = {
     "agents": "envs.agents.table",
+    "agents update": "envs.agents.updates",
     "demo": "envs.lab.demo",
     "export": "envs.running.exporting",
     "groups": "envs.running.groups",
@@ -62,7 +63,8 @@ _RUN = later("envs.swe.program:main")
 
 def main(argv: list[str]) -> int:
     """Run a command. The heavy imports of one command are not paid by another."""
-    command, rest = (argv[0], argv[1:]) if argv else ("", [])
+    words = 2 if " ".join(argv[:2]) in MODULES else 1
+    command, rest = " ".join(argv[:words]), argv[words:]
     if command in _WITH_SANDBOXES and not sys.platform.startswith("linux"):
         print(_ELSEWHERE, file=sys.stderr)
     try:
