@@ -218,8 +218,8 @@ async def _evaluate(
     folder = run_dir / f"eval-{step:06}"
     if not any(folder.glob("eval-*.json")):
         console.print(f"Held-out tasks after step {step} …")
-        own = {"env.run_dir": folder, "env.eval_samples": preset.eval_samples, "env.eval_temperature": 1.0}
-        arguments = flags({**settings, **own})
+        usual = {"env.eval_samples": preset.eval_samples, "env.eval_temperature": 1.0}
+        arguments = flags({**usual, **settings, "env.run_dir": folder})
         await parts.alongside(run(f"evaluate-{step}", run_dir, "-m", "envs.swe", "evaluate", *arguments))
     written = next(folder.glob("eval-*.json"))
     found = Evaluation.read(written, step)

@@ -21,7 +21,7 @@ from sandboxes.naming import resolve
 from sandboxes.shielding import on_failure
 
 T = TypeVar("T")
-MakeEnv = Callable[[type[AgentEnv[Any]], Options], Awaitable[AgentEnv[Any]]]
+MakeEnv = Callable[[type[AgentEnv[Any]], str, Options], Awaitable[AgentEnv[Any]]]
 
 
 def named(environment: str, options: Sequence[str]) -> tuple[type[AgentEnv[Any]], Options]:
@@ -92,7 +92,7 @@ class Runs(AsyncExitStack):
             return await asyncio.shield(self._opened[key])  # if it can't be opened, the next request tries again
 
     async def _open(self, told: Options, command: str) -> Feed[Any, Any]:
-        env = await self._make(self._env_cls, told)
+        env = await self._make(self._env_cls, command, told)
         fed: Feed[Any, Any] = await self.enter_async_context(feed(env, command=command))
         return fed
 

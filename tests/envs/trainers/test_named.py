@@ -51,7 +51,7 @@ async def test_a_rollout_is_made_in_the_run_of_its_sampling_and_is_done_with_the
     def served(config, reasoning_config=None):
         return ObjectServer(engine, config, reasoning_config)
 
-    async def make(env_cls, options):
+    async def make(env_cls, command, options):
         return env_cls(options.env, options.engines)
 
     async with Runs("sums:Sums", options, "theirs", served, make) as runs:
