@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from sandboxes.base import Backend, NotSupported, Sandbox, SandboxError, SandboxSpec
 from sandboxes.docker.executor.channel import Identity
@@ -36,8 +36,6 @@ BASE_IMAGE = "debian:12-slim"
 
 class KubernetesBackend(Backend):
     """Pods of one namespace. base_image: for tasks that name no image."""
-
-    forks: ClassVar[bool] = False
 
     def __init__(self, *, pods: PodOptions | Mapping[str, Any] | None = None, base_image: str | None = None) -> None:
         self._options = PodOptions.model_validate(pods or {})
