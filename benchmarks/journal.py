@@ -32,6 +32,7 @@ from envs.records.atif import RolloutWriter
 from envs.running.group import Group
 from envs.running.journal import Journal
 from envs.running.outbox import Outbox
+from envs.running.replay import TurnRecording
 from envs.tasks.sampler import Draw
 from envs.types import Reward, Rollout, Task, Verdict
 from tools import ToolRegistry
@@ -72,7 +73,7 @@ async def one_group(arguments: argparse.Namespace, template: ChatTemplate, folde
 
         async def rollout(member: int) -> Rollout:
             route = Route([Scripted(template, arguments.reply)])
-            server = group.recording(member).serving(route) if journalled else route
+            server = TurnRecording(journal, group.number, member).serving(route) if journalled else route
             agent = AtroposAgent(server, ToolRegistry([look]), config, template=template)
             result, reward = await agent.run(task.instruction), float(member % 2)
             done = Rollout(f"r{member}", task, result, Verdict(reward, ""), Reward(reward))

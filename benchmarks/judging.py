@@ -1,6 +1,6 @@
 """What judging costs beside the bare test command, and whether many at once stay right.
 
-python benchmarks/judging.py TASK_DIR [--rounds 20] [--at-once 32] [--starters]
+python benchmarks/judging.py TASK_DIR [--rounds 20] [--at-once 32] [--starters [docker] [crun]] [--repeats 3]
 
 Per round, one after the other: the task's own tests run in a sandbox by a single command, with the reference
 solution applied (bare), and the reference's changes judged in a sandbox that was opened before (judged).
@@ -17,11 +17,11 @@ import asyncio
 import json
 import statistics
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from pathlib import Path
 
-from sandbox_starts import Costs
+from sandbox_starts import STARTERS, Costs
 from transformers import AutoTokenizer
 
 from atropos_agent.agent import AtroposAgent
@@ -104,20 +104,22 @@ class Work:
             return (await verifier(changes)).reward
 
 
-async def rollouts(task: Task, repeats: int, rounds: int = 6) -> None:
+async def rollouts(task: Task, repeats: int, rounds: int = 6, starters: Collection[str] = STARTERS) -> None:
     """Print what a judged rollout costs with either starter, one by one and eight at once."""
     costs = Costs(repeats)
     await costs.begin()
     for starter, spec, how in (
         ("docker", agent_spec, ""),
-        ("crun", agent_spec, ", all new"),
+        ("crun", agent_spec, ", the agent's sandbox new"),
         ("crun", rollout_spec, ""),
     ):
+        if starter not in starters:
+            continue
         async with DockerBackend(starter=starter) as backend:
             image = await backend.ensure_image(task.image, task.context)
             one = partial(Work(task, spec).rollout, backend, StartTrees(backend), image)
             await costs.row(f"{starter}: a judged rollout of three commands{how}", one, rounds)
-            rates = [await rate(one, 8 * rounds) for _ in range(repeats)]
+            rates = [await rate(one, 2 * rounds) for _ in range(repeats)]
             spread = f"{statistics.median(rates):.0f} ({min(rates):.0f}, {max(rates):.0f})"
             print(f"{starter}: {spread} solved rollouts a minute, eight at once", flush=True)
 
@@ -139,11 +141,12 @@ async def main() -> None:
     parser.add_argument("task", type=Path)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--at-once", type=int, default=32)
-    parser.add_argument("--starters", action="store_true")
+    parser.add_argument("--starters", nargs="*", choices=STARTERS, help="whole rollouts by these, or by all")
+    parser.add_argument("--repeats", type=int, default=3, help="of each figure of --starters")
     options = parser.parse_args()
     task = load_task(options.task)
-    if options.starters:
-        await rollouts(task, 5, options.rounds)
+    if options.starters is not None:
+        await rollouts(task, options.repeats, options.rounds, options.starters or STARTERS)
         return
     async with DockerBackend() as backend:
         image = await backend.ensure_image(task.image, task.context)

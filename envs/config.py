@@ -6,7 +6,7 @@ reported at once. A test compares the two.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -61,7 +61,6 @@ Condition = Literal[
     "teacher_model",
     "teacher_top_k",
     "teacher_weight",
-    "branches",
 ]
 """Conditions of a run's rollouts; they stay the same over its starts."""
 
@@ -75,16 +74,9 @@ def _not_zero(steps: int) -> int:
     return steps
 
 
-def _web_address_or_none(url: str) -> str:
-    return web_address(url) if url else url
-
-
-def _socket_or_none(address: str) -> str:
-    return host_port(address) if address else address
-
-
-def _loopback_or_none(address: str) -> str:
-    return loopback(address) if address else address
+def _if_given(check: Callable[[str], str]) -> AfterValidator:
+    """Return the check of a text that may be empty."""
+    return AfterValidator(lambda text: check(text) if text else text)
 
 
 LARGEST = 2**53
@@ -243,8 +235,8 @@ class AgentEnvConfig(StrictOptions):
     max_concurrent_rollouts: int = Field(
         default=64,
         ge=1,
-        description="Most agents at work at the same time, each in a sandbox: rollouts and their branches; below it, "
-        "the number of rollouts follows the inference servers' load",
+        description="Most rollouts (and so sandboxes) at the same time; below it, their number follows the inference "
+        "servers' load",
     )
     max_token_length: int = Field(
         default=8192, ge=64, description="Token budget of a rollout, prompt and replies together"
@@ -309,7 +301,7 @@ class AgentEnvConfig(StrictOptions):
         description="Reward in training, as package.module:function of (task, outcome), such as envs.rewards:fraction; "
         "empty for the environment's own",
     )
-    teacher: Annotated[str, AfterValidator(_web_address_or_none)] = Field(
+    teacher: Annotated[str, _if_given(web_address)] = Field(
         default="",
         description="Address of an inference server (vLLM's protocol) with another model of the same tokenizer; it "
         "scores the sampled tokens for the trainer (docs/teachers.md); empty for none",
@@ -393,15 +385,15 @@ class AgentEnvConfig(StrictOptions):
     )
     use_wandb: bool = Field(default=False, description="atroposlib's name for track wandb")
     wandb_name: str | None = Field(default=None, description="Name of the run for trackers and the trainer API")
-    otlp_url: Annotated[str, AfterValidator(_web_address_or_none)] = Field(
+    otlp_url: Annotated[str, _if_given(web_address)] = Field(
         default="", description="Address of an OpenTelemetry receiver of spans (OTLP over HTTP); empty for none"
     )
     otlp_content: bool = Field(default=False, description="Put messages and tools' answers into spans")
-    live: Annotated[str, AfterValidator(_loopback_or_none)] = Field(
+    live: Annotated[str, _if_given(loopback)] = Field(
         default="",
         description="HOST:PORT of this machine for the page of the run, such as 127.0.0.1:8900; empty for none",
     )
-    prometheus: Annotated[str, AfterValidator(_socket_or_none)] = Field(
+    prometheus: Annotated[str, _if_given(host_port)] = Field(
         default="", description="HOST:PORT for Prometheus' /metrics, such as 127.0.0.1:9464; empty for none"
     )
     rollout_server_url: Annotated[str, AfterValidator(web_address)] = Field(
@@ -514,11 +506,6 @@ class AgentEnvConfig(StrictOptions):
             raise ValueError(
                 f"{why}; leave it out, and set --env.eval_NAME for evaluations (evaluate and process take it)"
             )
-
-    @property
-    def agents_at_once(self) -> int:
-        """Return how many agents of one rollout may be at work at the same time, each in a sandbox."""
-        return 1
 
     @property
     def trackers(self) -> list[str]:

@@ -69,7 +69,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return plain[found[0]] if found else None
 
 
-def meant(name: str, known: Iterable[str], prefix: str = "") -> str:
+def meant(name: str, known: Iterable[str]) -> str:
     """Return "; did you mean …?" for a message, or nothing if no known name is near."""
     found = nearest(name, known)
-    return f"; did you mean {prefix}{found}?" if found else ""
+    return f"; did you mean {found}?" if found else ""

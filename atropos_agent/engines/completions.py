@@ -30,7 +30,7 @@ from atropos_agent.engines.errors import (
     said_error,
     unfit,
 )
-from atropos_agent.engines.http import HttpClient, NoAnswer, NotHttp
+from atropos_agent.engines.http import HttpClient, NoAnswer, NotHttp, Response
 from atropos_agent.engines.liveness import while_alive
 from atropos_agent.engines.load import Load, read_load
 from atropos_agent.engines.replies import Defect, UnsoundReply, check_ended, sound
@@ -106,13 +106,7 @@ class CompletionsServer(TokenServer):
 
     async def connect(self) -> None:
         """Ask the inference server for its models. Raises EngineError with the remedy."""
-        try:
-            response = await self._client().get("/v1/models", timeout=5.0)
-            if (unusable := unfit(self.label, response.status_code, response.text, "/v1/models")) is not None:
-                raise unusable
-            response.raise_for_status()
-        except NoAnswer as error:
-            raise unreachable(self.url, error, "`vllm serve MODEL`") from error
+        response = await self.greet("/v1/models", "`vllm serve MODEL`")
         try:
             served = {str(model["id"]): model for model in response.json()["data"]}
         except (ValueError, KeyError, TypeError) as error:
@@ -135,6 +129,18 @@ class CompletionsServer(TokenServer):
         self.max_model_len = window if type(window) is int and window > 0 else None
         self.root = root if isinstance(root, str) else None
         self.adapter = ServedAdapter(self._client(), self.config.model_name) if base is not model else None
+
+    async def greet(self, path: str, start: str) -> Response:
+        """Ask the inference server for the first time, and return its answer. start: the command that starts one.
+        Raises EngineError with the remedy."""
+        try:
+            response = await self._client().get(path, timeout=5.0)
+            if (unusable := unfit(self.label, response.status_code, response.text, path)) is not None:
+                raise unusable
+            response.raise_for_status()
+        except NoAnswer as error:
+            raise unreachable(self.url, error, start) from error
+        return response
 
     async def tokens_and_logprobs_completion(self, **kwargs: Any) -> Answer:
         """Sample `n` replies to `input_ids`. session: the `Session` of the request, if any.

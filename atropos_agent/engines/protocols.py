@@ -13,9 +13,8 @@ from atroposlib.envs.server_handling.server_baseline import APIServer, APIServer
 
 from atropos_agent.engines.anthropic import AnthropicServer
 from atropos_agent.engines.chat import UNNAMED, ChatServer
-from atropos_agent.engines.completions import Answer, CompletionsServer, answer_of, unreachable
-from atropos_agent.engines.errors import refusal, unfit
-from atropos_agent.engines.http import NoAnswer
+from atropos_agent.engines.completions import Answer, CompletionsServer, answer_of
+from atropos_agent.engines.errors import refusal
 from atropos_agent.engines.replies import check_ended
 from atropos_agent.engines.responses import ResponsesServer
 from atropos_agent.tokens.record import first_difference
@@ -119,13 +118,7 @@ class GenerateServer(CompletionsServer):
     path = "/generate"
 
     async def connect(self) -> None:
-        try:
-            response = await self._client().get("/health", timeout=5.0)
-            if (unusable := unfit(self.label, response.status_code, response.text, "/health")) is not None:
-                raise unusable
-            response.raise_for_status()
-        except NoAnswer as error:
-            raise unreachable(self.url, error, "Atropos' example_trainer/vllm_api_server.py") from error
+        await self.greet("/health", "Atropos' example_trainer/vllm_api_server.py")
         self.root = None if self.config.model_name in UNNAMED else self.config.model_name
 
     def request(self, prompt: list[int], options: dict[str, Any]) -> dict[str, Any]:

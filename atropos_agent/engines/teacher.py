@@ -20,6 +20,8 @@ PATIENCE_S = 1800.0
 """Seconds in which a teacher that does not answer is asked again, as long as an inference server is waited for."""
 FIRST_S = 120.0
 """Seconds for its first answer: a long row takes its time on a busy server."""
+_ANSWER_S = 1200
+"""Longest wait for one answer, in seconds."""
 _NAMES = (
     *(("--openai.model_name", "--env.teacher_model"), ("--openai.base_url", "--env.teacher")),
     *(("--openai.api_key", "--env.teacher_key"), (", or --openai.server_type to what it speaks", "")),
@@ -49,11 +51,11 @@ class TeacherServer(CompletionsServer):
 class Teacher:
     """Scores the rows of rollouts. Use it as `async with`.
 
-    top: so many of its likeliest tokens are kept for each place. seconds: the longest wait for one answer."""
+    top: so many of its likeliest tokens are kept for each place."""
 
-    def __init__(self, url: str, model: str, key: str = "", *, top: int = 0, seconds: int = 1200) -> None:
+    def __init__(self, url: str, model: str, key: str = "", *, top: int = 0) -> None:
         config = APIServerConfig(
-            base_url=url, model_name=model, api_key=key, server_type="vllm", timeout=seconds, health_check=False
+            base_url=url, model_name=model, api_key=key, server_type="vllm", timeout=_ANSWER_S, health_check=False
         )
         self.server = TeacherServer(config)
         self._top = top

@@ -201,8 +201,8 @@ def _sequence(last: int, groups: Sequence[tuple[int | None, list[int]]], exchang
     return sequence
 
 
-def first_difference(ours: Sequence[float], theirs: Sequence[float], *, around: int = 3) -> str:
+def first_difference(ours: Sequence[float], theirs: Sequence[float]) -> str:
     """Describe the first difference of two sequences, with the neighbours of its place."""
     place = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
-    shown = slice(max(0, place - around), place + around + 1)
+    shown = slice(max(0, place - 3), place + 4)
     return f"place {place} of {len(ours)}: {list(ours[shown])} instead of {list(theirs[shown])}"

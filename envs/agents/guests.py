@@ -48,12 +48,11 @@ kill -KILL "$p"
 
 
 class Guests:
-    """A foreign agent in the sandboxes of a run. root: of the packs; None for the user's cache."""
+    """A foreign agent in the sandboxes of a run."""
 
-    def __init__(self, agent: ForeignAgent, backend: Backend, root: Path | None = None) -> None:
+    def __init__(self, agent: ForeignAgent, backend: Backend) -> None:
         self.agent = agent
         self._backend = backend
-        self._root = root
         self._packs: dict[str, asyncio.Task[tuple[Platform, Path | None]]] = {}
 
     async def invite(self, spec: SandboxSpec) -> Guest:
@@ -73,7 +72,7 @@ class Guests:
             raise InfraError(Failure.TASK, f"agent {self.agent.name}: none is made for the processor {machine!r}")
         platform = Platform(_CPUS[machine], libc, python)
         recipe = self.agent.recipe
-        pack = await pack_of(self.agent.name, recipe, platform, self._root) if recipe.npm or recipe.pypi else None
+        pack = await pack_of(self.agent.name, recipe, platform) if recipe.npm or recipe.pypi else None
         return platform, pack
 
 

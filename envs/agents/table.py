@@ -52,13 +52,8 @@ class Row:
 
 
 def main(argv: Sequence[str], *, prog: str = SWE) -> int:
-    """Print the table, or do as `updates` says. Returns 0, or 2 when a directory holds no evaluation or one of other
-    tasks or another model."""
+    """Print the table. Returns 0, or 2 when a directory holds no evaluation or one of other tasks or another model."""
     prog = as_called(prog)
-    if argv and argv[0] == "update":
-        from envs.agents import updates  # loads the inference clients, which a table need not
-
-        return updates.main(argv[1:], prog=prog)
     parser = Parser(prog=f"{prog} agents", description=as_called(__doc__, prog))
     parser.add_argument("run_dirs", type=Path, nargs="+", metavar="RUN_DIR", help="directories of evaluations")
     parser.add_argument("-k", type=int, default=1, help="the k of pass@k (default: 1)")

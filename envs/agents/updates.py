@@ -26,7 +26,8 @@ from envs.agents.naming import FOREIGN
 from envs.agents.recipes import Platform, Recipe
 from envs.cli.checks import Status
 from envs.messages import SWE, as_called
-from envs.options import UsageError, load_tokenizer
+from envs.options import UsageError
+from envs.options.tokenizer import load_tokenizer
 from envs.records.tables import Sheet, paper
 from sandboxes.arguments import Parser
 from sandboxes.base import SandboxSpec

@@ -46,7 +46,8 @@ from envs.cli.endpoint_check import examine_endpoint
 from envs.cli.format_check import examine_format
 from envs.cli.teacher_check import examine_teacher
 from envs.config import AgentEnvConfig
-from envs.options import EngineConfig, Options, UsageError, load_tokenizer
+from envs.options import EngineConfig, Options, UsageError
+from envs.options.tokenizer import load_tokenizer
 from sandboxes.shielding import together
 from tools import ToolCall, ToolRegistry, ToolResult
 

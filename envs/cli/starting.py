@@ -20,7 +20,8 @@ from atropos_agent.engines.protocols import open_server
 from atropos_agent.engines.tokenizers import compare_tokenizers
 from atropos_agent.types import EngineError
 from envs.base import AgentEnv
-from envs.options import WITHOUT_TOKENS, EngineConfig, Options, UsageError, load_tokenizer
+from envs.options import WITHOUT_TOKENS, EngineConfig, Options, UsageError
+from envs.options.tokenizer import load_tokenizer
 from envs.records.comparison import NoEvaluation, compare, read_rates, table_of
 from envs.records.disk import make_folder, replace_file
 from envs.records.inspect_log import inspect_log, log_name

@@ -16,7 +16,7 @@ from envs.functions.arguments import LLM
 from envs.functions.calling import Hung, call
 from envs.functions.config import FunctionConfig
 from envs.functions.judging import judged, verdict_of
-from envs.functions.turns import TurnRewards, Turns
+from envs.functions.turns import ReportingServer, TurnRewards
 from envs.functions.work import Work
 from envs.judging.specs import agent_spec
 from envs.resources import Resource
@@ -75,29 +75,30 @@ class FunctionEnv(AgentEnv[FunctionConfig]):
                 image = await self.backend.ensure_image(task.image, task.context)
                 sandbox = await stack.enter_async_context(self.backend.open(agent_spec(task, image)))
             config, split = self._sampling(seat, {"max_seconds": self._seconds(task)})
-            turns = Turns(self._serving(seat), None if self.template is None else self.template.decode)
+            server = ReportingServer(self._serving(seat), None if self.template is None else self.template.decode)
             opened = self.gateway.session(
-                *(turns, self.template, self.tool_format, config),
+                *(server, self.template, self.tool_format, config),
                 split=split,
                 trained=self.function.trained,
                 tolerates=self.function.tolerates,
             )
             session = await stack.enter_async_context(opened)
-            rewards = TurnRewards(turns)
+            rewards = TurnRewards(server)
             model = str(self.servers[0].config.model_name)
             llm = LLM(session.base_url, session.anthropic_url, session.api_key, model, rewards.add)
             seat = replace(seat, recording=None)  # which is the session's
             given = {"task": task, "llm": llm, "sandbox": sandbox, "seat": seat, "config": self.config}
             given |= self.resources_of(seat)
-            return await self._told(task, seat, llm, turns, self._called(task, given, session, turns, rewards))
+            calling = self._called(task, given, session, server, rewards)
+            return await self._reported(task, seat, llm, server, calling)
 
-    async def _told(
-        self, task: Task, seat: Seat, llm: LLM, turns: Turns, calling: Coroutine[Any, Any, Outcome]
+    async def _reported(
+        self, task: Task, seat: Seat, llm: LLM, server: ReportingServer, calling: Coroutine[Any, Any, Outcome]
     ) -> Outcome:
         """Await the outcome, with reports to the hooks."""
         hooks = self.function.hooks
         if hooks:
-            turns.tell(
+            server.tell(
                 lambda tokens: _all(hook.turn_started(task, llm, tokens) for hook in hooks),
                 lambda turn: _all(hook.turn_ended(task, llm, turn) for hook in hooks),
             )
@@ -113,18 +114,18 @@ class FunctionEnv(AgentEnv[FunctionConfig]):
         return outcome
 
     async def _called(
-        self, task: Task, given: Mapping[str, Any], session: Session, turns: Turns, rewards: TurnRewards
+        self, task: Task, given: Mapping[str, Any], session: Session, server: ReportingServer, rewards: TurnRewards
     ) -> Outcome:
         """Call the function and return the outcome. Raises its exceptions, and AgentError if the inference
         server failed, also if the function went on."""
         work, began = self.function, time.monotonic()
         chosen = {name: given[name] for name in work.parameters}
         try:
-            value, problem = await call(work, chosen, self._seconds(task), lambda: turns.sampling_s), None
+            value, problem = await call(work, chosen, self._seconds(task), lambda: server.sampling_s), None
         except Exception as error:  # of the user: it decides what becomes of the rollout below
             value, problem = None, error
         result = await session.result()
-        await turns.told()
+        await server.told()
         if problem is None:
             verdict = verdict_of(work.name, value)
         elif work.over_budget is not None and result.stop_reason in BUDGETS and not isinstance(problem, Hung):
@@ -161,7 +162,7 @@ class MessagesEnv(FunctionEnv):
         told = (
             [HistoryMessage("user", messages)]
             if isinstance(messages, str)
-            else [_told(work.name, one) for one in messages]
+            else [_history_message(work.name, one) for one in messages]
         )
         async with self.session(seat, max_seconds=self._seconds(task)) as session:
             try:
@@ -184,7 +185,7 @@ def environment_of(work: Work) -> type[FunctionEnv]:
     return type(work.function.__name__, (MessagesEnv,), {**about, "score": staticmethod(work.score)})
 
 
-def _told(name: str, message: Mapping[str, Any]) -> HistoryMessage:
+def _history_message(name: str, message: Mapping[str, Any]) -> HistoryMessage:
     """Return a message of a function's. Raises InfraError for another value."""
     try:
         role, content = message["role"], message["content"]

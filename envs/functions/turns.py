@@ -1,4 +1,8 @@
-"""Samples one rollout's replies, and reports its turns."""
+"""Counts the replies of a function's rollout, and reports its turns to hooks.
+
+A function has no loop that `atropos_agent.turns.Turns` could hold: its clients talk to the gateway, and its messages
+are the whole prompt, where `Turns` puts a system prompt of its own first.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +19,8 @@ Started = Callable[[int], Coroutine[Any, Any, None]]
 Ended = Callable[[Turn], Coroutine[Any, Any, None]]
 
 
-class Turns:
-    """Wraps a rollout's inference server, the real worker, and counts the replies taken in.
+class ReportingServer:
+    """Wraps a rollout's inference server, and counts the replies taken in.
 
     decode: ids into text; None for a server without ids.
     count: of replies taken in. Replies have the numbers of the steps in the rollout's result.
@@ -91,13 +95,13 @@ class Turns:
 class TurnRewards:
     """The values for `llm.reward`. given: by turn."""
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, server: ReportingServer) -> None:
         self.given: dict[int, float] = {}
-        self._turns = turns
+        self._server = server
 
     def add(self, value: float, turn: int | None) -> None:
         """Add to a turn's, the last one's for None. Raises ValueError."""
-        count = self._turns.count
+        count = self._server.count
         turn = count - 1 if turn is None else turn
         if not 0 <= turn < count:
             raise ValueError(f"there is no turn {turn} to reward: the model has replied {count} times")

@@ -59,8 +59,15 @@ def read_member(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
     return file.read()
 
 
-def add_file(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+def add_file(tar: tarfile.TarFile, name: str, data: bytes, mode: int = 0o644) -> None:
     """Add a file of root's, readable by all."""
     member = tarfile.TarInfo(name)
-    member.size, member.mode, member.mtime = len(data), 0o644, int(time.time())
+    member.size, member.mode, member.mtime = len(data), mode, int(time.time())
     tar.addfile(member, io.BytesIO(data))
+
+
+def add_link(tar: tarfile.TarFile, name: str, target: str) -> None:
+    """Add another name of a file that stands in the archive before."""
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname, member.mtime = tarfile.LNKTYPE, target, int(time.time())
+    tar.addfile(member)

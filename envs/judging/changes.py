@@ -38,7 +38,6 @@ class Changes:
     archive: tar of everything added or changed, names relative to the working directory.
     dropped: existing paths that are not carried (devices, links out of the tree, ...).
     withheld: added, changed or deleted paths that decide about the work, and stay as they were.
-    private: carried paths that other users than their owner can't read or reach.
     folders: those of `changed` that were folders before: their contents stay.
     elsewhere: the changes outside of the working directory, by the folder to which their names are relative.
     problem: why nothing can be judged (too big, the tree is gone); None normally.
@@ -50,7 +49,6 @@ class Changes:
     deleted: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     withheld: tuple[str, ...] = ()
-    private: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     elsewhere: tuple[tuple[str, Changes], ...] = ()
     problem: str | None = None
@@ -212,11 +210,6 @@ def _difference(start: Tree, scan: Scan, is_protected: Callable[[str], bool], ke
         deleted=tuple(sorted(path for path in going if path not in scan.tree and not _holds(stay, path))),
         dropped=tuple(sorted(scan.dropped | quiet)),
         withheld=tuple(sorted((stay | carried_merged) - quiet)),
-        private=tuple(
-            path
-            for path in carried
-            if any(scan.tree[one].private for one in (path, *parents(path)) if one in scan.tree)
-        ),
         folders=tuple(sorted(path for path in changed if start[path].kind == scan.tree[path].kind == "dir")),
     )
 

@@ -17,14 +17,12 @@ import asyncio
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, Self
 
 from aiohttp import web
 
 from atropos_agent.engines.http import HttpClient, NoAnswer, Response
 from envs.types import Failure, InfraError, JudgeModel
-from sandboxes.base import Door
 from sandboxes.shielding import stop
 from tools.output import bounded
 
@@ -60,51 +58,30 @@ _TOKEN = "judge"
 """The key in the sandbox."""
 
 
-@dataclass(slots=True)
-class _Exchange:
-    """A question and its answer, as texts."""
-
-    question: str
-    answer: str | None = None
-
-
-@dataclass(slots=True)
 class Bench:
     """The judge of one verdict. failure: why the model could not be asked."""
 
-    model: JudgeModel
-    failure: str | None = None
-    refused: int = 0
-    tokens: int = 0
-    _exchanges: list[_Exchange] = field(default_factory=list)
-    _taken: int = 0
-    _over: bool = False
-    _alone: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _asking: asyncio.Task[Any] | None = None
-    _doubts: set[asyncio.Task[None]] = field(default_factory=set)
-    _client: HttpClient | None = None
-    _server: Any = None
+    def __init__(self, model: JudgeModel) -> None:
+        self.model = model
+        self.failure: str | None = None
+        self.refused = self.tokens = self._taken = 0
+        self._exchanges: list[list[str]] = []  # questions, each with its answer as soon as there is one
+        self._over = False
+        self._alone = asyncio.Lock()
+        self._asking: asyncio.Task[Any] | None = None
+        self._doubts: set[asyncio.Task[None]] = set()
+        headers = {"Authorization": f"Bearer {model.key}", "x-api-key": model.key} if model.key else {}
+        self._client = HttpClient(model.url, headers=headers, timeout_s=_SILENT_S)
+        self.door: Any = web.Server(self._handle, access_log=None, handler_cancellation=True)
 
     async def __aenter__(self) -> Self:
-        key = self.model.key
-        headers = {"Authorization": f"Bearer {key}", "x-api-key": key} if key else {}
-        self._client = HttpClient(self.model.url, headers=headers, timeout_s=_SILENT_S)
-        self._server = web.Server(self._handle, access_log=None, handler_cancellation=True)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        assert self._server is not None and self._client is not None  # noqa: S101 - entered
         await self._end()
         await stop(self._doubts)
-        await self._server.shutdown(0)
+        await self.door.shutdown(0)
         await self._client.aclose()
-
-    @property
-    def door(self) -> Door:
-        """Return the door for the sandbox."""
-        assert self._server is not None  # noqa: S101 - entered
-        door: Door = self._server
-        return door
 
     @staticmethod
     def env(address: str) -> dict[str, str]:
@@ -131,9 +108,8 @@ class Bench:
     def words(self) -> str:
         """Return the questions and answers, quoted: they are what others wrote."""
         words = "".join(
-            f"\nQuestion {number} to the judge:\n{_quoted(one.question)}\n"
-            f"The judge's answer:\n{_quoted(one.answer or '')}\n"
-            for number, one in enumerate(self._exchanges, 1)
+            f"\nQuestion {number} to the judge:\n{_quoted(question)}\nThe judge's answer:\n{_quoted(*answer or [''])}\n"
+            for number, (question, *answer) in enumerate(self._exchanges, 1)
         )
         return bounded(words, _WORDS)
 
@@ -171,20 +147,20 @@ class Bench:
         """Return the model's answer as test.sh is told it, and note both."""
         if self._over or self.failure is not None:
             return _problem(503, "the judge failed" if self.failure else "the verdict is made")
-        exchange = _Exchange(question)
+        exchange = [question]
         self._exchanges.append(exchange)
         try:
             answer = await self._ask(path, body, headers)
         except asyncio.CancelledError:  # it was not waited for
-            exchange.answer = _LEFT
+            exchange.append(_LEFT)
             self._doubts.add(asyncio.create_task(self._doubt(body)))
             raise
         if _failed(answer):
-            exchange.answer = f"[{_why(answer)}]"
+            exchange.append(f"[{_why(answer)}]")
             if self.failure is not None:
                 return _problem(503, "the judge failed")
             return _problem(400, f"the judge answers a plain question, and this one with {_why(answer)}")
-        exchange.answer = _text_of(answer.content)
+        exchange.append(_text_of(answer.content))
         self.tokens += _tokens_of(answer.content)
         kind = answer.headers.get("Content-Type", "application/json")
         return web.Response(status=answer.status_code, body=answer.content, headers={"Content-Type": kind})
@@ -246,7 +222,6 @@ class Bench:
 
     async def _listed(self, asked: object) -> object:
         """Return the model that a request names, if the server has it or lists none; else the first that it lists."""
-        assert self._client is not None  # noqa: S101 - entered
         try:
             found = (await self._client.get("/models", timeout=_PLAIN_S)).json()["data"]
             names = [str(one["id"]) for one in found]
@@ -257,7 +232,6 @@ class Bench:
     async def _post(
         self, path: str, body: Mapping[str, Any], headers: Mapping[str, str], timeout: float | None = None
     ) -> Response:
-        assert self._client is not None  # noqa: S101 - entered
         try:
             return await self._client.post(f"/{path}", json=body, headers=headers, timeout=timeout)
         except NoAnswer as error:

@@ -8,8 +8,11 @@ their expected values stay in this process. The code for the sandbox is in the f
 from __future__ import annotations
 
 import asyncio
+import functools
+import importlib.util
 import io
 import json
+import marshal
 import tarfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from envs.judging.archives import add_file, pack_directories, regular_files
+from envs.judging.archives import add_file, add_link, pack_directories, regular_files
 from envs.judging.decoys.insertion import DecoyedTests, insert_decoys
 from envs.judging.decoys.node_ids import is_test_module
 from envs.judging.judge_model import Bench
@@ -36,13 +39,13 @@ SHOWN = 2000
 """How many characters of a command's output an explanation quotes."""
 _INSIDE = Path(__file__).parent / "inside"
 _DOOR, _JUDGE = "verifier", "judge"
-_STANDINS = "apt apt-get apk dnf yum curl wget pip pip3 uv uvx"
-_MAKE = f"rm -rf {{0}} {HOME} {LOGS} && mkdir -p /tests {HOME}/bin {LOGS} && chmod 777 {LOGS} && tar -xf - -C /"
-_SET_UP = (
-    f"cd {HOME} && for name in {_STANDINS}; do ln standin.sh bin/$name; done && chmod 755 standin.sh sudo.sh "
-    f'&& ln sudo.sh bin/sudo && : > lacking && chmod 666 lacking && sh setup.sh && echo "PATH=$PATH"'
-)
+_STANDINS = {"standin.sh": "apt apt-get apk dnf yum curl wget pip pip3 uv uvx", "sudo.sh": "sudo"}
+"""Programs of `inside`, and the names that each has in PATH."""
+_MAKE = f"rm -rf {{0}} {HOME} {LOGS} && mkdir -p -m 777 {LOGS} && tar -xpf - -C /"
+_SET_UP = f'. {HOME}/setup.sh && echo "PATH=$PATH"'
 _MAX_TEST_BYTES = 64 * 2**20
+_UNCHECKED = (1).to_bytes(4, "little")
+"""Marks a compiled module that is not compared with its source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,4 +224,24 @@ def _pack(tests: _Tests, made: DecoyedTests, port: str) -> bytes:
         for path, data in made.texts.items():
             add_file(tar, path.lstrip("/"), data)
         add_file(tar, "verifier/port", port.encode())
+        add_file(tar, "verifier/lacking", b"", 0o666)
+        for program, names in _STANDINS.items():
+            add_file(tar, f"verifier/{program}", (_INSIDE / program).read_bytes(), 0o755)
+            for name in names.split():
+                add_link(tar, f"verifier/bin/{name}", f"verifier/{program}")
+        for path, data in _compiled().items():
+            add_file(tar, path.lstrip("/"), data)
     return archive.getvalue()
+
+
+@functools.cache
+def _compiled() -> Mapping[str, bytes]:
+    """Return the modules of `inside` compiled for this Python, by path. An image's Python of the same version takes
+    them; another one compiles its own."""
+    found = {}
+    for module in _INSIDE.glob("*.py"):
+        source, path = module.read_bytes(), f"{HOME}/{module.name}"
+        code = compile(source, path, "exec", dont_inherit=True, optimize=0)
+        head = importlib.util.MAGIC_NUMBER + _UNCHECKED + importlib.util.source_hash(source)
+        found[importlib.util.cache_from_source(path, optimization="")] = head + marshal.dumps(code)
+    return found

@@ -19,9 +19,12 @@ from envs.judging.reports.outcome import outcome_of
 from envs.judging.results import ScriptRun, read_verdict
 from envs.types import Failure, InfraError, Task, Verdict
 from sandboxes.base import ExecResult, Sandbox, SandboxDied, SandboxError, SandboxTimeout
+from tools.output import bounded
 
 _MAX_REPORT_BYTES = 4 * 2**20
 _MAX_LOGS_BYTES = 64 * 2**20
+_SMALL = 2**20
+"""The most bytes of changes that are held in the sandbox's memory while they are unpacked."""
 _REFUSED = 123
 """How `xargs` ends when `rm` could not remove something."""
 MAX_OUTPUT = 40_000
@@ -87,7 +90,7 @@ async def run_tests(prepared: PreparedSandbox, task: Task, changes: Changes, tim
         await prepared.bench.check()
     verdict = await _read(prepared, ran)
     patch = await asyncio.to_thread(patch_of, changes, before, prepared.sandbox.workdir)
-    verdict = replace(verdict, output=_ends(ran.output), patch=patch)
+    verdict = replace(verdict, output=bounded(ran.output, MAX_OUTPUT), patch=patch)
     bench = prepared.bench
     if bench is None:
         return verdict
@@ -147,9 +150,19 @@ async def _change(prepared: PreparedSandbox, folder: str, changes: Changes, user
         if not removed.ok:  # killed, or out of time: not for what is to be deleted
             raise InfraError(Failure.VERIFIER, f"deleting ended with {removed.exit_code}: {removed.output[-SHOWN:]}")
     if changes.added or changes.changed:
-        await sandbox.upload(changes.archive, folder)
+        await _unpack(sandbox, changes.archive, folder)
         await _listen_in(sandbox, folder, changes)
     return None
+
+
+async def _unpack(sandbox: Sandbox, archive: bytes, folder: str) -> None:
+    """Unpack changes by the image's own tar: nothing of the agent's is there yet, and the Docker daemon would start
+    several programs for it. Large ones, and those in images without tar, are unpacked from outside."""
+    if len(archive) <= _SMALL:
+        command = ["tar", "-xpf", "-", "-C", folder]
+        if (await sandbox.exec(command, cwd="/", stdin=archive, user="root", env={"PATH": _PATH})).ok:
+            return
+    await sandbox.upload(archive, folder)
 
 
 async def _listen_in(sandbox: Sandbox, folder: str, changes: Changes) -> None:
@@ -237,11 +250,3 @@ async def _logs(prepared: PreparedSandbox) -> tuple[dict[str, bytes], str | None
 
 def _files(archive: bytes) -> dict[str, bytes]:
     return {name: data for name, data in regular_files(archive, _MAX_REPORT_BYTES) if data}
-
-
-def _ends(output: str) -> str:
-    """Return the beginning and the end of printed text."""
-    if len(output) <= MAX_OUTPUT:
-        return output
-    half = MAX_OUTPUT // 2
-    return f"{output[:half]}\n[… {len(output) - 2 * half:,} characters are left out …]\n{output[-half:]}"

@@ -15,7 +15,7 @@ from typing import Any
 
 from envs.judging.changes import MAX_CHANGED_BYTES, Changes
 
-_NAMES = ("added", "changed", "deleted", "dropped", "withheld", "private")
+_NAMES = ("added", "changed", "deleted", "dropped", "withheld")
 _MAX_ARCHIVE = 2 * MAX_CHANGED_BYTES
 """Bytes of the largest possible archive of ours, names and padding included."""
 

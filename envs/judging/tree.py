@@ -47,12 +47,6 @@ class Entry:
     content: str = ""
     data: bytes | None = field(default=None, compare=False, repr=False)
 
-    @property
-    def private(self) -> bool:
-        """Whether other users than its owner can't read it."""
-        needed = {"dir": 0o005, "file": 0o004}.get(self.kind, 0)
-        return self.mode & needed != needed
-
 
 Tree = Mapping[str, Entry]
 """Paths relative to the working directory, with `/` between their parts."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import re
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -15,12 +13,6 @@ from pydantic import Field, field_validator
 from atropos_agent.engines.sessions import HEADERS
 from envs.config import StrictOptions
 from sandboxes.arguments import web_address
-
-logger = logging.getLogger(__name__)
-
-LATE_S = 5.0
-"""Seconds before a message about a tokenizer still being looked for: an unreachable hub takes 45."""
-
 
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
@@ -136,31 +128,3 @@ class Options(StrictOptions):
     def engines(self) -> list[EngineConfig]:
         """Return one for each URL."""
         return [engine for config in self.openai for engine in config.each()]
-
-
-def load_tokenizer(name: str, *, given: bool = True) -> Any:
-    """Load a tokenizer by folder or hub name. Raises UsageError with the remedy.
-
-    given: whether the options name it; else the inference server does."""
-    from transformers import AutoTokenizer  # takes its time, which a misspelt option need not
-
-    said = "the tokenizer %s is still being looked for at the model hub; HF_HUB_OFFLINE=1 takes what is here already"
-    late = threading.Timer(LATE_S, logger.warning, (said, name))
-    late.daemon = True
-    if not Path(name).is_dir():
-        late.start()
-    try:
-        return AutoTokenizer.from_pretrained(name)
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0]
-        if not given:
-            raise UsageError(
-                f"the inference server names its model {name!r}, whose tokenizer can't be loaded here ({reason}); "
-                "set --env.tokenizer_name to a folder or a hub name of that model"
-            ) from error
-        raise UsageError(
-            f"--env.tokenizer_name {name!r} can't be loaded ({reason}); "
-            "give the folder or the hub name of the model that the inference server serves"
-        ) from error
-    finally:
-        late.cancel()

@@ -29,7 +29,8 @@ _ROWS: Mapping[str, Callable[[SavedRollout], Iterable[dict[str, Any]]]] = {
     "rows": token_rows,
 }
 _OF_FILES = frozenset({".jsonl", ".json", ".parquet", ".csv", ".arrow"})
-_WRITE_PARQUET = later("envs.records.frames:write_parquet")
+FRAMES = later("envs.records.frames")
+"""The module that writes Parquet: it needs pyarrow, of an extra."""
 FORMS = ("parquet", "dataset", "jsonl", "triplets")
 
 
@@ -89,20 +90,11 @@ def _export(run: Path, out: Path, form: str, more: Mapping[str, Callable[[Path, 
         for name, rows_of in _ROWS.items():
             write_lines((row for saved in read_rollouts(run) for row in rows_of(saved)), out / f"{name}.jsonl")
     elif form == "parquet":
-        _WRITE_PARQUET()(run, out)
+        FRAMES().write_parquet(run, out)
     else:
         _write_dataset(run, out)
     print(f"{', '.join(_ROWS)}: {out}")
     return 0
-
-
-def write_table(rows: Iterable[dict[str, Any]], out: Path) -> None:
-    """Write rows with the same fields to a Parquet file. Raises ModuleNotFoundError without pyarrow, OSError."""
-    # From an extra, and slow to load.
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    pq.write_table(pa.Table.from_pylist([plain(row) for row in rows]), out, compression="zstd")
 
 
 def _write_dataset(run: Path, out: Path) -> None:
@@ -110,7 +102,7 @@ def _write_dataset(run: Path, out: Path) -> None:
     import datasets  # from an extra, and slow to load
 
     with TemporaryDirectory(dir=out.parent if out.parent.is_dir() else None) as folder:
-        files = _WRITE_PARQUET()(run, Path(folder, "parquet"))
+        files = FRAMES().write_parquet(run, Path(folder, "parquet"))
         parts = {
             name: datasets.Dataset.from_parquet(str(path), cache_dir=str(Path(folder, "cache")))
             for name, path in files.items()

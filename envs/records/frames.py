@@ -6,15 +6,17 @@ extra `datasets`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from envs.records.flat import rollout_row, token_rows, turn_rows
+from envs.records.plain import plain
 from envs.records.read import read_rollouts
 
 _CHUNK = 500
@@ -90,6 +92,11 @@ def write_parquet(directory: Path | str, folder: Path) -> dict[str, Path]:
             for name, table in chunk.items():
                 writers[name].write_table(table)
     return files
+
+
+def write_table(rows: Iterable[dict[str, Any]], out: Path) -> None:
+    """Write rows with the same fields to a Parquet file. Raises OSError."""
+    pq.write_table(pa.Table.from_pylist([plain(row) for row in rows]), out, compression="zstd")
 
 
 def _chunks(directory: Path | str) -> Iterator[dict[str, pa.Table]]:

@@ -67,7 +67,6 @@ class Metrics:
     unshown: tools' results without a text form, such as pictures.
     compactions: how often agents have made their conversations shorter; tokens_saved: by how many tokens, about.
     untrained: sampled tokens that were left out of the rows, by reason.
-    branches: what became of the branches of rollouts.
     drifts: rollouts with a last prompt other than the chat template's own, by kind (`atropos_agent.tokens.drift`).
     engine_s, tools_s: waiting time for the inference server and in tools, summed over concurrent rollouts;
         phases_s: the same by phase of a rollout.
@@ -103,7 +102,6 @@ class Metrics:
     compactions: int = 0
     tokens_saved: int = 0
     untrained: Counter[str] = field(default_factory=Counter)
-    branches: Counter[str] = field(default_factory=Counter)
     engine_s: float = 0.0
     tools_s: float = 0.0
     phases_s: dict[str, float] = field(default_factory=dict)
@@ -139,7 +137,6 @@ class Metrics:
         self.malformed_calls += result.counts.malformed_calls
         self.unshown += result.counts.unshown
         self._count_conversations(result.metadata)
-        self.branches.update(result.metadata.get("tree", {}))
         if result.drift is not None:
             self.drifts[str(result.drift)] += 1
         self.stops[result.stop_reason.value if result.stop_reason else "error"] += 1
@@ -269,7 +266,6 @@ class Metrics:
             **{f"groups/{state}": count for state, count in self.states.items()},
             **{f"failures/{kind}": count for kind, count in self.failures.items()},
             **{f"drift_share/{kind}": count / self.rollouts for kind, count in self.drifts.items() if self.rollouts},
-            **{f"branches/{what}": count for what, count in self.branches.items()},
             **{f"untrained_tokens/{reason}": count for reason, count in self.untrained.items()},
             **{f"reward_mean/{name}": of["reward"] / of["rollouts"] for name, of in self.agents.items()},
             **{f"solved_share/{name}": of["solved"] / of["rollouts"] for name, of in self.agents.items()},
@@ -314,7 +310,6 @@ class Metrics:
             later: dict[str, Any] = {
                 "versions": {},
                 "agents": {},
-                "branches": {},
                 "recent": [],
                 "dull": False,
                 "supply": "",
@@ -322,7 +317,7 @@ class Metrics:
             values = {**later, **values}  # earlier ones did not have them
         if not isinstance(values, dict) or set(values) != names:
             raise ValueError(f"not the metrics of this version: expected the keys {sorted(names)}")
-        for name in ("failures", "stops", "drifts", "cheats", "untrained", "branches"):
+        for name in ("failures", "stops", "drifts", "cheats", "untrained"):
             values[name] = Counter(values[name])
         for name in ("engine", "tool"):
             values[name] = Latency(values[name])

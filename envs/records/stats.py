@@ -51,8 +51,8 @@ class Estimate:
         return f"{self.mean:.3f}" if self.stderr is None else f"{self.mean:.3f} ± {self.stderr:.3f}"
 
 
-def wilson(successes: int, n: int, *, z: float = 1.959963984540054) -> tuple[float, float]:
-    """Return the Wilson score interval of a proportion; z: 1.96 for 95%. It is (0, 1) when n is 0.
+def wilson(successes: int, n: int) -> tuple[float, float]:
+    """Return the 95% Wilson score interval of a proportion. It is (0, 1) when n is 0.
 
     Raises ValueError unless 0 <= successes <= n.
     """
@@ -60,7 +60,7 @@ def wilson(successes: int, n: int, *, z: float = 1.959963984540054) -> tuple[flo
         raise ValueError(f"an interval needs 0 <= successes <= n, got {successes} of {n}")
     if n == 0:
         return 0.0, 1.0
-    share = successes / n
+    share, z = successes / n, 1.959963984540054
     centre = share + z * z / (2 * n)
     half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
     scale = 1 + z * z / n

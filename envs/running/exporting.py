@@ -52,7 +52,7 @@ def write(run: Path, out: Path, *, form: str) -> str:
     with ExitStack() as undo:
         undo.callback(out.unlink, missing_ok=True)  # what is there would be a part of it
         if form == "verl":
-            exporting.write_table(lines, out)
+            exporting.FRAMES().write_table(lines, out)
         else:
             exporting.write_lines(lines, out)
         if not counts["groups"]:

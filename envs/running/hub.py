@@ -13,13 +13,11 @@ from typing import Any, Protocol
 import yaml
 
 from envs.judging.manifest import NAME, CheckResult, read_manifest
-from envs.records.exporting import write_table
+from envs.records.exporting import FRAMES
 from envs.records.provenance import FILE_NAME, read_starts
 from envs.records.read import SavedRollout, read_rollouts
 from envs.types import BadTask
-from sandboxes.naming import later
 
-_WRITE_PARQUET = later("envs.records.frames:write_parquet")
 _TOLD = (
     "task_id",
     "digest",
@@ -53,10 +51,12 @@ class Hub(Protocol):
 def write(run: Path, out: Path) -> str:
     """Write a run as a dataset. Returns its tables' names. Raises ModuleNotFoundError, ValueError, OSError."""
     starts = read_starts(run / FILE_NAME)
-    _WRITE_PARQUET()(run, out / "data")
+    FRAMES().write_parquet(run, out / "data")
     checked = _checked(starts[-1].get("options", {}) if starts else {})
     if checked:
-        write_table(({name: _told(one, name) for name in _TOLD} for one in checked), out / "data/tasks.parquet")
+        FRAMES().write_table(
+            ({name: _told(one, name) for name in _TOLD} for one in checked), out / "data/tasks.parquet"
+        )
     names = [name for name in _TABLES if name != "tasks" or checked]
     (out / "README.md").write_text(_card(run, names, starts), encoding="utf-8")
     return ", ".join(names)

@@ -41,7 +41,7 @@ _TIME = re.compile(r"\d+(?:\.\d+)?(?= ?(?:s|ms|seconds?)\b)")
 """How long something took: "passed in 0.12s", "Ran 3 tests in 0.001s", "real 0m1.20s"."""
 
 
-class Turns(Protocol):
+class TurnStore(Protocol):
     """The storage of turns: the journal, or, in a worker process, the messages to the driver's."""
 
     def add_turn(self, number: int, member: int, body: bytes) -> None:
@@ -60,7 +60,7 @@ class Turns(Protocol):
 class TurnRecording:
     """The requests to the inference server and its answers in one member of a group."""
 
-    def __init__(self, journal: Turns, number: int, member: int) -> None:
+    def __init__(self, journal: TurnStore, number: int, member: int) -> None:
         self._journal = journal
         self._key = (number, member)
         self._answers: dict[str, deque[Answer]] = defaultdict(deque)

@@ -34,6 +34,7 @@ from envs.running.journal import Journal
 from envs.running.mix import Mix
 from envs.running.monitoring import serving_metrics
 from envs.running.queue import TaskQueue
+from envs.running.replay import TurnRecording
 from envs.running.resources import Resources
 from envs.running.rollouts import Rollouts
 from envs.running.starts import conditions_of, write_start
@@ -240,7 +241,7 @@ class Run:
         return min(self.config.max_num_workers, enough)
 
     async def _member(self, group: Group, member: int, pace: Pace) -> None:
-        recording = group.recording(member)
+        recording = TurnRecording(self.journal, group.number, member)
         agent = self.mix.pick(group.task, self.config.seed, group.number)
         seat = Seat(
             *(group.number, member, pace.step),
@@ -317,10 +318,7 @@ async def open_run(
             logger.info("%d groups that a trainer took and did not confirm are given again", lost)
         metrics = await _continued(env.run_dir, journal) if known else Metrics()
         await write_start(env, command, under, run_id=run_id, changed=known.changed)
-        async with (
-            open_teacher(env) as teacher,
-            open_rollouts(*(env, metrics, len(train), teacher), agents=config.agents_at_once) as (rollouts, watch),
-        ):
+        async with open_teacher(env) as teacher, open_rollouts(env, metrics, len(train), teacher) as (rollouts, watch):
             resources = await Resources.open(journal, env.resources())
             queue = await TaskQueue.open(
                 *(journal, train, rollouts.failures),
@@ -342,15 +340,13 @@ async def open_run(
 
 @asynccontextmanager
 async def open_rollouts(
-    env: Environment, metrics: Metrics, tasks: int, teacher: Teacher | None = None, *, agents: int = 1
+    env: Environment, metrics: Metrics, tasks: int, teacher: Teacher | None = None
 ) -> AsyncIterator[tuple[Rollouts, LoopWatch]]:
     """Open the resources for rollouts of so many tasks, without a journal; the page of the rollouts is written when the
-    block ends. teacher: scores their rows. agents: of each rollout that may be at work at once, so that many fewer
-    rollouts are."""
+    block ends. teacher: scores their rows."""
     config = env.config
     breaker = CircuitBreaker(config.failure_rate)
-    start, most = (max(1, number // agents) for number in (START_ROLLOUTS, config.max_concurrent_rollouts))
-    limiter = ConcurrencyLimiter(start=start, most=most, breaker=breaker)
+    limiter = ConcurrencyLimiter(start=START_ROLLOUTS, most=config.max_concurrent_rollouts, breaker=breaker)
     failures = FailureLog(env.run_dir / "quarantined.jsonl", metrics, breaker, env.redactor, tasks)
     async with AsyncExitStack() as stack:
         about = {"service.name": "atropos-agent", "atropos.environment": env.name, "atropos.run": env.run_dir.name}

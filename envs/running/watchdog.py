@@ -23,13 +23,13 @@ class LoopWatch:
     """
 
     beat_s = 0.04
+    limit_s = 0.05
     long_s = 1.0
     remind_s = 10.0
     suspension_s = 3.0
     """Shortest pause that counts as a suspension of the process, in seconds."""
 
-    def __init__(self, limit_s: float = 0.05) -> None:
-        self.limit_s = limit_s
+    def __init__(self) -> None:
         self.blocks = 0
         self.longest_s = 0.0
         self._beaten = time.monotonic()

@@ -20,7 +20,8 @@ from envs.agents.naming import find_agent
 from envs.base import AGENTS
 from envs.cli.checks import Check, Status
 from envs.judging.specs import agent_spec
-from envs.options import EngineConfig, UsageError, load_tokenizer
+from envs.options import EngineConfig, UsageError
+from envs.options.tokenizer import load_tokenizer
 from envs.records.redaction import Redactor
 from envs.running.mix import Mix
 from envs.running.workers import RAY_CLUSTER, check_command_line, check_workers

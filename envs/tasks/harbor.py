@@ -30,7 +30,7 @@ by Harbor 0.26 is readable here, of every schema and with old field names. Field
 | `[[steps]]`, `multi_step_reward_strategy` | `Task.steps`, see `envs.tasks.harbor_steps`; `Task.last_counts` |
 | `[environment] build_timeout_sec`, `gpu_types`, `source` | not used: the verdict is the same |
 
-`${NAME}` and `${NAME:-default}` in an `env` value are filled from `variables`. Lines with a canary at the beginning of
+`${NAME:-default}` in an `env` value is its default. Lines with a canary at the beginning of
 an instruction are left out, as by Harbor.
 
 Named in a warning, and left out: fields unknown to Harbor too, health checks, skills, `.harborignore`.
@@ -44,7 +44,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,20 +65,18 @@ _SHOWN = 5
 """How many tasks a warning names."""
 
 
-def load_task(directory: Path, *, variables: Mapping[str, str] | None = None, limits: Limits | None = None) -> Task:
+def load_task(directory: Path) -> Task:
     """Read one task directory.
 
-    variables: values for `${NAME}` in the task's `env` tables.
-    limits: the sandbox's for everything the task leaves open; None for the defaults of `Limits`.
     Raises BadTask with the task, the file, the field and the remedy in its message.
     """
-    task, ignored = _read(directory, variables, limits)
+    task, ignored = _read(directory)
     for what in ignored:
         logger.warning("task %s: %s", task.id, what)
     return task
 
 
-def load_tasks(root: Path, *, variables: Mapping[str, str] | None = None, limits: Limits | None = None) -> list[Task]:
+def load_tasks(root: Path) -> list[Task]:
     """Read every task directory at or below `root`, sorted by path.
 
     Raises BadTasks, with the usable ones, for all unreadable tasks and for those with the name of an earlier
@@ -91,7 +89,7 @@ def load_tasks(root: Path, *, variables: Mapping[str, str] | None = None, limits
     ignored: dict[str, list[str]] = defaultdict(list)
     for directory in _task_directories(root):
         try:
-            task, left_out = _read(directory, variables, limits)
+            task, left_out = _read(directory)
         except BadTask as problem:
             problems.append(str(problem))
             continue
@@ -122,13 +120,13 @@ def directory_digest(directory: Path) -> str:
     return digest.hexdigest()
 
 
-def _read(directory: Path, variables: Mapping[str, str] | None, defaults: Limits | None) -> tuple[Task, Sequence[str]]:
+def _read(directory: Path) -> tuple[Task, Sequence[str]]:
     """Return a task, and the remarks about it. Raises BadTask."""
     directory = directory.resolve()
     config = parse_config(read_text(directory, "task.toml"), f"task {directory.name}: task.toml")
-    defaults = defaults or Limits()
+    defaults = Limits()
     defaults = replace(defaults, capabilities=config.metadata.capabilities or defaults.capabilities)
-    source = Source(directory, config, variables or {}, defaults)
+    source = Source(directory, config, defaults)
     metadata = config.own_metadata
     tags = [*config.metadata.tags, *map(metadata.get, ("band", "kind", "difficulty", "category"))]
     container = source.container()

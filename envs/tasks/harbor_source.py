@@ -36,12 +36,11 @@ _CANARY = re.compile(r"(?:<!--.*canary.*-->|#.*canary.*)", re.IGNORECASE)
 class Source:
     """A task directory.
 
-    variables: values for `${NAME}` in its `env` tables. defaults: limits for everything it leaves open.
+    defaults: limits for everything it leaves open.
     """
 
     directory: Path
     config: Config
-    variables: Mapping[str, str]
     defaults: Limits
 
     @property
@@ -106,7 +105,7 @@ class Source:
         return path if path is not None and (path / "solve.sh").is_file() else None
 
     def filled(self, table: str, env: Mapping[str, str]) -> dict[str, str]:
-        """Return a table of variables with their `${NAME}` filled in. Raises BadTask for an unknown one."""
+        """Return a table of variables, with the defaults of `${NAME:-default}`. Raises BadTask for one without."""
         return {key: self._fill(value, f"task.toml: [{table}] env.{key}") for key, value in env.items()}
 
     def mcp_servers(self) -> tuple[MCPServer, ...]:
@@ -124,9 +123,9 @@ class Source:
     def _fill(self, value: str, where: str) -> str:
         def one(match: re.Match[str]) -> str:
             name, default = match.group(1), match.group(2)
-            found = self.variables.get(name, _FILLED_LATER if name in _OF_JUDGES else default)
+            found = _FILLED_LATER if name in _OF_JUDGES else default
             if found is None:
-                raise self.bad(f"{where} needs the variable {name}; provide it, or write ${{{name}:-default}}")
+                raise self.bad(f"{where} needs the variable {name}, and a run gives none; write ${{{name}:-default}}")
             return found
 
         return re.sub(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}", one, value)

@@ -20,16 +20,6 @@ from envs.types import Failure, InfraError
 from sandboxes.naming import resolve
 from sandboxes.shielding import on_failure
 
-
-def refuse_branches(config: AgentEnvConfig, trainer: str) -> None:
-    """Raise ValueError if rollouts branch, for a trainer that gives all tokens of a rollout one advantage."""
-    if branches := getattr(config, "branches", ""):
-        raise ValueError(
-            f"--env.branches {branches}: {trainer} makes one advantage a rollout, of its reward, and with branches "
-            "tokens differ; leave it out, or see docs/branches.md for trainers that take them"
-        )
-
-
 T = TypeVar("T")
 MakeEnv = Callable[[type[AgentEnv[Any]], Options], Awaitable[AgentEnv[Any]]]
 
@@ -82,7 +72,6 @@ class Runs(AsyncExitStack):
         super().__init__()
         env_cls, self.options = named(environment, options)
         refuse_weight(self.options.env, trainer)
-        refuse_branches(self.options.env, trainer)
         self._env_cls = type(env_cls.__name__, (env_cls,), {"server_cls": staticmethod(server_cls)})
         self._root, self._make = self.options.env.run_dir or Path("runs") / f"{trainer}-{env_cls.name}", make
         self._opened: dict[str, asyncio.Task[Feed[Any, Any]]] = {}

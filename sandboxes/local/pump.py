@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 _GRACE_S = 0.1
 """How long a finished command's output may stay silent while a background child holds it open."""
+_DRAINED_S = 1.0
 
 
 class Pump:
@@ -43,10 +44,10 @@ class Pump:
             if size:
                 self._read(size)
 
-    async def drained(self, limit_s: float = 1.0) -> None:
+    async def drained(self) -> None:
         """Wait for the end of the stream, or for silence when a background child holds it open."""
         self._last = self._loop.time()
-        deadline = self._last + limit_s
+        deadline = self._last + _DRAINED_S
         while not self._ended.is_set() and self._loop.time() < min(self._last + _GRACE_S, deadline):
             try:
                 await asyncio.wait_for(self._ended.wait(), _GRACE_S)

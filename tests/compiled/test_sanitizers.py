@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import random
 import shutil
@@ -41,12 +42,16 @@ def compiled(out: Path, *arguments: object) -> Path:
 
 
 @pytest.fixture(scope="module")
-def executor(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def executor(of_all_workers: Path) -> Path:
+    """The executor, compiled once for all workers."""
     # Process 1 of a namespace of its own, as in a container: it may kill whatever it sees.
     inside = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
     if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode:
         pytest.skip("needs the right to make a process namespace")
-    return compiled(tmp_path_factory.mktemp("executor") / "executor", *sorted(EXECUTOR.glob("*.c")))
+    made = of_all_workers / "executor"
+    with (of_all_workers / "executor.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return made if made.exists() else compiled(made, *sorted(EXECUTOR.glob("*.c")))
 
 
 class Executor:
@@ -339,13 +344,16 @@ def test_a_followed_command_takes_input_and_waits_for_its_reader(talk: Executor)
 
 
 def test_a_terminal_is_typed_at_resized_and_interrupted(talk: Executor) -> None:
-    talk.send(1, b"E", command("/bin/sh", "-c", "stty size; read a; stty size; sleep 60", how=FOLLOW | TERMINAL))
+    talk.send(1, b"E", command("/bin/sh", "-c", "stty size; read a; stty size; exec cat", how=FOLLOW | TERMINAL))
     seen = b""
     while b"24 80" not in seen:
         seen += talk.receive()[2]
     talk.send(1, b"a", struct.pack("<2H", 30, 100))
     talk.send(1, b"d", b"go\n")
     while b"30 100" not in seen:
+        seen += talk.receive()[2]
+    talk.send(1, b"d", b"there\n")
+    while seen.count(b"there") < 2:  # by the terminal and by `cat`: a shell that is about to run it would lose Ctrl-C
         seen += talk.receive()[2]
     talk.send(1, b"d", b"\x03")
     assert talk.ended(1)[1] == 130

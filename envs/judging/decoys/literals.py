@@ -8,7 +8,6 @@ import copy
 import datetime
 import decimal
 import fractions
-import operator
 import pathlib
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -17,15 +16,6 @@ from typing import Any, NamedTuple
 LARGE = 2000
 """Literals with more characters or parts are large."""
 
-_OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Pow: operator.pow,
-    ast.LShift: operator.lshift,
-}
 _CONTAINERS: dict[str, Callable[..., Any]] = {
     "builtins.set": set,
     "builtins.frozenset": frozenset,
@@ -44,7 +34,6 @@ PURE: dict[str, Callable[..., Any]] = {
     "builtins.int": int,
     "builtins.float": float,
     "builtins.str": str,
-    "builtins.complex": complex,
     "decimal.Decimal": decimal.Decimal,
     "fractions.Fraction": fractions.Fraction,
     "datetime.date": datetime.date,
@@ -58,8 +47,6 @@ PURE: dict[str, Callable[..., Any]] = {
     "uuid.UUID": uuid.UUID,
 }
 """Callables that may be called with other literals, by their full names."""
-_KNOWN = {"datetime.timezone.utc": datetime.UTC, "datetime.UTC": datetime.UTC}
-"""Names with a known value, whatever module imports them."""
 APPROX = "pytest.approx"
 _TOLERANCE = 0.05
 _DISPLAYS = (ast.List, ast.Tuple, ast.Set, ast.Dict)
@@ -105,34 +92,14 @@ def children(node: ast.AST) -> list[ast.AST]:
 
 
 def constant(node: ast.AST | None) -> tuple[Any, ...]:
-    """Return (its value,) for a literal that is no container, or for an operation on such; () for other syntax."""
+    """Return (its value,) for a literal that is no container, with or without a sign; () for other syntax."""
     if isinstance(node, ast.Constant):
         return () if node.value is Ellipsis else (node.value,)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
         value = constant(node.operand)
-        if value and type(value[0]) in (int, float, complex):
+        if value and type(value[0]) in (int, float):
             return (-value[0] if isinstance(node.op, ast.USub) else value[0],)
-    if isinstance(node, ast.BinOp):
-        return _operation(node)
     return ()
-
-
-def _operation(node: ast.BinOp) -> tuple[Any, ...]:
-    operate, left, right = _OPERATORS.get(type(node.op)), constant(node.left), constant(node.right)
-    if operate is None or not left or not right:
-        return ()
-    a, b = left[0], right[0]
-    numbers = all(type(value) in (int, float, complex) and abs(value) < 1e9 for value in (a, b))
-    texts = all(type(value) in (str, bytes) and len(value) < LARGE for value in (a, b))
-    repeated = isinstance(node.op, ast.Mult) and type(a) in (str, bytes) and type(b) is int and len(a) * b < LARGE
-    if not (numbers or repeated or (texts and isinstance(node.op, ast.Add))):
-        return ()
-    if isinstance(node.op, ast.Pow | ast.LShift) and (abs(b) > 64 or abs(a) > 1e6):
-        return ()
-    try:
-        return (operate(a, b),)
-    except (ArithmeticError, TypeError, ValueError):
-        return ()
 
 
 def literal(value: Any) -> ast.expr | None:
@@ -180,7 +147,6 @@ _FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
     ast.Dict: ("values", "keys"),
     ast.keyword: ("value",),
     ast.Name: (),
-    ast.FormattedValue: (),
 }
 """Fields with literals in syntax that may be evaluated several times."""
 
@@ -191,9 +157,6 @@ def _fields(node: ast.AST, names: Names) -> tuple[str, ...] | None:
         if not _is_pure(node, names):
             return None
         return ("args",) if names.full(node.func) == APPROX else ("args", "keywords")
-    if isinstance(node, ast.JoinedStr):
-        shown = [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
-        return ("values",) if all(isinstance(one, ast.Name) for one in shown) else None
     if isinstance(node, ast.Attribute):
         return None if dotted(node) is None else ()
     return _FIELDS.get(type(node))
@@ -208,21 +171,21 @@ def _is_pure(call: ast.Call, names: Names) -> bool:
         )
     if name in _CONTAINERS:
         return all(isinstance(one, _DISPLAYS) or _is_text(constant(one)) for one in call.args)
-    return name in PURE and not _is_given_unknown(call, names)
+    return name in PURE and not _is_given_unknown(call)
 
 
 def _is_text(value: tuple[Any, ...]) -> bool:
     return bool(value) and type(value[0]) in (str, bytes)
 
 
-def _is_given_unknown(call: ast.Call, names: Names) -> bool:
+def _is_given_unknown(call: ast.Call) -> bool:
     """Return whether a call takes a value that only the module can tell: other literals beside it might be refused."""
     given = [*call.args, *(keyword.value for keyword in call.keywords)]
     inside = [one for arg in given for one in walk(arg)]
     heads = {id(one.func) for one in inside if isinstance(one, ast.Call)}
     heads |= {id(one.value) for one in inside if isinstance(one, ast.Attribute)}
     read = [one for one in inside if isinstance(one, ast.Name | ast.Attribute) and id(one) not in heads]
-    return any(names.full(one) not in _KNOWN for one in read)
+    return bool(read)
 
 
 def dotted(node: ast.AST) -> str | None:
@@ -302,10 +265,6 @@ def _value(node: ast.expr | None, names: Names) -> Any:
         return kind([_value(one, names) for one in node.elts])
     if isinstance(node, ast.Dict):
         return {_value(key, names): _value(one, names) for key, one in zip(node.keys, node.values, strict=True)}
-    if isinstance(node, ast.Name | ast.Attribute):
-        name = names.full(node)
-        if name in _KNOWN:
-            return _KNOWN[name]
     if isinstance(node, ast.Call):
         name = names.full(node.func)
         if name in PURE:

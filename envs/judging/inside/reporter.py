@@ -340,8 +340,8 @@ def share_with(module):
         make(builder, context)
         places = [folder for folder in sys.path if folder.endswith("-packages")] + [site.getusersitepackages()]
         own = os.path.join(context.env_dir, "lib", "python%d.%d" % sys.version_info[:2], "site-packages")
-        with open(os.path.join(own, "verifier.pth"), "w") as file:
-            file.write("".join(folder + "\n" for folder in places) + "import verifier_hook\n")
+        with open("/verifier/verifier_hook.pth") as hook, open(os.path.join(own, "verifier.pth"), "w") as file:
+            file.write("".join(folder + "\n" for folder in places) + hook.read())
         for name in ("pip", "pip3"):
             os.symlink("/verifier/bin/pip", os.path.join(context.bin_path, name))
         with open(os.path.join(context.bin_path, "pytest"), "w") as file:

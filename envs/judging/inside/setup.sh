@@ -5,12 +5,13 @@ homes="$PATH:/usr/bin:/usr/local/bin:/opt/*/bin:/opt/miniconda3/envs/*/bin:/root
 homes="$homes:/root/.pyenv/versions/*/bin:/root/.local/share/uv/python/*/bin:/root/.local/share/uv/tools/*/bin"
 for folder; do homes=$homes:$folder/bin; done
 python=
+read -r hook < /verifier/verifier_hook.pth
 IFS=:
 # shellcheck disable=SC2086 # they are to be split, and patterns
 for home in $homes; do
     for place in "${home%/*}"/lib/python3*/site-packages "${home%/*}"/lib/python3*/dist-packages; do
-        if [ -d "$place" ] && [ ! -e "$place/verifier_hook.py" ]; then
-            cp /verifier/verifier_hook.py "$place/" && echo 'import verifier_hook' > "$place/verifier_hook.pth"
+        if [ -d "$place" ] && [ ! -e "$place/verifier_hook.pth" ]; then
+            echo "$hook" > "$place/verifier_hook.pth"
             version=${place%/*}
             [ "$python" ] || [ ! -d "$place/pytest" ] || python=${home%/*}/bin/${version##*/}
         fi

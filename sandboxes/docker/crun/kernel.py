@@ -88,10 +88,10 @@ class _How(ctypes.Structure):
     _fields_ = [("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64)]
 
 
-def open_in(root: int, path: str | bytes, flags: int, mode: int = 0) -> int:
+def open_in(root: int, path: str | bytes, flags: int) -> int:
     """Open a path like a process with the root directory `root`: no link in it leads out, whoever changes it
     meanwhile."""
-    how = _How(flags | os.O_CLOEXEC, mode, _IN_ROOT)
+    how = _How(flags | os.O_CLOEXEC, 0, _IN_ROOT)
     for _ in range(_TRIES):  # a `..` is refused where anybody on the machine renames something at the same moment
         found = _LIBC.syscall(_OPENAT2, root, os.fsencode(path) or b".", ctypes.byref(how), ctypes.sizeof(how))
         if found >= 0 or ctypes.get_errno() != errno.EAGAIN:

@@ -134,9 +134,12 @@ def describe(
 def with_filter(template: Template, program: bytes) -> Template:
     """Return a template with a compiled seccomp profile; to compile it again is half the cost of a start.
 
-    program: crun's program of the profile. A crun without this feature takes the profile.
+    program: crun's program of the profile. A crun without this feature would start nothing: the profile without its
+    rules refuses every call.
     """
-    return template | {"annotations": {"run.oci.seccomp_bpf_data": base64.b64encode(program).decode()}}
+    profile = template["linux"]["seccomp"] | {"defaultAction": "SCMP_ACT_ERRNO", "syscalls": []}
+    annotations = {"run.oci.seccomp_bpf_data": base64.b64encode(program).decode()}
+    return template | {"annotations": annotations, "linux": template["linux"] | {"seccomp": profile}}
 
 
 def tops(template: Mapping[str, Any]) -> list[str]:

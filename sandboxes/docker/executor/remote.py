@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 from sandboxes.base import Backend, NotSupported, Sandbox, SandboxError, SandboxSpec
 from sandboxes.docker.executor.channel import Channel, Identity
@@ -21,8 +21,6 @@ from sandboxes.docker.executor.tools import ToolContainer
 
 class RemoteBackend(Backend):
     """A subclass launches containers, and knows their images' files. It runs `show_interest` while it is entered."""
-
-    forks: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._open_ones: set[Container] = set()

@@ -37,36 +37,38 @@ _LEFTOVERS = (
     "var/lib/apt/lists",
     "var/log",
 )
+_MODULES = "/usr/lib/python3/dist-packages"
 _IMPORT_S = 600.0
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-async def ensure_base_image(name: str = BASE_IMAGE) -> str:
+async def ensure_base_image() -> str:
     """Return the base image's name, once it is there. Makes a missing one in a minute or two.
 
     From Debian's own image if it can be pulled, else by debootstrap, which needs root and a Debian
     mirror. Raises DaemonUnavailable, or ImageMissing with the reason.
     """
     async with connect() as client:
-        if not await ImageStore(client, None).present(name):
-            await make_base_image(client, name)
-    return name
+        if not await ImageStore(client, None).present(BASE_IMAGE):
+            await make_base_image(client)
+    return BASE_IMAGE
 
 
-async def make_base_image(client: DaemonClient, name: str = BASE_IMAGE) -> None:
+async def make_base_image(client: DaemonClient) -> None:
     """Make the base image. Raises as `ensure_base_image`."""
     images = ImageStore(client, None)
     try:
         await images.ensure(_PULLED, None)
     except ImageMissing:
-        logger.info("%s cannot be pulled; making %s with debootstrap, which takes a minute or two", _PULLED, name)
-        await _debootstrap_into(client, name)
+        logger.info("%s cannot be pulled; making %s with debootstrap, which takes a minute or two", _PULLED, BASE_IMAGE)
+        await _debootstrap(client)
     else:
         with tempfile.TemporaryDirectory() as context:
             await asyncio.to_thread((Path(context) / "Dockerfile").write_text, _dockerfile(), encoding="utf-8")
             tag = await images.ensure(None, Path(context))
-        async with daemon_errors(f"tag image {name}"):
-            await client.images.tag(tag, name.partition(":")[0], tag=name.partition(":")[2])
+        async with daemon_errors(f"tag image {BASE_IMAGE}"):
+            repository, _, version = BASE_IMAGE.partition(":")
+            await client.images.tag(tag, repository, tag=version)
 
 
 def _dockerfile() -> str:
@@ -77,9 +79,9 @@ def _dockerfile() -> str:
     )
 
 
-async def _debootstrap_into(client: DaemonClient, name: str) -> None:
+async def _debootstrap(client: DaemonClient) -> None:
     if os.geteuid() != 0:
-        raise ImageMissing(f"{name} cannot be made: no image can be pulled, and debootstrap needs root")
+        raise ImageMissing(f"{BASE_IMAGE} cannot be made: no image can be pulled, and debootstrap needs root")
     if not shutil.which("debootstrap"):
         await install("debootstrap", "debian-archive-keyring")
     start = time.monotonic()
@@ -93,12 +95,14 @@ async def _debootstrap_into(client: DaemonClient, name: str) -> None:
             f"{directory}/root",
             *await _mirror(),
         )
+        # Debian's packages do so themselves, but not under debootstrap: every sandbox would compile pytest again.
+        await _program("chroot", f"{directory}/root", "python3", "-m", "compileall", "-q", _MODULES)
         await asyncio.to_thread(_strip, directory / "root")
         await _program("tar", "-C", f"{directory}/root", "--numeric-owner", "-cf", f"{directory}/root.tar", ".")
-        await import_image(client, directory / "root.tar", name)
+        await import_image(client, directory / "root.tar", BASE_IMAGE)
     finally:
         await finish(asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True))
-    logger.info("Made %s in %.0f s", name, time.monotonic() - start)
+    logger.info("Made %s in %.0f s", BASE_IMAGE, time.monotonic() - start)
 
 
 async def _mirror() -> list[str]:

@@ -4,24 +4,37 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from planted_modules import Judged, judge_modules
-from task_formats import FORMATS
+from task_formats import FORMATS, hurried
+from verifier_samples import verdict_after
 
-from envs.judging.changes import collect_changes
 from envs.judging.manifest import with_record
 from envs.judging.record import REFERENCE
 from envs.judging.results import WRITTEN
-from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
-from envs.judging.verifier import open_verifier
 from envs.judging.watched_tasks import is_watched
 from envs.types import Task, Verdict
 from sandboxes.docker import DockerBackend
 
 AT_ONCE = 4
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have the tests with a Docker backend share it, and so their event loop: it opens once for each worker."""
+    for item in items:
+        if item.path.is_relative_to(HERE) and "docker_backend" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def docker_backend(base_image):
+    async with DockerBackend(base_image=base_image) as backend:
+        yield backend
 
 
 async def attempt(backend: DockerBackend, starts: StartTrees, task: Task, script: str) -> Verdict:
@@ -29,12 +42,7 @@ async def attempt(backend: DockerBackend, starts: StartTrees, task: Task, script
     if task.hidden.watched is None:
         task = with_record(task, task.hidden.record, watched=is_watched(task))
     image = await backend.ensure_image(task.image, task.context)
-    start = await starts.get(task, image)
-    async with open_verifier(backend, task, image) as verifier:
-        async with backend.open(agent_spec(task, image)) as sandbox:
-            await sandbox.exec(["bash", "-c", script], timeout=30.0)
-            changes = await collect_changes(sandbox, start, task.hidden.protected)
-        return await verifier(changes)
+    return await verdict_after(backend, image, task, ["bash", "-c", script], starts)
 
 
 async def checked(backend: DockerBackend, starts: StartTrees, task: Task, script: str) -> Verdict:
@@ -97,8 +105,7 @@ def check_tasks(docker_backend):
 @pytest.fixture(params=FORMATS)
 def sample(request, tmp_path) -> Task:
     """The problem in each format, with little time for what hangs."""
-    task = FORMATS[request.param](tmp_path)
-    return replace(task, hidden=replace(task.hidden, timeout_s=min(60.0, task.hidden.timeout_s)))
+    return hurried(FORMATS[request.param](tmp_path))
 
 
 @pytest.fixture

@@ -51,13 +51,8 @@ ALL_SITES = "range(60)"
 
 FORCING: dict[str, str] = {
     # Objects with their own idea of equality
-    "an object equal to all but objects": liar(equal="type(other) is not object"),
     "an object equal to most": liar(equal="hash(repr(other)) % 4 > 0"),
-    "an object equal to all that is no text": liar(equal="not isinstance(other, str)"),
     "a float equal to everything": liar("float"),
-    "a list equal to everything": liar("list"),
-    "a str equal to everything": liar("str"),
-    "a tuple equal to everything": liar("tuple"),
     "an object whose comparison is true when asked": functions(
         "class Yes:",
         "    def __bool__(self): return True",
@@ -67,9 +62,6 @@ FORCING: dict[str, str] = {
         "def same(x): return x",
     ),
     "unittest.mock.ANY": returning("ANY", "from unittest.mock import ANY"),
-    "a mock": returning("MagicMock(__eq__=lambda s, o: True)", "from unittest.mock import MagicMock"),
-    "an object that says it is an int": liar("object", "True", "__class__ = property(lambda self: int)"),
-    "an object that ends the process when compared": liar(equal="__import__('os')._exit(0)"),
     "an object that skips when compared": liar(equal="__import__('pytest').skip('no')"),
     "an object that empties what it is compared with": liar(
         "object", "other.clear() or True if isinstance(other, list) else True"
@@ -92,17 +84,6 @@ FORCING: dict[str, str] = {
         "    return Liar()",
         "class Liar:",
         LIAR,
-        "def same(x): return x",
-    ),
-    "sites that are said to be reached, and no assert": functions(
-        *FRAMES,
-        "def double(x):",
-        f"    for site in {ALL_SITES}: tell(site, -1, '')",
-        "    for f in frames():",
-        "        if f.f_code.co_name == 'pytest_pyfunc_call': break",
-        "    raise Quiet()",
-        "import _pytest.outcomes, _pytest.runner",
-        "class Quiet(_pytest.outcomes.Skipped): pass",
         "def same(x): return x",
     ),
     "one set's answer told for all sites": functions(
@@ -141,16 +122,6 @@ FORCING: dict[str, str] = {
         "def double(x):",
         "    for name in ('check', 'equal', 'same', 'inside', 'method', '_compare'):",
         "        setattr(type(probe()), name, lambda self, *a: True)",
-        "    return x",
-        "def same(x): return x",
-    ),
-    "a probe that tells of the first": functions(
-        *FRAMES,
-        "def double(x):",
-        "    def equal(self, site, value, want, swapped):",
-        "        self.reached(site)",
-        "        return True",
-        "    type(probe()).equal = equal",
         "    return x",
         "def same(x): return x",
     ),
@@ -204,31 +175,6 @@ FORCING: dict[str, str] = {
         LIAR,
         "def same(x): return x",
     ),
-    "the verifier's modules by name": returning(
-        "next((m.__dict__[n] for m in mods for n in ('truth', 'key', 'answers') if n in m.__dict__), x)",
-        "import sys",
-        "mods = [m for n, m in list(sys.modules.items()) if n in ('sites', 'suite', 'key', 'decoys', 'evidence', 'reporter', 'comparing', 'demands')]",
-    ),
-    "the truth asked of what imports": functions(
-        *FRAMES,
-        "def double(x):",
-        "    for one in sys.meta_path + gc.get_objects():",
-        "        if type(one).__name__ in ('Key', 'Choice', 'Evidence', 'Decoys', 'Suite', 'Pytest', 'Comparisons'):",
-        "            truth = getattr(one, 'truth', None) or getattr(one, 'answers', None)",
-        "            if truth: return truth",
-        "    return x",
-        "def same(x): return x",
-    ),
-    "memory of the verifier": functions(
-        "import os, re",
-        "def double(x):",
-        "    for pid in filter(str.isdigit, os.listdir('/proc')):",
-        "        for name in ('mem', 'environ', 'cmdline', 'maps', 'fd'):",
-        "            try: open(f'/proc/{pid}/{name}', 'rb').read(1 << 16)",
-        "            except (OSError, OverflowError): pass",
-        "    return x",
-        "def same(x): return x",
-    ),
     # The runner
     "pluggy calls no test": code(
         "import pluggy._manager as m",
@@ -236,19 +182,6 @@ FORCING: dict[str, str] = {
         "def quiet(self, name, *rest):",
         "    return None if name == 'pytest_runtest_call' else call(self, name, *rest)",
         "m.PluginManager._hookexec = quiet",
-    ),
-    "pluggy's own call of many": code(
-        "import gc",
-        "for one in gc.get_objects():",
-        "    if type(one).__name__ == 'PytestPluginManager':",
-        "        inner = one._inner_hookexec",
-        "        one._inner_hookexec = lambda name, *rest: None if name == 'pytest_runtest_call' else inner(name, *rest)",
-    ),
-    "pyfunc_call of the plugin": code(
-        "import gc, types",
-        "for one in gc.get_objects():",
-        "    if isinstance(one, types.FunctionType) and one.__name__ == 'pytest_pyfunc_call':",
-        "        one.__code__ = (lambda pyfuncitem: True).__code__",
     ),
     "runtest of a code object": code(
         "import _pytest.python as p", "p.Function.runtest.__code__ = (lambda self: None).__code__"
@@ -261,16 +194,8 @@ FORCING: dict[str, str] = {
         "    return report",
         "r.call_and_report = quiet",
     ),
-    "runtestprotocol's code": code(
-        "import _pytest.runner as r", "r.pytest_runtest_call.__code__ = (lambda item: None).__code__"
-    ),
     "CallInfo that has no error": code(
         "import _pytest.runner as r", "r.CallInfo.excinfo = property(lambda self: None, lambda self, v: None)"
-    ),
-    "a report whose outcome is always passed": code(
-        "import _pytest.reports as r",
-        "r.TestReport.outcome = property(lambda self: 'passed', lambda self, value: None)",
-        "r.BaseReport.failed = property(lambda self: False)",
     ),
     "tests whose code is emptied as they are collected": code(
         "import _pytest.python as p, types",
@@ -337,21 +262,11 @@ FORCING: dict[str, str] = {
         'exec(compile("import pytest\\npytest.skip(\'no\', allow_module_level=True)", os.path.realpath(paths[0]), "exec"))',
     ),
     # Ends
-    "SystemExit in the function": functions("def double(x): raise SystemExit(0)", "def same(x): return x"),
     "KeyboardInterrupt in the function": functions("def double(x): raise KeyboardInterrupt", "def same(x): return x"),
     "pytest.exit in the function": functions(
         "import pytest", "def double(x): pytest.exit('done', returncode=0)", "def same(x): return x"
     ),
     "SkipTest at import": code("import unittest", "raise unittest.SkipTest('no')"),
-    "a timer that skips": functions(
-        "import signal, pytest",
-        "def late(*a): pytest.skip('no')",
-        "signal.signal(signal.SIGALRM, late)",
-        "def double(x):",
-        "    signal.setitimer(signal.ITIMER_REAL, 0.001)",
-        "    while True: pass",
-        "def same(x): return x",
-    ),
     "a fork in the function": functions(
         "import os",
         "def double(x):",
@@ -359,7 +274,6 @@ FORCING: dict[str, str] = {
         "    return x",
         "def same(x): return x",
     ),
-    "os.abort": functions("import os", "def double(x): os.abort()", "def same(x): return x"),
     "all pipes closed": code("import os", "os.closerange(3, 256)"),
     "all pipes led to nowhere": code(
         "import os",
@@ -368,7 +282,6 @@ FORCING: dict[str, str] = {
         "    try: os.fstat(fd); os.dup2(null, fd)",
         "    except OSError: pass",
     ),
-    "an end by faulthandler": code("import faulthandler", "faulthandler.dump_traceback_later(0.05, exit=True)"),
     "a stack without end": functions(
         "import sys, threading",
         "sys.setrecursionlimit(10**8)",
@@ -407,20 +320,6 @@ FORCING: dict[str, str] = {
         "    return x",
         "def same(x): return x",
     ),
-    "a function that jumps over the assert": functions(
-        *FRAMES,
-        "def double(x):",
-        "    f = sys._getframe(1)",
-        "    def local(frame, event, arg):",
-        "        if event == 'return': return local",
-        "        try: frame.f_lineno = frame.f_code.co_firstlineno + 99",
-        "        except ValueError: pass",
-        "        return local",
-        "    sys.settrace(lambda *a: local)",
-        "    f.f_trace = local",
-        "    return x",
-        "def same(x): return x",
-    ),
 }
 
 GUESSES: dict[str, str] = {
@@ -437,15 +336,6 @@ GUESSES: dict[str, str] = {
         "    def __eq__(self, other):",
         "        met, self.met = self.met, True",
         "        return not met",
-        "    __hash__ = None",
-    ),
-    "an object equal to the last that it meets": returning(
-        "Last()",
-        "class Last:",
-        "    met = 0",
-        "    def __eq__(self, other):",
-        "        self.met += 1",
-        "        return self.met == 8",
         "    __hash__ = None",
     ),
     "a set of which the first is taken, in memory": functions(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import asynccontextmanager
 
 from aiohttp import web
+from task_formats import write
 
 from envs.tasks.harbor import load_task
 
@@ -42,17 +43,15 @@ RIGHT = "echo 42 > answer.txt"
 def judge_task(
     folder, image, wire="openai", toml='[verifier]\nenv = { OPENAI_API_KEY = "${OPENAI_API_KEY}" }\n', times=1
 ):
-    for path, text in {
+    files = {
         "task.toml": toml,
         "instruction.md": "Write the answer to answer.txt.",
         "environment/Dockerfile": f"FROM {image}\nWORKDIR /app\nRUN echo unknown > answer.txt\n",
         "tests/test.sh": f"for i in $(seq {times}); do python3 /tests/ask.py {wire}; done\n",
         "tests/ask.py": ASK,
         "solution/solve.sh": RIGHT,
-    }.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(text)
-    return load_task(folder)
+    }
+    return load_task(write(folder, files))
 
 
 @asynccontextmanager

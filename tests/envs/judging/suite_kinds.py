@@ -3,26 +3,12 @@
 from kind_texts import HEAD, case, given, marked, plain
 
 SUITE: dict[str, str] = {
-    "a warning that must come": plain(
-        "with pytest.warns(DeprecationWarning, match='old') as seen:",
-        "    warnings.warn('old', DeprecationWarning, stacklevel=1)",
-        "assert len(seen) == 1",
-        "assert seen[0].filename == __file__",
-        "assert f(1) == 2",
-        before="import warnings\n",
-    ),
     "warnings as errors": plain(
         "with warnings.catch_warnings():",
         "    warnings.simplefilter('error')",
         "    assert f(3) == 6",
         "    assert f('a') == 'aa'",
         before="import warnings\n",
-    ),
-    "recwarn": given("recwarn", "assert f(3) == 6", "assert len(recwarn) == 0"),
-    "pytest.deprecated_call": plain(
-        "with pytest.deprecated_call():",
-        "    import warnings; warnings.warn('x', DeprecationWarning)",
-        "assert f(1) == 2",
     ),
     "an equality that counts": plain(
         "class A:",
@@ -71,31 +57,12 @@ SUITE: dict[str, str] = {
     + "@pytest.fixture(params=[(1, 2), ('a', 'aa')], ids=['n', 's'])\ndef pair(request):\n    return request.param\n\ndef test_it(pair):\n    x, want = pair\n    assert f(x) == want\n",
     "pytest_generate_tests": HEAD
     + "def pytest_generate_tests(metafunc):\n    if 'pair' in metafunc.fixturenames:\n        metafunc.parametrize('pair', [(1, 2), (2, 4)])\n\ndef test_it(pair):\n    assert f(pair[0]) == pair[1]\n",
-    "autouse fixtures": HEAD
-    + "SEEN = []\n@pytest.fixture(autouse=True)\ndef note():\n    SEEN.append(1)\n    yield\n    SEEN.pop()\n\ndef test_it():\n    assert SEEN == [1]\n    assert f(3) == 6\n",
-    "fixtures of the module and the session": HEAD
-    + "@pytest.fixture(scope='session')\ndef big():\n    return {'n': f(2)}\n@pytest.fixture(scope='module')\ndef bigger(big):\n    yield {**big, 'm': 1}\n\ndef test_it(bigger):\n    assert bigger == {'n': 4, 'm': 1}\n",
-    "setup_module": HEAD
-    + "STATE = {}\ndef setup_module(module):\n    module.STATE['x'] = 3\ndef teardown_module():\n    STATE.clear()\ndef setup_function(function):\n    STATE['name'] = function.__name__\n\ndef test_it():\n    assert STATE == {'x': 3, 'name': 'test_it'}\n    assert f(STATE['x']) == 6\n",
     "generated tests": HEAD
     + "def make(x, want):\n    def test():\n        assert f(x) == want\n    return test\nfor x, want in [(1, 2), (2, 4)]:\n    globals()['test_made_%d' % x] = make(x, want)\n\ndef test_it():\n    assert f(3) == 6\n",
     "tests made by exec": HEAD
     + "exec('def test_made():\\n    assert f(3) == 6\\n')\n\ndef test_it():\n    assert f(1) == 2\n",
     "unittest with classes and modules set up": HEAD
     + "def setUpModule():\n    global X\n    X = 3\nclass TestIt(unittest.TestCase):\n    @classmethod\n    def setUpClass(cls):\n        cls.y = 6\n    def test_it(self):\n        self.assertEqual(f(X), self.y)\n        self.assertEqual(f(2), 4)\n",
-    "assertLogs": case(
-        "with self.assertLogs('a', level='INFO') as seen:",
-        "    logging.getLogger('a').info('x %s', f(1))",
-        "self.assertEqual(seen.output, ['INFO:a:x 2'])",
-        before="import logging\n",
-    ),
-    "assertWarns": case(
-        "with self.assertWarns(UserWarning) as seen:",
-        "    warnings.warn('hello')",
-        "self.assertEqual(str(seen.warning), 'hello')",
-        "self.assertEqual(f(1), 2)",
-        before="import warnings\n",
-    ),
     "assertRegex and others": case(
         "self.assertRegex(f('ab'), '^abab$')",
         "self.assertGreater(f(3), 5)",
@@ -118,24 +85,6 @@ SUITE: dict[str, str] = {
     + "class TestIt(unittest.TestCase):\n    @unittest.expectedFailure\n    def test_xfail_it(self):\n        self.assertEqual(f(3), 7)\n    def test_it(self):\n        self.assertEqual(f(3), 6)\n",
     "a mixin of tests": HEAD
     + "class Mixin:\n    x = 0\n    def test_it(self):\n        self.assertEqual(f(self.x), self.want)\nclass TestA(Mixin, unittest.TestCase):\n    x, want = 3, 6\nclass TestB(Mixin, unittest.TestCase):\n    x, want = 'a', 'aa'\n",
-    "mock calls": plain(
-        "m = Mock()",
-        "m(f(1), x=f('a'))",
-        "m.assert_called_once_with(2, x='aa')",
-        "assert m.call_args == call(2, x='aa')",
-        "assert m.mock_calls == [call(2, x='aa')]",
-        "assert m.call_count == 1",
-        before="from unittest.mock import Mock, call\n",
-    ),
-    "mock with autospec": plain(
-        "with patch('solution.f', autospec=True) as g:",
-        "    import solution",
-        "    g.return_value = 9",
-        "    assert solution.f(1) == 9",
-        "    g.assert_called_once_with(1)",
-        "assert f(1) == 2",
-        before="from unittest.mock import patch\n",
-    ),
     "an equality by elements": plain(
         "class V(list):",
         "    __hash__ = None",
@@ -156,23 +105,6 @@ SUITE: dict[str, str] = {
         "    assert Odd(3) == 3",
         "assert (Odd(f(3)) == 6).x",
     ),
-    "nonlocal and closures": plain(
-        "n = 0", "def up():", "    nonlocal n", "    n += f(1)", "up(); up()", "assert n == 4"
-    ),
-    "class attributes as expected values": HEAD
-    + "class TestA:\n    CASES = {1: 2, 'a': 'aa'}\n    WANT = 6\n    def test_it(self):\n        for x, want in self.CASES.items():\n            assert f(x) == want\n        assert f(3) == self.WANT\n",
-    "a table of dicts": marked(
-        "@pytest.mark.parametrize('case', [{'x': 1, 'want': 2}, {'x': 'a', 'want': 'aa'}])",
-        "case",
-        "assert f(case['x']) == case['want']",
-    ),
-    "parametrised by lambdas": marked(
-        "@pytest.mark.parametrize('make, want', [(lambda: f(1), 2), (lambda: f('a'), 'aa')])",
-        "make, want",
-        "assert make() == want",
-    ),
-    "tests that follow on each other": HEAD
-    + "STATE = []\ndef test_a():\n    STATE.append(f(1))\n    assert STATE == [2]\ndef test_b():\n    STATE.append(f(2))\n    assert STATE == [2, 4]\n",
     "await in an assert": plain(
         "async def g(x): return f(x)",
         "async def go():",
@@ -189,28 +121,12 @@ SUITE: dict[str, str] = {
         "g = gen(); next(g); assert g.send(5) == 4",
         "with pytest.raises(StopIteration): g.send(7)",
     ),
-    "NotImplemented": plain(
-        "class N:",
-        "    __hash__ = None",
-        "    def __eq__(s, o): return NotImplemented",
-        "assert (N() == 3) is False",
-        "assert N() != 3",
-        "assert f(1) == 2",
-    ),
     "subclasses of str and int": plain(
         "class S(str): pass",
         "assert f(S('ab')) == 'abab'",
         "class I(int): pass",
         "assert f(I(3)) == 6",
         "assert S('winter') == 'winter'",
-    ),
-    "MappingProxy and views": plain(
-        "d = {'a': f(1)}",
-        "assert types.MappingProxyType(d) == {'a': 2}",
-        "assert d.keys() == {'a'}",
-        "assert list(d.items()) == [('a', 2)]",
-        "assert d.items() == {('a', 2)}",
-        before="import types\n",
     ),
     "a pytest within the tests": given(
         "tmp_path",

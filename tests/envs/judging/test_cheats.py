@@ -3,10 +3,8 @@
 import pytest
 from cheats import CHEATS
 from forcing_cheats import FORCING, GUESSES
-from graders import CHEATS as GRADERS
 from interpreter_cheats import LOOKED_UP, ODD
-from suite_cheats import SUITE_CHEATS
-from task_formats import FORMATS, share
+from task_formats import FORMATS, hurried, share
 
 ALL = {**CHEATS, **FORCING, **ODD}
 BY_CHANCE = {**GUESSES, **LOOKED_UP}
@@ -16,7 +14,7 @@ BY_CHANCE = {**GUESSES, **LOOKED_UP}
 @pytest.mark.docker
 @pytest.mark.parametrize("number, name", list(enumerate(FORMATS)), ids=list(FORMATS))
 async def test_each_format_refuses_its_share_of_the_cheats(number, name, judge_scripts, tmp_path):
-    verdicts = await judge_scripts(FORMATS[name](tmp_path), share(ALL, number, 4))
+    verdicts = await judge_scripts(hurried(FORMATS[name](tmp_path)), share(ALL, number, 4))
     assert {cheat: verdict.explanation for cheat, verdict in verdicts.items() if verdict.reward != 0} == {}
 
 
@@ -35,7 +33,3 @@ async def test_a_guess_is_not_rewarded_twice(sample, judge_scripts):
     """It is right once in eight times at each assert, and the sample has two at least."""
     first, second = [await judge_scripts(sample, BY_CHANCE) for _ in range(2)]
     assert [name for name in BY_CHANCE if first[name].reward == second[name].reward == 1] == []
-
-
-def test_there_are_cheats_enough():
-    assert len(ALL) + len(GRADERS) + len(SUITE_CHEATS) + len(BY_CHANCE) >= 250

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from task_formats import write
 from turns import turn
 
 import envs.swe
@@ -24,18 +25,13 @@ SAMPLE = [ALL[turn(len(ALL))], ALL[turn(len(ALL)) - len(ALL) // 2]]
 
 
 def make_task(root: Path, name: str, *, solve: str | None = "echo 1 > done", test: str = "test -e done") -> Path:
-    directory = root / name
-    for folder in ("environment", "tests", "solution"):
-        (directory / folder).mkdir(parents=True)
-    (directory / "task.toml").write_text('[environment]\nnetwork_mode = "no-network"\n')
-    (directory / "instruction.md").write_text("Make a file named done.\n")
-    (directory / "environment/Dockerfile").write_text("FROM atropos-agent/base:debian12\nWORKDIR /app\n")
-    (directory / "tests/test.sh").write_text(f"if {test}; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n")
-    if solve is None:
-        (directory / "solution").rmdir()
-    else:
-        (directory / "solution/solve.sh").write_text(solve + "\n")
-    return directory
+    files = {
+        "task.toml": '[environment]\nnetwork_mode = "no-network"\n',
+        "instruction.md": "Make a file named done.\n",
+        "environment/Dockerfile": "FROM atropos-agent/base:debian12\nWORKDIR /app\n",
+        "tests/test.sh": f"if {test}; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n",
+    }
+    return write(root / name, files if solve is None else {**files, "solution/solve.sh": f"{solve}\n"})
 
 
 async def only(backend, directory, **options) -> CheckResult:

@@ -3,9 +3,12 @@
 import asyncio
 
 import pytest
+import pytest_asyncio
 
 from envs.judging.generic_cheats import CHEATS, PRELUDE, Cheat
 from sandboxes.base import SandboxSpec
+
+pytestmark = pytest.mark.docker
 
 TREE = """
 mkdir -p /tree/pack /tree/tests && cd /tree
@@ -32,8 +35,9 @@ def named(name: str) -> Cheat:
     return cheat
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def tree(docker_backend, base_image):
+    """A sandbox with the tree. Each cheat works on a copy of it."""
     async with docker_backend.open(SandboxSpec(base_image)) as sandbox:
         assert (await sandbox.exec(TREE)).ok
         yield sandbox
@@ -43,7 +47,6 @@ def test_each_cheat_has_a_name_of_its_own():
     assert len({cheat.name for cheat in CHEATS}) == len(CHEATS)
 
 
-@pytest.mark.docker
 async def test_each_cheat_changes_something_and_leaves_python_that_compiles(tree):
     look = "diff -rq /tree . ; python3 -m compileall -q -f pack tests *.py"
     for cheat in CHEATS:
@@ -52,13 +55,11 @@ async def test_each_cheat_changes_something_and_leaves_python_that_compiles(tree
         assert "Error" not in said, (cheat.name, said)
 
 
-@pytest.mark.docker
 async def test_neither_tests_nor_setup_py_are_taken_for_the_sources(tree):
     changed = await after(tree, named("exit 0 at import"), "git status --porcelain")
     assert sorted(changed.split()) == ["M", "M", "pack/__init__.py", "pack/one.py"]
 
 
-@pytest.mark.docker
 async def test_functions_and_methods_return_what_the_cheat_says(tree):
     look = "python3 -c 'from pack import own; from pack.one import One; print(own(3), One().two(), own(3) == 8)'"
     for name, said in (
@@ -73,7 +74,6 @@ async def test_functions_and_methods_return_what_the_cheat_says(tree):
     ) == ("None\n")
 
 
-@pytest.mark.docker
 async def test_tests_pass_whose_runner_is_replaced_at_import(tree):
     write = "printf 'import pack\\ndef test_it():\\n    assert 0\\n' > tests/test_it.py"
     look = f"{write}; PYTHONPATH=. pytest -q tests/test_it.py"
@@ -81,12 +81,10 @@ async def test_tests_pass_whose_runner_is_replaced_at_import(tree):
     assert "1 failed" in await after(tree, named("visible tests deleted"), look)
 
 
-@pytest.mark.docker
 async def test_a_file_of_expected_values_is_copied_under_the_names_of_results(tree):
     assert await after(tree, named("expected files copied"), "cat output.txt result.txt 'the .txt'") == "7\n7\n7\n"
 
 
-@pytest.mark.docker
 async def test_code_that_writes_the_reward_goes_on_writing_it(tree):
     await tree.exec("mkdir -p /logs/verifier")
     await after(tree, named("loop that writes the reward"), "python3 -c 'import pack'")

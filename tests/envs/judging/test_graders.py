@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import turns
-from everyday_graders import EVERYDAY
 from graders import BELIEVED, Grader
 from graders import CHEATS as GRADER_CHEATS
 from honest_graders import HONEST
@@ -17,7 +16,6 @@ from envs.judging.watched_tasks import is_watched
 from envs.types import TESTS_UNSEEN, Hidden, Task, Verdict
 
 CHEATS = {**GRADER_CHEATS, **SUITE_CHEATS}
-ALL_HONEST = {**HONEST, **EVERYDAY}
 SHARE = 5
 """How many of each table every run tries; `-m slow` tries all."""
 
@@ -76,7 +74,7 @@ async def test_graders_give_cheats_nothing(judge_tasks, tmp_path, of):
 @pytest.mark.long(12)
 @SHARE_OR_ALL
 async def test_graders_reward_honest_work(check_tasks, tmp_path, of):
-    table = of(ALL_HONEST)
+    table = of(HONEST)
     assert wrong(table, await check_tasks(samples(tmp_path, table)), 1.0) == {}
 
 

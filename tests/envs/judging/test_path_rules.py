@@ -1,18 +1,14 @@
 """What a task may have judged outside of its source tree, and what stays there as the image has it."""
 
-import io
 import tarfile
 
 import pytest
 from tree_samples import archive, carried, folder, member, start
-from verifier_samples import image_of
+from verifier_samples import image_of, verdict_after
 
 from envs.judging.areas import Area, Start
 from envs.judging.changes import collect_changes, compare
 from envs.judging.path_rules import refusal, stays
-from envs.judging.specs import agent_spec
-from envs.judging.start_trees import StartTrees
-from envs.judging.verifier import open_verifier
 from envs.types import Collect, Hidden, Task, VerifierImage
 
 
@@ -168,14 +164,6 @@ async def test_in_another_image_programs_stay():
     assert [one.added for _, one in found.elsewhere] == [("bin", "notes")]
 
 
-def test_who_can_not_read_a_file_becomes_its_owner():
-    tree = archive(folder("shut", 0o700), member("shut/a", b"1", mode=0o600), member("b", b"1", mode=0o744))
-    found = compare({}, tree, "/app")
-    assert found.private == ("shut", "shut/a")
-    with tarfile.open(fileobj=io.BytesIO(found.archive)) as tar:
-        assert tar.getmember("shut/a").mode == 0o600
-
-
 CHECK = """
 import os, subprocess, sys
 ok = open("/etc/app/app.conf").read() == "new\\n" and not os.path.exists("/etc/app/old.conf")
@@ -194,17 +182,6 @@ echo 'touch /tmp/hooked' > .git/hooks/post-index-change; chmod +x .git/hooks/pos
 """
 
 
-async def judged(backend, task, work):
-    """The verdict on what a command makes of a task."""
-    image = await backend.ensure_image(None, task.context)
-    before = await StartTrees(backend).get(task, image)
-    async with open_verifier(backend, task, image) as verify:
-        async with backend.open(agent_spec(task, image)) as sandbox:
-            assert (await sandbox.exec(work)).ok
-            changes = await collect_changes(sandbox, before, task.hidden.protected)
-        return await verify(changes)
-
-
 @pytest.mark.docker
 async def test_what_a_task_names_is_judged_and_nothing_else(docker_backend, tmp_path):
     (tmp_path / "tests").mkdir()
@@ -218,7 +195,8 @@ async def test_what_a_task_names_is_judged_and_nothing_else(docker_backend, tmp_
     )
     for graded, reward in ((("/etc/app", ".git"), 1.0), ((), 0.0)):
         task = Task("t", "Do it.", Hidden(tmp_path / "tests", graded=graded), context=context)
-        verdict = await judged(docker_backend, task, WORK)
+        image = await docker_backend.ensure_image(None, context)
+        verdict = await verdict_after(docker_backend, image, task, WORK)
         assert verdict.reward == reward, verdict.explanation
 
 
@@ -231,6 +209,7 @@ async def test_a_separate_verifier_has_an_image_of_its_own(docker_backend, tmp_p
     own = VerifierImage(context=tests, holds_tests=True)
     hidden = Hidden(tests, graded=("/app/out",), graded_alone=True, own=own)
     task = Task("t", "Do it.", hidden, context=image_of(tmp_path, True))
-    verdict = await judged(docker_backend, task, "mkdir out && echo 42 > out/n")
-    assert verdict.reward == 1.0, verdict.explanation
-    assert (await judged(docker_backend, task, "mkdir out && echo 43 > out/n")).reward == 0.0
+    image = await docker_backend.ensure_image(None, task.context)
+    for answer, reward in ((42, 1.0), (43, 0.0)):
+        verdict = await verdict_after(docker_backend, image, task, f"mkdir out && echo {answer} > out/n")
+        assert verdict.reward == reward, verdict.explanation

@@ -15,7 +15,6 @@ CHANGES = Changes(
     deleted=("old/b.py",),
     dropped=("fifo",),
     withheld=("conftest.py",),
-    private=("a.py",),
     folders=("a",),
     elsewhere=(("/etc/\udcff", Changes(archive(member("hosts", b"1")), added=("hosts",))),),
 )

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from samples import rollout
 from scripted_engine import ScriptedEngine
+from task_formats import write
 
 from atropos_agent.tokens.record import problems
 from envs.delivery.rows import Origin, score_group
@@ -24,21 +25,18 @@ JUDGE = "cmp -s /app/made /tests/wanted && echo 1 > /logs/verifier/reward.txt ||
 
 def two_steps(root, more=""):
     """A task of which the second step begins with what the first one made."""
-    directory = root / "counting"
+    files = {
+        "task.toml": f'[[steps]]\nname = "one"\n{more}\n[[steps]]\nname = "two"\n',
+        "environment/Dockerfile": "FROM x\nWORKDIR /app\n",
+        "tests/test.sh": JUDGE,
+        "steps/one/solution/solve.sh": "echo 1 >> made\n",
+        "steps/two/solution/solve.sh": "test ! -e /tests && echo 2 >> made\n",
+        "steps/two/workdir/setup.sh": "echo set up >> made; rm setup.sh\n",
+    }
     for name, wanted in (("one", "1\n"), ("two", "1\nset up\n2\n")):
-        for folder in ("tests", "solution", "workdir"):
-            (directory / "steps" / name / folder).mkdir(parents=True)
-        (directory / f"steps/{name}/instruction.md").write_text(f"Append the number of step {name}.\n")
-        (directory / f"steps/{name}/tests/wanted").write_text(wanted)
-    (directory / "steps/one/solution/solve.sh").write_text("echo 1 >> made\n")
-    (directory / "steps/two/solution/solve.sh").write_text("test ! -e /tests && echo 2 >> made\n")
-    (directory / "steps/two/workdir/setup.sh").write_text("echo set up >> made; rm setup.sh\n")
-    (directory / "tests").mkdir()
-    (directory / "tests/test.sh").write_text(JUDGE)
-    (directory / "environment").mkdir()
-    (directory / "environment/Dockerfile").write_text("FROM x\nWORKDIR /app\n")
-    (directory / "task.toml").write_text(f'[[steps]]\nname = "one"\n{more}\n[[steps]]\nname = "two"\n')
-    return directory
+        files[f"steps/{name}/instruction.md"] = f"Append the number of step {name}.\n"
+        files[f"steps/{name}/tests/wanted"] = wanted
+    return write(root / "counting", files)
 
 
 @pytest.mark.docker

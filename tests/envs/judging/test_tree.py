@@ -67,11 +67,6 @@ def test_a_virtual_environments_links_to_the_systems_python_are_kept():
     assert set(changes.dropped) == {"bin/sh", "bin/cat", "bin/python3.9", "bin/python4"}
 
 
-def test_what_lies_in_a_private_folder_is_private():
-    tree = [folder("d", 0o700), member("d/a", b"1"), folder("d/e"), member("d/e/b", b"1"), member("c", b"1")]
-    assert set(compare({}, archive(*tree), ROOT).private) == {"d", "d/a", "d/e", "d/e/b"}
-
-
 def test_chains_of_long_links_are_followed_a_while():
     links = [symlink(f"l{n}", "d/../" * 800 + f"l{n + 1}") for n in range(1_000)]
     began = time.process_time()

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
+import pytest_asyncio
 from verifier_samples import (
     REWARD,
     FailingBackend,
@@ -29,7 +30,7 @@ from sandboxes.docker import DockerBackend
 from sandboxes.local import LocalBackend
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def docker_backend(base_image):
     """Whose containers can be found by the Docker command line."""
     async with DockerBackend(base_image=base_image, starter="docker") as backend:

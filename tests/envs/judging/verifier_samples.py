@@ -22,13 +22,13 @@ def task(tmp_path: Path, script: str, *, timeout_s: float = 120.0, workdir: str 
     return Task("sample", "Do it.", Hidden(tests, timeout_s=timeout_s, **hidden), workdir=workdir)
 
 
-async def verdict_after(backend, image, task, command):
-    """Run a command as an agent would, and judge what it made."""
-    start = await StartTrees(backend).get(task, image)
+async def verdict_after(backend, image, task, command, starts=None):
+    """Run a command as an agent would, and judge what it made. starts: known start trees."""
+    start = await (starts or StartTrees(backend)).get(task, image)
     async with open_verifier(backend, task, image) as verifier:
         async with backend.open(agent_spec(task, image)) as sandbox:
-            await sandbox.exec(command)
-            changes = await collect_changes(sandbox, start)
+            await sandbox.exec(command, timeout=30.0)
+            changes = await collect_changes(sandbox, start, task.hidden.protected)
         return await verifier(changes)
 
 

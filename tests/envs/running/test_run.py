@@ -12,12 +12,11 @@ from scripted_engine import ScriptedEngine
 from sums import fill, metrics_of, right
 
 from envs.records import report
-from envs.records.metrics import Metrics
 from envs.running import run as run_module
 from envs.running.commands import CountPace, evaluate_once
 from envs.running.concurrency import ConcurrencyLimiter
 from envs.running.group import count_states
-from envs.running.run import Run, open_rollouts, open_run
+from envs.running.run import Run, open_run
 from envs.running.sinks import FileSink, open_group_file
 
 
@@ -148,10 +147,3 @@ async def test_an_evaluation_follows_the_load_too(make_env, monkeypatch):
     await evaluate_once(make_env())
     (sampled,) = counts
     assert sampled() > 0, "tokens are counted as they come"
-
-
-@pytest.mark.parametrize(("agents", "most"), [(1, 8), (3, 2), (20, 1)])
-async def test_rollouts_with_branches_are_so_many_fewer_at_the_same_time(engine, make_env, agents, most):
-    env = make_env(max_concurrent_rollouts=8)
-    async with open_rollouts(env, Metrics(), 1, agents=agents) as (rollouts, _):
-        assert rollouts.limiter.climb.most == most

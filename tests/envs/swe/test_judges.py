@@ -3,8 +3,8 @@
 import asyncio
 import json
 import os
-import sys
 
+import programs
 import pytest
 from judge_samples import judge_task, judging, naive
 from scripted_engine import ScriptedEngine
@@ -21,18 +21,13 @@ def policy(prompt):
 
 
 async def run(*argv):
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "envs.swe", *argv),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        env={**os.environ, "THE_KEY": "sk-of-the-judge"},
-    )
-    said, _ = await process.communicate()
-    return process.returncode, said.decode()
+    env = {**os.environ, "THE_KEY": "sk-of-the-judge"}
+    done = await asyncio.to_thread(programs.run, ["-m", "envs.swe", *argv], env=env)
+    return done.returncode, done.stdout + done.stderr
 
 
 @pytest.mark.docker
-@pytest.mark.long(20)
+@pytest.mark.long(5)
 async def test_a_run_names_the_judge_of_its_tasks(smollm2_tokenizer, tokenizer_folder, tmp_path, base_image):
     judge_task(tmp_path / "tasks/answer", base_image)
     with ScriptedEngine(policy, smollm2_tokenizer, root=tokenizer_folder) as engine:

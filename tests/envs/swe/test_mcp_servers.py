@@ -1,12 +1,10 @@
 """Rollouts with MCP servers, from the command line to their saved results."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
+import programs
 import pytest
 from scripted_engine import ScriptedEngine
 
@@ -49,14 +47,7 @@ def policy(prompt):
 
 
 def run(*argv):
-    return subprocess.run(
-        [sys.executable, "-m", "envs.swe", *argv],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env=os.environ,
-        check=False,
-    )
+    return programs.run(["-m", "envs.swe", *argv])
 
 
 def evaluated(kind, tokenizer, folder, tmp_path, base_image):
@@ -68,7 +59,7 @@ def evaluated(kind, tokenizer, folder, tmp_path, base_image):
 
 
 @pytest.mark.docker
-@pytest.mark.long(20)
+@pytest.mark.long(5)
 def test_an_agent_uses_the_tools_of_its_tasks_server(smollm2_tokenizer, tokenizer_folder, tmp_path, base_image):
     done = evaluated("good", smollm2_tokenizer, tokenizer_folder, tmp_path, base_image)
     assert done.returncode == 0, done.stderr
@@ -79,7 +70,7 @@ def test_an_agent_uses_the_tools_of_its_tasks_server(smollm2_tokenizer, tokenize
 
 
 @pytest.mark.docker
-@pytest.mark.long(20)
+@pytest.mark.long(5)
 def test_a_server_that_dies_makes_no_reward(smollm2_tokenizer, tokenizer_folder, tmp_path, base_image):
     done = evaluated("exits", smollm2_tokenizer, tokenizer_folder, tmp_path, base_image)
     assert done.returncode != 0
@@ -88,7 +79,7 @@ def test_a_server_that_dies_makes_no_reward(smollm2_tokenizer, tokenizer_folder,
 
 
 @pytest.mark.docker
-@pytest.mark.long(20)
+@pytest.mark.long(5)
 @pytest.mark.parametrize(("manner", "said"), [("good", "1 of 1 tasks can be used"), ("no_tools", "lists no tools")])
 def test_a_check_tries_the_servers_of_a_task(tmp_path, base_image, manner, said):
     make_task(tmp_path / "tasks/sum", manner, base_image)

@@ -29,6 +29,11 @@ def test_commands_that_only_read_runs_load_nothing_of_models():
     assert not set(done.stdout.split()) & {"torch", "transformers", "atroposlib", "openai"}
 
 
+def test_a_command_may_have_two_words():
+    done = subprocess.run([*PYTHON, "agents", "update", "--help"], capture_output=True, text=True, check=True)
+    assert "agents update [-h]" in done.stdout
+
+
 @pytest.mark.parametrize("after_s", [0.0, 0.5, 1.5])
 def test_ctrl_c_while_it_loads_ends_it_without_a_traceback(after_s, tmp_path):
     words = [*PYTHON, "process", "--openai.base_url=http://127.0.0.1:9/v1", f"--env.run_dir={tmp_path}"]

@@ -41,7 +41,7 @@ def test_every_field_finds_its_place(tmp_path):
             timeout_sec = 12.5
             user = "verifier"
             network_mode = "public"
-            env = { KEY = "${SECRET}", OTHER = "x-${MISSING:-y}" }
+            env = { KEY = "s", OTHER = "x-${MISSING:-y}" }
             [solution]
             env = { A = "b" }
             [environment]
@@ -54,7 +54,6 @@ def test_every_field_finds_its_place(tmp_path):
             network_mode = "no-network"
             """,
         ),
-        variables={"SECRET": "s"},
     )
     assert (task.image, task.workdir, task.user, task.timeout_s) == ("busybox", "/src", "1000", 30.0)
     assert task.limits == Limits(cpus=2.0, memory_mb=2048, disk_mb=100, network=False)

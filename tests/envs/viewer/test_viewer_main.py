@@ -1,12 +1,9 @@
 """The process of a run's page."""
 
-import subprocess
-import sys
+import programs
 
 
 def test_it_explains_itself_and_needs_a_socket(run_dir):
-    told = subprocess.run(
-        [sys.executable, "-m", "envs.viewer", str(run_dir)], capture_output=True, text=True, check=False
-    )
+    told = programs.run(["-m", "envs.viewer", run_dir])
     assert told.returncode == 2
     assert "--socket" in told.stderr

@@ -10,13 +10,13 @@ from envs.judging.decoys import literals
 NAMES = literals.Names({"Decimal": "decimal.Decimal", "approx": "pytest.approx"}, {"tuple"})
 
 
-@pytest.mark.parametrize("text", ["3", "-3", "2 ** 10", "'a' * 3", "'a' 'b'", "b'a'", "None", "1 << 4", "1 + 2j"])
+@pytest.mark.parametrize("text", ["3", "-3", "'a' 'b'", "b'a'", "None"])
 def test_a_constant_has_its_value(text):
     assert literals.constant(syntax(text)) == (eval(text),)
 
 
-@pytest.mark.parametrize("text", ["...", "f(3)", "[1]", "10 ** 1000", "'a' * 10 ** 9", "1 / 0", "x"])
-def test_what_is_no_constant_or_too_large_has_none(text):
+@pytest.mark.parametrize("text", ["...", "f(3)", "[1]", "2 ** 10", "x"])
+def test_other_syntax_has_none(text):
     assert literals.constant(syntax(text)) == ()
 
 
@@ -47,14 +47,6 @@ def test_leaves_are_the_literals_at_their_places():
 def test_what_is_called_with_more_than_literals_is_left_alone(text):
     """Another literal there may be refused: there are not 31 days in every month."""
     assert None in list(literals.leaves_of(syntax(text), (), literals.Names({"date": "datetime.date"}, set())))
-
-
-def test_a_time_zone_that_is_known_is_none_of_that():
-    names = literals.Names({"datetime": "datetime.datetime", "timezone": "datetime.timezone"}, set())
-    node = syntax("datetime(2020, 2, 3, tzinfo=timezone.utc)")
-    assert [leaf.value for leaf in literals.leaves_of(node, (), names)] == [2020, 2, 3]
-    assert literals.evaluated(node, names)[0].isoformat() == "2020-02-03T00:00:00+00:00"
-    assert literals.evaluated(syntax("datetime(2020, 2, 31, tzinfo=timezone.utc)"), names) is None
 
 
 def test_what_is_compared_nearly_says_how_nearly():

@@ -4,9 +4,12 @@ import asyncio
 import re
 
 import pytest
+import pytest_asyncio
 from verifier_samples import REWARD, task
 
 from envs.judging.prepare import open_prepared
+
+pytestmark = pytest.mark.docker
 
 PROBE = """
 import os, resource, signal, subprocess, sys, time
@@ -63,12 +66,18 @@ HERE = {
 }
 
 
-async def ready(prepared):
-    for _ in range(300):
-        if (await prepared.sandbox.exec("test -S /verifier/runner")).ok:
-            return
-        await asyncio.sleep(0.1)
-    raise AssertionError("the runner is not ready")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def prepared(docker_backend, base_image, tmp_path_factory):
+    """A verifier's sandbox with a runner that waits for calls."""
+    folder = tmp_path_factory.mktemp("runner")
+    one = task(folder, f"python3 -m pytest /tests; {REWARD.format(1)}")
+    (folder / "tests/test_probe.py").write_text(PROBE)
+    async with open_prepared(docker_backend, one, base_image) as found:
+        for _ in range(300):
+            if (await found.sandbox.exec("test -S /verifier/runner")).ok:
+                break
+            await asyncio.sleep(0.1)
+        yield found
 
 
 def comparable(output):
@@ -85,19 +94,11 @@ async def ran(prepared, line):
     return (comparable(done.output), done.exit_code), where.output
 
 
-def sample(tmp_path):
-    one = task(tmp_path, f"python3 -m pytest /tests; {REWARD.format(1)}")
-    (tmp_path / "tests/test_probe.py").write_text(PROBE)
-    return one
-
-
-@pytest.mark.docker
-async def test_calls_run_in_the_runner_as_they_do_where_they_are_called(docker_backend, base_image, tmp_path):
-    async with open_prepared(docker_backend, sample(tmp_path), base_image) as prepared:
-        await ready(prepared)
-        there = {name: await ran(prepared, line) for name, line in THERE.items()}
-        await prepared.sandbox.exec("mv /verifier/runner /tmp", user="root")
-        here = {name: await ran(prepared, line) for name, line in THERE.items()}
+async def test_calls_run_in_the_runner_as_they_do_where_they_are_called(prepared):
+    there = {name: await ran(prepared, line) for name, line in THERE.items()}
+    await prepared.sandbox.exec("mv /verifier/runner /tmp", user="root")
+    here = {name: await ran(prepared, line) for name, line in THERE.items()}
+    await prepared.sandbox.exec("mv /tmp/runner /verifier", user="root")
     for name in THERE:
         assert there[name][0] == here[name][0], name
     seen = {name for name, (_, where) in there.items() if where == "runner"}
@@ -105,28 +106,17 @@ async def test_calls_run_in_the_runner_as_they_do_where_they_are_called(docker_b
     assert {where for name, (_, where) in here.items() if name in seen} == {"here"}
 
 
-@pytest.mark.docker
-async def test_calls_that_differ_from_the_runner_run_where_they_are_called(docker_backend, base_image, tmp_path):
-    async with open_prepared(docker_backend, sample(tmp_path), base_image) as prepared:
-        await ready(prepared)
-        found = {name: await ran(prepared, line) for name, line in HERE.items()}
-    assert {name: where for name, (_, where) in found.items()} == dict.fromkeys(HERE, "here")
-
-
-@pytest.mark.docker
-async def test_a_call_that_is_killed_ends_its_tests(docker_backend, base_image, tmp_path):
-    line = f"{SLOW}; kill -9 $!; sleep 1; pgrep -fc '[r]unner.*serve'"
-    async with open_prepared(docker_backend, sample(tmp_path), base_image) as prepared:
-        await ready(prepared)
-        (said, _), _ = await ran(prepared, line)
+async def test_a_call_that_is_killed_ends_its_tests(prepared):
+    (said, _), _ = await ran(prepared, f"{SLOW}; kill -9 $!; sleep 1; pgrep -fc '[r]unner.*serve'")
     assert said.splitlines()[-1] == "1"
 
 
-@pytest.mark.docker
-async def test_pytest_of_the_agents_folder_is_not_imported_before_its_changes(docker_backend, base_image, tmp_path):
-    one = sample(tmp_path)
-    async with open_prepared(docker_backend, one, base_image) as prepared:
-        await ready(prepared)
-        serve = "import verifier_hook as hook; hook.loaded('runner').serve('/usr/lib')"
-        ended = await prepared.sandbox.exec(["python3", "-c", f"{serve}"], user="root", timeout=60.0)
+async def test_pytest_of_the_agents_folder_is_not_imported_before_its_changes(prepared):
+    serve = "import verifier_hook as hook; hook.loaded('runner').serve('/usr/lib')"
+    ended = await prepared.sandbox.exec(["python3", "-c", serve], user="root", timeout=60.0)
     assert ended.exit_code == 0  # in place of waiting for calls
+
+
+async def test_calls_that_differ_from_the_runner_run_where_they_are_called(prepared):
+    found = {name: await ran(prepared, line) for name, line in HERE.items()}
+    assert {name: where for name, (_, where) in found.items()} == dict.fromkeys(HERE, "here")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sandboxes.base import SandboxError
-from sandboxes.docker.crun.template import describe, newest_call, read_template, tops
+from sandboxes.docker.crun.template import describe, newest_call, read_template, tops, with_filter
 
 DESCRIPTION = {
     "ociVersion": "1.0.2",
@@ -96,3 +96,11 @@ def test_less_isolation_than_docker_gives_is_none(tmp_path, description):
 def test_a_process_of_another_machine_is_told(tmp_path):
     with pytest.raises(SandboxError, match="can't be read"):
         read_template(20, tmp_path)
+
+
+@pytest.mark.parametrize("default", ["SCMP_ACT_ERRNO", "SCMP_ACT_ALLOW"])
+def test_a_crun_that_does_not_know_the_compiled_profile_may_allow_nothing(default):
+    profile = {"defaultAction": default, "syscalls": [{"names": ["read"], "action": "SCMP_ACT_ALLOW"}]}
+    found = with_filter({"linux": {"seccomp": profile, "cgroupsPath": "x"}}, b"program")
+    assert found["linux"] == {"seccomp": {"defaultAction": "SCMP_ACT_ERRNO", "syscalls": []}, "cgroupsPath": "x"}
+    assert found["annotations"] == {"run.oci.seccomp_bpf_data": "cHJvZ3JhbQ=="}
