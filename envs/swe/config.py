@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 
 from envs.config import AgentEnvConfig
 from sandboxes.arguments import web_address
+from sandboxes.e2b.options import E2BOptions
 from sandboxes.kubernetes.options import PodOptions
 
 
@@ -73,10 +74,13 @@ class SWEEnvConfig(AgentEnvConfig):
     judge_requests: int = Field(default=32, ge=1, description="Most requests of one verdict to that model")
     sandbox: str = Field(
         default="docker",
-        description="Backend of the sandboxes: docker, kubernetes, or package.module:factory of your own",
+        description="Backend of the sandboxes: docker, kubernetes, e2b, or package.module:factory of your own",
     )
     pods: PodOptions = Field(
         default_factory=PodOptions, description="Options of pods, for --env.sandbox kubernetes (docs/pods.md)"
+    )
+    e2b: E2BOptions = Field(
+        default_factory=E2BOptions, description="Options of the server, for --env.sandbox e2b (docs/e2b.md)"
     )
     keep_work_mb: float = Field(
         default=1.0,

@@ -34,6 +34,7 @@ def backend_options(config: SWEEnvConfig) -> Mapping[str, Any]:
     return {
         "hosts": config.hosts,
         "pods": config.pods if config.sandbox == "kubernetes" else None,
+        "e2b": config.e2b if config.sandbox == "e2b" else None,
         "base_image": config.base_image,
         "pool": PoolLimits(each=warm) if warm else None,
         "runtime": config.sandbox_runtime,
