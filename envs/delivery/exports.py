@@ -166,10 +166,7 @@ def verifiers_episodes(group: Export) -> Iterator[dict[str, Any]]:
 
     Source: verifiers/v1/graph.py, trace.py, utils/trace_store.py (0.4.0). prime-rl's loss is a mean over tokens.
     """
-    rows: dict[str, list[Row]] = {}
-    for row in group.scored.rows:
-        rows.setdefault(row.rollout_id, []).append(row)
-    for name, mine in rows.items():
+    for name, mine in _by_rollout(group.scored.rows).items():
         rollout = group.rollouts[name]
         task = {"type": "Task", "data": {"id": mine[0].origin.task_id, "prompt": None}}
         nodes: list[dict[str, Any]] = []
@@ -213,10 +210,7 @@ def preference_pairs(group: Export) -> Iterator[dict[str, Any]]:
     not the exact tokens.
 
     Source: trl/trainer/dpo_trainer.py (1.16.0), conversational preferences with an explicit prompt."""
-    found: dict[str, list[Row]] = {}
-    for row in group.scored.rows:
-        found.setdefault(row.rollout_id, []).append(row)
-    ranked = sorted(found.values(), key=lambda rows: -rows[0].score)
+    ranked = sorted(_by_rollout(group.scored.rows).values(), key=lambda rows: -rows[0].score)
     for best, worst in zip(ranked[: len(ranked) // 2], reversed(ranked), strict=False):
         if best[0].score <= worst[0].score:
             return
@@ -233,6 +227,13 @@ def preference_pairs(group: Export) -> Iterator[dict[str, Any]]:
             **_side("chosen", best),
             **_side("rejected", worst),
         }
+
+
+def _by_rollout(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.rollout_id, []).append(row)
+    return found
 
 
 def _side(name: str, rows: Sequence[Row]) -> dict[str, Any]:
