@@ -42,7 +42,8 @@ def test_every_link_to_a_file_finds_it(page: Path) -> None:
 @pytest.mark.parametrize("page", OF_TODAY, ids=ids)
 def test_every_file_and_folder_that_is_named_exists(page: Path) -> None:
     named = re.findall(
-        r"`((?:envs|atropos_agent|tools|sandboxes|tests/\w+|examples|benchmarks|docs|\.ci)/[\w/.-]*)`", page.read_text()
+        r"[`=]((?:envs|atropos_agent|tools|sandboxes|tests/\w+|examples|benchmarks|docs|\.ci)/[\w/.-]*)(?=[`\s\"',\]])",
+        page.read_text(),
     )
     assert [path for path in named if not (ROOT / path).exists()] == []
 
