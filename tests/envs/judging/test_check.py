@@ -162,6 +162,27 @@ async def test_a_flaky_task_is_found_by_repeating(docker_backend, tmp_path):
     assert result.problem == "repeats disagree: the task is flaky"
 
 
+RANDOM = """\
+import random
+
+def test_done():
+    assert open("/app/done").read() == "1\\n"
+
+def test_shaky():
+    assert random.random() < 0.5
+"""
+
+
+@pytest.mark.docker
+@pytest.mark.long(60)
+async def test_a_task_in_doubt_is_flaky_if_its_tests_act_at_random_with_the_reference_too(docker_backend, tmp_path):
+    directory = make_task(tmp_path, "shaky", test="pytest -q /tests > /tmp/log")
+    (directory / "tests/test_it.py").write_text(RANDOM)
+    result = await only(docker_backend, directory, doubted={"shaky"})
+    assert (result.flaky, result.flaky_tests) == (True, ("test_it.py::test_shaky",))
+    assert result.problem == "repeats disagree: the task is flaky, test_it.py::test_shaky"
+
+
 @pytest.fixture
 def verdicts(monkeypatch):
     """Sets the verdicts on the reference and on the untouched tree, in their order; the last one stays."""
