@@ -31,6 +31,9 @@ RECENT_GROUPS, LEAST_GROUPS = 50, 20
 DULL, SOUND = 0.8, 0.6
 """Shares of these without signal: for the warning, and for the next one to be possible."""
 
+DOUBTFUL_TESTS = 5
+"""Named tests of a task in doubt, at most: in an unwatched task the code under test can make up any number."""
+
 KEPT_STEPS = 100
 """Steps with failures of their own."""
 
@@ -80,6 +83,7 @@ class Metrics:
     concurrency: the present limit of concurrent rollouts.
     loop_blocks: long blocks of the event loop.
     recent: whether the last groups had differing rewards. dull: too few of them had.
+    flaky: tasks in doubt (`envs.judging.flakes`), with a few tests that had two statuses on the same changes.
     supply: what the inference servers are held up by, in a sentence (see `envs.running.supply`).
     """
 
@@ -120,6 +124,7 @@ class Metrics:
     loop_blocks: int = 0
     recent: list[bool] = field(default_factory=list)
     dull: bool = False
+    flaky: dict[str, list[str]] = field(default_factory=dict)
     supply: str = ""
     engine: Latency = field(default_factory=Latency)
     tool: Latency = field(default_factory=Latency)
@@ -219,6 +224,19 @@ class Metrics:
         elif share < SOUND:
             self.dull = False
 
+    def count_doubts(self, doubts: Mapping[str, Iterable[str]]) -> None:
+        """Note the tasks in which the same changes got different verdicts, with the tests that differed. Warn once a
+        task."""
+        for task, tests in doubts.items():
+            known = self.flaky.get(task)
+            self.flaky[task] = sorted({*(known or ()), *tests})[:DOUBTFUL_TESTS]
+            if known is None:
+                logger.warning(
+                    "task %s: the same changes got different verdicts (%s); its tests may be flaky: "
+                    "`tasks check --seen` with this run's directory decides (docs/tasks.md)",
+                    *(task, ", ".join(f"{test!r:.200}" for test in self.flaky[task]) or "no test is named"),
+                )
+
     def count_sent(self) -> None:
         """Count a group accepted by the trainer."""
         self.groups_sent += 1
@@ -263,6 +281,7 @@ class Metrics:
             "tokens_saved": self.tokens_saved,
             "concurrency": self.concurrency,
             "loop_blocks": self.loop_blocks,
+            "flaky_tasks": len(self.flaky),
             **{f"groups/{state}": count for state, count in self.states.items()},
             **{f"failures/{kind}": count for kind, count in self.failures.items()},
             **{f"drift_share/{kind}": count / self.rollouts for kind, count in self.drifts.items() if self.rollouts},
@@ -312,6 +331,7 @@ class Metrics:
                 "agents": {},
                 "recent": [],
                 "dull": False,
+                "flaky": {},
                 "supply": "",
             }
             values = {**later, **values}  # earlier ones did not have them

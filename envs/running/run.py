@@ -19,6 +19,7 @@ from atropos_agent.engines.teacher import Teacher
 from envs.config import AgentEnvConfig
 from envs.delivery.estimators import Estimator
 from envs.delivery.rows import Origin, ScoredGroup, score_group
+from envs.judging.flakes import in_doubt
 from envs.records import timeline
 from envs.records.atif import RolloutWriter
 from envs.records.disk import may_pass, replace_file
@@ -150,6 +151,8 @@ class Run:
             await self.queue.give_up(group)
             return None
         self.rollouts.failures.forget(group.task)  # it can be made after all
+        judged = [(one.task.id, one.work, one.verdict) for one in group.members.values()]
+        self.metrics.count_doubts(await asyncio.to_thread(in_doubt, judged))
         return self._scored(group, pace.step)
 
     async def work(self, group: Group, pace: Pace, sink: Sink) -> None:

@@ -17,7 +17,8 @@ from envs.cli import Program
 from envs.cli import main as run_command
 from envs.judging.attack import attack_tasks, judged, with_attack
 from envs.judging.attack import render as render_attacks
-from envs.judging.check import check_tasks, render
+from envs.judging.check import IN_DOUBT, check_tasks, render
+from envs.judging.flakes import doubts_of
 from envs.judging.manifest import NAME, CheckResult, read_manifest, write_manifest
 from envs.messages import SWE, as_called
 from envs.options import UsageError
@@ -108,6 +109,14 @@ def _add_checking(command: Parser) -> None:
     command.add_argument("folder", nargs="?", default="starter", help='Harbor task directories, or "starter"')
     command.add_argument("--only", nargs="*", default=[], metavar="TAG", help="tasks with one of these tags")
     command.add_argument("--repeats", type=count, default=1, help="checks of each task; rewards must agree")
+    command.add_argument(
+        "--seen",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="RUN",
+        help=f"tasks in which these runs got different verdicts on the same changes are checked {IN_DOUBT} times",
+    )
     command.add_argument("--concurrency", type=count, default=4, help="tasks at the same time")
     command.add_argument(
         "--manifest",
@@ -194,16 +203,23 @@ def _check_command(options: argparse.Namespace) -> int:
 async def _check(options: argparse.Namespace) -> list[CheckResult]:
     tasks, path = _chosen(options), _manifest(options)
     kept = {} if options.again else _kept(path)
+    doubts = doubts_of(options.seen)
     async with docker_backend(options.hosts, base_image=options.base_image) as backend:
         with Bar("checking", len(tasks)) as bar:
-            return await check_tasks(
+            results = await check_tasks(
                 backend,
                 tasks,
                 repeats=options.repeats,
                 concurrency=options.concurrency,
                 known=dict(kept),
+                doubted=doubts,
                 on_result=_noting(bar, path, kept),
             )
+    if options.seen:
+        again = [result for result in results if result.task_id in doubts]
+        flaky = sum(result.flaky for result in again)
+        print(f"{len(again)} tasks were in doubt: {flaky} are flaky, the tests of {len(again) - flaky} agreed")
+    return results
 
 
 def _chosen(options: argparse.Namespace) -> list[Task]:

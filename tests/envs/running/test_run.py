@@ -5,12 +5,15 @@ import errno
 import gc
 import re
 import time
+from dataclasses import replace
 
 import pytest
 from proxy import Proxy
 from scripted_engine import ScriptedEngine
-from sums import fill, metrics_of, right
+from sums import Sums, fill, metrics_of, right
 
+from envs.judging.changes import Changes
+from envs.judging.saved_changes import pack_changes
 from envs.records import report
 from envs.running import run as run_module
 from envs.running.commands import CountPace, evaluate_once
@@ -47,6 +50,19 @@ async def test_a_cancellation_at_any_moment_costs_a_repetition_at_most(engine, m
         counts = await count_states(run.journal)
     assert counts == {"saved": 11}, "every group was completed, none twice"
     assert run.metrics.solved == run.metrics.rollouts
+
+
+async def test_a_task_is_in_doubt_if_members_of_a_group_did_the_same_and_were_judged_differently(engine, make_env):
+    class Shaky(Sums):
+        async def attempt(self, task, seat):
+            outcome = await super().attempt(task, seat)
+            verdict = replace(outcome.verdict, reward=float(seat.member == 1))
+            return replace(outcome, verdict=verdict, work=(pack_changes(Changes(), 10**6),))
+
+    env = make_env(Shaky, group_size=2)
+    async with open_run(env) as run:
+        group, _ = await fill(run)
+    assert metrics_of(env).flaky == {group.task.id: []}
 
 
 async def test_the_metrics_are_written_though_no_group_ends(engine, make_env, monkeypatch):

@@ -3,17 +3,24 @@
 import json
 import os
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
+import orjson
 import programs
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from samples import rollout
+from samples import task as sample
 from scripted_engine import ScriptedEngine
 from test_r2e import ROW as R2E_ROW
 
 from envs.judging.attack import with_attack
+from envs.judging.changes import Changes
 from envs.judging.manifest import Attack, CheckResult, read_manifest, write_manifest
+from envs.judging.saved_changes import pack_changes
+from envs.records.atif import to_atif
 from envs.records.read import read_rollouts
 from envs.swe.environment import SWEEnv, SWEEnvConfig
 from envs.swe.tasks import main
@@ -106,6 +113,26 @@ def test_a_check_may_leave_bad_tasks_out(tmp_path, capsys, monkeypatch):
     assert checked == ["good"]
 
 
+def test_a_check_is_given_the_tasks_that_runs_put_in_doubt(tmp_path, capsys, monkeypatch):
+    for name in ("shaky", "fine"):
+        make_task(tmp_path / "tasks", name=name)
+    work = (pack_changes(Changes(), 10**6),)
+    untouched = [replace(rollout(of=sample(name), reward=reward), work=work) for name, reward in DRAWN]
+    (tmp_path / "rollouts.jsonl").write_bytes(b"".join(orjson.dumps(to_atif(one)) + b"\n" for one in untouched))
+
+    async def check(backend, tasks, doubted, on_result, **options):
+        return [CheckResult(task.id, task.digest, "", (), (), 1, flaky=task.id in doubted) for task in tasks]
+
+    monkeypatch.setattr("envs.swe.tasks.check_tasks", check)
+    monkeypatch.setattr("envs.swe.tasks.docker_backend", lambda hosts, base_image: nullcontext())
+    assert main(["check", str(tmp_path / "tasks"), "--seen", str(tmp_path)]) == 0
+    assert "1 tasks were in doubt: 1 are flaky, the tests of 0 agreed" in capsys.readouterr().out
+    assert main(["check", str(tmp_path / "tasks"), "--seen", str(tmp_path / "none")]) == 2
+    assert "none can't be read as a run" in capsys.readouterr().err
+
+
+DRAWN = [("shaky", 1.0), ("shaky", 0.0), ("fine", 0.0), ("fine", 0.0), ("gone", 1.0), ("gone", 0.0)]
+"""Rollouts' tasks and rewards. The last task is none of those that are checked."""
 SOUND = CheckResult("good", "", "", (1.0,), (0.0,), 1)
 
 
