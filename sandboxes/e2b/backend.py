@@ -38,6 +38,18 @@ _SOCKET = "atropos"
 _TREES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID")
 _READ_ONLY = ("/sys", "/proc/sys", "/proc/fs")
 """Settings of the machine's kernel, which root could change."""
+_SHM, _RUN = 64 << 20, 16 << 20
+"""Bytes of /dev/shm and /run: killing processes frees no memory of files."""
+_WAIT = """
+kills() { while read -r name count; do test "$name" != oom_kill || echo "$count"; done </proc/vmstat; }
+before=$(kills)
+(echo 500 >/proc/self/oom_score_adj; exec "$0" "$@")
+code=$?
+test "$code" != 137 || test "$(kills)" = "$before" || code=70
+exit "$code"
+"""
+"""Waits for a container's end outside of it, and is killed after it if memory runs out. Exit code 70 if the machine's
+kernel has killed meanwhile: only the programs in the container need much memory."""
 _GREET_S = 30.0
 _REMOVE_S = 60.0
 _STATUS_S = 5.0
@@ -46,7 +58,8 @@ _STATUS_S = 5.0
 def container_command(kind: Kind) -> list[str]:
     """Return the command of a container: the template's files, and new processes, devices, and if asked network.
 
-    /run is new, because a template's services listen there."""
+    /run is new, because a template's services listen there. /proc/1 is read-only: root could have the kernel kill the
+    executor before the commands (/proc/self is this command, which becomes process 1)."""
     kept = dict.fromkeys((*CAPABILITIES, *_TREES, *roots_capabilities(kind), "AUDIT_WRITE"))
     return [
         *("bwrap", "--as-pid-1", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
@@ -58,7 +71,9 @@ def container_command(kind: Kind) -> list[str]:
             "ALL",
             *(word for one in kept for word in ("--cap-add", f"CAP_{one}")),
         ),
-        *("--bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run"),
+        *("--bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--ro-bind", "/proc/self", "/proc/1"),
+        *("--perms", "1777", "--size", str(_SHM), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"),
+        *("--size", str(_RUN), "--tmpfs", "/run"),
         *(word for place in _READ_ONLY for word in ("--ro-bind-try", place, place)),
         *("--ro-bind", _HIDDEN, _SHOWN, "--tmpfs", _HIDDEN),
         *(f"{_SHOWN}/{_PROGRAM}", f"link={_SOCKET}", *arguments(kind)),
@@ -121,7 +136,7 @@ class Inside:
         """Start the container; returns the task that waits for its end. Raises ImageMissing, SandboxError."""
         await self._envd.write(f"{_HIDDEN}/{_PROGRAM}", program_for("amd64"))
         await self._envd.finished("/bin/chmod", "755", f"{_HIDDEN}/{_PROGRAM}")
-        stream = await self._envd.start("/bin/sh", "-c", 'exec "$0" "$@"', *container_command(kind))
+        stream = await self._envd.start("/bin/sh", "-c", _WAIT, *container_command(kind))
         try:
             async with asyncio.timeout(_GREET_S):
                 while '"child-pid"' not in stream.error_text or "\n" not in stream.error_text:

@@ -21,6 +21,7 @@ from sandboxes.base import DaemonUnavailable, SandboxError
 from sandboxes.docker.executor.streams import TAKEN_S
 from sandboxes.e2b.options import E2BOptions
 from sandboxes.kubernetes.api import ANSWER_S, Api, failure, message_of
+from sandboxes.shielding import on_failure
 
 logger = logging.getLogger(__name__)
 
@@ -167,16 +168,14 @@ class ProgramStream:
     async def begun(cls, answer: aiohttp.ClientResponse, tell: Tell, doing: str) -> ProgramStream:
         """Wait until the program runs. Raises SandboxError if it can't be started, ConnectionError."""
         stream = cls(answer, tell)
-        try:
-            event = await stream._next()
-            stream._pid = int(event["start"]["pid"])
-        except _Refused as error:
-            raise failure(error.status, str(error), doing) from error
-        except KeyError as error:
-            raise SandboxError(f"{doing}: the server did not say that it began") from error
-        except BaseException:
-            await stream.close()
-            raise
+        with on_failure(lambda _: answer.close()):
+            try:
+                event = await stream._next()
+                stream._pid = int(event["start"]["pid"])
+            except _Refused as error:
+                raise failure(error.status, str(error), doing) from error
+            except KeyError as error:
+                raise SandboxError(f"{doing}: the server did not say that it began") from error
         return stream
 
     async def _next(self) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class ToolContainer(Container):
 
     async def pack(self, target: str, max_bytes: int) -> bytes:
         # A last name alone may be a link: it is what is asked for.
-        asked = target if target.endswith(("/", "/.")) else posixpath.normpath("/" + target)
+        asked = target if target.endswith(("/", "/.")) else posixpath.normpath(posixpath.join("/", target))
         async with self._still():
             records = await self.run("pack", asked, str(max_bytes), most=2 * max_bytes + (1 << 20))
         return await asyncio.to_thread(archive_of, records, target, max_bytes)

@@ -37,7 +37,7 @@ class E2BServer:
     """image: of the template. mounts: what a virtual machine's template would hold beside it.
 
     refusals: answers to the next requests, each (method, part of the path, status, message); negative: it is done, and
-    its answer is lost. token: whether it gives an access token for envd."""
+    its answer is lost. token: whether it gives an access token for envd. memory: of a machine."""
 
     def __init__(self, image: str, mounts: list[str]) -> None:
         self.image = image
@@ -46,6 +46,7 @@ class E2BServer:
         self.prolonged: list[str] = []
         self.refusals: deque[tuple[str, str, int, str]] = deque()
         self.token = True
+        self.memory = "1g"
         self.streams: list[web.Request] = []
         self._inputs: dict[int, asyncio.subprocess.Process] = {}
         self._numbers = itertools.count(1)
@@ -97,7 +98,7 @@ class E2BServer:
     async def make(self, metadata: dict, internet: bool | None = None) -> dict:
         name = f"{_HERE}-{id(self):x}-{next(self._numbers)}"
         code, said = await docker(
-            *("run", "-d", "--init", "--name", name, "--network", "none", "--memory", "1g"),
+            *("run", "-d", "--init", "--name", name, "--network", "none", "--memory", self.memory),
             *(f"--cap-add={right}" for right in ("SYS_ADMIN", "NET_ADMIN", "SYS_PTRACE")),
             *(f"--security-opt={module}=unconfined" for module in ("seccomp", "apparmor")),
             *(word for mount in self.mounts for word in ("-v", mount)),

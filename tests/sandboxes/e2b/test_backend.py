@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from e2b_server import docker
 from waiting import until
 
 from sandboxes.base import DaemonRefused, ImageMissing, Limits, SandboxDied, SandboxEnded, SandboxError, SandboxSpec
@@ -35,9 +36,37 @@ async def test_root_in_a_sandbox_reaches_no_program_that_runs_outside_of_its_con
         assert (await box.exec("ls -A /opt/.atropos /run")).output == "/opt/.atropos:\n\n/run:\n"
         assert "Read-only" in (await box.exec("echo x >/.atropos/executor")).output
         assert "Read-only" in (await box.exec("true >/proc/sys/kernel/core_pattern")).output
+        assert "Read-only" in (await box.exec("echo 1000 >/proc/1/oom_score_adj")).output
+        assert (await box.exec("cat /proc/1/comm")).output == "executor\n"
         assert not (await box.exec("umount /opt/.atropos || mount -t tmpfs x /mnt")).ok
         names = (await box.exec("ls /dev")).output.split()
         assert not [name for name in names if name.startswith(("sd", "vd", "nvme", "loop"))]
+
+
+async def test_files_outside_of_the_disk_fill_no_memory(make, spec):
+    """No killing of processes would free it."""
+    async with make() as backend, backend.open(spec) as box:
+        for place, most in (("/dev/shm", 64 << 20), ("/run", 16 << 20)):
+            await box.exec(f"head -c 100M /dev/zero >{place}/full")
+            assert int((await box.exec(f"stat -c %s {place}/full")).output) <= most
+        assert "Read-only" in (await box.exec("touch /dev/new")).output
+
+
+async def test_an_end_for_want_of_memory_is_the_programs_doing_and_another_is_not(make, server, spec):
+    server.memory = "200m"
+    kill = 'for p in /proc/[0-9]*; do test "$(cat $p/comm)" != executor || kill -9 ${p#/proc/}; done'
+    first = 'for p in /proc/[0-9]*; do test "$(cat $p/comm)" != executor || echo 1000 >$p/oom_score_adj; done'
+    async with make() as backend:
+        async with backend.open(spec) as box:
+            await docker("exec", box.id, "sh", "-c", f"{first}; tail /dev/zero & tail /dev/zero & wait")
+            with pytest.raises(SandboxEnded) as caught:
+                await box.exec("true")
+            assert caught.value.limit == "memory"
+        async with backend.open(spec) as box:
+            await docker("exec", box.id, "sh", "-c", kill)
+            with pytest.raises(SandboxDied) as caught:
+                await box.exec("true")
+            assert not isinstance(caught.value, SandboxEnded)
 
 
 async def test_a_cut_stream_is_taken_up_again_and_no_command_runs_twice(make, server, spec):
