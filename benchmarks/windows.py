@@ -3,13 +3,15 @@
     python benchmarks/windows.py RUNS [--seeds 1 2 3] [--arms trained masked none] [--report]
 
 Runs `learn` for each arm and seed into RUNS/ARM-SEED, where a later start goes on, and prints the shares of held-out
-tasks solved before and after. The gains of trained over masked summaries are paired by seed and task. Without
-compaction no rollout has a reward, so one step is enough.
+tasks solved before and after. The gains of trained over masked summaries are paired by seed and task. Both begin with
+the same policy, so the first evaluation with compaction is that of all such runs. Without compaction no rollout has a
+reward, so one step is enough.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import statistics
 import subprocess
 import sys
@@ -25,11 +27,19 @@ ARMS = {
     "none": ("--env", "compaction=none", "--steps", "1"),
 }
 
+FIRST = "eval-000000"
+"""Folder of the evaluation before training."""
+
 
 def learn(run_dir: Path, arm: str, seed: int) -> None:
     """Run one learning run to its end, unless it has come there."""
+    first, shared = run_dir / FIRST, run_dir.parent / "before"
+    if arm != "none" and shared.is_dir() and not first.exists():
+        shutil.copytree(shared, first)
     command = ["-m", "envs.swe", "learn", "--preset", "windows", "--seed", str(seed), "--run-dir", str(run_dir)]
     subprocess.run([sys.executable, *command, *ARMS[arm]], check=True)
+    if arm != "none" and not shared.exists():
+        shutil.copytree(first, shared)
 
 
 def evaluations(run_dir: Path) -> list[Evaluation]:

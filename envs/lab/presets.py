@@ -104,9 +104,9 @@ PRESETS = {
         model="windows",
         adapter=False,
         tasks="windows",
-        steps=8,
+        steps=6,
         group_size=8,
-        groups=4,
+        groups=2,
         # One for each window.
         rows=3,
         evaluations=2,
@@ -121,8 +121,8 @@ PRESETS = {
             "env.max_concurrent_rollouts": 32,
             "env.compaction": "summary",
         },
-        # As far as the smoke preset's steps: a summary is a small part of a rollout's tokens.
-        trainer={"sgd": "", "learning-rate": 2.0, "max-grad-norm": 0.025},
+        # A summary is a small part of a rollout's tokens, and its gradient a small one.
+        trainer={"sgd": "", "learning-rate": 6.0, "max-grad-norm": 0.015},
         agents={"environment": {"env.max_concurrent_rollouts": 16, "env.compaction": "none"}},
     ),
     "laptop": Preset(
