@@ -31,6 +31,9 @@ _BY_NAME = frozenset(("locals", "vars", "globals", "eval", "exec", "getfixtureva
 _NODE_NAMES = re.compile("snapshot|regression|request|datadir|vcr|cassette|record|golden|benchmark")
 _DISPLAYS = (ast.List, ast.Tuple)
 _CHANGING = frozenset(("append", "add", "pop", "remove", "extend", "update", "next"))
+_READING = frozenset(("items", "keys", "values", "parametrize"))
+MAKING = _READING | {"range", "enumerate", "zip", "sorted", "reversed", "list", "tuple", "set", "str", "len"}
+"""Functions and methods that take written values, and make others of them to loop over."""
 
 
 class Bindings:
@@ -38,8 +41,8 @@ class Bindings:
 
     names: their meanings, as far as its imports say. quiet: functions that may be handed on, or are called in code that
     catches a failing assert. bends_equality: whether to compare here may be more than to ask `==` of two values, as
-    often as one likes. parameters: the values that `parametrize` writes for a test's parameter, by the id of each node
-    that reads it.
+    often as one likes. tables: the names of values that are written with their parts, bound once and only read.
+    parameters: the values that `parametrize` writes for a test's parameter, by the id of each node that reads it.
     """
 
     def __init__(self, tree: ast.Module) -> None:
@@ -55,6 +58,7 @@ class Bindings:
         self.bends_equality = "addTypeEqualityFunc" in self._called or any(map(_changes, eq_methods))
         self._lenient = set(_lenient(tree))
         self.quiet = self._quiet(tree)
+        self.tables = _tables(tree)
         self.parameters: dict[int, list[ast.expr]] = {}
         for function in outermost(tree):
             self._parameters(function)
@@ -186,6 +190,26 @@ def _named(mark: ast.Call) -> list[str]:
     if named and isinstance(named[0], str):
         return [name.strip() for name in named[0].split(",") if name.strip()]
     return [str((constant(one) or ("",))[0]) for one in getattr(mark.args[0], "elts", ())] if mark.args else []
+
+
+def _tables(tree: ast.Module) -> set[str]:
+    """Return the names of a module's tables, as `Bindings` has them."""
+    made = [node for node in tree.body if isinstance(node, ast.Assign) and len(node.targets) == 1]
+    tables = {dotted(node.targets[0]) for node in made if is_filled(node.value)}
+    inside = walk(tree) if tables else []
+    bound = collections.Counter(name for node in inside for name in stored(node))
+    for node in inside:
+        if isinstance(node, ast.Attribute) and node.attr not in _READING:
+            tables.discard(dotted(node.value))
+        elif isinstance(node, ast.Call) and _called(node) not in MAKING:
+            tables -= {dotted(one) for one in node.args}
+    return {name for name in tables if name is not None and bound[name] == 1}
+
+
+def is_filled(node: ast.expr) -> bool:
+    """Return whether a value is a list or a tuple that is written with parts, or a dict or a set."""
+    parts = getattr(node, "elts", None) or getattr(node, "keys", None) or []
+    return bool(parts) and all(one is not None and not isinstance(one, ast.Starred) for one in parts)
 
 
 def outermost(tree: ast.Module | ast.ClassDef) -> Iterator[Function]:

@@ -19,13 +19,20 @@ from dataclasses import dataclass, replace
 from envs.judging.decoys.comparing import PROBE, Comparisons
 from envs.judging.decoys.key import FIRST, Key
 from envs.judging.decoys.literals import dotted, last_name, walk
-from envs.judging.decoys.names import AGAIN, FUNCTIONS, ONCE, Bindings, Function, is_fixture, is_raising
+from envs.judging.decoys.names import (
+    AGAIN,
+    FUNCTIONS,
+    MAKING,
+    ONCE,
+    Bindings,
+    Function,
+    is_filled,
+    is_fixture,
+    is_raising,
+)
 from envs.judging.decoys.sets import Decoys
 from envs.judging.decoys.source_tests import is_test, tests
 from envs.judging.decoys.text import Text
-
-_MAKING = frozenset(("range", "enumerate", "zip", "sorted", "reversed", "list", "tuple", "set", "items", "str", "len"))
-"""Functions and methods that make others of written values, to loop over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +179,10 @@ class _Planter(ast.NodeVisitor):
     visit_While = visit_If
 
     def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
-        written = isinstance(node.iter, ast.List | ast.Tuple) and bool(node.iter.elts)
+        tables = self.bindings.tables
+        filled = is_filled(node.iter) or dotted(node.iter) in tables
         leaves = any(isinstance(one, ast.Break | ast.Continue | ast.Starred) for one in walk(node))
-        self._inside(node.body, must=written and not leaves, branch=not _is_written(node.iter))
+        self._inside(node.body, must=filled and not leaves, branch=not _is_written(node.iter, tables | MAKING))
         self._inside(node.orelse)
 
     visit_AsyncFor = visit_For
@@ -249,10 +257,11 @@ def _is_odd_helper(node: Function) -> bool:
     return odd and not node.name.startswith("test") and not is_fixture(node)
 
 
-def _is_written(node: ast.expr) -> bool:
-    """Return whether a loop's values are written in place: other right code may leave nothing elsewhere."""
+def _is_written(node: ast.expr, known: Collection[str]) -> bool:
+    """Return whether a loop's values are written in place, or in a table of the module: other right code may leave
+    nothing elsewhere. known: the names that may stand in such an expression."""
     named = [one for one in walk(node) if isinstance(one, ast.Name | ast.Attribute)]
-    return all(getattr(one, "attr", getattr(one, "id", "")) in _MAKING for one in named)
+    return all(getattr(one, "attr", getattr(one, "id", "")) in known for one in named)
 
 
 def _own(node: ast.AST) -> Iterator[ast.AST]:

@@ -350,3 +350,21 @@ def test_each_test_that_is_run_as_it_is_written_is_asked_for_its_sites(source, a
     _, key = text_of(source)
     assert {test for _, test in key.must} == asked
     assert all(key.must.values())
+
+
+@pytest.mark.parametrize(
+    ("before", "rows", "asked"),
+    [
+        ("", "[1, 2]", True),
+        ("ROWS = [1, 2]\n", "ROWS", True),
+        ("ROWS = {1: 2}\n", "enumerate(ROWS.items())", True),
+        ("ROWS = []\n", "ROWS", False),
+        ("ROWS = [1, 2]\nROWS.clear()\n", "ROWS", False),
+        ("ROWS = [1, 2]\nuse_up(ROWS)\n", "ROWS", False),
+        ("ROWS = [1, 2]\nROWS = f(ROWS)\n", "ROWS", False),
+        ("", "f(3)", False),
+    ],
+)
+def test_asserts_of_a_loop_are_asked_for_where_all_right_code_comes_to_them(before, rows, asked):
+    _, key = text_of(f"{before}def test_f():\n    for row in {rows}:\n        assert f(row)\n    assert f(3)\n")
+    assert (0 not in key.branches) is asked
