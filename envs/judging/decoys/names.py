@@ -30,6 +30,15 @@ _KNOWN_ERRORS = ("Error", "Warning", "Exception", "Exit", "Interrupt", "Iteratio
 _BY_NAME = frozenset(("locals", "vars", "globals", "eval", "exec", "getfixturevalue"))
 _NODE_NAMES = re.compile("snapshot|regression|request|datadir|vcr|cassette|record|golden|benchmark")
 _DISPLAYS = (ast.List, ast.Tuple)
+_LIBRARIES = frozenset(
+    (
+        *("cmath", "difflib", "filecmp", "hashlib", "inspect", "itertools", "json", "math", "numpy", "operator"),
+        *("os", "pathlib", "re", "shutil", "statistics", "struct", "subprocess"),
+    )
+)
+"""Modules with functions that asserts call, and that no honest work replaces."""
+_MOCKS = frozenset(("unittest.mock.AsyncMockMixin", "unittest.mock.NonCallableMock"))
+"""Classes with the asserts of mocks."""
 _CHANGING = frozenset(("append", "add", "pop", "remove", "extend", "update", "next"))
 _READING = frozenset(("items", "keys", "values", "parametrize"))
 MAKING = _READING | {"range", "enumerate", "zip", "sorted", "reversed", "list", "tuple", "set", "str", "len"}
@@ -51,6 +60,7 @@ class Bindings:
         self._functions: dict[str, list[Function]] = collections.defaultdict(list)
         self._called: dict[str | None, list[ast.Call]] = collections.defaultdict(list)
         self._loads: dict[str, list[ast.expr]] = collections.defaultdict(list)
+        self._asserts: list[ast.Assert] = []
         for node in walk(tree):
             self._note(node)
         self.names = Names(self._imported, self._bound)
@@ -62,6 +72,14 @@ class Bindings:
         self.parameters: dict[int, list[ast.expr]] = {}
         for function in outermost(tree):
             self._parameters(function)
+
+    def relied_on(self) -> set[str]:
+        """Return the full names of the functions and classes of libraries that asserts call."""
+        called = [call for name, calls in self._called.items() if str(name).startswith("assert") for call in calls]
+        inside = [one for node in (*self._asserts, *called) for one in walk(node) if isinstance(one, ast.Call)]
+        names = {name for one in inside if (name := self.names.full(one.func)) is not None}
+        mocks = _MOCKS if any(str(name).startswith("assert_") for name in self._called) else frozenset()
+        return {name for name in names if name.partition(".")[0] in _LIBRARIES and "." in name} | mocks
 
     def defines(self, name: str) -> bool:
         """Return whether the module has a function of this name."""
@@ -98,6 +116,8 @@ class Bindings:
             self._bound.add(node.name)
         elif isinstance(node, ast.Call):
             self._called[_called(node)].append(node)
+        elif isinstance(node, ast.Assert):
+            self._asserts.append(node)
         elif isinstance(node, ast.Attribute):
             self._loads[node.attr].append(node)
         elif isinstance(node, ast.Name):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ast
 import collections
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from envs.judging.decoys.comparing import PROBE, Comparisons
@@ -52,12 +52,19 @@ class _Place:
     branch: bool = False
 
 
-def plant(path: str, text: Text, key: Key, decoys: Decoys, spared: Collection[str] = ()) -> None:
+def plant(
+    path: str,
+    text: Text,
+    bindings: Bindings,
+    key: Key,
+    decoys: Decoys,
+    spared: Collection[str],
+    relied_on: Iterable[str],
+) -> None:
     """Put a module's expected values among decoys, as edits of its text.
 
-    spared: tests that stay as they are, since they must fail.
+    spared: tests that stay as they are, since they must fail. relied_on: names that asserts of all modules rely on.
     """
-    bindings = Bindings(text.tree)
     survey = Comparisons(text, key, decoys, bindings)
     _Planter(path, text, key, bindings, spared, survey).visit(text.tree)
     accepted, values = bindings.accept(survey.compared)
@@ -67,7 +74,7 @@ def plant(path: str, text: Text, key: Key, decoys: Decoys, spared: Collection[st
     planter = _Planter(path, text, key, bindings, spared, comparisons)
     planter.visit(text.tree)
     if planter.found:
-        text.begin(f"{PROBE}.load()")
+        text.begin(f"{PROBE}.load({','.join(map(repr, sorted(relied_on)))})")
     for name, test in tests(text.tree):
         if id(test) in planter.must:  # also as another class has it of its base
             key.must.setdefault((path, name), planter.must[id(test)])
