@@ -22,7 +22,7 @@ from verifier_hook import loaded
 _PORT = "/verifier/port"
 """Says at which port of loopback the judge listens."""
 _WAIT_S = 10.0
-_NUMBER = 300
+_NUMBER = min(300, os.sysconf("SC_OPEN_MAX") // 2)
 """From which number on descriptors are ours: tests may close the low ones, or look which are free."""
 __unittest = True
 """Leaves this module's functions out of what unittest shows of a failure."""
