@@ -61,14 +61,17 @@ class Bindings:
         self._called: dict[str | None, list[ast.Call]] = collections.defaultdict(list)
         self._loads: dict[str, list[ast.expr]] = collections.defaultdict(list)
         self._asserts: list[ast.Assert] = []
-        for node in walk(tree):
+        inside = walk(tree)
+        for node in inside:
             self._note(node)
+        self._times = collections.Counter(name for node in inside for name in stored(node))
+        self._times.update(one.attr for one in inside if isinstance(one, ast.Attribute) and _is_changed(one))
         self.names = Names(self._imported, self._bound)
         eq_methods = self._functions.get("__eq__", ())
         self.bends_equality = "addTypeEqualityFunc" in self._called or any(map(_changes, eq_methods))
         self._lenient = set(_lenient(tree))
         self.quiet = self._quiet(tree)
-        self.tables = _tables(tree)
+        self.tables = {name for name in _tables(tree, inside) if name is not None and self.binds_once(name)}
         self.parameters: dict[int, list[ast.expr]] = {}
         for function in outermost(tree):
             self._parameters(function)
@@ -80,6 +83,10 @@ class Bindings:
         names = {name for one in inside if (name := self.names.full(one.func)) is not None}
         mocks = _MOCKS if any(str(name).startswith("assert_") for name in self._called) else frozenset()
         return {name for name in names if name.partition(".")[0] in _LIBRARIES and "." in name} | mocks
+
+    def binds_once(self, name: str) -> bool:
+        """Return whether a name means one thing wherever it stands in the module."""
+        return self._times[name] == 1
 
     def defines(self, name: str) -> bool:
         """Return whether the module has a function of this name."""
@@ -212,18 +219,20 @@ def _named(mark: ast.Call) -> list[str]:
     return [str((constant(one) or ("",))[0]) for one in getattr(mark.args[0], "elts", ())] if mark.args else []
 
 
-def _tables(tree: ast.Module) -> set[str]:
-    """Return the names of a module's tables, as `Bindings` has them."""
+def _tables(tree: ast.Module, inside: Iterable[ast.AST]) -> set[str | None]:
+    """Return the names of values that a module writes with their parts, and only reads. inside: all of its nodes."""
     made = [node for node in tree.body if isinstance(node, ast.Assign) and len(node.targets) == 1]
     tables = {dotted(node.targets[0]) for node in made if is_filled(node.value)}
-    inside = walk(tree) if tables else []
-    bound = collections.Counter(name for node in inside for name in stored(node))
-    for node in inside:
+    for node in inside if tables else ():
         if isinstance(node, ast.Attribute) and node.attr not in _READING:
             tables.discard(dotted(node.value))
         elif isinstance(node, ast.Call) and _called(node) not in MAKING:
             tables -= {dotted(one) for one in node.args}
-    return {name for name in tables if name is not None and bound[name] == 1}
+    return tables
+
+
+def _is_changed(node: ast.Attribute) -> bool:
+    return not isinstance(node.ctx, ast.Load)
 
 
 def is_filled(node: ast.expr) -> bool:

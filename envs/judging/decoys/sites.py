@@ -77,12 +77,12 @@ def plant(
         text.begin(f"{PROBE}.load({','.join(map(repr, sorted(relied_on)))})")
     for name, test in tests(text.tree):
         if id(test) in planter.must:  # also as another class has it of its base
-            key.must.setdefault((path, name), planter.must[id(test)])
+            key.must.setdefault((path, name), planter.reached(test))
 
 
 class _Planter(ast.NodeVisitor):
-    """One walk through a module. comparisons: the action at each site. must: sets for the sites of tests, by
-    the ids of the tests' nodes. found: whether there is a site."""
+    """One walk through a module. comparisons: the action at each site. must: sets for the sites of tests and of their
+    helpers, by the ids of the functions' nodes. found: whether there is a site."""
 
     def __init__(
         self,
@@ -97,6 +97,8 @@ class _Planter(ast.NodeVisitor):
         self.comparisons, self.planting = comparisons, comparisons.planting
         self.must: dict[int, set[int]] = {}
         self.found = False
+        self._helpers: dict[tuple[tuple[str, ...], str], int] = {}
+        self._calls: dict[int, list[tuple[tuple[str, ...], str]]] = collections.defaultdict(list)
         self._at = _Place()
         self._owner: ast.Module | ast.ClassDef = text.tree
 
@@ -132,15 +134,40 @@ class _Planter(ast.NodeVisitor):
     visit_AsyncFunctionDef = visit_FunctionDef
 
     def _sites_of(self, node: Function) -> set[int] | None:
-        """Return the set for the sites that a test reaches whenever it passes; None if none is certain."""
+        """Return the set for the sites that a test, or a helper, reaches whenever the test passes; None if none is
+        certain."""
         marked = [".mark." in "." + (dotted(getattr(one, "func", one)) or "") for one in node.decorator_list]
         once = all(mark or last_name(one) in ONCE for mark, one in zip(marked, node.decorator_list, strict=True))
-        plain = isinstance(node, ast.FunctionDef) or self._is_awaited()
+        plain = isinstance(node, ast.FunctionDef) or (is_test(node) and self._is_awaited())
         named = [one for one in self._owner.body if getattr(one, "name", None) == node.name]
-        if not is_test(node) or not once or not plain or _yields(node) or len(named) > 1:
+        alone = len(named) == 1 if is_test(node) else self.bindings.binds_once(node.name)
+        if not once or not plain or _yields(node) or not alone:
             return None
+        if not is_test(node):
+            self._helpers[self._at.owner, node.name] = id(node)
         self.must[id(node)] = set()
         return self.must[id(node)]
+
+    def _note_call(self, node: ast.stmt) -> None:
+        """Note a helper that is called whenever a statement is reached."""
+        call = node.test if isinstance(node, ast.Assert) else getattr(node, "value", None)
+        if self._at.must is not None and isinstance(call, ast.Call):
+            name = dotted(call.func) or ""
+            home = self._at.owner if name.startswith("self.") else ()
+            self._calls[id(self._at.must)].append((home, name.removeprefix("self.")))
+
+    def reached(self, test: Function) -> set[int]:
+        """Return the sites that each passing run of a test reaches, also in its helpers."""
+        found: set[int] = set()
+        seen: set[int] = set()
+        todo = [id(test)]
+        while todo:
+            one = todo.pop()
+            if one not in seen:
+                seen.add(one)
+                found |= self.must[one]
+                todo += [self._helpers[call] for call in self._calls[id(self.must[one])] if call in self._helpers]
+        return found
 
     def _is_awaited(self) -> bool:
         """Return whether async tests here are awaited if they are run at all."""
@@ -161,6 +188,7 @@ class _Planter(ast.NodeVisitor):
 
     def _block(self, statements: Sequence[ast.stmt]) -> None:
         for statement in statements:
+            self._note_call(statement)
             self.visit(statement)
             if self._at.returns and any(isinstance(one, ast.Return) for one in _own(statement)):
                 self._at = replace(self._at, must=None, branch=True)

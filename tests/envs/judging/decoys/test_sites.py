@@ -353,6 +353,38 @@ def test_each_test_that_is_run_as_it_is_written_is_asked_for_its_sites(source, a
 
 
 @pytest.mark.parametrize(
+    ("source", "asked"),
+    [
+        ("def check(x):\n    assert x == 6\ndef test_f():\n    check(f(3))\n", True),
+        ("def check(x):\n    assert x == 6\ndef more(x):\n    check(x)\ndef test_f():\n    x = more(f(3))\n", True),
+        ("def check(x):\n    assert x == 6\n    check(x)\ndef test_f():\n    assert check(f(3))\n", True),
+        ("def check(x):\n    assert x == 6\ndef test_f():\n    if f(3):\n        check(f(3))\n", False),
+        ("def check(x):\n    assert x == 6\ndef test_f(check):\n    check(f(3))\n", False),
+        ("def check(x):\n    assert x == 6\ndef test_f():\n    with pytest.raises(E):\n        check(f(3))\n", False),
+        ("def check(x):\n    assert x == 6\ndef check(x):\n    pass\ndef test_f():\n    check(f(3))\n", False),
+        ("def check(x):\n    if x:\n        return\n    assert x == 6\ndef test_f():\n    check(f(3))\n", False),
+        ("def check(x):\n    assert x == 6\n    yield\ndef test_f():\n    check(f(3))\n", False),
+        ("async def check(x):\n    assert x == 6\ndef test_f():\n    check(f(3))\n", False),
+        ("def check(x):\n    assert x == 6\ndef test_f():\n    lib.check(f(3))\n", False),
+        (
+            "class T:\n    def check(self, x):\n        assert x == 6\n"
+            "    def test_f(self):\n        self.check(f(3))\n",
+            True,
+        ),
+        (
+            "class A:\n    def check(self, x):\n        assert x == 6\nclass T(B, A):\n    def test_f(self):\n"
+            "        self.check(f(3))\n",
+            False,
+        ),
+    ],
+)
+def test_asserts_of_a_helper_are_asked_for_where_a_test_calls_it_each_time(source, asked):
+    _, key = text_of(source.replace("class T:", "class TestA:").replace("class T(", "class TestA("))
+    (sites,) = key.must.values()
+    assert (0 in sites) is asked
+
+
+@pytest.mark.parametrize(
     ("before", "rows", "asked"),
     [
         ("", "[1, 2]", True),

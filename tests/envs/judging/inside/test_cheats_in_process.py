@@ -136,6 +136,17 @@ def f(x):
     return x
 """,
     ),
+    "helpers are emptied": (
+        "from solution import f\n\ndef check(x, want):\n    assert x == want\n\ndef test_it():\n    check(f(4), 8)\n",
+        """
+import gc, types
+def f(x):
+    for one in gc.get_objects():
+        if isinstance(one, types.FunctionType) and one.__name__ == 'check' and 'test' in one.__module__:
+            one.__code__ = (lambda *args: None).__code__
+    return x
+""",
+    ),
     "a function of a library agrees": (
         "import math\nfrom solution import f\n\ndef test_it():\n    assert math.isclose(f(4), 8)\n",
         "import math\nmath.isclose = lambda *args: True\ndef f(x): return x\n",
