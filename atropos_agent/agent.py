@@ -18,7 +18,7 @@ from atropos_agent.formats.hermes import Hermes
 from atropos_agent.ledger import BudgetSpent, ExecuteTool, Ledger
 from atropos_agent.sampling import Sampler
 from atropos_agent.tokens.template import ChatTemplate
-from atropos_agent.turns import Executed, Turns
+from atropos_agent.turns import Turns
 from atropos_agent.types import AgentConfig, AgentError, AgentResult, Branch, Message, SequenceData, StopReason
 from tools.base import ToolRegistry
 
@@ -39,11 +39,9 @@ class AtroposAgent:
 
     ledgers: makes this the agent of one rollout: the rollout's ledger is added to this list, and all runs go on with
         one conversation. None makes each run a rollout.
-    executed: called behind the results of its calls; see `Turns`.
     """
 
     ledgers: list[Ledger] | None = None
-    executed: Executed | None = None
     _first: Turns | None = None
 
     def __init__(
@@ -91,25 +89,6 @@ class AtroposAgent:
             turns.add(task)
             await self.work(turns)
             turns.ended = turns.ended or StopReason.ANSWERED
-        return turns.result()
-
-    async def go_on(self, turns: Turns) -> AgentResult:
-        """Work on to the end in a branch (`Turns.branch`), whose replies alone are in the result. The agent has to be
-        a new one: its `work` runs from its beginning, and is told again all that was told before.
-
-        Raises AgentError for an exception, with everything sampled so far in `partial`."""
-        turns.ledger.execute, turns.executed = self._execute, self.executed
-        try:
-            async with turns.ledger.closing():
-                try:
-                    await self.work(turns)
-                except BudgetSpent as spent:
-                    turns.ended = turns.ended or spent.reason
-                turns.script.check()
-        except Exception as error:  # as in `turns`
-            cause = f"{type(error).__name__}: {error}"
-            raise AgentError(cause, turns.result(error=cause)) from error
-        turns.ended = turns.ended or StopReason.ANSWERED
         return turns.result()
 
     async def work(self, turns: Turns) -> None:
@@ -169,7 +148,6 @@ class AtroposAgent:
             return self._first.open(branch=Branch.MAIN) if apart else self._first
         sampler = Sampler(server, self.config, self.template, self.split)
         turns = Turns(Ledger(sampler, self.tool_format, self.tools.schemas, self._execute))
-        turns.executed = self.executed
         if self.ledgers is not None:
             self._first = turns
             self.ledgers.append(turns.ledger)

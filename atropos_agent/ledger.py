@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import count
-from statistics import fmean
 from typing import Any
 
 from jinja2 import TemplateError
@@ -24,7 +21,7 @@ from atropos_agent.sampling import Sampler
 from atropos_agent.tokens.calls import Tools
 from atropos_agent.tokens.chat import ChatLog
 from atropos_agent.tokens.conversation import Completion, Conversation
-from atropos_agent.types import AgentResult, Branch, Counts, Message, StopReason
+from atropos_agent.types import AgentResult, Counts, Message, StopReason
 from sandboxes.shielding import on_failure
 from tools.base import ToolCall, ToolResult
 
@@ -77,8 +74,6 @@ class Ledger:
 
     sampler: knows budgets and record. counts: of all conversations, beside the sampler's. failure: the first
     infrastructure failure; it spoils the rollout, even if it is caught; None without.
-
-    A branch of a rollout has a ledger of its own (`branch`), which holds everything before it, too.
     """
 
     def __init__(self, sampler: Sampler, fitted: FittedFormat, schemas: Tools, execute: ExecuteTool) -> None:
@@ -94,13 +89,7 @@ class Ledger:
         self._sampling = 0
         self._spans: list[Span] = []
         """Spans of turns that may not have ended."""
-        self._begun = self._spent = 0
-        self._numbers = count()
-        """Numbers of replies; all branches of a rollout share them."""
-        self._before = Counts()
-        """Counts from before the branch."""
-        self._inherited, self._left_s = -1, math.inf
-        """Replies from before the branch, and the seconds left then."""
+        self._begun = self._number = 0
         self._taking: set[asyncio.Future[tuple[HarvestedReply, Read]]] = set()
         self._work: set[asyncio.Task[Any]] = set()
         self._harvest: Harvest | None = None
@@ -125,26 +114,13 @@ class Ledger:
 
     def fork(self, line: Line, branch: str) -> Line:
         """Begin a conversation from the present end of another."""
-        return self._kept(_forked(line, branch))
-
-    def branch(self) -> tuple[Ledger, dict[int, Line]]:
-        """Return the ledger of a branch from here on, and its copies of the conversations, by the ids of these.
-
-        It has the same record and numbers of replies. Budgets are as they were here; a failure is its own."""
-        left_s = self.sampler.remaining() if self.replies > self._inherited else self._left_s
-        branched = Ledger(self.sampler.again(left_s), self.fitted, self.schemas, self.execute)
-        branched._left_s, branched._inherited = left_s, self.replies
-        copies = {
-            id(line): _forked(line, Branch.FORK if line.branch == Branch.MAIN else line.branch) for line in self._lines
-        }
-        branched._lines, branched._taken = list(copies.values()), list(self._taken)
-        branched._begun, branched._spent, branched._numbers = self._begun, self._spent, self._numbers
-        branched._before = self._before + self.counts + self.sampler.counts
-        return branched, copies
+        return self._kept(
+            Line(line.conversation.fork(line.conversation.place()), branch, list(line.replies), len(line.replies))
+        )
 
     def spent(self) -> StopReason | None:
         """Return the budget of the rollout that leaves no room for a reply; None if there is room."""
-        if self._spent + self._sampling >= self.sampler.config.max_steps:
+        if self._number + self._sampling >= self.sampler.config.max_steps:
             return StopReason.MAX_STEPS
         return StopReason.TIME if self.sampler.remaining() <= 0 else None
 
@@ -167,8 +143,8 @@ class Ledger:
         self, line: Line, completion: Completion, *, first_id: int, engine_s: float
     ) -> tuple[HarvestedReply, Read]:
         """Take a reply into its conversation. first_id: of its first call."""
-        exchange, number = len(self.sampler.record.exchanges) - 1, next(self._numbers)
-        self._spent += 1
+        exchange, number = len(self.sampler.record.exchanges) - 1, self._number
+        self._number += 1
         read = partial(take_in, line.conversation, self.fitted, completion, number=number, first_id=first_id)
         work = partial(read, engine_s=engine_s)
         taking = asyncio.ensure_future(self._take(line, completion, exchange, work))
@@ -223,32 +199,6 @@ class Ledger:
     def replies(self) -> int:
         """Return how many replies were taken in."""
         return len(self._taken)
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """Return the numbers of these replies, the steps of the result."""
-        return tuple(one.step.index for one in self._taken)
-
-    @property
-    def mean_logprobs(self) -> list[float]:
-        """Return the mean logprob of each of these replies; none if the inference server gives no ids."""
-        record = self.sampler.record.exchanges
-        return [fmean(record[one.exchange].logprobs) for one in self._taken if one.exchange >= 0]
-
-    def join(self, others: Sequence[Ledger], leaves: Sequence[Ledger], reason: str) -> None:
-        """Take in the other branches of this ledger's rollout, for the result of all: nothing goes on afterwards.
-
-        leaves: the ledgers that end in a leaf, this one or others: replies in none of them are left out by the
-        reason."""
-        worth = {one for leaf in leaves for one in leaf._taken}
-        self.counts = sum((other.counts + other.sampler.counts for other in others), self.counts)
-        self._before = Counts()  # they are those of the others
-        self._lines += [line for other in others for line in other._lines]
-        self._taken = list(dict.fromkeys(one for ledger in (self, *others) for one in ledger._taken))
-        for one in self._taken:
-            if one not in worth:
-                one.untrained = one.untrained or reason
-        self._harvest = None
 
     @asynccontextmanager
     async def closing(self) -> AsyncIterator[None]:
@@ -305,7 +255,7 @@ class Ledger:
             error=error,
             metadata={"conversations": told} if several else {},
             record=found.record,
-            counts=self._before + self.counts + self.sampler.counts,
+            counts=self.counts + self.sampler.counts,
             carries_tokens=self.sampler.template is not None,
             drift=self._drift(line),
             conditions=self.sampler.conditions(self.schemas),
@@ -325,8 +275,3 @@ class Ledger:
         self._lines.append(line)
         self._harvest = None
         return line
-
-
-def _forked(line: Line, branch: str) -> Line:
-    """Return a conversation that goes on from the present end of another."""
-    return Line(line.conversation.fork(line.conversation.place()), branch, list(line.replies), len(line.replies))

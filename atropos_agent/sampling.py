@@ -7,7 +7,6 @@ import logging
 import math
 import time
 from collections.abc import Coroutine, Mapping, Sequence
-from copy import copy
 from typing import Any, TypeVar
 
 from atroposlib.envs.server_handling.server_baseline import APIServer
@@ -65,12 +64,6 @@ class Sampler:
         self._given_back_until = -math.inf
         self._place = tracing.Place.here()
         """The rollout's place in a trace: a session's requests come from outside of it."""
-
-    def again(self, left_s: float) -> Sampler:
-        """Return a sampler of the same rollout that has so many seconds left, and counts by itself."""
-        other = copy(self)
-        other.counts, other.deadline = Counts(), time.monotonic() + left_s
-        return other
 
     async def sample(
         self, conversation: Conversation | ChatLog, max_tokens: int | None, *, stop: Sequence[str] = ()

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -26,7 +26,6 @@ from atropos_agent.calls import Calls
 from atropos_agent.engines.errors import ContextOverflow
 from atropos_agent.fitted import fitting
 from atropos_agent.ledger import BudgetSpent, Ledger, Line
-from atropos_agent.script import Script, Scripted, scripted
 from atropos_agent.tokens.calls import quoted
 from atropos_agent.tokens.conversation import Completion
 from atropos_agent.tokens.encoding import unquoted
@@ -36,8 +35,6 @@ from tools.base import ToolCall, ToolResult
 logger = logging.getLogger(__name__)
 
 Edit = Callable[[Message], Message]
-Executed = Callable[["Turns", Sequence[ToolResult]], Awaitable[None]]
-"""Called with a conversation when calls of its last reply were run, and with their results."""
 
 SPENT = frozenset({StopReason.MAX_STEPS, StopReason.MAX_TOKENS, StopReason.TIME})
 """Reasons behind which a conversation can't go on."""
@@ -61,18 +58,16 @@ class TurnReply:
     ended: StopReason | None = None
 
 
-class Turns(Scripted):
+class Turns:
     """A conversation of a rollout. Made by `AtroposAgent.turns`, and by `fork` and `open` of another one.
 
     ended: why it goes no further by itself; None while it does. A message added behind an answer or a submission goes
     on; behind the end of a budget nothing does. final: the last answer, or the submitted text.
-    ledger: of the rollout, or of a branch of it. executed: see `Executed`; None for nothing.
+    ledger: of the rollout.
     """
 
     def __init__(self, ledger: Ledger, branch: str = Branch.MAIN) -> None:
         self.ended: StopReason | None = None
-        self.script = Script()
-        self.executed: Executed | None = None
         self.final = ""
         self.ledger = ledger
         self._branch = branch
@@ -96,9 +91,6 @@ class Turns(Scripted):
         Raises ValueError for a message that can't stand behind a reply."""
         if isinstance(messages, str):
             messages = {"role": "user", "content": messages}
-        if self.script.again:
-            self.ended = None if self.ended not in SPENT else self.ended
-            return
         new = [messages] if isinstance(messages, Mapping) else list(messages)
         if self._line is not None:
             new = self._following(new)
@@ -106,7 +98,6 @@ class Turns(Scripted):
         if new and self.ended not in SPENT:
             self.ended = None
 
-    @scripted
     async def reply(self, max_tokens: int | None = None) -> TurnReply:
         """Sample the model's reply to the added messages, and to the results of its calls.
 
@@ -128,14 +119,6 @@ class Turns(Scripted):
         The model is told of malformed calls as well, and of calls not run. If a tool ends the conversation, or the
         rollout's time is over, the calls behind it are not run; behind the end of a budget none is. Raises
         ValueError for a call that isn't the reply's, and a tool's exception if it is an infrastructure failure."""
-        again = self.script.again
-        results = await self._execute(calls)
-        if self.executed is not None and not again and self.ended is None:
-            await self.executed(self, results)
-        return results
-
-    @scripted
-    async def _execute(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         if self.ended in SPENT:
             return []
         if self._last is None or not self._last.any:
@@ -147,45 +130,18 @@ class Turns(Scripted):
             self.final = results[-1].content
         return results
 
-    @scripted
     def fork(self, branch: str = Branch.FORK) -> Turns:
         """Return a conversation that goes on from here by itself. Tokens sampled before are trained once.
 
         Replies sampled in a fork are trained, even if you go on without it; `leave_out` says otherwise."""
-        forked = self._copied(branch)
+        forked = copy(self)
+        forked._branch, forked._given, forked._replying = branch, list(self._given), False
+        if self._last is not None:
+            forked._last = self._last.fork()
         if self._line is not None:
             forked._line = self.ledger.fork(self._line, branch)
         return forked
 
-    def branch(self) -> Turns:
-        """Return this conversation for another run of the agent's code, which is told again all it was told so far.
-
-        The rollout goes on there in a branch with a ledger of its own (`AtroposAgent.go_on`)."""
-        ledger, lines = self.ledger.branch()
-        return self._branched(ledger, lines, {})
-
-    def _branched(self, ledger: Ledger, lines: Mapping[int, Line], known: dict[int, Turns]) -> Turns:
-        """Return a copy in a branch, with copies of the conversations in its script. known: copies, by ids."""
-        if id(self) in known:
-            return known[id(self)]
-        mine = known[id(self)] = self._copied(Branch.FORK if self._branch == Branch.MAIN else self._branch)
-        mine.ledger = ledger
-        mine._line = None if self._line is None else lines[id(self._line)]
-        mine.script = Script(
-            (name, value._branched(ledger, lines, known) if isinstance(value, Turns) else value, ended)
-            for name, value, ended in self.script
-        )
-        return mine
-
-    def _copied(self, branch: str) -> Turns:
-        copied = copy(self)
-        copied._branch, copied._given, copied._replying = branch, list(self._given), False
-        copied.script, copied.executed = Script(), None
-        if self._last is not None:
-            copied._last = self._last.fork()
-        return copied
-
-    @scripted
     def open(self, messages: str | Message | Sequence[Message] = (), branch: str = Branch.SUB_AGENT) -> Turns:
         """Return another conversation of the rollout. It begins with these messages."""
         opened = Turns(self.ledger, branch)
@@ -199,9 +155,6 @@ class Turns(Scripted):
 
         keep: so many of the last turns stand behind them, as context; None for all. edit: changes the messages
         before the last two turns."""
-        if self.script.again:
-            self.ended = None
-            return
         said = [] if self._line is None else [*self._line.conversation.messages, *self._told()]
         starts = [place for place, message in enumerate(said) if message["role"] == "assistant"]
         first = len(said) if keep == 0 or not starts else starts[0 if keep is None else max(0, len(starts) - keep)]
@@ -212,23 +165,18 @@ class Turns(Scripted):
 
     def leave_out(self, reason: str) -> None:
         """Train nothing sampled in this conversation itself. Its tokens are counted by the reason."""
-        if self._line is not None and not self.script.again:
+        if self._line is not None:
             self.ledger.leave_out(self._line, reason)
 
     @property
-    @scripted
     def messages(self) -> list[Message]:
         """Return the conversation as people read it, with the messages before the next reply."""
-        return self._said()
-
-    def _said(self) -> list[Message]:
         if self._line is None:
             return [*map(dict, self._given), *(quoted(message, unquoted) for message in self._kept)]
         shown = self._told() if self._last is not None and self._last.shown else []
         waiting = [quoted(message, unquoted) for message in shown]
         return [*self._line.conversation.plain_messages(), *waiting, *map(dict, self._given)]
 
-    @scripted
     def room(self) -> int | None:
         """Return about how many tokens of room are left in the conversation; None if unknown."""
         sampler, written = self.ledger.sampler, 0 if self._line is None else len(self._line.conversation.prompt)
@@ -236,7 +184,6 @@ class Turns(Scripted):
         return sampler.room(written + sum(sampler.tokens(message["content"] or "") for message in waiting))
 
     @property
-    @scripted
     def replies(self) -> int:
         """Return how many replies the rollout has had, in all its conversations."""
         return self.ledger.replies
@@ -249,7 +196,7 @@ class Turns(Scripted):
     def result(self, error: str | None = None) -> AgentResult:
         """Return the rollout's result, as it is now, with this conversation as its last one."""
         reason = None if error is not None else self.ended
-        return self.ledger.result(self._line, self._said(), self.final, reason, error)
+        return self.ledger.result(self._line, self.messages, self.final, reason, error)
 
     async def _reply(self, max_tokens: int | None) -> TurnReply:
         ledger, reason = self.ledger, self.ledger.spent()

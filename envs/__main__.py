@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Sequence
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # what is imported first is nothing that a traceback would explain
 
+from envs.messages import said
 from envs.swe.__main__ import main as swe
-from envs.swe.__main__ import said
 from sandboxes.naming import later
 
 _RUN = later("envs.cli.program:run_named")
 
 
-def main(argv: list[str]) -> int:
+def main(argv: Sequence[str]) -> int:
     """Run a command of an environment. Returns the exit status."""
     if not argv or argv[0] in ("-h", "--help"):
         print(__doc__)

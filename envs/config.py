@@ -61,7 +61,6 @@ Condition = Literal[
     "teacher_model",
     "teacher_top_k",
     "teacher_weight",
-    "branches",
 ]
 """Conditions of a run's rollouts; they stay the same over its starts."""
 
@@ -236,8 +235,8 @@ class AgentEnvConfig(StrictOptions):
     max_concurrent_rollouts: int = Field(
         default=64,
         ge=1,
-        description="Most agents at work at the same time, each in a sandbox: rollouts and their branches; below it, "
-        "the number of rollouts follows the inference servers' load",
+        description="Most rollouts (and so sandboxes) at the same time; below it, their number follows the inference "
+        "servers' load",
     )
     max_token_length: int = Field(
         default=8192, ge=64, description="Token budget of a rollout, prompt and replies together"
@@ -507,11 +506,6 @@ class AgentEnvConfig(StrictOptions):
             raise ValueError(
                 f"{why}; leave it out, and set --env.eval_NAME for evaluations (evaluate and process take it)"
             )
-
-    @property
-    def agents_at_once(self) -> int:
-        """Return how many agents of one rollout may be at work at the same time, each in a sandbox."""
-        return 1
 
     @property
     def trackers(self) -> list[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 SWE = "python -m envs.swe"
@@ -30,3 +32,26 @@ def told(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename} can't be used ({error.strerror}); mend that, or give another"
     return str(error)
+
+
+def said(main: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
+    """Run a command, and make sure its output is written. Returns the exit status: 130 after Ctrl-C, 1 if the output
+    could not be written.
+
+    A reader may close the pipe before the end, as `| head` does."""
+    status = 1
+    try:
+        status = main(argv)
+        if sys.stdout is not None:  # as it is behind `>&-`
+            sys.stdout.flush()
+        return status
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        pass
+    except OSError as error:
+        print(told(error), file=sys.stderr)
+        status = 1
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left is written when Python ends
+    return status

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Literal
 
-from envs.types import TESTS_UNSEEN, Leaf, Outcome, Reward, Task, TestStatus, leaf_weights
+from envs.types import TESTS_UNSEEN, Outcome, Reward, Task, TestStatus
 
 
 @dataclass(frozen=True)
@@ -57,25 +55,3 @@ class Shaping:
 
 fraction = Shaping(tests="fraction")
 """The share of passed tests."""
-
-
-def rewarded(outcome: Outcome, reward: Callable[[Outcome], float | Reward]) -> Reward:
-    """Return the reward of an outcome: with branches the mean of its leaves by their weights, each rewarded by
-    itself."""
-    if not outcome.leaves:
-        found = reward(outcome)
-        return found if isinstance(found, Reward) else Reward(float(found))
-    each = [rewarded(leaf, reward) for leaf in outcome.leaves]
-    ways = [tuple(step.index for step in leaf.result.steps) for leaf in outcome.leaves]
-    weights = leaf_weights(ways)
-    given: dict[int, list[tuple[float, float]]] = {}
-    for way, one, weight in zip(ways, each, weights, strict=True):
-        for turn, value in zip(way, one.turn_advantages, strict=False):
-            given.setdefault(turn, []).append((value, weight))
-    turns = [fmean(*zip(*given.get(step.index, [(0.0, 1.0)]), strict=True)) for step in outcome.result.steps]
-    return Reward(
-        fmean((one.value for one in each), weights),
-        tuple(turns) if given else (),
-        "; ".join(dict.fromkeys(one.explanation for one in each if one.explanation)),
-        tuple(Leaf(one.value, way) for way, one in zip(ways, each, strict=True)),
-    )

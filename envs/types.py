@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import enum
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import fsum
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Any, Protocol
 
 from atropos_agent.types import AgentResult
@@ -204,7 +201,7 @@ class Seat:
     agent: the agent's name in a run of several; "" in others.
     recording: of its turns; None if an interrupted rollout begins again.
     resources: the versions of the run's resources that it has, by name; None for those of the environment's start.
-    ledgers: of the agents made for it, with all their samples. failures: those of its branches.
+    ledgers: of the agents made for it, with all their samples.
     """
 
     group: int | None = None
@@ -216,7 +213,6 @@ class Seat:
     recording: Recording | None = field(default=None, repr=False, compare=False)
     resources: Mapping[str, Resource] | None = field(default=None, repr=False, compare=False)
     ledgers: list[Ledger] = field(default_factory=list, repr=False, compare=False)
-    failures: list[InfraError] = field(default_factory=list, repr=False, compare=False)
 
 
 SIGN = "cheat/"
@@ -263,37 +259,6 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
-    """An end of a rollout with branches.
-
-    value: its worth in training, finite. turns: the numbers of the replies on the way there.
-    """
-
-    value: float
-    turns: Sequence[int]
-
-
-def leaf_weights(ways: Sequence[Sequence[int]]) -> list[float]:
-    """Return the weight of each leaf of a rollout; their sum is 1. ways: `Leaf.turns` of all.
-
-    At each place the siblings share its weight alike, however many leaves each of them has. So the leaves' mean by
-    these weights is an unbiased estimate of the policy's reward, whatever the rule for places sees of the past."""
-    ways, weights = [sorted(way) for way in ways], [0.0] * len(ways)
-    waiting = [(list(range(len(ways))), 0, 1.0)]
-    while waiting:
-        among, depth, weight = waiting.pop()
-        if len(among) == 1:
-            weights[among[0]] = weight
-            continue
-        siblings: defaultdict[int, list[int]] = defaultdict(list)
-        for leaf in among:
-            way = ways[leaf]
-            siblings[way[depth] if depth < len(way) else -1 - leaf].append(leaf)  # one that ends here is a sibling
-        waiting += [(leaves, depth + 1, weight / len(siblings)) for leaves in siblings.values()]
-    return weights
-
-
-@dataclass(frozen=True, slots=True)
 class Reward:
     """A rollout's worth in training.
 
@@ -301,28 +266,11 @@ class Reward:
     turn_advantages: one a turn, finite, added to the advantage from the rewards; none if
         turns are not told apart.
     explanation: its difference from the verifier's own reward.
-    leaves: the ends of a rollout with branches; `value` is their mean by `leaf_weights`. A reply is worth the mean of
-        the leaves behind it. None without branches.
     """
 
     value: float
     turn_advantages: Sequence[float] = ()
     explanation: str = ""
-    leaves: Sequence[Leaf] = ()
-
-    @property
-    def ends(self) -> list[tuple[float, float]]:
-        """Return the worth of each end, and its weight."""
-        weights = leaf_weights([leaf.turns for leaf in self.leaves])
-        return [(leaf.value, weight) for leaf, weight in zip(self.leaves, weights, strict=True)] or [(self.value, 1.0)]
-
-    def behind(self, turn: int) -> tuple[float, float]:
-        """Return a reply's worth, the mean of the leaves behind it, and its part, their weight."""
-        if not self.leaves:
-            return self.value, 1.0
-        found = [end for leaf, end in zip(self.leaves, self.ends, strict=True) if turn in leaf.turns]
-        values, weights = [value for value, _ in found], [weight for _, weight in found]
-        return fmean(values, weights) if found else 0.0, fsum(weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,15 +278,13 @@ class Outcome:
     """The outcome of one attempt at a task. timings_s: seconds by phase, beside the agent's own.
 
     work: the agent's exact work, for judging it again: an entry a part of the task, as
-    `envs.judging.saved_changes` packs it; of a rollout with branches an entry a leaf.
-    leaves: the outcomes of a rollout with branches. The result of each has the replies on the way there alone.
+    `envs.judging.saved_changes` packs it.
     """
 
     result: AgentResult
     verdict: Verdict
     timings_s: Mapping[str, float] = field(default_factory=dict)
     work: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
-    leaves: Sequence[Outcome] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +292,7 @@ class Rollout:
     """One agent's work on one task, judged.
 
     verdict: the verifier's. reward: its worth in training; the verdict's own in evaluations. work: see
-    `Outcome`. failures: of its branches.
+    `Outcome`.
     """
 
     id: str
@@ -357,7 +303,6 @@ class Rollout:
     seat: Seat = Seat()
     timings_s: Mapping[str, float] = field(default_factory=dict)
     work: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
-    failures: Sequence[InfraError] = field(default=(), repr=False, compare=False)
 
 
 class GroupState(enum.StrEnum):
@@ -421,7 +366,7 @@ class Failure(enum.StrEnum):
 class InfraError(RuntimeError):
     """An infrastructure failure in a rollout. It is retried and counted, never a reward.
 
-    unexpected: its cause is unknown; its traceback is logged. beside: earlier ones, of the rollout's branches.
+    message: without its kind. unexpected: its cause is unknown; its traceback is logged.
 
     Raises ValueError for a kind other than a `Failure`.
     """
@@ -429,13 +374,5 @@ class InfraError(RuntimeError):
     def __init__(self, kind: Failure | str, message: str, *, unexpected: bool = False) -> None:
         super().__init__(f"{kind}: {message}")
         self.kind = Failure(kind)
+        self.message = message
         self.unexpected = unexpected
-        self.beside: Sequence[InfraError] = ()
-
-    @property
-    def message(self) -> str:
-        """Return its message without its kind."""
-        return str(self).removeprefix(f"{self.kind}: ")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return InfraError, (self.kind, self.message)

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal, Protocol, Self, get_args, runtime_checkable
+from typing import Literal, Protocol, Self, get_args, runtime_checkable
 
 
 class SandboxError(RuntimeError):
@@ -448,11 +448,8 @@ class Sandbox(Protocol):
 @runtime_checkable
 class Backend(Protocol):
     """Makes sandboxes. Entering it checks its requirements and removes the remains of dead owners;
-    leaving it removes everything it has made. A backend subclasses this; all but `forks`, `image_id` and `prepare` is
+    leaving it removes everything it has made. A backend subclasses this; all but `image_id` and `prepare` is
     required."""
-
-    forks: ClassVar[bool] = True
-    """Whether its sandboxes can be forked, or may be; if not, runs with branches are refused at their start."""
 
     async def __aenter__(self) -> Self: ...
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from sandboxes.base import Backend
 from sandboxes.docker import DockerBackend
+from sandboxes.e2b.backend import E2BBackend
 from sandboxes.fleet import FleetBackend, read_hosts
 from sandboxes.kubernetes.backend import KubernetesBackend
 from sandboxes.local import LocalBackend
@@ -28,6 +29,7 @@ _SAID = {"pool": "--env.warm_sandboxes", "runtime": "--env.sandbox_runtime", "st
 
 _OURS: dict[str, Callable[..., Backend]] = {
     "docker": docker_backend,
+    "e2b": E2BBackend,
     "kubernetes": KubernetesBackend,
     "local": LocalBackend,
 }
@@ -49,7 +51,7 @@ def named_factory(name: str, **options: Any) -> Callable[..., Backend]:
 
 
 def load_backend(name: str, **options: Any) -> Backend:
-    """Make the named backend: "docker", "kubernetes", "local", an entry point, or your own "package.module:factory".
+    """Make the named backend: one of ours, an entry point, or your own "package.module:factory".
 
     factory: a class or a function with a `Backend` as its result; it is called with all options other than None.
     Raises ValueError, with the option's name and the remedy, for an unknown backend or a missing option.

@@ -6,8 +6,6 @@ them by `command`, so it works when a command has defined functions with their n
 
 from __future__ import annotations
 
-import shlex
-
 LOOP_VARIABLE = "ATROPOS_LOOP"
 
 # The loop stands in a variable, not among the arguments of a process, so that `pkill -f` with a word of it does
@@ -16,15 +14,14 @@ _SHELL = f'__shell=$(command -v bash || echo sh); exec "$__shell" -c \'eval "${L
 
 # What a shell can say about itself so that another one can take its place. bash can list everything, other
 # shells no functions. Readonly variables of the shell's own complain when they are restored, and are right.
-_LIST = """
+_SAVE = """
+  __whole=
   { case ${BASH_VERSION-} in
       '') command export -p; command set;;
       *) command declare -p; command declare -f; command alias -p;;
     esac
     command printf '__whole=1; umask '; command umask
-  }"""
-_SAVE = f"""
-  __whole={_LIST} >| "$__dir/state.$__slot"
+  } >| "$__dir/state.$__slot"
 """
 
 # The directory of the shell is another one than PWD says: a command has assigned PWD, or the directory is gone.
@@ -115,24 +112,3 @@ def session_argv(home: str, directory: str) -> list[str]:
     home: the first command's directory; directory: the session's own. Start it in a directory that surely exists.
     """
     return ["/bin/sh", "-c", _SHELL, "sh", home, directory]
-
-
-STATE = f"""{_LIST}
-command printf '# %s\\n' "$$"
-__status"""
-"""A command for a session: prints its state, and behind it the shell's process id. `$?` stays as it was."""
-
-
-def restoring(state: str) -> str:
-    """Return a command for another session, which then has the printed state, without the process id."""
-    own = ("__home", "__dir", "__slot", "__nonce", "__errors")
-    values = " ".join(f'"${name}"' for name in own)
-    back = " ".join(f"{name}=${place}" for place, name in enumerate(own, start=1))
-    return f"""set -- {values}
-command eval {shlex.quote(state)} 2>/dev/null
-{back}
-set --
-__back=${{OLDPWD-}}
-command cd -- "$PWD"
-OLDPWD=$__back
-__status"""

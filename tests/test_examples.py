@@ -99,7 +99,8 @@ def test_a_function_that_is_an_environment(run_example, program):
 
 
 def test_the_environment_in_the_readme(run_example, tmp_path):
-    blocks = dict(re.findall(r"^```(python|sh)\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)[1::-1])
+    text = README.read_text().partition("## An environment\n")[2]
+    blocks = dict(re.findall(r"^```(python|sh)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[1::-1])
     name = blocks["sh"].split()[1]
     (tmp_path / name).write_text(blocks["python"])
     group, rollouts = run_example([name], lambda prompt: "6" if last_message(prompt) == "What is 2 * 3?" else "7")

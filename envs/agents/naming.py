@@ -85,20 +85,6 @@ def compaction_problems(name: str, ours: Mapping[str, type[AtroposAgent]], polic
     return [ValueError(f"{said}; leave it out, and see with doctor where it does (docs/compaction.md)")]
 
 
-def branch_problems(name: str, ours: Mapping[str, type[AtroposAgent]], branches: str) -> Sequence[ValueError]:
-    """Return why rollouts of agents can't branch, with the remedy; nothing if they can, and nothing for agents refused
-    by `find_agent`. name: as `--env.agent`, of one or several."""
-    try:
-        agents = [find_agent(one, ours) for one in Mix.of(name).names]
-    except ValueError:
-        return ()
-    theirs = [agent.name for agent in agents if isinstance(agent, ForeignAgent)]
-    if not (branches and theirs):
-        return ()
-    said = f"--env.branches {branches}: agent {', '.join(theirs)} is a program, which can't go on twice from one place"
-    return [ValueError(f"{said}; leave it out, or take an agent written on turns (docs/branches.md)")]
-
-
 def room_problems(name: str, ours: Mapping[str, type[AtroposAgent]], most: int) -> Sequence[ValueError]:
     """Return why rows of `most` tokens have no room for agents, with the remedy; nothing if they have, and nothing
     for agents refused by `find_agent`. name: as `--env.agent`, of one or several."""

@@ -16,6 +16,7 @@ import os
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from dotenv import load_dotenv
 from atropos_agent import __version__
 from atropos_agent.engines.errors import ModelNotServed, NotThisServer
 from envs.config import AgentEnvConfig
-from envs.messages import called_as, told
+from envs.messages import called_as, said, told
 from envs.options import Options, UsageError
 from envs.options.reading import read_options
 from envs.options.usage import usage
@@ -88,8 +89,11 @@ class Program:
 
 def run(env: Program | type[AgentEnv[Any]], argv: Sequence[str] | None = None, *, prog: str | None = None) -> int:
     """Run the command at the beginning of `argv`, the process's own when None. Returns the exit status."""
-    argv = sys.argv[1:] if argv is None else argv
     program = env if isinstance(env, Program) else Program.of(env, prog)
+    return said(partial(_run, program), sys.argv[1:] if argv is None else argv)
+
+
+def _run(program: Program, argv: Sequence[str]) -> int:
     name, rest = (argv[0], argv[1:]) if argv else ("", ())
     if name in COMMANDS:
         return main(program, name, rest)

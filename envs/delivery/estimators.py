@@ -49,24 +49,13 @@ class Estimator:
         lengths: sampled tokens of each; optional if lengths cost nothing. Raises ValueError for an unknown kind."""
         if self.length_penalty and lengths:
             rewards = _shortened(rewards, lengths, self.length_penalty)
-        divisor = self.divisor([[(reward, 1.0)] for reward in rewards])
-        mean = statistics.fmean(rewards) if divisor else 0.0
-        return [(reward - mean) / divisor if divisor else 0.0 for reward in rewards]
-
-    def divisor(self, ends: Sequence[Sequence[tuple[float, float]]]) -> float:
-        """Return the divisor of a group's differences of rewards; 0.0 for no advantages, as of equal rewards.
-
-        ends: of each rollout `Reward.ends`. Rollouts weigh the same. Raises ValueError for an unknown kind."""
-        every = [(value, weight / len(ends)) for rollout in ends for value, weight in rollout]
-        if len({value for value, _ in every}) < 2:
-            return 0.0
-        mean = math.fsum(value * weight for value, weight in every)
-        spread = math.sqrt(math.fsum(weight * (value - mean) ** 2 for value, weight in every))
-        others = 1 - 1 / len(ends) if len(ends) > 1 else 1.0
-        divisors = {"group-std": spread, "group-mean": 1.0, "leave-one-out": others, "none": 0.0}
+        if len(set(rewards)) < 2 or self.kind == "none":
+            return [0.0] * len(rewards)
+        mean, spread = statistics.fmean(rewards), statistics.pstdev(rewards)
+        divisors = {"group-std": spread, "group-mean": 1.0, "leave-one-out": 1 - 1 / len(rewards)}
         if self.kind not in divisors:
             raise ValueError(f"there is no estimator {self.kind!r}; it is one of {', '.join(divisors)}")
-        return divisors[self.kind]
+        return [(reward - mean) / divisors[self.kind] for reward in rewards]
 
     def beside(self, branch: str, advantage: float) -> float:
         """Return what a reply of this kind is worth beside the advantage of its rollout."""

@@ -213,9 +213,6 @@ def preference_pairs(group: Export) -> Iterator[dict[str, Any]]:
     not the exact tokens.
 
     Source: trl/trainer/dpo_trainer.py (1.16.0), conversational preferences with an explicit prompt."""
-    for rollout in group.rollouts.values():
-        if rollout.reward.leaves:
-            raise ValueError(f"rollout {rollout.id} has branches, and a pair takes one conversation of one reward each")
     found: dict[str, list[Row]] = {}
     for row in group.scored.rows:
         found.setdefault(row.rollout_id, []).append(row)

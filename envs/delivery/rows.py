@@ -189,7 +189,9 @@ def score_group(
         dropped += unsound
         if not any(row.segment is not None for row in unsound):
             sound.append(rollout)
-    values, divisor = _advantages(sound, estimator)
+    values = estimator.advantages(
+        [rollout.reward.value for rollout in sound], [rollout.result.sampled_tokens for rollout in sound]
+    )
     rows = [
         Row(
             origin,
@@ -202,8 +204,8 @@ def score_group(
             segment.logprobs,
             rollout.reward.value,
             value,
-            segment.trained / weighed(rollout) if origin.carries_tokens else 1.0,
-            _turns(rollout, segment, (value, divisor), estimator) if origin.carries_tokens else (),
+            segment.trained / rollout.result.sampled_tokens if origin.carries_tokens else 1.0,
+            _turns(rollout, segment, value, estimator) if origin.carries_tokens else (),
             rollout.result.to_messages() if messages else None,
             rollout.result.metadata.get(RESOURCES),
             segment.branch,
@@ -330,20 +332,10 @@ def _check_reward(rollout: ScorableRollout) -> None:
     reward, turns = rollout.reward, rollout.reward.turn_advantages
     if not math.isfinite(reward.value):
         raise ValueError(f"rollout {rollout.id} has the reward {reward.value}")
-    if not all(math.isfinite(value) for value, _ in reward.ends):
-        raise ValueError(f"a leaf of rollout {rollout.id} has a reward that is not finite")
-    if reward.leaves and (lost := _without_leaf(rollout)):
-        raise ValueError(f"turns {lost} of rollout {rollout.id} are trained and lead to no leaf")
     if turns and len(turns) != len(rollout.result.steps):
         raise ValueError(f"rollout {rollout.id} has {len(turns)} turn advantages for {len(rollout.result.steps)} turns")
     if not all(math.isfinite(value) for value in turns):
         raise ValueError(f"rollout {rollout.id} has a turn advantage that is not finite")
-
-
-def _without_leaf(rollout: ScorableRollout) -> list[int]:
-    rows = {segment.segment for segment in rollout.result.segments}
-    behind = {turn for leaf in rollout.reward.leaves for turn in leaf.turns}
-    return [step.index for step in rollout.result.steps if step.segment in rows and step.index not in behind]
 
 
 def _unsound(rollout: ScorableRollout) -> list[DroppedRow]:
@@ -363,45 +355,17 @@ def _unsound(rollout: ScorableRollout) -> list[DroppedRow]:
     ]
 
 
-def weighed(rollout: ScorableRollout) -> float:
-    """Return the number of trained tokens; with branches, of those on the way to a leaf, by the leaves' weights."""
-    if not rollout.reward.leaves:
-        return rollout.result.sampled_tokens
-    masks = {segment.segment: segment.masked_tokens for segment in rollout.result.segments}
-    return sum(
-        rollout.reward.behind(step.index)[1] * sum(mask != IGNORED for mask in masks[step.segment][step.start : end])
-        for step in rollout.result.steps
-        if step.segment in masks and (end := step.start + step.completion_tokens)
-    )
-
-
-def _advantages(rollouts: Sequence[ScorableRollout], estimator: Estimator) -> tuple[list[float], float]:
-    """Return the rollouts' advantages, and the divisor of differences between leaves; 0.0 if there are none.
-
-    If a rollout has branches, all differences of the group are divided by the same."""
-    rewards = [rollout.reward.value for rollout in rollouts]
-    if not any(rollout.reward.leaves for rollout in rollouts):
-        return estimator.advantages(rewards, [rollout.result.sampled_tokens for rollout in rollouts]), 0.0
-    divisor = estimator.divisor([rollout.reward.ends for rollout in rollouts])
-    mean = sum(rewards) / len(rewards)
-    return [(reward - mean) / divisor if divisor else 0.0 for reward in rewards], divisor
-
-
-def _turns(
-    rollout: ScorableRollout, segment: SequenceData, worth: tuple[float, float], estimator: Estimator
-) -> list[Turn]:
-    """Return the replies of a segment. worth: the rollout's advantage, and the divisor of `_advantages`."""
+def _turns(rollout: ScorableRollout, segment: SequenceData, advantage: float, estimator: Estimator) -> list[Turn]:
+    """Return the replies of a segment. advantage: the rollout's."""
     own = rollout.reward.turn_advantages or [0.0] * len(rollout.result.steps)
-    advantage, divisor = worth
-    turns = []
-    for step, value in zip(rollout.result.steps, own, strict=True):
-        if step.segment == segment.segment:
-            behind, weight = rollout.reward.behind(step.index)
-            mine = advantage + (behind - rollout.reward.value) / divisor if divisor else advantage
-            beside = weight * (mine + float(value) + estimator.beside(step.branch, mine)) - advantage
-            place = (step.start, step.completion_tokens, step.index, step.policy_version)
-            turns.append(Turn(*place, beside))
-    return turns
+    return [
+        Turn(
+            *(step.start, step.completion_tokens, step.index, step.policy_version),
+            float(value) + estimator.beside(step.branch, advantage),
+        )
+        for step, value in zip(rollout.result.steps, own, strict=True)
+        if step.segment == segment.segment
+    ]
 
 
 def _listed(values: Sequence[Sequence[Any] | None]) -> list[list[Any]] | None:

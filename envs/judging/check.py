@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from rich.console import Group
 from rich.text import Text
@@ -18,6 +18,7 @@ from rich.text import Text
 from envs.judging.archives import pack_directory
 from envs.judging.blind_spots import blind_spots
 from envs.judging.changes import Changes
+from envs.judging.flakes import disagreement
 from envs.judging.manifest import CheckResult, with_record
 from envs.judging.record import REFERENCE, has_odd, merged, only_odd, unverified
 from envs.judging.results import WRITTEN
@@ -42,6 +43,8 @@ _REFERENCE_S = 900.0
 _SHOWN = 4000
 """Shown characters of a problem, the last ones; the manifest has all of it."""
 _NAMED = 3
+IN_DOUBT = 20
+"""Checks of a task in doubt, at least. They see a flake of one verdict in seven with 95%."""
 
 
 async def check_tasks(
@@ -51,13 +54,15 @@ async def check_tasks(
     repeats: int = 1,
     concurrency: int = 2,
     known: Mapping[str, CheckResult] | None = None,
+    doubted: Collection[str] = (),
     on_result: Callable[[CheckResult], None] | None = None,
 ) -> list[CheckResult]:
     """Check tasks, `concurrency` at a time; results in the order of `tasks`.
 
-    repeats: how often each is checked; rewards that differ make it flaky, and unusable.
+    repeats: how often each is checked; rewards or tests that differ make it flaky, and unusable.
     known: results of an earlier check, taken if the task is the same and was seen, often enough, to be
         sound, or to be flaky.
+    doubted: ids of tasks to be checked `IN_DOUBT` times at least (`envs.judging.flakes`).
     on_result: called as each task is done.
     A task that fails, for any cause, is a result. An unreachable Docker daemon, or a fault of
     ours, ends the check with its exception.
@@ -67,9 +72,10 @@ async def check_tasks(
 
     async def one(task: Task) -> CheckResult:
         result = (known or {}).get(task.id)
-        if result is None or not _stands(result, task, repeats):
+        wanted = max(repeats, IN_DOUBT) if task.id in doubted else repeats
+        if result is None or not _stands(result, task, wanted):
             async with turn:
-                result = await _check(backend, starts, task, repeats)
+                result = await _check(backend, starts, task, wanted)
         if on_result is not None:
             on_result(result)
         return result
@@ -105,11 +111,15 @@ async def do_nothing(backend: Backend, starts: StartTrees, task: Task, image: st
     return place.verdict()
 
 
-def _known(task: Task, solved: Verdict) -> Task:
+def _known(task: Task, solved: Sequence[Verdict]) -> Task:
     """Return the task as its runs will judge it: the tests of a rewarded reference are asked of everybody."""
-    if not solved.solved or task.hidden.record or task.hidden.watched is not None:
+    if not all(verdict.solved for verdict in solved) or task.hidden.record or task.hidden.watched is not None:
         return task
-    return with_record(task, merged([solved.evidence]), watched=not solved.metrics.get(TESTS_UNSEEN))
+    return with_record(task, merged([verdict.evidence for verdict in solved]), watched=_watched(solved))
+
+
+def _watched(reference: Sequence[Verdict]) -> bool:
+    return not any(verdict.metrics.get(TESTS_UNSEEN) for verdict in reference)
 
 
 async def _try_servers(task: Task, sandbox: Sandbox) -> None:
@@ -176,16 +186,14 @@ async def _check(backend: Backend, starts: StartTrees, task: Task, repeats: int)
     image = ""
     reference: list[Verdict] = []
     nothing: list[Verdict] = []
-    problem, flaky = None, False
+    problem: str | None = None
+    flaky: list[str] | None = None
     try:
         image = await backend.ensure_image(task.image, task.context)
-        for _ in range(repeats):
-            task, solved, said = await _solve(backend, starts, task, image)
-            reference.append(solved)
-            nothing.append(await do_nothing(backend, starts, _known(task, solved), image))
-            problem = problem or _problem(solved, said, nothing[-1])
-        flaky = any(len({verdict.reward for verdict in verdicts}) > 1 for verdicts in (reference, nothing))
-        problem = "repeats disagree: the task is flaky" if flaky else problem
+        problem = await _judge_both(backend, starts, task, image, repeats, reference, nothing)
+        flaky = disagreement(nothing or reference)
+        if flaky is not None:
+            problem = f"repeats disagree: the task is flaky{''.join(f', {test}' for test in flaky[:_NAMED])}"
         if problem is not None and (copies := await installed_copies(backend, task, image)):
             problem += f"\nThe image has its own copy of {', '.join(copies)}: tests may find it in place of the tree's"
     except DaemonUnavailable:
@@ -202,16 +210,46 @@ async def _check(backend: Backend, starts: StartTrees, task: Task, repeats: int)
         tuple(verdict.reward for verdict in nothing),
         round(time.monotonic() - started, 3),
         problem,
-        flaky=flaky,
+        flaky=flaky is not None,
+        flaky_tests=tuple(flaky or ()),
         verifier_s=_most("verifier_s", [*reference, *nothing]),
         memory_mb=_most("verifier_memory_mb", [*reference, *nothing]),
         image_mb=await _image_mb(backend, image) if image else 0.0,
         notes=tuple(f"{path} is judged beside the working directory" for path in task.hidden.graded),
-        watched=not any(verdict.metrics.get(TESTS_UNSEEN) for verdict in reference),
+        watched=_watched(reference),
         record=record,
         unverified=unverified(record),
         blind_spots=blind_spots(task, reference, record) if problem is None else (),
     )
+
+
+async def _judge_both(
+    backend: Backend,
+    starts: StartTrees,
+    task: Task,
+    image: str,
+    repeats: int,
+    reference: list[Verdict],
+    nothing: list[Verdict],
+) -> str | None:
+    """Judge the reference and then the untouched tree, `repeats` times each, or until two verdicts on one disagree.
+    Returns the task's problem. reference, nothing: get the verdicts."""
+
+    def goes_on(verdicts: Sequence[Verdict]) -> bool:
+        return len(verdicts) < repeats and disagreement(verdicts) is None
+
+    task, solved, said = await _solve(backend, starts, task, image)
+    reference.append(solved)
+    while goes_on(reference):
+        # In the way that was found for the first one: another way could hide that its tests are flaky.
+        task, solved, _ = await _solve_odd(backend, starts, task, image)
+        reference.append(solved)
+    if disagreement(reference) is not None:
+        return None
+    known = _known(task, reference)
+    while goes_on(nothing):
+        nothing.append(await do_nothing(backend, starts, known, image))
+    return _problem(reference[0], said, nothing[0])
 
 
 def _most(metric: str, verdicts: Sequence[Verdict]) -> float:
@@ -239,13 +277,19 @@ async def _solve(backend: Backend, starts: StartTrees, task: Task, image: str) -
     return found
 
 
-async def _solve_watched(backend: Backend, starts: StartTrees, task: Task, image: str) -> tuple[Task, Verdict, str]:
-    """Judge the reference solution by the results seen of the tests. Returns as `_solve`."""
+async def _solve_odd(backend: Backend, starts: StartTrees, task: Task, image: str) -> tuple[Task, Verdict, str]:
+    """Judge the reference solution; once more without sites that were equal to more than one value, as are objects of
+    a library of matchers. Returns as `_solve`."""
     solved, said = await solve(backend, starts, task, image)
     if not solved.solved and has_odd(solved.evidence):
-        # Its objects are equal to more than one value, as those of a library of matchers.
         task = with_record(task, only_odd(solved.evidence))
         solved, said = await solve(backend, starts, task, image)
+    return task, solved, said
+
+
+async def _solve_watched(backend: Backend, starts: StartTrees, task: Task, image: str) -> tuple[Task, Verdict, str]:
+    """Judge the reference solution by the results seen of the tests. Returns as `_solve`."""
+    task, solved, said = await _solve_odd(backend, starts, task, image)
     if not solved.solved and solved.tests and not task.hidden.record:
         # The suite's own hooks may skip tests, or leave some out. What the reference passed is asked for later.
         known, said_then = await solve(backend, starts, with_record(task, REFERENCE), image)

@@ -48,7 +48,7 @@ class CheckResult:
     reference, nothing: rewards, one a repeat, of the reference solution and of an untouched tree.
     seconds: wall time of the whole check, image build included; verifier_s: the longest judging.
     memory_mb: the verifier's peak; image_mb: size of the image, shared layers included. 0 if not known.
-    flaky: repeats disagreed; the task is kept out until a check finds them agreed.
+    flaky: repeats disagreed; the task is kept out until a check finds them agreed. flaky_tests: those that differed.
     problem: why the task must not be used; None when it may.
     notes: remarks on a usable task.
     watched: whether tests of the reference were seen (`envs.judging.watched_tasks`).
@@ -74,6 +74,7 @@ class CheckResult:
     unverified: tuple[str, ...] = ()
     blind_spots: tuple[str, ...] = ()
     attacks: tuple[Attack, ...] = ()
+    flaky_tests: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:

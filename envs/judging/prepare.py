@@ -13,6 +13,7 @@ import importlib.util
 import io
 import json
 import marshal
+import sys
 import tarfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -243,5 +244,5 @@ def _compiled() -> Mapping[str, bytes]:
         source, path = module.read_bytes(), f"{HOME}/{module.name}"
         code = compile(source, path, "exec", dont_inherit=True, optimize=0)
         head = importlib.util.MAGIC_NUMBER + _UNCHECKED + importlib.util.source_hash(source)
-        found[importlib.util.cache_from_source(path, optimization="")] = head + marshal.dumps(code)
+        found[f"{HOME}/__pycache__/{module.stem}.{sys.implementation.cache_tag}.pyc"] = head + marshal.dumps(code)
     return found

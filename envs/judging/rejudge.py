@@ -13,12 +13,11 @@ from dataclasses import dataclass, field, replace
 
 from envs.judging.cheating import with_signs
 from envs.judging.saved_changes import NotSaved, unpack_changes
-from envs.judging.steps import combined, of_leaves, parts
+from envs.judging.steps import combined, parts
 from envs.judging.verifier import judge
 from envs.records.provenance import digest_of
 from envs.records.read import SavedRollout
-from envs.rewards import rewarded
-from envs.types import InfraError, Outcome, Reward, Task, TestStatus, Verdict, leaf_weights
+from envs.types import InfraError, Outcome, Reward, Task, TestStatus, Verdict
 from sandboxes.base import Backend, DaemonUnavailable, SandboxError
 
 Rewarding = Callable[[Task, Outcome], float | Reward]
@@ -87,8 +86,7 @@ class Judge:
 
     async def _judged(self, task: Task, saved: SavedRollout) -> Verdict:
         """Return the verdict with the signs of cheating of its own rollout."""
-        weights = leaf_weights([leaf.turns for leaf in saved.reward.leaves])
-        key = (task.id, digest_of(json.dumps([weights, *saved.work])))
+        key = (task.id, digest_of(json.dumps(list(saved.work))))
         judging = self._verdicts.get(key)
         if judging is None:
             judging = self._verdicts[key] = asyncio.create_task(self._judge(task, saved))
@@ -100,9 +98,6 @@ class Judge:
     async def _judge(self, task: Task, saved: SavedRollout) -> Verdict:
         image = await self._backend.ensure_image(task.image, task.context)
         works = [unpack_changes(entry) for entry in saved.work]
-        if saved.reward.leaves:
-            weights = leaf_weights([leaf.turns for leaf in saved.reward.leaves])
-            return of_leaves([await judge(self._backend, task, image, one) for one in works], weights)
         # A step that was not begun left nothing.
         verdicts = [await judge(self._backend, part, image, one) for part, one in zip(parts(task), works, strict=False)]
         return replace(
@@ -112,23 +107,8 @@ class Judge:
     def _reward(self, task: Task, saved: SavedRollout, verdict: Verdict) -> float:
         if saved.seat.evaluating:
             return verdict.reward
-        outcome = Outcome(saved.result, verdict, saved.timings_s, leaves=_leaves(saved, verdict))
-        return rewarded(outcome, lambda one: self._rewarding(task, one)).value
-
-
-def _leaves(saved: SavedRollout, verdict: Verdict) -> list[Outcome]:
-    """Return the leaves of a rollout with branches, each with its own reward of a joined verdict."""
-    found = []
-    for number, leaf in enumerate(saved.reward.leaves, start=1):
-        steps = tuple(step for step in saved.result.steps if step.index in leaf.turns)
-        tests = {
-            name.removeprefix(f"{number}/"): status
-            for name, status in verdict.tests.items()
-            if name.startswith(f"{number}/")
-        }
-        mine = replace(verdict, reward=verdict.metrics[f"reward/{number}"], tests=tests)
-        found.append(Outcome(replace(saved.result, steps=steps), mine, saved.timings_s))
-    return found
+        reward = self._rewarding(task, Outcome(saved.result, verdict, saved.timings_s))
+        return reward.value if isinstance(reward, Reward) else float(reward)
 
 
 async def rejudge_all(judge: Judge, rollouts: Iterator[SavedRollout], concurrency: int) -> AsyncIterator[RejudgeResult]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import fmean
 
 from atropos_agent.harvest import metadata_of
 from atropos_agent.types import AgentResult, Counts
@@ -38,20 +37,7 @@ def combined(task: Task, verdicts: Sequence[Verdict]) -> Verdict:
         return verdicts[0]
     names = [step.name for step in task.steps[: len(verdicts)]]
     rewards = [verdict.reward for verdict in verdicts]
-    return _joined_verdict("step", names, verdicts, rewards[-1] if task.last_counts else sum(rewards) / len(rewards))
-
-
-def of_leaves(verdicts: Sequence[Verdict], weights: Sequence[float]) -> Verdict:
-    """Return the verdict on a rollout from those on its leaves: their mean by the leaves' weights. It is solved if all
-    are."""
-    names = [str(number) for number in range(1, len(verdicts) + 1)]
-    return _joined_verdict("branch", names, verdicts, fmean((verdict.reward for verdict in verdicts), weights))
-
-
-def _joined_verdict(kind: str, names: Sequence[str], verdicts: Sequence[Verdict], reward: float) -> Verdict:
-    """Return the verdict on several parts, each of this kind. reward: of all."""
-    rewards = [verdict.reward for verdict in verdicts]
-    metrics = {f"reward/{name}": value for name, value in zip(names, rewards, strict=True)}
+    metrics = {f"reward/{name}": reward for name, reward in zip(names, rewards, strict=True)}
     for verdict in verdicts:
         for metric, value in verdict.metrics.items():
             if metric.startswith((SIGN, VERIFIER_TIMED_OUT)):
@@ -61,10 +47,8 @@ def _joined_verdict(kind: str, names: Sequence[str], verdicts: Sequence[Verdict]
             elif not metric.startswith("reward/"):
                 metrics[metric] = max(value, metrics.get(metric, value))
     return Verdict(
-        reward,
-        "\n".join(
-            f"{kind.capitalize()} {name}: {verdict.explanation}" for name, verdict in zip(names, verdicts, strict=True)
-        ),
+        rewards[-1] if task.last_counts else sum(rewards) / len(rewards),
+        "\n".join(f"Step {name}: {verdict.explanation}" for name, verdict in zip(names, verdicts, strict=True)),
         {
             f"{name}/{test}": status
             for name, verdict in zip(names, verdicts, strict=True)
@@ -72,21 +56,21 @@ def _joined_verdict(kind: str, names: Sequence[str], verdicts: Sequence[Verdict]
         },
         metrics,
         evidence=[
-            {kind: name, **call} for name, verdict in zip(names, verdicts, strict=True) for call in verdict.evidence
+            {"step": name, **call} for name, verdict in zip(names, verdicts, strict=True) for call in verdict.evidence
         ],
         seen={
-            sign: f"{kind} {name}: {what}"
+            sign: f"step {name}: {what}"
             for name, verdict in zip(names, verdicts, strict=True)
             for sign, what in verdict.seen.items()
         },
-        output=_joined(kind, names, [verdict.output for verdict in verdicts]),
-        patch=_joined(kind, names, [verdict.patch for verdict in verdicts]),
+        output=_joined(names, [verdict.output for verdict in verdicts]),
+        patch=_joined(names, [verdict.patch for verdict in verdicts]),
     )
 
 
-def _joined(kind: str, names: Sequence[str], texts: Sequence[str]) -> str:
-    """Return the texts of the parts, each below the part's name."""
-    return "\n".join(f"# {kind.capitalize()} {name}\n{text}" for name, text in zip(names, texts, strict=True) if text)
+def _joined(names: Sequence[str], texts: Sequence[str]) -> str:
+    """Return the texts of the steps, each below the step's name."""
+    return "\n".join(f"# Step {name}\n{text}" for name, text in zip(names, texts, strict=True) if text)
 
 
 def joined(results: Sequence[AgentResult]) -> AgentResult:

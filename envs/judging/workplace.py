@@ -29,7 +29,7 @@ from envs.judging.saved_changes import pack_all
 from envs.judging.specs import rollout_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.steps import combined, good_enough, joined, parts, set_up
-from envs.judging.verifier import Verifier, judge, open_verifier
+from envs.judging.verifier import Verifier, open_verifier
 from envs.types import Failure, InfraError, Outcome, Task, Verdict
 from sandboxes.base import Backend, Sandbox, SandboxSpec
 
@@ -124,18 +124,6 @@ class Workplace(Generic[G]):
         self._results += [] if result is None else [result]
         self._note("verifier")
         await self._outside.aclose()
-
-    async def judge_fork(self, sandbox: Sandbox, result: AgentResult, keep_mb: float) -> Outcome:
-        """Judge the changes of this step in a fork of the sandbox, which is stopped. Raises InfraError.
-
-        result: of the agent that made them. keep_mb: as of `outcome`."""
-        step = self._steps[self._begun - 1]
-        with span("sandbox changes"):
-            changes = await collect_changes(sandbox, self._start, step.hidden.protected)
-        with span("verifier"):
-            verdict = await judge(self._backend, step, self._image, changes)
-        work = await pack_all([changes], int(keep_mb * 2**20))
-        return Outcome(result, with_signs(verdict, result, changes), work=work)
 
     def verdict(self) -> Verdict:
         """Return the verdict on the task. Raises ValueError if no step was begun."""

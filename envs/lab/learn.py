@@ -24,7 +24,7 @@ from typing import Any
 import httpx
 from rich.console import Console
 
-from envs.lab import smoke
+from envs.lab import smoke, windows
 from envs.lab.curve import Curve, Evaluation
 from envs.lab.dashboard import Dashboard, Steps
 from envs.lab.manner import foreign
@@ -48,6 +48,9 @@ from sandboxes.log import set_up_log
 
 PRACTICE_TASKS, PRACTICE_SEED = 216, 7
 """Number of made-up tasks to practise on, and their seed."""
+
+MADE_UP = {"smoke": smoke.tasks, "windows": windows.tasks}
+"""Tasks to train on and to evaluate on, each in a world of its own."""
 
 WITHIN: dict[str, list[str]] = {"trl": ["-m", "envs.lab.with_trl"]}
 """Trainers with the environment in their own process, so neither the trainer API nor another process is needed."""
@@ -171,7 +174,7 @@ async def _engine(
         return options.engine_url, options.model
     console.print(f"Embedded inference server with {preset.model} …")
     agent = _other(options)
-    model = await output_of("model", "-m", "envs.lab.smoke", preset.model, *(["--agent", agent] if agent else []))
+    model = await output_of("model", "-m", "envs.lab.models", preset.model, *(["--agent", agent] if agent else []))
     window = preset.environment["env.max_token_length"]
     engine = await parts.engine(model, *warm, "--max-model-len", str(window))
     await parts.alongside(healthy(engine))
@@ -218,8 +221,8 @@ async def _evaluate(
     folder = run_dir / f"eval-{step:06}"
     if not any(folder.glob("eval-*.json")):
         console.print(f"Held-out tasks after step {step} …")
-        own = {"env.run_dir": folder, "env.eval_samples": preset.eval_samples, "env.eval_temperature": 1.0}
-        arguments = flags({**settings, **own})
+        usual = {"env.eval_samples": preset.eval_samples, "env.eval_temperature": 1.0}
+        arguments = flags({**usual, **settings, "env.run_dir": folder})
         await parts.alongside(run(f"evaluate-{step}", run_dir, "-m", "envs.swe", "evaluate", *arguments))
     written = next(folder.glob("eval-*.json"))
     found = Evaluation.read(written, step)
@@ -244,7 +247,7 @@ def _environment(preset: Preset, options: argparse.Namespace, engine: str) -> di
     tasks: dict[str, object] = {}
     if preset.tasks != "starter":
         tasks = {"env.tasks": made_up / "train"}
-        tasks["env.eval_tasks"] = made_up / "held-out" if preset.tasks == "smoke" or preset.held_out else STARTER
+        tasks["env.eval_tasks"] = made_up / "held-out" if preset.tasks in MADE_UP or preset.held_out else STARTER
     return {
         **tasks,
         "openai.base_url": engine,
@@ -261,9 +264,9 @@ def _write_tasks(preset: Preset, folder: Path) -> None:
         return
     partial = folder.with_name("tasks.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    if preset.tasks == "smoke":
-        for part, chosen in zip(("train", "held-out"), smoke.tasks(), strict=True):
-            for example in chosen:  # each in a world of its own, as all make the same file
+    if preset.tasks in MADE_UP:
+        for part, chosen in zip(("train", "held-out"), MADE_UP[preset.tasks](), strict=True):
+            for example in chosen:  # all make the same file
                 write_tasks([example], partial / part)
     else:
         write_tasks(examples(PRACTICE_TASKS, PRACTICE_SEED), partial / "train")

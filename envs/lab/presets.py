@@ -1,4 +1,4 @@
-"""Four sizes of learning run: minutes, half an hour on a laptop, minutes or a day on one GPU."""
+"""Sizes of learning run: minutes, half an hour on a laptop, minutes or a day on one GPU."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from envs.base import AGENTS
+from envs.lab import windows
 from envs.lab.manner import foreign
 from envs.lab.synthetic import TOOLS
 from envs.lab.warm_start import EASY
@@ -17,9 +18,11 @@ from envs.lab.warm_start import EASY
 class Preset:
     """The parts of a run.
 
-    model: of the embedded inference server; "smoke" is made on first use. None if the user starts a server.
-    tasks: "smoke", made up in `envs.lab.smoke`, a third of them held out; "practice", made up in
+    model: of the embedded inference server; "smoke" and "windows" are made on first use. None if the user starts a
+        server.
+    tasks: "smoke" and "windows", made up in the modules of that name, some held out; "practice", made up in
         `envs.lab.synthetic`, the built-in pack held out; "starter", the built-in pack itself.
+    rows: of a rollout, about; a step has so many for each.
     evaluations: in all, the first before and the last after training.
     held_out: number of unseen made-up tasks, of the kinds known to every warm start, to hold out in place of the
         pack; 0 for the pack.
@@ -33,6 +36,7 @@ class Preset:
     steps: int
     group_size: int
     groups: int
+    rows: int = 1
     evaluations: int = 3
     eval_samples: int = 2
     held_out: int = 0
@@ -43,8 +47,8 @@ class Preset:
 
     @property
     def batch_size(self) -> int:
-        """Return the number of rollouts of a step."""
-        return self.group_size * self.groups
+        """Return the number of rows of a step."""
+        return self.group_size * self.groups * self.rows
 
     @property
     def milestones(self) -> list[int]:
@@ -95,6 +99,31 @@ PRESETS = {
         trainer={"sgd": "", "learning-rate": 0.5, "max-grad-norm": 0.1},
         # A program of theirs takes seconds of a processor, and a quarter of a gigabyte.
         agents={"environment": {"env.max_concurrent_rollouts": 16}},
+    ),
+    "windows": Preset(
+        model="windows",
+        adapter=False,
+        tasks="windows",
+        steps=8,
+        group_size=8,
+        groups=4,
+        # One for each window.
+        rows=3,
+        evaluations=2,
+        eval_samples=4,
+        max_lag=1,
+        environment={
+            **_SMALL,
+            "env.tools": ",".join(windows.TOOLS),
+            "env.max_steps": 12,
+            "env.max_reply_tokens": windows.REPLY_TOKENS,
+            "env.max_token_length": windows.WINDOW,
+            "env.max_concurrent_rollouts": 32,
+            "env.compaction": "summary",
+        },
+        # As far as the smoke preset's steps: a summary is a small part of a rollout's tokens.
+        trainer={"sgd": "", "learning-rate": 2.0, "max-grad-norm": 0.025},
+        agents={"environment": {"env.max_concurrent_rollouts": 16, "env.compaction": "none"}},
     ),
     "laptop": Preset(
         model="smollm2",

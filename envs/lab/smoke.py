@@ -9,23 +9,19 @@ foreign agent there is a model of its own, with dialogues in that agent's manner
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import hashlib
 import random
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from atropos_agent.formats.hermes import Hermes
-from atropos_agent.types import AgentError, Reply, SequenceData
+from atropos_agent.types import Reply, SequenceData
 from envs.agents.facts import ForeignAgent
-from envs.lab.manner import Manner, foreign
+from envs.lab.manner import Manner
 from envs.lab.synthetic import Example, call, expert, transcripts
-from envs.types import InfraError
-from sandboxes.base import SandboxError
 
 VERBS = ("Create", "Make", "Add", "Write", "Put here", "Set up")
 OBJECTS = ("an empty file named ready", "the file ready, with nothing in it", "the file ready, of size zero")
@@ -61,20 +57,28 @@ def model(cache: Path, on_step: Callable[[int, float], None] | None = None, agen
     prefix, size = "smoke", _VOCABULARY
     if agent is not None:
         made_of, prefix, size = (*made_of, agent.recipe, _WORDS), f"smoke-{agent.name}", _WORDS
-    folder = cache.expanduser() / "models" / f"{prefix}-{hashlib.sha256(repr(made_of).encode()).hexdigest()[:12]}"
-    if folder.is_dir():
-        return folder
-    plain = make_tokenizer([], 0)
-    manner = None if agent is None else asyncio.run(Manner.heard(agent, plain))
-    spelled = asyncio.run(_rows(train, plain, expert, manner))
-    tokenizer = make_tokenizer([row.full_text for row in spelled], size)
-    rng = random.Random(0)
-    drawn = [rng.choice(train) for _ in range(_DIALOGUES)]
-    rows = asyncio.run(_rows(drawn, tokenizer, lambda task: _clumsy(task, rng, manner), manner))
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as partial:
-        make_model(rows, tokenizer, Path(partial) / "model", steps=_STEPS, on_step=on_step)
-        (Path(partial) / "model").rename(folder)
+
+    def make(folder: Path) -> None:
+        plain = make_tokenizer([], 0)
+        manner = None if agent is None else asyncio.run(Manner.heard(agent, plain))
+        spelled = asyncio.run(_rows(train, plain, expert, manner))
+        tokenizer = make_tokenizer([row.full_text for row in spelled], size)
+        rng = random.Random(0)
+        drawn = [rng.choice(train) for _ in range(_DIALOGUES)]
+        rows = asyncio.run(_rows(drawn, tokenizer, lambda task: _clumsy(task, rng, manner), manner))
+        make_model(rows, tokenizer, folder, steps=_STEPS, on_step=on_step)
+
+    return kept(cache, prefix, made_of, make)
+
+
+def kept(cache: Path, name: str, made_of: object, make: Callable[[Path], None]) -> Path:
+    """Return the folder of a model in the cache, made if missing. made_of: everything that decides what it is."""
+    folder = cache.expanduser() / "models" / f"{name}-{hashlib.sha256(repr(made_of).encode()).hexdigest()[:12]}"
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as partial:
+            make(Path(partial) / "model")
+            (Path(partial) / "model").rename(folder)
     return folder
 
 
@@ -95,26 +99,3 @@ async def _rows(
 ) -> list[SequenceData]:
     told = transcripts if manner is None else manner.transcripts
     return [row async for row in told(examples, tokenizer, replies)]
-
-
-def main(argv: Sequence[str]) -> int:
-    """Print the folder of a model to start `learn` with: `smoke`, or a name known to the embedded server. Made
-    in a process of its own, so it can be stopped. Returns the exit status."""
-    # Imported here, so that the tasks stay free of PyTorch.
-    from atropos_agent.cpu_engine.model import DEFAULT_CACHE, ModelNotFound, locate
-
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model")
-    parser.add_argument("--agent")
-    options = parser.parse_args(argv)
-    try:
-        agent = foreign(options.agent)
-        print(model(DEFAULT_CACHE, agent=agent) if options.model == "smoke" else locate(options.model))
-    except (ModelNotFound, AgentError, InfraError, SandboxError, OSError, ValueError) as error:
-        print(f"model {options.model} can't be had: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -214,7 +214,6 @@ def _rollout(rollout: Rollout) -> dict[str, Any]:
             "value": float(reward.value),
             "turn_advantages": list(map(float, reward.turn_advantages)),
             "explanation": plain_text(reward.explanation),
-            **({"leaves": [[float(leaf.value), *leaf.turns] for leaf in reward.leaves]} if reward.leaves else {}),
         },
         "seat": {
             **{"group": seat.group, "member": seat.member, "step": seat.step, "evaluating": seat.evaluating},
@@ -273,7 +272,7 @@ def _opening_steps(rollout: Rollout) -> Iterator[dict[str, Any]]:
     messages = rollout.result.messages
     replies = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
     sampled = len(rollout.result.steps)
-    opening = messages[: replies[-min(sampled, len(replies))]] if sampled and replies else messages
+    opening = messages[: replies[-sampled]] if 0 < sampled <= len(replies) else messages
     if not opening:
         yield {"source": "user", "message": plain_text(rollout.task.instruction)}
     for message in opening:

@@ -21,9 +21,12 @@ MAX_PATCH_LINES = 4000
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A reply and its calls with results. A call or a result may be missing; the flag marks errors."""
+    """A reply and its calls with results. A call or a result may be missing; the flag marks errors.
+
+    part: the row in which the conversation goes on here, in words; "" in the same row as the turn before."""
 
     step: AgentStep
+    part: str
     exchanges: Sequence[tuple[ToolCall | None, str | None, bool]]
 
 
@@ -75,7 +78,7 @@ def detail_of(rollout: SavedRollout) -> Detail:
     place = {"group": seat.group, "member": seat.member, "trainer's step": seat.step}
     return Detail(
         opening=opening,
-        turns=[_turn(step) for step in result.steps],
+        turns=[_turn(step, part) for step, part in zip(result.steps, _parts(result), strict=True)],
         tests=[(name, status.value) for name, status in sorted(rollout.verdict.tests.items())],
         facts=[
             *((f"{name} time", f"{seconds:.2f} s") for name, seconds in rollout.timings_s.items()),
@@ -174,7 +177,24 @@ def templates(loader: BaseLoader) -> Environment:
     return made
 
 
-def _turn(step: AgentStep) -> Turn:
+def agent_of(rollout: SavedRollout) -> str:
+    """Return the agent's name: as a run of several names it, else another one's own; "" for ours."""
+    return str(rollout.seat.agent or rollout.result.metadata.get("agent", {}).get("name", ""))
+
+
+def _parts(result: AgentResult) -> Iterator[str]:
+    """Yield for each turn the row in which it goes on, "" in the row of the turn before."""
+    rows = {row.segment: position for position, row in enumerate(result.segments, 1)}
+    before: int | None = None
+    seen = set()
+    for step in result.steps:
+        changed = step.segment != before and (before is not None or len(rows) > 1)
+        name = f"row {rows[step.segment]} of {len(rows)}" if step.segment in rows else "a part that is in no row"
+        yield ("" if not changed else f"back in {name}" if step.segment in seen else name)
+        seen.add(before := step.segment)
+
+
+def _turn(step: AgentStep, part: str) -> Turn:
     """Return calls with their results; a result without a call stands alone."""
     exchanges: list[tuple[ToolCall | None, str | None, bool]] = []
     results = list(step.results)
@@ -184,7 +204,7 @@ def _turn(step: AgentStep) -> Turn:
             results.remove(mine)
         exchanges.append((call, mine.content if mine else None, mine.is_error if mine else False))
     exchanges += [(None, item.content, item.is_error) for item in results]
-    return Turn(step, exchanges)
+    return Turn(step, part, exchanges)
 
 
 def _spans(rollout: SavedRollout) -> Iterator[Span]:

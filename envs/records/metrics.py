@@ -31,6 +31,9 @@ RECENT_GROUPS, LEAST_GROUPS = 50, 20
 DULL, SOUND = 0.8, 0.6
 """Shares of these without signal: for the warning, and for the next one to be possible."""
 
+DOUBTFUL_TESTS = 5
+"""Named tests of a task in doubt, at most: in an unwatched task the code under test can make up any number."""
+
 KEPT_STEPS = 100
 """Steps with failures of their own."""
 
@@ -67,7 +70,6 @@ class Metrics:
     unshown: tools' results without a text form, such as pictures.
     compactions: how often agents have made their conversations shorter; tokens_saved: by how many tokens, about.
     untrained: sampled tokens that were left out of the rows, by reason.
-    branches: what became of the branches of rollouts.
     drifts: rollouts with a last prompt other than the chat template's own, by kind (`atropos_agent.tokens.drift`).
     engine_s, tools_s: waiting time for the inference server and in tools, summed over concurrent rollouts;
         phases_s: the same by phase of a rollout.
@@ -81,6 +83,7 @@ class Metrics:
     concurrency: the present limit of concurrent rollouts.
     loop_blocks: long blocks of the event loop.
     recent: whether the last groups had differing rewards. dull: too few of them had.
+    flaky: tasks in doubt (`envs.judging.flakes`), with a few tests that had two statuses on the same changes.
     supply: what the inference servers are held up by, in a sentence (see `envs.running.supply`).
     """
 
@@ -103,7 +106,6 @@ class Metrics:
     compactions: int = 0
     tokens_saved: int = 0
     untrained: Counter[str] = field(default_factory=Counter)
-    branches: Counter[str] = field(default_factory=Counter)
     engine_s: float = 0.0
     tools_s: float = 0.0
     phases_s: dict[str, float] = field(default_factory=dict)
@@ -122,6 +124,7 @@ class Metrics:
     loop_blocks: int = 0
     recent: list[bool] = field(default_factory=list)
     dull: bool = False
+    flaky: dict[str, list[str]] = field(default_factory=dict)
     supply: str = ""
     engine: Latency = field(default_factory=Latency)
     tool: Latency = field(default_factory=Latency)
@@ -139,7 +142,6 @@ class Metrics:
         self.malformed_calls += result.counts.malformed_calls
         self.unshown += result.counts.unshown
         self._count_conversations(result.metadata)
-        self.branches.update(result.metadata.get("tree", {}))
         if result.drift is not None:
             self.drifts[str(result.drift)] += 1
         self.stops[result.stop_reason.value if result.stop_reason else "error"] += 1
@@ -222,6 +224,19 @@ class Metrics:
         elif share < SOUND:
             self.dull = False
 
+    def count_doubts(self, doubts: Mapping[str, Iterable[str]]) -> None:
+        """Note the tasks in which the same changes got different verdicts, with the tests that differed. Warn once a
+        task."""
+        for task, tests in doubts.items():
+            known = self.flaky.get(task)
+            self.flaky[task] = sorted({*(known or ()), *tests})[:DOUBTFUL_TESTS]
+            if known is None:
+                logger.warning(
+                    "task %s: the same changes got different verdicts (%s); its tests may be flaky: "
+                    "`tasks check --seen` with this run's directory decides (docs/tasks.md)",
+                    *(task, ", ".join(f"{test!r:.200}" for test in self.flaky[task]) or "no test is named"),
+                )
+
     def count_sent(self) -> None:
         """Count a group accepted by the trainer."""
         self.groups_sent += 1
@@ -266,10 +281,10 @@ class Metrics:
             "tokens_saved": self.tokens_saved,
             "concurrency": self.concurrency,
             "loop_blocks": self.loop_blocks,
+            "flaky_tasks": len(self.flaky),
             **{f"groups/{state}": count for state, count in self.states.items()},
             **{f"failures/{kind}": count for kind, count in self.failures.items()},
             **{f"drift_share/{kind}": count / self.rollouts for kind, count in self.drifts.items() if self.rollouts},
-            **{f"branches/{what}": count for what, count in self.branches.items()},
             **{f"untrained_tokens/{reason}": count for reason, count in self.untrained.items()},
             **{f"reward_mean/{name}": of["reward"] / of["rollouts"] for name, of in self.agents.items()},
             **{f"solved_share/{name}": of["solved"] / of["rollouts"] for name, of in self.agents.items()},
@@ -314,15 +329,15 @@ class Metrics:
             later: dict[str, Any] = {
                 "versions": {},
                 "agents": {},
-                "branches": {},
                 "recent": [],
                 "dull": False,
+                "flaky": {},
                 "supply": "",
             }
             values = {**later, **values}  # earlier ones did not have them
         if not isinstance(values, dict) or set(values) != names:
             raise ValueError(f"not the metrics of this version: expected the keys {sorted(names)}")
-        for name in ("failures", "stops", "drifts", "cheats", "untrained", "branches"):
+        for name in ("failures", "stops", "drifts", "cheats", "untrained"):
             values[name] = Counter(values[name])
         for name in ("engine", "tool"):
             values[name] = Latency(values[name])

@@ -25,7 +25,7 @@ from atropos_agent.types import (
     TeacherScores,
 )
 from envs.records.atif import FILE_NAME, FORMAT, KEY, Place, parts
-from envs.types import Leaf, Reward, Seat, TestStatus, Verdict
+from envs.types import Reward, Seat, TestStatus, Verdict
 from tools.base import ToolCall, ToolResult
 
 logger = logging.getLogger(__name__)
@@ -209,8 +209,7 @@ def _reward(ours: Mapping[str, Any]) -> Reward:
     if ours["format"] in OLD_FORMATS:
         return Reward(ours["verdict"]["reward"], tuple(ours["verdict"].get("turn_advantages", ())))
     reward = ours["reward"]
-    leaves = tuple(Leaf(value, tuple(turns)) for value, *turns in reward.get("leaves", ()))
-    return Reward(reward["value"], tuple(reward["turn_advantages"]), reward["explanation"], leaves)
+    return Reward(reward["value"], tuple(reward["turn_advantages"]), reward["explanation"])
 
 
 def _seat(ours: Mapping[str, Any]) -> Seat:

@@ -20,11 +20,11 @@ from sandboxes.owner import boot_time
 
 logger = logging.getLogger(__name__)
 
-VERSION = 6
+VERSION = 5
 """Version of the tables, kept in `PRAGMA user_version`; version 0.1 of the package wrote 0."""
 
-READABLE = (4, 5, VERSION)
-"""Versions that are read as they are. Versions 4 and 5 have no table `leaves`, version 4 has no table `draws`."""
+READABLE = (4, VERSION)
+"""Versions that are read as they are. Version 4 has no table `draws`."""
 
 CHECKED_WHOLE = 64 * 2**20
 """Bytes of the largest file that is checked whole when it is opened. The check of a larger one would take minutes: its
@@ -38,9 +38,6 @@ CREATE TABLE IF NOT EXISTS groups (
 CREATE TABLE IF NOT EXISTS members (
     number INTEGER NOT NULL, member INTEGER NOT NULL, place INTEGER NOT NULL, size INTEGER NOT NULL,
     crc INTEGER NOT NULL, reward REAL, PRIMARY KEY (number, member));
-CREATE TABLE IF NOT EXISTS leaves (
-    number INTEGER NOT NULL, member INTEGER NOT NULL, leaf INTEGER NOT NULL, reward REAL NOT NULL,
-    weight REAL NOT NULL, PRIMARY KEY (number, member, leaf));
 CREATE TABLE IF NOT EXISTS turns (
     number INTEGER NOT NULL, member INTEGER NOT NULL, body BLOB NOT NULL, crc INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS asked (
@@ -71,7 +68,6 @@ _KEYS = {
     "run": "key",
     "groups": "rowid",
     "members": "rowid",
-    "leaves": "rowid",
     "turns": "rowid",
     "packets": "rowid",
     "faults": "task",
@@ -238,7 +234,7 @@ def _bring_up_to_date(db: sqlite3.Connection, path: Path) -> None:
     first, count = "", ""
     if db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'groups'").fetchone()[0]:
         logger.info("%s is of an earlier version and is brought up to date", path)
-        if version < 3:  # versions 4, 5 and 6 have one table more each
+        if version < 3:  # versions 4 and 5 have one table more each
             first, count = f"{_FROM_0_1 + _RENAMED if version == 0 else ''}{_FROM_2}", _COUNT
     db.executescript(f"BEGIN IMMEDIATE;{first}{_SCHEMA}{count}PRAGMA user_version = {VERSION};COMMIT;")
 

@@ -104,10 +104,6 @@ class Group:
         def work(db: sqlite3.Connection) -> None:
             values = (self.number, member, place.offset, place.size, place.crc, rollout.reward.value)
             db.execute("INSERT OR REPLACE INTO members VALUES (?, ?, ?, ?, ?, ?)", values)
-            db.execute("DELETE FROM leaves WHERE number = ? AND member = ?", (self.number, member))
-            if rollout.reward.leaves:
-                leaves = [(self.number, member, leaf, *end) for leaf, end in enumerate(rollout.reward.ends)]
-                db.executemany("INSERT INTO leaves VALUES (?, ?, ?, ?, ?)", leaves)
             db.execute("DELETE FROM turns WHERE number = ? AND member = ?", (self.number, member))
 
         await self._journal.write(work)
@@ -154,21 +150,18 @@ async def unfinished(journal: Journal) -> list[UnfinishedGroup]:
     return await journal.write(lambda db: [_left(db, row) for row in db.execute(query).fetchall()])
 
 
-async def complete(journal: Journal) -> list[tuple[str, list[float], list[float]]]:
-    """Return of each complete group, in their order, the task, the rewards of all ends, and their weights."""
+async def complete(journal: Journal) -> list[tuple[str, list[float]]]:
+    """Return task and rewards of each complete group, in their order."""
     made = ", ".join(f"'{state}'" for state in UNMADE)
     query = (
-        "SELECT number, task, coalesce(leaves.reward, members.reward) AS worth, coalesce(weight, 1.0) "
-        "FROM groups JOIN members USING (number) LEFT JOIN leaves USING (number, member) "
-        f"WHERE state NOT IN ({made}) AND worth IS NOT NULL ORDER BY number, member, leaf"
+        "SELECT number, task, reward FROM groups JOIN members USING (number) "
+        f"WHERE state NOT IN ({made}) AND reward IS NOT NULL ORDER BY number, member"
     )
 
-    def work(db: sqlite3.Connection) -> list[tuple[str, list[float], list[float]]]:
-        found: dict[int, tuple[str, list[float], list[float]]] = {}
-        for number, task, reward, weight in db.execute(query):
-            _, rewards, weights = found.setdefault(number, (task, [], []))
-            rewards.append(reward)
-            weights.append(weight)
+    def work(db: sqlite3.Connection) -> list[tuple[str, list[float]]]:
+        found: dict[int, tuple[str, list[float]]] = {}
+        for number, task, reward in db.execute(query):
+            found.setdefault(number, (task, []))[1].append(reward)
         return list(found.values())
 
     return await journal.read(work)
@@ -338,5 +331,4 @@ def _forget_turns(db: sqlite3.Connection, number: int) -> None:
 
 def _forget_members(db: sqlite3.Connection, number: int) -> None:
     db.execute("DELETE FROM members WHERE number = ?", (number,))
-    db.execute("DELETE FROM leaves WHERE number = ?", (number,))
     _forget_turns(db, number)

@@ -144,8 +144,7 @@ class TaskQueue:
 
     def note(self, group: Group) -> None:
         """Take notice of a complete group's rewards."""
-        ends = [end for rollout in group.members.values() for end in rollout.reward.ends]
-        self._order.note(group.task.id, *zip(*ends, strict=True))
+        self._order.note(group.task.id, [rollout.reward.value for rollout in group.members.values()])
 
     def is_quarantined(self, task: Task) -> bool:
         """Tell whether the task has failed too often to be drawn."""

@@ -63,11 +63,8 @@ class Rollouts:
         async for attempt in self._retrying():
             with attempt:
                 rollout = await self._attempt(task, seat, recording, attempt.retry_state)
+        self.failures.breaker.note(None)
         self.failures.hope.succeeded()
-        for failure in rollout.failures:
-            self.failures.note(task, failure, step=seat.step)
-        for _ in rollout.reward.ends:  # a branch is work like a rollout, and fails or succeeds like one
-            self.failures.breaker.note(None)
         self.metrics.count_rollout(rollout)
         return rollout, await self._writer.write(rollout)
 
@@ -90,8 +87,7 @@ class Rollouts:
             return rollout if self._teacher is None or seat.evaluating else await _taught(self._teacher, rollout)
         except InfraError as error:
             logger.warning("task %s, attempt %d of %d: %s", task.id, state.attempt_number, self._attempts, error)
-            for failure in (*error.beside, error):
-                self.failures.note(task, failure, step=seat.step)
+            self.failures.note(task, error, step=seat.step)
             if recording is not None:
                 if recording.stuck or error.kind not in REPEATABLE:
                     await recording.forget()  # also after the last attempt: the group may be made later

@@ -19,6 +19,7 @@ from atropos_agent.engines.teacher import Teacher
 from envs.config import AgentEnvConfig
 from envs.delivery.estimators import Estimator
 from envs.delivery.rows import Origin, ScoredGroup, score_group
+from envs.judging.flakes import in_doubt
 from envs.records import timeline
 from envs.records.atif import RolloutWriter
 from envs.records.disk import may_pass, replace_file
@@ -150,6 +151,8 @@ class Run:
             await self.queue.give_up(group)
             return None
         self.rollouts.failures.forget(group.task)  # it can be made after all
+        judged = [(one.task.id, one.work, one.verdict) for one in group.members.values()]
+        self.metrics.count_doubts(await asyncio.to_thread(in_doubt, judged))
         return self._scored(group, pace.step)
 
     async def work(self, group: Group, pace: Pace, sink: Sink) -> None:
@@ -318,10 +321,7 @@ async def open_run(
             logger.info("%d groups that a trainer took and did not confirm are given again", lost)
         metrics = await _continued(env.run_dir, journal) if known else Metrics()
         await write_start(env, command, under, run_id=run_id, changed=known.changed)
-        async with (
-            open_teacher(env) as teacher,
-            open_rollouts(*(env, metrics, len(train), teacher), agents=config.agents_at_once) as (rollouts, watch),
-        ):
+        async with open_teacher(env) as teacher, open_rollouts(env, metrics, len(train), teacher) as (rollouts, watch):
             resources = await Resources.open(journal, env.resources())
             queue = await TaskQueue.open(
                 *(journal, train, rollouts.failures),
@@ -343,15 +343,13 @@ async def open_run(
 
 @asynccontextmanager
 async def open_rollouts(
-    env: Environment, metrics: Metrics, tasks: int, teacher: Teacher | None = None, *, agents: int = 1
+    env: Environment, metrics: Metrics, tasks: int, teacher: Teacher | None = None
 ) -> AsyncIterator[tuple[Rollouts, LoopWatch]]:
     """Open the resources for rollouts of so many tasks, without a journal; the page of the rollouts is written when the
-    block ends. teacher: scores their rows. agents: of each rollout that may be at work at once, so that many fewer
-    rollouts are."""
+    block ends. teacher: scores their rows."""
     config = env.config
     breaker = CircuitBreaker(config.failure_rate)
-    start, most = (max(1, number // agents) for number in (START_ROLLOUTS, config.max_concurrent_rollouts))
-    limiter = ConcurrencyLimiter(start=start, most=most, breaker=breaker)
+    limiter = ConcurrencyLimiter(start=START_ROLLOUTS, most=config.max_concurrent_rollouts, breaker=breaker)
     failures = FailureLog(env.run_dir / "quarantined.jsonl", metrics, breaker, env.redactor, tasks)
     async with AsyncExitStack() as stack:
         about = {"service.name": "atropos-agent", "atropos.environment": env.name, "atropos.run": env.run_dir.name}

@@ -32,7 +32,7 @@ from envs.running.stopping import Stopping
 
 OPTIONS = (
     *("temperature", "top_p", "top_k", "min_p", "system_prompt", "history", "compaction", "tool_format", "tool_role"),
-    *("agent", "reward", "estimator", "length_penalty", "summary_weight", "tools", "branches"),
+    *("agent", "reward", "estimator", "length_penalty", "summary_weight", "tools"),
     *("teacher_model", "teacher_top_k", "teacher_weight"),
 )
 """Options among the conditions of a run; an environment need not have the last ones."""

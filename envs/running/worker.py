@@ -17,7 +17,6 @@ from atropos_agent import tracing
 from atropos_agent.types import Branch, StopReason
 from envs.config import AgentEnvConfig
 from envs.resources import versions_of
-from envs.rewards import rewarded
 from envs.running.failures import attribute
 from envs.running.telemetry import rollout_span
 from envs.running.watchdog import LoopWatch
@@ -68,13 +67,8 @@ class LocalWorker:
 
     async def run(self, task: Task, seat: Seat) -> Rollout:
         """See `Worker`."""
-        own = replace(seat, ledgers=[], failures=[])  # the rollout does not hold them
         with rollout_span(task, seat, seat.agent or self._config.agent) as told:
-            try:
-                rollout = await self._run(task, seat, own)
-            except InfraError as error:
-                error.beside = tuple(own.failures)
-                raise
+            rollout = await self._run(task, seat)
             reward, verdict = rollout.reward.value, rollout.verdict.reward
             tracing.tell_rollout(told, rollout.result, rollout=rollout.id, reward=reward, verdict=verdict)
         return rollout
@@ -83,8 +77,9 @@ class LocalWorker:
         """See `Worker`."""
         self._env.expect(task)
 
-    async def _run(self, task: Task, seat: Seat, own: Seat) -> Rollout:
+    async def _run(self, task: Task, seat: Seat) -> Rollout:
         started, runner = time.monotonic(), asyncio.current_task()
+        own = replace(seat, ledgers=[])  # the rollout does not hold them
         seconds = self._config.rollout_timeout_s + task.hidden.timeout_s + self._config.overtime_s
         try:
             async with asyncio.timeout(seconds) as limit:
@@ -106,13 +101,14 @@ class LocalWorker:
         if seat.resources:
             result = replace(result, metadata={**result.metadata, RESOURCES: versions_of(seat.resources)})
         timings = {**outcome.timings_s, "total": time.monotonic() - started}
-        judged = (outcome.verdict, reward, seat, timings, outcome.work, tuple(own.failures))
-        return Rollout(uuid.uuid4().hex, task, result, *judged)
+        name = uuid.uuid4().hex
+        return Rollout(name, task, result, outcome.verdict, reward, seat, timings, outcome.work)
 
     def _reward(self, task: Task, outcome: Outcome, seat: Seat) -> Reward:
         if seat.evaluating:
             return Reward(outcome.verdict.reward)
-        return rewarded(outcome, lambda one: self._env.reward(task, one))
+        reward = self._env.reward(task, outcome)
+        return reward if isinstance(reward, Reward) else Reward(float(reward))
 
     def _check(self, outcome: Outcome, reward: Reward, seat: Seat, started: float) -> None:
         """Raise InfraError for an outcome that would be no valid measurement, or no row."""
@@ -135,10 +131,7 @@ class LocalWorker:
         most = self._config.max_token_length if seat.max_tokens is None else seat.max_tokens
         if longest > most:
             raise InfraError(Failure.TOKENS, f"a row of {longest} tokens is longer than {most}")
-        late = any(
-            one.result.stop_reason is StopReason.TIME or VERIFIER_TIMED_OUT in one.verdict.metrics
-            for one in (outcome, *outcome.leaves)
-        )
+        late = result.stop_reason is StopReason.TIME or VERIFIER_TIMED_OUT in outcome.verdict.metrics
         if late and (lost := self._watch.suspended_since(started)) > 0:
             what = f"the process was suspended for {lost:.0f} s of the rollout's time"
             raise InfraError(Failure.SUSPENDED, what)

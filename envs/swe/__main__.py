@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
 from importlib import import_module
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # what is imported first is nothing that a traceback would explain
 
 from atropos_agent import __version__
-from envs.messages import as_called, told
+from envs.messages import as_called, said
 from envs.running.stopping import ended_while_loading
 from sandboxes.naming import later, meant
 
@@ -30,7 +29,7 @@ python -m envs.swe COMMAND [OPTIONS]
   groups     what became of a run's groups, and why, in one table: `groups RUN_DIR`
   learn      a model gets better on this machine: everything above with a trainer, and its curve
   rejudge    score a run's rollouts anew, without a model: other tests, rewards or verifiers
-  tasks      `tasks check FOLDER`, `tasks attack FOLDER`, `tasks forge PACKAGE...`, `tasks convert FORMAT SOURCE`
+  tasks      `tasks get NAME`, `tasks check FOLDER`, `tasks attack FOLDER`, `tasks forge PACKAGE...`, `tasks convert …`
   view       runs in a browser, while they go on and afterwards, or rollouts in one file: `view RUN`
   warmstart  train the small model's adapter for the demo
 
@@ -61,23 +60,19 @@ _ELSEWHERE = (
 _RUN = later("envs.swe.program:main")
 
 
-def main(argv: list[str]) -> int:
+def main(argv: Sequence[str]) -> int:
     """Run a command. The heavy imports of one command are not paid by another."""
     words = 2 if " ".join(argv[:2]) in MODULES else 1
     command, rest = " ".join(argv[:words]), argv[words:]
     if command in _WITH_SANDBOXES and not sys.platform.startswith("linux"):
         print(_ELSEWHERE, file=sys.stderr)
-    try:
-        if command in COMMANDS:
-            return int(_RUN()(command, rest))
-        if command in MODULES:
-            with ended_while_loading():
-                print(f"{command}: loading …", file=sys.stderr)
-                module = import_module(MODULES[command])
-            return int(module.main(rest))
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
+    if command in COMMANDS:
+        return int(_RUN()(command, rest))
+    if command in MODULES:
+        with ended_while_loading():
+            print(f"{command}: loading …", file=sys.stderr)
+            module = import_module(MODULES[command])
+        return int(module.main(rest))
     if command == "--version":
         print(f"atropos-agent {__version__}")
         return 0
@@ -93,25 +88,6 @@ def command() -> int:
     """Run this process's own command: `atropos-agent` on the command line."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     return said(main, sys.argv[1:])
-
-
-def said(main: Callable[[list[str]], int], argv: list[str]) -> int:
-    """Run a command, and make sure its output is written. Returns the exit status, 1 if it could not be.
-
-    A reader may close the pipe before the end, as `| head` does."""
-    status = 1
-    try:
-        status = main(argv)
-        if sys.stdout is not None:  # as it is behind `>&-`
-            sys.stdout.flush()
-        return status
-    except BrokenPipeError:
-        pass
-    except OSError as error:
-        print(told(error), file=sys.stderr)
-        status = 1
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left is written when Python ends
-    return status
 
 
 if __name__ == "__main__":

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import Field, field_validator
 
 from envs.config import AgentEnvConfig
-from envs.swe.places import Branches
 from sandboxes.arguments import web_address
+from sandboxes.e2b.options import E2BOptions
 from sandboxes.kubernetes.options import PodOptions
-
-
-def _branches_or_none(text: str) -> str:
-    Branches.of(text)
-    return text
 
 
 class SWEEnvConfig(AgentEnvConfig):
@@ -71,12 +66,6 @@ class SWEEnvConfig(AgentEnvConfig):
         description="File with MCP servers for every task, JSON or YAML, as other agents have it under `mcpServers` "
         "(docs/mcp.md)",
     )
-    branches: Annotated[str, AfterValidator(_branches_or_none)] = Field(
-        default="",
-        description="How many branches a rollout may have, and where: 2@errors behind failed calls, 2@every:4 behind "
-        "every fourth reply, 2@entropy behind replies less certain than those before; empty for none "
-        "(docs/branches.md)",
-    )
     judge: str = Field(
         default="", description="API of the model that judges for tasks that ask one, with /v1 (docs/judges.md)"
     )
@@ -85,10 +74,13 @@ class SWEEnvConfig(AgentEnvConfig):
     judge_requests: int = Field(default=32, ge=1, description="Most requests of one verdict to that model")
     sandbox: str = Field(
         default="docker",
-        description="Backend of the sandboxes: docker, kubernetes, or package.module:factory of your own",
+        description="Backend of the sandboxes: docker, kubernetes, e2b, or package.module:factory of your own",
     )
     pods: PodOptions = Field(
         default_factory=PodOptions, description="Options of pods, for --env.sandbox kubernetes (docs/pods.md)"
+    )
+    e2b: E2BOptions = Field(
+        default_factory=E2BOptions, description="Options of the server, for --env.sandbox e2b (docs/e2b.md)"
     )
     keep_work_mb: float = Field(
         default=1.0,
@@ -118,11 +110,6 @@ class SWEEnvConfig(AgentEnvConfig):
         description="Starter of containers: docker for the Docker daemon, or crun, past it and cheaper; by default "
         "crun if possible (`doctor` names it)",
     )
-
-    @property
-    def agents_at_once(self) -> int:
-        found = Branches.of(self.branches)
-        return 1 if found is None else 1 + found.count
 
     @field_validator("judge")
     @classmethod

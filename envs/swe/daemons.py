@@ -34,6 +34,7 @@ def backend_options(config: SWEEnvConfig) -> Mapping[str, Any]:
     return {
         "hosts": config.hosts,
         "pods": config.pods if config.sandbox == "kubernetes" else None,
+        "e2b": config.e2b if config.sandbox == "e2b" else None,
         "base_image": config.base_image,
         "pool": PoolLimits(each=warm) if warm else None,
         "runtime": config.sandbox_runtime,
@@ -63,11 +64,7 @@ def backend_problems(config: SWEEnvConfig) -> Sequence[Exception]:
         factory = named_factory(config.sandbox, **backend_options(config))
     except ValueError as error:
         return [error]
-    problems = [ValueError(_NOT_LOCAL)] if factory is LocalBackend else []
-    if config.branches and not getattr(factory, "forks", True):
-        said = f"--env.branches {config.branches}: sandboxes of --env.sandbox {config.sandbox} can't be forked"
-        problems.append(ValueError(f"{said}; leave it out, or use --env.sandbox docker (docs/branches.md)"))
-    return problems
+    return [ValueError(_NOT_LOCAL)] if factory is LocalBackend else []
 
 
 def uses_daemons(config: SWEEnvConfig) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import time
@@ -40,6 +41,8 @@ from sandboxes.registry import load_backend
 GIB = 2**30
 ROOM_S = 60.0
 """How long a look waits for room in a cluster."""
+LOOK_S = 120.0
+"""How long the look at another backend may take in all."""
 
 
 async def surroundings(config: SWEEnvConfig, engines: Sequence[EngineConfig] = ()) -> AsyncIterator[Check]:
@@ -105,7 +108,12 @@ async def _others(config: SWEEnvConfig, train: Sequence[Task]) -> AsyncIterator[
             yield Check(one.name, Status.OK if one.ok else Status.WRONG, one.text)
         if not all(one.ok for one in found):
             return
-    yield await _sandbox(config, next((task for task in train if task.image), train[0]))
+    try:
+        async with asyncio.timeout(LOOK_S):
+            check = await _sandbox(config, next((task for task in train if task.image), train[0]))
+    except TimeoutError:
+        check = Check("sandboxes", Status.NOTE, f"none ran a command within {LOOK_S:g} s; this look waits no longer")
+    yield check
     yield _disk(Path(config.run_dir or "runs"))
 
 
@@ -122,6 +130,8 @@ async def _sandbox(config: SWEEnvConfig, task: Task) -> Check:
                 took = time.perf_counter() - began
     except SandboxTimeout as error:
         return Check("sandboxes", Status.NOTE, f"none was opened for now: {error}")
+    except TimeoutError:
+        raise
     except (SandboxError, ValueError, OSError) as error:
         return Check("sandboxes", Status.WRONG, str(error))
     if not ran.ok:

@@ -4,36 +4,27 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from typing import ClassVar
 
 from atropos_agent.agent import AtroposAgent
 from atropos_agent.types import AgentResult
 from envs.agents.facts import ForeignAgent
 from envs.agents.guests import Guest, Guests
-from envs.agents.naming import branch_problems, compaction_problems, find_agent, room_problems
+from envs.agents.naming import compaction_problems, find_agent, room_problems
 from envs.agents.watching import WatchedSession
 from envs.base import AGENTS, AgentEnv
 from envs.judging.workplace import GuestFactory, PlainGuest, Workplace, Workplaces, plain_guest
 from envs.running.telemetry import traced
-from envs.swe.branching import Tree
 from envs.swe.config import SWEEnvConfig
 from envs.swe.daemons import backend_options, sandbox_problems, uses_daemons, without_unusable
-from envs.swe.places import Branches
 from envs.swe.servers import check_servers, servers_of
 from envs.swe.source import load_parts, warn_of_unchecked
 from envs.types import Outcome, Seat, Task
 from sandboxes.base import Backend, Sandbox
-from sandboxes.carrying import CarryingSandbox
 from sandboxes.registry import load_backend
 from tools import ToolRegistry, check_names, default_tools
 from tools.mcp import tools_of
 from tools.mcp.servers import MCPServer
-
-_NO_PENALTY = (
-    "--env.length_penalty: a rollout with branches has the length of none of its leaves; leave one of them out"
-)
-_NO_SERVERS = "--env.mcp_servers: a server's process can't be forked with a rollout; leave out --env.branches"
 
 
 class SWEEnv(AgentEnv[SWEEnvConfig]):
@@ -61,11 +52,6 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
             problems += group.exceptions
         problems += room_problems(config.agent, AGENTS, config.max_token_length)
         problems += compaction_problems(config.agent, AGENTS, config.compaction)
-        problems += branch_problems(config.agent, AGENTS, config.branches)
-        if config.branches and config.length_penalty:
-            problems.append(ValueError(_NO_PENALTY))
-        if config.branches and config.mcp_servers:
-            problems.append(ValueError(_NO_SERVERS))
         problems += check_names(config.tools)
         problems += await sandbox_problems(config)
         if problems:
@@ -103,15 +89,10 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
 
     async def attempt(self, task: Task, seat: Seat) -> Outcome:
         invite = self.invites[seat.agent or self.config.agent]
-        async with self.workplaces.open_for(task, invite) as place:
-            if branches := self._branches(task, seat, place):
-                async with branches as tree:
-                    step = await anext(place)
-                    return await tree.grow(step.instruction)
-            async with self._tools(task, place) as tools:
-                async for step in place:
-                    result = await self._work(step, seat, place, tools)
-                    await place.judge(await place.collect(), result)
+        async with self.workplaces.open_for(task, invite) as place, self._tools(task, place) as tools:
+            async for step in place:
+                result = await self._work(step, seat, place, tools)
+                await place.judge(await place.collect(), result)
         return await place.outcome(self.config.keep_work_mb)
 
     @asynccontextmanager
@@ -141,20 +122,3 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
                 return await place.guest.work(session, sandbox, step.instruction, self._servers(step))
         agent = self.agent(seat, tools, working_dir=sandbox.workdir, max_seconds=most)
         return await agent.run(step.instruction)
-
-    def _branches(self, task: Task, seat: Seat, place: Workplace[PlainGuest | Guest]) -> Tree | None:
-        """Return the branches of a rollout; None without any, as in evaluations, in tasks of several steps and in those
-        with MCP servers."""
-        branches = Branches.of(self.config.branches)
-        if branches is None or seat.evaluating or task.steps or task.mcp_servers:
-            return None
-        own = self.config.rollout_timeout_s
-        most = own if task.timeout_s is None else min(own, task.timeout_s)
-
-        def make_agent(sandbox: CarryingSandbox, *, first: bool) -> AtroposAgent:
-            seen = traced(sandbox)
-            own_seat = seat if first else replace(seat, ledgers=[])
-            return self.agent(own_seat, self.make_tools(seen), working_dir=seen.workdir, max_seconds=most)
-
-        failures, attempts = seat.failures, self.config.attempts
-        return Tree(branches, place, make_agent, failures, attempts=attempts, keep_mb=self.config.keep_work_mb)

@@ -72,13 +72,15 @@ def setting_of(options: argparse.Namespace) -> Setting:
     sources = [options.tasks] if options.tasks else [told.get("tasks") or "starter", told.get("eval_tasks")]
     judge = judge_model(*(told.get(name, "") for name in ("judge", "judge_model", "judge_key")))
     tasks = {task.id: task for source in sources if source for task in load_source(source, None, "skip", judge)}
+    sandbox = options.sandbox or told.get("sandbox") or "docker"
     return Setting(
         tasks,
         _rewarding(options.reward or told.get("reward", ""), told.get("shaping", {})),
-        options.sandbox or told.get("sandbox") or "docker",
+        sandbox,
         {
             "hosts": options.hosts or told.get("hosts"),
-            "pods": told.get("pods") if (options.sandbox or told.get("sandbox")) == "kubernetes" else None,
+            "pods": told.get("pods") if sandbox == "kubernetes" else None,
+            "e2b": told.get("e2b") if sandbox == "e2b" else None,
             "base_image": options.base_image or told.get("base_image"),
             "runtime": told.get("sandbox_runtime"),
             "starter": told.get("sandbox_starter"),

@@ -1,4 +1,4 @@
-"""`python -m envs.swe tasks`: check tasks, attack them, make them from packages, convert them from other formats."""
+"""`python -m envs.swe tasks`: get published tasks, check tasks, attack them, make them, convert other formats."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +17,8 @@ from envs.cli import Program
 from envs.cli import main as run_command
 from envs.judging.attack import attack_tasks, judged, with_attack
 from envs.judging.attack import render as render_attacks
-from envs.judging.check import check_tasks, render
+from envs.judging.check import IN_DOUBT, check_tasks, render
+from envs.judging.flakes import doubts_of
 from envs.judging.manifest import NAME, CheckResult, read_manifest, write_manifest
 from envs.messages import SWE, as_called
 from envs.options import UsageError
@@ -30,6 +31,7 @@ from envs.swe.config import SWEEnvConfig
 from envs.swe.source import judge_model, with_judge
 from envs.tasks.adapters import ADAPTERS, PRINTED
 from envs.tasks.adapters.dataset_rows import ROWS
+from envs.tasks.adapters.published import SETS, download, pin
 from envs.tasks.forge.forge import Tally, forge
 from envs.tasks.harbor import load_task, load_tasks
 from envs.tasks.selection import tagged
@@ -48,9 +50,15 @@ checked first.
 """
 _FORGE = "Make tasks from Python packages that have tests: bugs are planted that the tests find."
 _CONVERT = "Convert tasks of another format into Harbor task directories, which every command takes."
+_GET = """\
+Download a published set of tasks in one revision, and convert it. Unusable tasks are left out and listed in a file.
+"""
 _SKIP_BAD = "leave out what can't be used, and say what and why"
 _HOSTS = "Docker hosts to work on, such as ssh://a,ssh://b or a YAML file, instead of this machine's daemon"
 _CACHE = Path.home() / ".cache/atropos-agent/forge"
+_CHECKOUTS = _CACHE.with_name("published")
+_LEFT_OUT = "left-out.txt"
+_SHOWN = 10
 
 
 _ATTACKING = Program(as_called(SWE), SWEEnvConfig, later("envs.swe.attack_env:AttackEnv"))
@@ -65,6 +73,7 @@ def main(argv: list[str]) -> int:
     _add_attack(commands)
     _add_forge(commands)
     _add_convert(commands)
+    _add_get(commands)
     own, options_of_model = _split(argv)
     options = parser.parse_args(own)
     options.model = options_of_model
@@ -100,6 +109,14 @@ def _add_checking(command: Parser) -> None:
     command.add_argument("folder", nargs="?", default="starter", help='Harbor task directories, or "starter"')
     command.add_argument("--only", nargs="*", default=[], metavar="TAG", help="tasks with one of these tags")
     command.add_argument("--repeats", type=count, default=1, help="checks of each task; rewards must agree")
+    command.add_argument(
+        "--seen",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="RUN",
+        help=f"tasks in which these runs got different verdicts on the same changes are checked {IN_DOUBT} times",
+    )
     command.add_argument("--concurrency", type=count, default=4, help="tasks at the same time")
     command.add_argument(
         "--manifest",
@@ -134,11 +151,26 @@ def _add_convert(commands: argparse._SubParsersAction[Parser]) -> None:
     converting.set_defaults(run=_convert_command)
     converting.add_argument("format", choices=sorted(ADAPTERS))
     converting.add_argument("source", type=Path, help=f"a folder, or rows: {ROWS}, with :SPLIT behind it")
-    converting.add_argument("--out", type=folder, required=True, metavar="DIR", help="where the task directories go")
     converting.add_argument("--skip-bad", action="store_true", help=_SKIP_BAD)
-    converting.add_argument("--check", action="store_true", help="run `tasks check` on what was converted")
-    converting.add_argument("--hosts", type=_hosts, help=_HOSTS)
-    converting.add_argument(
+    _add_converted(converting)
+
+
+def _add_get(commands: argparse._SubParsersAction[Parser]) -> None:
+    getting = commands.add_parser("get", help=_GET, description=_GET)
+    getting.set_defaults(run=_get_command, skip_bad=True)
+    getting.add_argument("name", choices=list(SETS), metavar="NAME", help=", ".join(SETS))
+    getting.add_argument(
+        "--from", type=Path, dest="given", metavar="PATH", help="your own copy: a file, or a folder of the set's files"
+    )
+    _add_converted(getting)
+
+
+def _add_converted(command: Parser) -> None:
+    """Add the options for what becomes of converted tasks."""
+    command.add_argument("--out", type=folder, required=True, metavar="DIR", help="where the task directories go")
+    command.add_argument("--check", action="store_true", help="run `tasks check` on what was converted")
+    command.add_argument("--hosts", type=_hosts, help=_HOSTS)
+    command.add_argument(
         "--printed-results",
         action="store_true",
         help="also rows whose tests only print their results, which what they test could do too (docs/reward.md)",
@@ -171,16 +203,23 @@ def _check_command(options: argparse.Namespace) -> int:
 async def _check(options: argparse.Namespace) -> list[CheckResult]:
     tasks, path = _chosen(options), _manifest(options)
     kept = {} if options.again else _kept(path)
+    doubts = doubts_of(options.seen)
     async with docker_backend(options.hosts, base_image=options.base_image) as backend:
         with Bar("checking", len(tasks)) as bar:
-            return await check_tasks(
+            results = await check_tasks(
                 backend,
                 tasks,
                 repeats=options.repeats,
                 concurrency=options.concurrency,
                 known=dict(kept),
+                doubted=doubts,
                 on_result=_noting(bar, path, kept),
             )
+    if options.seen:
+        again = [result for result in results if result.task_id in doubts]
+        flaky = sum(result.flaky for result in again)
+        print(f"{len(again)} tasks were in doubt: {flaky} are flaky, the tests of {len(again) - flaky} agreed")
+    return results
 
 
 def _chosen(options: argparse.Namespace) -> list[Task]:
@@ -252,12 +291,20 @@ def _kept(path: Path | None) -> dict[str, CheckResult]:
     return read_manifest(path) if path is not None and path.is_file() else {}
 
 
-def _usable(error: BadTasks, skip_bad: bool) -> list[Task]:
+def _usable(error: BadTasks, skip_bad: bool, file: Path | None = None) -> list[Task]:
     """Return the usable tasks, with the others listed on stderr. Raises BadTask if none may be left out,
-    or none is left."""
+    or none is left.
+
+    file: takes a long list, of which the terminal shows the beginning."""
+    said = str(error)
+    lines = said.splitlines()
+    if file is not None and len(lines) > _SHOWN + 1:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{said}\n", encoding="utf-8")
+        said = "\n".join([*lines[: _SHOWN + 1], f"… all of them are in {file}"])
     if not (skip_bad and error.usable):
-        raise BadTask(f"{error}\n--skip-bad leaves them out") from None
-    print(error, file=sys.stderr)
+        raise BadTask(said if skip_bad else f"{said}\n--skip-bad leaves them out") from None
+    print(said, file=sys.stderr)
     return error.usable
 
 
@@ -292,15 +339,30 @@ def _convert_command(options: argparse.Namespace) -> int:
     try:
         tasks = load(options.source, options.out)
     except BadTasks as error:
-        tasks = _usable(error, options.skip_bad)
+        tasks = _usable(error, options.skip_bad, options.out / _LEFT_OUT)
     if not tasks:
         raise BadTask(f"{options.source} holds nothing to convert")
     if not options.check:
-        paper().print(f"{len(tasks)} tasks are in {options.out}; `tasks check` tells which can be used")
+        sound = sum(kept.ok for kept in _still_true(tasks, _kept(options.out / NAME)))
+        known = f"{sound} are sound by {NAME}; " if sound else ""
+        paper().print(f"{len(tasks)} tasks are in {options.out}; {known}`tasks check` tells which can be used")
         return 0
     results = asyncio.run(_check_converted(tasks, options.out / NAME, options.hosts))
     paper().print(render(results))
     return 0 if all(result.ok for result in results) else 1
+
+
+def _get_command(options: argparse.Namespace) -> int:
+    found = SETS[options.name]
+    source = options.given or download(found, _CHECKOUTS)
+    pin(options.out, options.name, options.given)
+    options.format, options.source = found.format, source
+    return _convert_command(options)
+
+
+def _still_true(tasks: Sequence[Task], kept: Mapping[str, CheckResult]) -> list[CheckResult]:
+    """Return the results of checks of tasks that are unchanged since."""
+    return [kept[task.id] for task in tasks if task.id in kept and kept[task.id].digest == task.digest]
 
 
 async def _check_converted(tasks: list[Task], path: Path, hosts: str | None) -> list[CheckResult]:

@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, lgamma
-from statistics import fmean
 from typing import Protocol
 
 from envs.types import Task
@@ -37,9 +36,8 @@ class Sampler(Protocol):
         """Return the task of the group with this number. usable: whether a task can be drawn at all."""
         ...
 
-    def note(self, task: str, rewards: Sequence[float], weights: Sequence[float] = ()) -> None:
-        """Take notice of the rewards of a complete group; with branches, of its leaves' and their weights, which add up
-        to 1 in each rollout."""
+    def note(self, task: str, rewards: Sequence[float]) -> None:
+        """Take notice of the rewards of a complete group."""
         ...
 
 
@@ -64,7 +62,7 @@ class TaskSampler:
             self._epoch, self._shuffled = epoch, rng.sample(list(self._tasks), len(self._tasks))
         return Draw(self._shuffled[place])
 
-    def note(self, task: str, rewards: Sequence[float], weights: Sequence[float] = ()) -> None:
+    def note(self, task: str, rewards: Sequence[float]) -> None:
         """See `Sampler`. The order does not depend on rewards."""
 
 
@@ -72,10 +70,9 @@ class SignalSampler:
     """Tasks by the chance that the rewards of their next group differ.
 
     The chance follows from the rewards of a task's latest groups (see `chance_of_signal`). A task that was always or
-    never solved is drawn rarely, and comes back: some draws are made from all tasks alike. A rollout with branches
-    counts as one, spread over the rewards of its leaves: the chance is that of rollouts without branches.
+    never solved is drawn rarely, and comes back: some draws are made from all tasks alike.
 
-    tasks: not empty. group_size: rollouts of a group. earlier: of the run's groups so far, in order, what `note` takes.
+    tasks: not empty. group_size: rollouts of a group. earlier: (task, rewards) of the run's groups so far, in order.
     """
 
     def __init__(
@@ -84,16 +81,16 @@ class SignalSampler:
         *,
         seed: int,
         group_size: int,
-        earlier: Iterable[tuple[str, Sequence[float], Sequence[float]]] = (),
+        earlier: Iterable[tuple[str, Sequence[float]]] = (),
     ) -> None:
         self._tasks, self._seed, self._size = tasks, seed, group_size
         self._counts: dict[str, Mapping[float, float]] = defaultdict(dict)
-        self._last: dict[str, float] = {}
+        self._last: dict[str, Sequence[float]] = {}
         unknown = chance_of_signal({}, group_size)
         self._chances = {task.id: unknown for task in tasks}
         self._drawn: dict[int, Draw] = {}
-        for task, rewards, weights in earlier:
-            self.note(task, rewards, weights)
+        for task, rewards in earlier:
+            self.note(task, rewards)
 
     def draw(self, number: int, usable: Callable[[Task], bool] = lambda _: True) -> Draw:
         """See `Sampler`."""
@@ -103,15 +100,14 @@ class SignalSampler:
             known = self._drawn[number] = self._new(random.Random(f"{self._seed}/{number}"), usable)
         return known
 
-    def note(self, task: str, rewards: Sequence[float], weights: Sequence[float] = ()) -> None:
+    def note(self, task: str, rewards: Sequence[float]) -> None:
         """See `Sampler`. Rewards of unknown tasks are left out."""
         if task not in self._chances:
             return
-        weights = weights or [1.0] * len(rewards)
         counts = defaultdict(float, {value: FADING * count for value, count in self._counts[task].items()})
-        for reward, weight in zip(rewards, weights, strict=True):
-            counts[reward] += weight
-        self._counts[task], self._last[task] = counts, fmean(rewards, weights)
+        for reward in rewards:
+            counts[reward] += 1
+        self._counts[task], self._last[task] = counts, rewards
         self._chances[task] = chance_of_signal(counts, self._size)
 
     def _new(self, rng: random.Random, usable: Callable[[Task], bool]) -> Draw:
@@ -119,7 +115,8 @@ class SignalSampler:
         if rng.random() < EXPLORED:
             return Draw(rng.choice(tasks), "explored: all tasks were as likely")
         (task,) = rng.choices(tasks, [self._chances[task.id] ** SHARPNESS for task in tasks])
-        seen = f"last mean {self._last[task.id]:.2f}" if task.id in self._last else "not seen yet"
+        last = self._last.get(task.id)
+        seen = f"last mean {sum(last) / len(last):.2f}" if last else "not seen yet"
         return Draw(task, f"chance of different rewards {self._chances[task.id]:.2f}, {seen}")
 
 

@@ -20,18 +20,8 @@ from envs.types import Failure, InfraError
 from sandboxes.naming import resolve
 from sandboxes.shielding import on_failure
 
-
-def refuse_branches(config: AgentEnvConfig, trainer: str) -> None:
-    """Raise ValueError if rollouts branch, for a trainer that gives all tokens of a rollout one advantage."""
-    if branches := getattr(config, "branches", ""):
-        raise ValueError(
-            f"--env.branches {branches}: {trainer} makes one advantage a rollout, of its reward, and with branches "
-            "tokens differ; leave it out, or see docs/branches.md for trainers that take them"
-        )
-
-
 T = TypeVar("T")
-MakeEnv = Callable[[type[AgentEnv[Any]], Options], Awaitable[AgentEnv[Any]]]
+MakeEnv = Callable[[type[AgentEnv[Any]], str, Options], Awaitable[AgentEnv[Any]]]
 
 
 def named(environment: str, options: Sequence[str]) -> tuple[type[AgentEnv[Any]], Options]:
@@ -82,7 +72,6 @@ class Runs(AsyncExitStack):
         super().__init__()
         env_cls, self.options = named(environment, options)
         refuse_weight(self.options.env, trainer)
-        refuse_branches(self.options.env, trainer)
         self._env_cls = type(env_cls.__name__, (env_cls,), {"server_cls": staticmethod(server_cls)})
         self._root, self._make = self.options.env.run_dir or Path("runs") / f"{trainer}-{env_cls.name}", make
         self._opened: dict[str, asyncio.Task[Feed[Any, Any]]] = {}
@@ -103,7 +92,7 @@ class Runs(AsyncExitStack):
             return await asyncio.shield(self._opened[key])  # if it can't be opened, the next request tries again
 
     async def _open(self, told: Options, command: str) -> Feed[Any, Any]:
-        env = await self._make(self._env_cls, told)
+        env = await self._make(self._env_cls, command, told)
         fed: Feed[Any, Any] = await self.enter_async_context(feed(env, command=command))
         return fed
 

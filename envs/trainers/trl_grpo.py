@@ -24,7 +24,6 @@ from envs.delivery.exports import trl_rows
 from envs.running.environment import Environment
 from envs.running.feed import Feed, FeedThread
 from envs.running.sinks import TrainerGroup
-from envs.trainers.named import refuse_branches
 from envs.trainers.trl import Fed, unweighted
 
 
@@ -39,7 +38,7 @@ class RolloutFunction(Fed):
         self, make_env: Callable[[], Awaitable[Environment]], output_dir: str | Path, engine: str, model: str | Path
     ) -> None:
         super().__init__(output_dir)
-        self.thread = FeedThread(partial(_unbranched, make_env), trained=self.ledger.trained)
+        self.thread = FeedThread(partial(unweighted, make_env), trained=self.ledger.trained)
         self._weights = self.weights(engine, model)
         self._names: list[str] = []
 
@@ -75,12 +74,6 @@ class RolloutFunction(Fed):
     def step(self, batches: int) -> None:
         """Note a step of the trainer on its requested rows."""
         self.ledger.trained.update(self._names)
-
-
-async def _unbranched(make_env: Callable[[], Awaitable[Environment]]) -> Environment:
-    env = await unweighted(make_env)
-    refuse_branches(env.config, "GRPOTrainer")
-    return env
 
 
 async def _asked(fed: Feed[Any, Any], wanted: dict[str, str], size: int, step: int) -> list[TrainerGroup]:

@@ -15,19 +15,17 @@ import numpy as np
 import verifiers.v1 as vf
 from pydantic import Field
 from verifiers.v1.clients import ModelContext
-from verifiers.v1.configs.agent import AgentConfig
 from verifiers.v1.configs.client import resolve_api_key
-from verifiers.v1.configs.env import EnvConfig
 from verifiers.v1.episode import EnvInfo, Episode
 from verifiers.v1.graph import MessageNode
 from verifiers.v1.trace import AgentInfo, Error, ModelCall, Trace, TraceTask
 
 from atropos_agent.engines.completions import CompletionsServer
 from atropos_agent.tokens.experts import read_experts
-from envs.base import AgentEnv
 from envs.cli.starting import open_env
 from envs.delivery.exports import Export, verifiers_episodes
-from envs.options import EngineConfig, Options
+from envs.delivery.rows import Row
+from envs.options import EngineConfig
 from envs.running.feed import Feed
 from envs.trainers.named import Runs, named, rollout, sound_rows
 from envs.types import InfraError
@@ -57,24 +55,14 @@ class AtroposTaskset(vf.Taskset[AtroposTask, AtroposTasksetConfig]):  # type: ig
             yield AtroposTask(vf.TaskData(id=task.id, prompt=task.instruction), self.config.task)
 
 
-class AtroposEnvConfig(EnvConfig):  # type: ignore[misc]  # it need not be installed
-    """agent: it names the model alone; the loop is ours."""
-
-    agent: AgentConfig = AgentConfig()
-
-
-class AtroposEnv(vf.Env[AtroposEnvConfig]):  # type: ignore[misc]  # it need not be installed
-    """An environment's rollouts as episodes of one trace."""
-
-    async def run(self, task: Any, agents: Any) -> None:
-        """Refuse: `run_episode` makes the episode, with no agent of verifiers'."""
-        raise NotImplementedError  # `run_episode` stands in its place
+class AtroposEnv(vf.SingleAgentEnv):  # type: ignore[misc]  # it need not be installed
+    """An environment's rollouts as episodes of one trace. verifiers' agent names the model alone: the loop is ours."""
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """Hold the runs opened for requests; verifiers' interception server and its tunnel are not needed."""
         config = self.config.taskset
-        async with Runs(config.environment, config.options, "verifiers", Salted, _make) as self._runs:
+        async with Runs(config.environment, config.options, "verifiers", Salted, open_env) as self._runs:
             yield
 
     async def run_episode(
@@ -118,10 +106,6 @@ class AtroposEnv(vf.Env[AtroposEnvConfig]):  # type: ignore[misc]  # it need not
         return fed
 
 
-async def _make(env_cls: type[AgentEnv[Any]], options: Options) -> AgentEnv[Any]:
-    return await open_env(env_cls, "process", options)
-
-
 class Salted(CompletionsServer):
     """A server that learns the version of its weights from prime-rl: results of other weights are not used again."""
 
@@ -133,13 +117,16 @@ class Salted(CompletionsServer):
 
 def fill(trace: Trace, given: Export, decode: Callable[[list[int]], str]) -> None:
     """Write a rollout's rows as nodes, and its reward. Raises InfraError if no row equals the record."""
-    sound_rows(given.scored)
+    routed = map(_routed, sound_rows(given.scored))
     (told,) = [episode["traces"][0] for episode in verifiers_episodes(given)]
     for node in told["nodes"]:
+        if node["parent"] is None:  # a row begins
+            left = next(routed)
         if not node["sampled"]:
             node["message"]["content"] = decode(node["token_ids"])
         trace.nodes.append(MessageNode(**node | {"advantages": None}))  # prime-rl makes them over its own group
-    _route(trace, given)
+        if left is not None:
+            trace.nodes[-1].routed_experts, left = np.split(left, [len(node["token_ids"])])
     trace.calls += [ModelCall(**call) for call in told["calls"]]
     (rollout,) = given.rollouts.values()
     trace.record_reward("reward", rollout.reward.value)
@@ -149,19 +136,13 @@ def fill(trace: Trace, given: Export, decode: Callable[[list[int]], str]) -> Non
     trace.ok = True
 
 
-def _route(trace: Trace, given: Export) -> None:
-    """Give each node its tokens' experts. The last token of a row has none: as in verifiers, the one before stands in
-    for it."""
-    nodes = iter(trace.nodes)
-    for row in given.scored.rows:
-        told = None if row.experts is None else read_experts(row.experts)
-        experts = None if told is None else np.concatenate([told, told[-1:]])
-        place = 0
-        while place < len(row.tokens):
-            node = next(nodes)
-            end = place + len(node.token_ids)
-            node.routed_experts = None if experts is None else experts[place:end]
-            place = end
+def _routed(row: Row) -> Any:
+    """Return the experts of each token of a row; None without any. The last token has none: as in verifiers, the one
+    before stands in for it."""
+    if row.experts is None:
+        return None
+    told = read_experts(row.experts)
+    return np.concatenate([told, told[-1:]])
 
 
 __all__ = ["AtroposEnv", "AtroposTaskset"]

@@ -58,8 +58,8 @@ class AtroposLoop(AgentLoopBase):  # type: ignore[misc]  # it need not be instal
 
     environment: as package.module:Class. options: words of its own command line."""
 
-    _of_client: ClassVar[WeakKeyDictionary[Any, Runs]] = WeakKeyDictionary()
-    """Open runs, by their sampling client: verl makes a loop a sample, and reports the end of none."""
+    _of_client: ClassVar[WeakKeyDictionary[Any, dict[str, Runs]]] = WeakKeyDictionary()
+    """Open runs, by their sampling client and environment: verl makes a loop a sample, and reports the end of none."""
 
     def __init__(self, *args: Any, environment: str, options: Sequence[str] = (), **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -78,25 +78,21 @@ class AtroposLoop(AgentLoopBase):  # type: ignore[misc]  # it need not be instal
 
     async def _fed(self, sampling: Mapping[str, Any]) -> Feed[Any, Any]:
         """Return the open run for verl's client with this sampling; opened if there is none."""
-        if (runs := self._of_client.get(self.server_manager)) is None:
-            engine = VerlEngine(self.server_manager)
-            served = partial(_served, engine)
-            runs = self._of_client[self.server_manager] = Runs(self._environment, self._options, "verl", served, _make)
+        opened, named = self._of_client.setdefault(self.server_manager, {}), repr((self._environment, self._options))
+        if (runs := opened.get(named)) is None:
+            served = partial(ObjectServer, VerlEngine(self.server_manager))
+            runs = opened[named] = Runs(self._environment, self._options, "verl", served, _make)
         told = {"tokenizer_name": runs.options.env.tokenizer_name or self.tokenizer.name_or_path}
         # Validation samples otherwise, and makes no ratios.
         training = all(
             sampling.get(name) == self.rollout_config.get(name) for name in ("temperature", "top_p", "top_k")
         )
-        key = repr((self._environment, self._options, sorted(sampling.items())))
+        key = f"{named} {sorted(sampling.items())}"
         engine_config = EngineConfig(model_name="verl")
         return await runs.run(key, engine_config, sampling, training=training, own=f"-{os.getpid()}", **told)
 
 
-def _served(engine: VerlEngine, config: EngineConfig, reasoning_config: Any = None) -> ObjectServer:
-    return ObjectServer(engine, config, reasoning_config)
-
-
-async def _make(env_cls: type[AgentEnv[Any]], options: Options) -> AgentEnv[Any]:
+async def _make(env_cls: type[AgentEnv[Any]], command: str, options: Options) -> AgentEnv[Any]:
     return env_cls(options.env, options.engines)
 
 

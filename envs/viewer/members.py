@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from envs.records.detail import Detail, argument, detail_of, explanation_of
+from envs.records.detail import Detail, agent_of, argument, detail_of, explanation_of
 from envs.records.read import SavedRollout
 from envs.runs.journal import Member, SavedGroup
 from envs.runs.reading import NoRollout, read_rollout
@@ -22,21 +22,25 @@ _BRIEF = 160
 
 @dataclass(frozen=True, slots=True)
 class TurnLine:
-    """A turn in a line. what: the calls, or the beginning of the reply. error: whether one of its results is one."""
+    """A turn in a line. part: as in `Turn`. what: the calls, or the beginning of the reply. error: whether one of its
+    results is one."""
 
     number: int
+    part: str
     what: str
     error: bool
 
 
 @dataclass(frozen=True, slots=True)
 class SeatOf:
-    """A member's place in its group. rollout: None for an unfinished or unreadable one; made: turns so far."""
+    """A member's place in its group. rollout: None for an unfinished or unreadable one; made: turns so far.
+    agent: its name, "" for ours."""
 
     number: int
     member: Member | None
     made: int
     rollout: SavedRollout | None = None
+    agent: str = ""
     detail: Detail | None = None
     explanation: str = ""
     turns: Sequence[TurnLine] = ()
@@ -60,10 +64,10 @@ def seats_of(directory: Path, group: SavedGroup, size: int | None) -> list[SeatO
             logger.warning("member %d of group %d: %s", number, group.number, error)
             seats.append(SeatOf(number, member, 0))
             continue
-        alone = complete and not rollout.reward.leaves
-        advantage = advantage_of(rollout.reward.value, group.rewards, group.estimator) if alone else None
+        advantage = advantage_of(rollout.reward.value, group.rewards, group.estimator) if complete else None
         whole, why = detail_of(rollout), explanation_of(rollout)
-        seats.append(SeatOf(number, member, 0, rollout, whole, why, list(_lines(whole)), advantage))
+        agent = agent_of(rollout)
+        seats.append(SeatOf(number, member, 0, rollout, agent, whole, why, list(_lines(whole)), advantage))
     return seats
 
 
@@ -77,5 +81,5 @@ def _lines(detail: Detail) -> list[TurnLine]:
         ]
         what = " · ".join(calls) or turn.step.content or turn.step.response
         failed = turn.step.correction is not None or any(error for _, _, error in turn.exchanges)
-        found.append(TurnLine(turn.step.index + 1, " ".join(what.split())[:_BRIEF], failed))
+        found.append(TurnLine(turn.step.index + 1, turn.part, " ".join(what.split())[:_BRIEF], failed))
     return found

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from envs.records.detail import Detail, detail_of, explanation_of
+from envs.records.detail import Detail, agent_of, detail_of, explanation_of
 from envs.records.read import SavedRollout
 from envs.runs.journal import SavedGroup
 from envs.viewer.states import meaning
@@ -28,10 +28,11 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class RolloutView:
-    """A rollout. reasons: why it has its score, in sentences. counts: whether its group has it, and no other in its
-    place."""
+    """A rollout. agent: its name, "" for ours. reasons: why it has its score, in sentences. counts: whether its group
+    has it, and no other in its place."""
 
     rollout: SavedRollout
+    agent: str
     detail: Detail
     explanation: str
     reasons: Sequence[str]
@@ -56,7 +57,8 @@ def opened(rollout: SavedRollout, group: SavedGroup | None, place: int) -> Rollo
     ]
     counts = group is None or any(member.place == place for member in group.members)
     reasons = list(_reasons(rollout, group, counts))
-    return RolloutView(rollout, detail_of(rollout), explanation_of(rollout), reasons, lanes, group, counts)
+    why = explanation_of(rollout)
+    return RolloutView(rollout, agent_of(rollout), detail_of(rollout), why, reasons, lanes, group, counts)
 
 
 def _reasons(rollout: SavedRollout, group: SavedGroup | None, counts: bool) -> Sequence[str]:

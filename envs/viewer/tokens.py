@@ -145,8 +145,8 @@ def advantage_of(reward: float, rewards: Sequence[float], estimator: Estimator =
 
 
 def _advantage(ours: Mapping[str, Any], rewards: Sequence[float] | None, estimator: Estimator) -> float | None:
-    if not rewards or (ours.get("reward") or {}).get("leaves"):
-        return None  # each reply of a rollout with branches has its own
+    if not rewards:
+        return None
     reward = (ours.get("reward") or {}).get("value", ours["verdict"]["reward"])
     return advantage_of(float(reward), rewards, estimator)
 

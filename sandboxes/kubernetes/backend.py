@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
-from sandboxes.base import Backend, NotSupported, Sandbox, SandboxError, SandboxSpec
-from sandboxes.docker.executor.channel import Identity
-from sandboxes.docker.executor.container import Container, Kind
-from sandboxes.docker.executor.doors import door_ports
-from sandboxes.docker.executor.program import LEASE_S
-from sandboxes.docker.executor.sandbox import DockerSandbox
+from sandboxes.base import SandboxError
+from sandboxes.docker.executor.container import Kind
+from sandboxes.docker.executor.remote import RemoteBackend
 from sandboxes.kubernetes.cluster import Cluster
 from sandboxes.kubernetes.guard import choose_guard
 from sandboxes.kubernetes.images import PodImages
@@ -34,18 +29,15 @@ logger = logging.getLogger(__name__)
 BASE_IMAGE = "debian:12-slim"
 
 
-class KubernetesBackend(Backend):
+class KubernetesBackend(RemoteBackend):
     """Pods of one namespace. base_image: for tasks that name no image."""
 
-    forks: ClassVar[bool] = False
-
     def __init__(self, *, pods: PodOptions | Mapping[str, Any] | None = None, base_image: str | None = None) -> None:
+        super().__init__()
         self._options = PodOptions.model_validate(pods or {})
         self._owner = Owner.of_this_process()
         self._images = PodImages(self._options, base_image or BASE_IMAGE)
         self._stack = AsyncExitStack()
-        self._open_pods: set[Container] = set()
-        self._going: set[asyncio.Task[None]] = set()
         self._starter: PodStarter | None = None
 
     @property
@@ -63,7 +55,7 @@ class KubernetesBackend(Backend):
             logger.info("Networks: %s", guard.text)
             watch = PodWatch(cluster, selector(self._owner.id))
             stack.push_async_callback(remove_pods, cluster, self._owner.id)
-            for task in (watch.run(), self._show_interest()):
+            for task in (watch.run(), self.show_interest()):
                 stack.callback(asyncio.create_task(task, name="pods").cancel)
             starter = PodStarter(cluster, watch, self._owner, reference, self._options, guard)
             stack.push_async_callback(starter.close)
@@ -78,71 +70,18 @@ class KubernetesBackend(Backend):
         except SandboxError as error:
             logger.warning("%s; `python -m sandboxes reap --pods` removes what is left", error)
 
-    def open(self, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:
-        return self._open(spec)
-
-    @asynccontextmanager
-    async def _open(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
-        if spec.workdir is not None and not spec.workdir.startswith("/"):
-            raise ValueError(f"workdir must be an absolute path, got {spec.workdir!r}")
-        sandbox = DockerSandbox(await self._acquire(Kind.of(spec), spec), spec, self)
-        try:
-            yield sandbox
-        finally:
-            await self._release(sandbox.container)
-
-    async def _acquire(self, kind: Kind, spec: SandboxSpec) -> PodContainer:
+    async def launch(self, kind: Kind) -> PodContainer:
         if self._starter is None:
             raise SandboxError("enter the backend first: async with KubernetesBackend() as backend")
-        image, files = self._images.parts(kind.image)
-        new = await self._starter.launch(replace(kind, image=image))
-        self._open_pods.add(new)
-        async with AsyncExitStack() as undo:
-            undo.push_async_callback(self._release, new)
-            workdir = spec.workdir or str(new.image["WorkingDir"])
-            if spec.workdir or files:
-                await new.channel.make_directory(workdir, Identity())
-            if files:
-                await new.unpack(files, str(new.image["WorkingDir"]))
-            for port, door in zip(door_ports(spec).values(), spec.doors.values(), strict=True):
-                await new.channel.open_door(port, door)
-            undo.pop_all()
-        new.kind = kind
-        return new
+        return await self._starter.launch(kind)
 
-    async def _release(self, container: Container) -> None:
-        self._open_pods.discard(container)
-        await container.release()
-
-    async def _show_interest(self) -> None:
-        while True:
-            await asyncio.sleep(LEASE_S / 5)
-            for one in [*self._open_pods]:
-                with contextlib.suppress(SandboxError):  # whoever uses it next is told
-                    await one.channel.show_interest()
+    def parts(self, image: str) -> tuple[str, bytes | None]:
+        return self._images.parts(image)
 
     async def ensure_image(self, name: str | None, context: Path | None = None) -> str:
         """Return a name for `open`. Raises ImageMissing for a Dockerfile without a builder; nodes pull the others when
         a pod starts."""
         return await self._images.ensure(name, context)
-
-    # What a sandbox asks of its backend
-
-    async def check_room(self, container: Container) -> None:
-        """Do nothing: the cluster watches its nodes' disks, and says so by an eviction."""
-
-    async def exchange(self, container: Container, spec: SandboxSpec) -> Container:
-        """Return another pod of the same kind; the old one goes in the background."""
-        new = await self._acquire(container.kind, spec)
-        going = asyncio.create_task(self._release(container))
-        self._going.add(going)
-        going.add_done_callback(self._going.discard)
-        return new
-
-    def fork(
-        self, container: Container, spec: SandboxSpec, count: int
-    ) -> AbstractAsyncContextManager[Sequence[Sandbox]]:
-        raise NotSupported("a pod can't be forked; open other sandboxes and upload its files")
 
 
 async def reap_dead_drivers(namespace: str) -> int:

@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sandboxes.base import SandboxDied, SandboxError
-from sandboxes.kubernetes.cluster import Cluster, Conflict
+from sandboxes.kubernetes.api import Conflict
+from sandboxes.kubernetes.cluster import Cluster
 from sandboxes.owner import PREFIX, Owner
 
 logger = logging.getLogger(__name__)

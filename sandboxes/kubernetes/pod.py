@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import posixpath
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from typing import Any
 
-from sandboxes.base import DaemonUnavailable, NotSupported, SandboxDied, SandboxError
+from sandboxes.base import DaemonUnavailable, SandboxDied, SandboxError
 from sandboxes.docker.executor.channel import Channel
-from sandboxes.docker.executor.container import Container, Kind
+from sandboxes.docker.executor.container import Kind
+from sandboxes.docker.executor.tools import ToolContainer
 from sandboxes.kubernetes.cluster import Cluster
 from sandboxes.kubernetes.faults import BOX, end_of, limit_of
 from sandboxes.kubernetes.manifest import PROGRAM
-from sandboxes.kubernetes.trees import archive_of, end_of_records, records_of
-from sandboxes.shielding import finish
 
 _TREE_S = 600.0
 _STATUS_S = 5.0
@@ -32,9 +30,8 @@ _USAGE = {
 }
 
 
-class PodContainer(Container):
-    """A running pod. Its trees are read and written by programs of ours, started in its container by the cluster, while
-    nothing else in it moves."""
+class PodContainer(ToolContainer):
+    """A running pod. The cluster starts the tools in its container."""
 
     def __init__(
         self,
@@ -50,20 +47,8 @@ class PodContainer(Container):
         super().__init__(kind, name, channel, image, stack)
         self._cluster = cluster
         self._outage_s = outage_s
-        self._files = asyncio.Lock()
-        self._left = False
-        """Whether it was given up: its node may run it for a second more."""
 
-    async def discard(self) -> None:
-        self._left = True
-        await super().discard()
-
-    async def run(self, *command: str, stdin: bytes = b"", most: int = 1 << 20) -> bytes:
-        """Run a program of ours in the container; return its output. It may run twice if the API server fails.
-
-        Raises SandboxDied, SandboxError, ValueError for more than `most` bytes."""
-        if self._left:
-            raise SandboxDied(f"sandbox {self.name} is gone: its block was left")
+    async def _run(self, command: tuple[str, ...], stdin: bytes, most: int) -> bytes:
         return await self._cluster.patiently(lambda: self._once(command, stdin, most), self._outage_s)
 
     async def _once(self, command: tuple[str, ...], stdin: bytes, most: int) -> bytes:
@@ -109,42 +94,6 @@ class PodContainer(Container):
         except SandboxDied:
             return None
 
-    async def unpack(self, archive: bytes, target: str) -> None:
-        records = await asyncio.to_thread(records_of, archive)
-        async with self._still():
-            said = await self.run("unpack", target, stdin=records)
-        end_of_records(said, target)
-
-    async def pack(self, target: str, max_bytes: int) -> bytes:
-        # A last name alone may be a link: it is what is asked for.
-        asked = target if target.endswith(("/", "/.")) else posixpath.normpath("/" + target)
-        async with self._still():
-            records = await self.run("pack", asked, str(max_bytes), most=2 * max_bytes + (1 << 20))
-        return await asyncio.to_thread(archive_of, records, target, max_bytes)
-
-    @asynccontextmanager
-    async def _still(self) -> AsyncIterator[None]:
-        """Let nothing in the sandbox move for the block."""
-        async with self._files:
-            if not self.channel.alive or not self.channel.has_run:
-                yield
-                return
-            with self.channel.held_back():
-                with contextlib.suppress(SandboxDied):  # then nothing moves
-                    if not await self.channel.stand_still():
-                        await self.channel.kill_everything("it could not stand still while files were moved")
-                try:
-                    yield
-                finally:
-                    with contextlib.suppress(SandboxError):
-                        await finish(self.channel.move_again())
-
-    async def kill(self) -> None:
-        try:
-            await self.run("kill")
-        except SandboxDied:  # nothing runs in it
-            return
-
     async def overran(self) -> str | None:
         try:
             until = time.monotonic() + _STATUS_S
@@ -168,6 +117,3 @@ class PodContainer(Container):
                 if len(said) == 2 and said[1].isdigit() and int(said[0]) >= _FULL * int(said[1]):
                     return limit
         return None
-
-    def snapshot(self) -> AbstractAsyncContextManager[Kind]:
-        raise NotSupported("a pod's files can't be copied to others, so it can't be forked: open other sandboxes")

@@ -12,17 +12,18 @@ from typing import Any
 
 from sandboxes.base import (
     DaemonUnavailable,
-    NotSupported,
     SandboxDied,
     SandboxError,
     SandboxTimeout,
 )
-from sandboxes.docker.executor.channel import Channel, Identity
+from sandboxes.docker.executor.channel import Channel
 from sandboxes.docker.executor.connection import Connection
 from sandboxes.docker.executor.container import Kind
 from sandboxes.docker.executor.proxy import tunnels_of
+from sandboxes.docker.executor.remote import ask_image
 from sandboxes.docker.slots import Slots
-from sandboxes.kubernetes.cluster import Cluster, Conflict, QuotaExceeded
+from sandboxes.kubernetes.api import Conflict, QuotaExceeded
+from sandboxes.kubernetes.cluster import Cluster
 from sandboxes.kubernetes.exec_stream import ExecStream
 from sandboxes.kubernetes.faults import (
     LINK,
@@ -74,18 +75,12 @@ class PodStarter:
         self._images: dict[str, Mapping[str, Any]] = {}
         """What is known of images: Env, WorkingDir, User."""
 
-    @property
-    def busy(self) -> bool:
-        return self._slots.taken
-
     async def close(self) -> None:
         await self._slots.close()
 
     async def launch(self, kind: Kind) -> PodContainer:
         """Start a pod; waits while the cluster has no room. Raises ImageMissing, SandboxTimeout, SandboxError; then
         nothing is left."""
-        if kind.mounts:
-            raise NotSupported("a pod has no folders of this host; upload their files, or put them into the image")
         name = f"atropos-{self._owner.id}-{next(self._numbers)}"
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._remove, name)
@@ -170,24 +165,9 @@ class PodStarter:
         """Return what the API server does not tell of an image: the container's first process knows it."""
         if image in self._images:
             return self._images[image]
-        asked = await channel.execute(
-            ["/bin/sh", "-c", 'pwd -P; echo "$HOME"'],
-            cwd=".",
-            env={},
-            identity=Identity(),
-            stdin=b"",
-            timeout=30.0,
-            max_output=10_000,
-        )
-        workdir, home, *_ = [*asked.output.data.decode(errors="replace").splitlines(), "", ""]
         ended = container(shown, WHO).get("state", {}).get("terminated") or {}
         uid = (ended.get("message") or "0 0").split()[0]
-        known = {
-            "WorkingDir": workdir if workdir.startswith("/") else "/",
-            "Env": [] if home in ("", "/", "/root") else [f"HOME={home}"],
-            "User": "" if uid == "0" else uid,
-        }
-        channel.has_run = False
+        known = await ask_image(channel) | {"User": "" if uid == "0" else uid}
         return self._images.setdefault(image, known)
 
     async def _remove(self, name: str) -> None:

@@ -9,7 +9,8 @@ from contextlib import aclosing
 from typing import TypeVar
 
 from sandboxes.base import SandboxError
-from sandboxes.kubernetes.cluster import Cluster, Expired
+from sandboxes.kubernetes.api import Expired
+from sandboxes.kubernetes.cluster import Cluster
 from sandboxes.kubernetes.faults import Pod
 
 logger = logging.getLogger(__name__)
@@ -64,10 +65,6 @@ class PodWatch:
 
     def forget(self, name: str) -> None:
         self._pods.pop(name, None)
-
-    def names(self) -> list[str]:
-        """Return the pods that are there."""
-        return [name for name, pod in self._pods.items() if pod is not None]
 
     def seen(self, name: str) -> Pod | None:
         """Return a pod's last known state; None for a deleted one, and for one that is yet unknown."""

@@ -49,7 +49,7 @@ def test_one_of_ones_own_is_found_by_its_path(mine):
         (
             "podman",
             {},
-            r"--env.sandbox podman: there is none of that name; choose docker, kubernetes, local, or .*module:name",
+            r"--env.sandbox podman: there is none of that name; choose docker, e2b, kubernetes, local, or .*:name",
         ),
         ("my_backend", {}, r"there is none of that name"),
         ("no_such_module:X", {}, r"no_such_module can't be imported.*PYTHONPATH"),

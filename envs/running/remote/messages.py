@@ -122,7 +122,6 @@ class Trouble:
     permanent: bool
     text: str
     partial: AgentResult | None = None
-    beside: Sequence[InfraError] = ()
 
     @classmethod
     def of(cls, error: InfraError) -> Trouble:
@@ -132,13 +131,12 @@ class Trouble:
             told = partial.messages[-KEPT_MESSAGES:]
             partial = replace(partial, steps=(), segments=(), record=(), metadata={}, messages=told)
         text = "".join(traceback.format_exception(error))
-        return cls(error.kind, error.message, error.unexpected, permanent(error), text, partial, error.beside)
+        return cls(error.kind, error.message, error.unexpected, permanent(error), text, partial)
 
     def error(self, where: str) -> InfraError:
         """Return the failure as the driver raises it. where: it happened."""
         found = InfraError(self.kind, f"{self.message} (on {where})", unexpected=self.unexpected)
         found.__cause__ = Elsewhere(self.text, permanent=self.permanent, partial=self.partial)
-        found.beside = self.beside
         return found
 
 

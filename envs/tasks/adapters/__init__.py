@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from envs.tasks.adapters import plain_folder, python_functions, r2e, swebench, terminal_bench
+from envs.tasks.adapters import harbor_folders, plain_folder, python_functions, r2e, swebench, terminal_bench
 from envs.types import Task
 
 PRINTED = frozenset({"swebench", "swe-smith", "swe-gym", "swebench-live"})
@@ -13,6 +13,7 @@ PRINTED = frozenset({"swebench", "swe-smith", "swe-gym", "swebench-live"})
 ADAPTERS: Mapping[str, Callable[..., list[Task]]] = {
     "functions": python_functions.load,
     "folder": plain_folder.load,
+    "harbor": harbor_folders.load,
     "terminal-bench": terminal_bench.load,
     "swebench": swebench.load,
     "swe-smith": partial(swebench.load, family="smith"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import itertools
 import os
 import sys
@@ -14,7 +13,7 @@ from typing import Self
 import sandboxes
 from sandboxes.docker.crun.kernel_log import KernelLog
 from sandboxes.docker.crun.layers import Layer
-from sandboxes.docker.crun.reap import CGROUP, LOCK, OWNERS, STATE, remove_remains
+from sandboxes.docker.crun.reap import CGROUP, LOCK, OWNERS, STATE, make_locked, remove_remains
 from sandboxes.docker.executor.program import EXECUTOR
 from sandboxes.shielding import finish
 
@@ -66,9 +65,7 @@ class OwnerDirectory:
 
     def _make(self) -> None:
         self.path.parent.mkdir(mode=0o700, exist_ok=True)
-        self.path.mkdir(mode=0o700)
-        self._lock = os.open(self.path / LOCK, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self._lock = make_locked(self.path)
         (self.path / CGROUP).write_text(self.parent, encoding="utf-8")
         self._watch()
         self.state.mkdir(mode=0o700)

@@ -44,17 +44,43 @@ def reap_dead_folders(storage: Path) -> int:
     return removed
 
 
+def make_locked(folder: Path) -> int:
+    """Make an owner's folder, which nobody sees before it is locked. Returns the lock, held."""
+    with _alone(folder.parent):
+        folder.mkdir(mode=0o700)
+        lock = _open_lock(folder)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    return lock
+
+
 def _remove_if_dead(folder: Path) -> bool:
-    lock = os.open(folder / LOCK, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with _alone(folder.parent):
+        lock = _open_lock(folder)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # it lives, or is being removed
+            os.close(lock)
+            return False
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False  # it lives, or is being removed
-    else:
         remove_remains(folder)
         return True
     finally:
         os.close(lock)
+
+
+@contextlib.contextmanager
+def _alone(owners: Path) -> Iterator[None]:
+    """Keep others from making and locking an owner's folder meanwhile."""
+    place = os.open(owners, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(place, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(place)
+
+
+def _open_lock(folder: Path) -> int:
+    return os.open(folder / LOCK, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def remove_remains(folder: Path) -> None:

@@ -91,6 +91,10 @@ class Container(ABC):
             return False
         return True
 
+    async def show_interest(self) -> None:
+        """Keep it from ending for want of a driver. Raises SandboxError."""
+        await self.channel.show_interest()
+
     async def disk_usage(self) -> DiskUsage:
         """Return its files' use of the disk. Raises SandboxError or OSError if it is unknown."""
         if self.host_paths is None:

@@ -7,7 +7,9 @@
  *   who            writes the user that the image names to where its cluster reads it
  *   pack, unpack   see tree.c
  *   kill           kills everything in the container but process 1
- *   show FILE...   the first line of each, or nothing */
+ *   show FILE...   the first line of each, or nothing
+ *   within PID ... one of these in the container of a process, for who starts them from outside; to `kill` among its
+ *       processes too, to the others nothing in it can see, signal or trace */
 #include "executor.h"
 #include <dirent.h>
 #include <errno.h>
@@ -15,6 +17,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +25,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <net/if.h>
 #include <unistd.h>
 
@@ -159,9 +163,25 @@ static int show(char **files) {
   return 0;
 }
 
+static int within(int argc, char **argv) {
+  static const char *const kinds[] = {"net", "pid", "mnt"};
+  char path[64];
+  int all[3], how = 0, kills = !strcmp(argv[3], "kill");
+  for (int i = 0; i < 3; i++) {
+    snprintf(path, sizeof path, "/proc/%s/ns/%s", argv[2], kinds[i]);
+    all[i] = open(path, O_RDONLY | O_CLOEXEC);
+  }
+  for (int i = 0; i < 3; i++)
+    if ((i != 1 || kills) && setns(all[i], 0) < 0) return fail("its container can't be entered", 7);
+  pid_t child = kills ? fork() : 0;
+  if (!child) return pod_tool(argc - 2, argv + 2);
+  return child < 0 || waitpid(child, &how, 0) < 0 || !WIFEXITED(how) ? 1 : WEXITSTATUS(how);
+}
+
 /* Returns the exit code, -1 if it is asked for none of these. */
 int pod_tool(int argc, char **argv) {
   if (argc < 2) return -1;
+  if (!strcmp(argv[1], "within") && argc > 3) return within(argc, argv);
   if (!strcmp(argv[1], "relay") && argc > 3) return relay(argc, argv);
   if (!strcmp(argv[1], "keep") && argc == 3) return keep_on(argv[2]);
   if (!strcmp(argv[1], "who")) return who();

@@ -70,3 +70,12 @@ def test_an_env_folder_is_no_file_of_variables(tmp_path, monkeypatch):
 def test_every_command_line_tells_the_version(main, capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"atropos-agent {__version__}\n"
+
+
+def test_ctrl_c_ends_every_command_of_an_environment_of_ones_own_in_a_word(monkeypatch, capsys):
+    def interrupted(program, argv):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("envs.cli.program.doctor", interrupted)
+    assert run(Sums, ["doctor"], prog="python mine.py") == 130
+    assert capsys.readouterr().err == "interrupted\n"

@@ -11,12 +11,13 @@ from task_formats import write
 from turns import turn
 
 import envs.swe
+from envs.judging import check
 from envs.judging.changes import Changes
-from envs.judging.check import check_tasks, render
+from envs.judging.check import IN_DOUBT, check_tasks, render
 from envs.judging.manifest import CheckResult
 from envs.judging.verifier import judge
 from envs.tasks.harbor import load_task, load_tasks
-from envs.types import TestStatus
+from envs.types import VERIFIER_TIMED_OUT, TestStatus, Verdict
 from sandboxes.base import DaemonUnavailable
 
 STARTER = Path(envs.swe.__file__).parent / "starter"
@@ -159,6 +160,103 @@ async def test_a_flaky_task_is_found_by_repeating(docker_backend, tmp_path):
     )
     result = await only(docker_backend, flaky, repeats=2)
     assert result.problem == "repeats disagree: the task is flaky"
+
+
+RANDOM = """\
+import random
+
+def test_done():
+    assert open("/app/done").read() == "1\\n"
+
+def test_shaky():
+    assert random.random() < 0.5
+"""
+
+
+@pytest.mark.docker
+@pytest.mark.long(60)
+async def test_a_task_in_doubt_is_flaky_if_its_tests_act_at_random_with_the_reference_too(docker_backend, tmp_path):
+    directory = make_task(tmp_path, "shaky", test="pytest -q /tests > /tmp/log")
+    (directory / "tests/test_it.py").write_text(RANDOM)
+    result = await only(docker_backend, directory, doubted={"shaky"})
+    assert (result.flaky, result.flaky_tests) == (True, ("test_it.py::test_shaky",))
+    assert result.problem == "repeats disagree: the task is flaky, test_it.py::test_shaky"
+
+
+@pytest.fixture
+def verdicts(monkeypatch):
+    """Sets the verdicts on the reference and on the untouched tree, in their order; the last one stays."""
+
+    def give(reference, nothing):
+        def following(verdicts, said):
+            left = list(verdicts)
+
+            async def judge(backend, starts, task, image):
+                verdict = left.pop(0) if len(left) > 1 else left[0]
+                return (verdict, "") if said else verdict
+
+            return judge
+
+        async def copies(backend, task, image):
+            return []
+
+        monkeypatch.setattr(check, "solve", following(reference, True))
+        monkeypatch.setattr(check, "do_nothing", following(nothing, False))
+        monkeypatch.setattr(check, "installed_copies", copies)
+
+    return give
+
+
+class Built:
+    """A backend that has every image."""
+
+    async def ensure_image(self, name, context):
+        return "image"
+
+
+def passing(*failed):
+    """A verdict on two tests, without those that failed."""
+    tests = {name: TestStatus.FAILED if name in failed else TestStatus.PASSED for name in ("one", "two")}
+    return Verdict(float(not failed), "", tests)
+
+
+SOUND, UNTOUCHED = passing(), passing("one", "two")
+
+
+async def test_a_task_in_doubt_stays_in_use_if_the_trees_without_an_agents_code_agree(verdicts, tmp_path):
+    verdicts([SOUND], [UNTOUCHED])
+    directory = make_task(tmp_path, "fine")
+    once, often = await only(Built(), directory), await only(Built(), directory, doubted={"fine"})
+    assert (once.reference, once.nothing) == ((1.0,), (0.0,))
+    assert (often.ok, often.reference, often.nothing) == (True, (1.0,) * IN_DOUBT, (0.0,) * IN_DOUBT)
+    (kept,) = await check_tasks(Built(), [load_task(directory)], known={"fine": often}, doubted={"fine"})
+    assert kept is often
+    (again,) = await check_tasks(Built(), [load_task(directory)], known={"fine": once}, doubted={"fine"})
+    assert again.reference == often.reference
+
+
+@pytest.mark.parametrize(
+    ("reference", "nothing", "repeats", "tests"),
+    [
+        ([SOUND, SOUND, passing("two"), SOUND], [UNTOUCHED], (3, 0), ("two",)),
+        ([SOUND], [UNTOUCHED, UNTOUCHED, UNTOUCHED, passing("one")], (IN_DOUBT, 4), ("two",)),
+        ([SOUND], [UNTOUCHED, replace(UNTOUCHED, reward=0.5)], (IN_DOUBT, 2), ()),
+    ],
+    ids=["reference", "untouched", "reward"],
+)
+async def test_two_verdicts_on_one_tree_that_disagree_end_the_check(
+    verdicts, tmp_path, reference, nothing, repeats, tests
+):
+    verdicts(reference, nothing)
+    result = await only(Built(), make_task(tmp_path, "shaky"), doubted={"shaky"})
+    assert (result.ok, result.flaky, result.flaky_tests) == (False, True, tests)
+    assert (len(result.reference), len(result.nothing)) == repeats
+
+
+async def test_a_time_that_ran_out_is_no_word_on_single_tests(verdicts, tmp_path):
+    late = Verdict(0.0, "", {"one": TestStatus.MISSING}, {VERIFIER_TIMED_OUT: 1.0})
+    verdicts([SOUND], [UNTOUCHED, late, UNTOUCHED])
+    assert (await only(Built(), make_task(tmp_path, "fine"), repeats=3)).ok
 
 
 @pytest.mark.docker

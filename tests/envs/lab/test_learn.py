@@ -211,6 +211,25 @@ def test_every_task_of_the_smoke_preset_is_there(tmp_path: Path) -> None:
     assert written == dict(zip(("train", "held-out"), map(len, smoke.tasks()), strict=True))
 
 
+async def test_an_option_of_evaluations_stands_in_place_of_the_presets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def evaluated(name: str, run_dir: Path, *words: str) -> None:
+        asked.extend(words)
+        (tmp_path / "eval-000002").mkdir()
+        (tmp_path / "eval-000002/eval-0.json").write_text('{"tasks": []}')
+
+    asked: list[str] = []
+    monkeypatch.setattr("envs.lab.learn.run", evaluated)
+    with pytest.raises(PartError):
+        await _evaluate(Parts(tmp_path), SMOKE, {"env.eval_samples": 16}, Console(), tmp_path, 2)
+    assert asked[-3:] == [
+        "--env.eval_samples=16",
+        "--env.eval_temperature=1.0",
+        f"--env.run_dir={tmp_path / 'eval-000002'}",
+    ]
+
+
 async def test_an_evaluation_in_which_nothing_could_be_judged_is_told_and_made_again(tmp_path: Path) -> None:
     written = tmp_path / "eval-000002" / "eval-0.json"
     written.parent.mkdir()

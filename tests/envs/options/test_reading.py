@@ -307,7 +307,8 @@ def test_nothing_may_be_empty_that_has_a_value_by_default(option: Option, info: 
 
 def test_every_option_is_read_somewhere():
     root = Path(envs.__file__).parent.parent
-    ours = [path for name in ("envs", "atropos_agent", "sandboxes/kubernetes") for path in (root / name).rglob("*.py")]
+    rooms = ("envs", "atropos_agent", "sandboxes/kubernetes", "sandboxes/e2b")
+    ours = [path for name in rooms for path in (root / name).rglob("*.py")]
     ours = [path for path in ours if path.name not in ("config.py", "command.py") or "swe" in path.parts]
     said_here = {root / "envs/swe/config.py"}
     text = "\n".join(path.read_text() for path in ours if path not in said_here)

@@ -6,7 +6,7 @@ import pytest
 from samples import rollout
 
 from envs.records.atif import to_atif
-from envs.records.detail import MAX_PATCH_LINES, MAX_TEXT, detail_of, patch_lines, shown
+from envs.records.detail import MAX_PATCH_LINES, MAX_TEXT, agent_of, detail_of, patch_lines, shown
 from envs.records.read import from_atif
 
 PATCH = """\
@@ -47,6 +47,41 @@ def test_what_became_of_its_conversations_is_told_in_words():
     assert facts["made shorter"] == "1 time, by about 1,234 tokens"
     assert facts["sampled, not trained: unused summary"] == "30 tokens"
     assert "conversations" not in facts
+
+
+def in_rows(one, *rows):
+    """A rollout whose turns are in these rows."""
+    (data,) = one.result.segments
+    steps = [replace(one.result.steps[0], index=turn, segment=row) for turn, row in enumerate(rows)]
+    segments = [replace(data, segment=row) for row in sorted({*rows} - {None})]
+    return replace(one, result=replace(one.result, segments=tuple(segments), steps=tuple(steps)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "parts"),
+    [
+        ((0, 0), ["", ""]),
+        ((0, 0, 1, 0), ["row 1 of 2", "", "row 2 of 2", "back in row 1 of 2"]),
+        ((0, 2, 2, 5), ["row 1 of 3", "row 2 of 3", "", "row 3 of 3"]),
+    ],
+)
+def test_a_turn_in_another_row_than_the_one_before_says_so(rows, parts):
+    assert [turn.part for turn in detail_of(saved(in_rows(rollout(), *rows))).turns] == parts
+
+
+def test_a_turn_in_no_row_says_so():
+    one = rollout()
+    steps = (one.result.steps[0], replace(one.result.steps[1], segment=1))
+    one = replace(one, result=replace(one.result, steps=steps))
+    assert [turn.part for turn in detail_of(saved(one)).turns] == ["", "a part that is in no row"]
+
+
+def test_the_agent_is_the_one_of_the_mix_or_anothers_own():
+    one = rollout()
+    other = replace(one, result=replace(one.result, metadata={"agent": {"name": "codex", "package": "1"}}))
+    assert agent_of(saved(one)) == ""
+    assert agent_of(saved(other)) == "codex"
+    assert agent_of(saved(replace(other, seat=replace(one.seat, agent="codex:70")))) == "codex:70"
 
 
 def test_the_lines_of_a_patch_have_their_kind_and_their_numbers():

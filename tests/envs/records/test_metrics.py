@@ -132,6 +132,18 @@ def test_a_run_in_which_nobody_calls_a_tool_says_so_once(caplog: pytest.LogCaptu
         assert len(caplog.records) == warned
 
 
+def test_a_task_in_doubt_is_named_once_with_its_tests(caplog):
+    metrics = Metrics()
+    metrics.count_doubts({})
+    metrics.count_doubts({"sum": ["b", "a"]})
+    metrics.count_doubts({"sum": ["c"], "other": []})
+    said = [record.getMessage() for record in caplog.records]
+    assert [line.partition(":")[0] for line in said] == ["task sum", "task other"]
+    assert "got different verdicts ('a', 'b')" in said[0] and "(no test is named)" in said[1]
+    assert metrics.scalars()["flaky_tasks"] == 2
+    assert Metrics.from_json(metrics.to_json()).flaky == {"sum": ["a", "b", "c"], "other": []}
+
+
 def test_groups_that_teach_nothing_are_told_once_until_they_teach_again(caplog):
     metrics = Metrics()
     for _ in range(500):

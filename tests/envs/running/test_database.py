@@ -9,10 +9,10 @@ from packets import PLACE, draw, fill_outbox
 
 from envs.running import database
 from envs.running.database import RunDirectoryError, open_database
-from envs.running.group import complete, count_states, fates, unfinished
+from envs.running.group import count_states, fates, unfinished
 from envs.running.journal import Journal
 from envs.running.outbox import Outbox
-from envs.types import GroupState, Reward, Rollout, Verdict
+from envs.types import GroupState
 
 VERSION_0_1 = """
 CREATE TABLE run (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -166,19 +166,6 @@ async def test_a_run_of_version_0_1_is_gone_on_with(tmp_path):
     assert {fate.reason for fate in fates(tmp_path, [GroupState.EQUAL])} == {
         "noted by version 0.1, which gave no reason"
     }
-
-
-async def test_a_run_of_version_5_without_a_table_of_leaves_is_gone_on_with(tmp_path):
-    async with Journal(tmp_path) as journal:
-        group = await draw(journal)
-        await group.add(0, Rollout("r", group.task, None, Verdict(0.5, ""), Reward(0.5)), PLACE)
-        await group.close(GroupState.EQUAL, "seen")
-    db = sqlite3.connect(tmp_path / "state.db")
-    db.executescript("DROP TABLE leaves; PRAGMA user_version = 5;")
-    db.close()
-    assert [fate.rewards for fate in fates(tmp_path)] == [[0.5]], "it can be asked before that"
-    async with Journal(tmp_path) as journal:
-        assert await complete(journal) == [(group.task.id, [0.5], [1.0])]
 
 
 async def test_a_file_of_a_later_version_is_refused_by_name(tmp_path):

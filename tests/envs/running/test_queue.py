@@ -9,8 +9,7 @@ from envs.running.failures import FailureLog
 from envs.running.group import fates
 from envs.running.journal import Journal
 from envs.running.queue import TaskQueue
-from envs.tasks.sampler import SignalSampler
-from envs.types import GroupState, InfraError, Leaf, Reward, Rollout, Task, Verdict
+from envs.types import GroupState, InfraError, Reward, Rollout, Task, Verdict
 
 
 async def test_the_coming_task_is_the_one_that_is_drawn_next(tmp_path):
@@ -106,26 +105,3 @@ async def test_rewards_of_the_run_so_far_say_which_task_is_drawn_also_after_a_re
     found = list(fates(tmp_path))
     assert all(fate.drawn for fate in found)
     assert any("last mean 0.50" in fate.drawn for fate in found)
-
-
-async def test_leaves_say_what_rollouts_without_branches_would_get_also_after_a_restart(tmp_path):
-    leaves = (Leaf(0.0, (0, 1)), Leaf(1.0, (0, 2, 3)), Leaf(1.0, (0, 2, 4)))
-    members = [Reward(0.5, leaves=leaves), Reward(1.0, leaves=leaves[1:]), Reward(0.5)]
-    failures = FailureLog(tmp_path / "quarantined.jsonl", Metrics(), CircuitBreaker(0.5), Redactor())
-    alone, said = SignalSampler([Task("t", "")], seed=0, group_size=3), []
-    alone.note("t", [0.0, 1.0, 1.0, 0.5], [0.5, 0.5, 1.0, 1.0])
-    for begun in range(2):
-        async with Journal(tmp_path) as journal:
-            queue = await TaskQueue.open(journal, [Task("t", "")], failures, seed=0, task_failures=1, signal_of=3)
-            if not begun:
-                group = await queue.next()
-                for _ in range(2):  # made again, as after an attempt whose group was lost
-                    for member, reward in enumerate(members):
-                        await group.add(member, Rollout("r", group.task, None, Verdict(0, ""), reward), PLACE)
-                await group.close(GroupState.EQUAL, "seen")
-                queue.note(group)
-            for _ in range(4):
-                group = await queue.next()
-                said.append((group.number, next(f.drawn for f in fates(tmp_path) if f.number == group.number)))
-                await group.close(GroupState.GONE, "not wanted")
-    assert said == [(number, alone.draw(number).reason) for number in range(1, 9)]

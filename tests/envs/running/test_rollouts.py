@@ -1,7 +1,5 @@
 """Rollouts: retried when they fail by our fault, counted and saved."""
 
-from dataclasses import replace
-
 import pytest
 from samples import rollout
 
@@ -13,7 +11,7 @@ from envs.running import rollouts as module
 from envs.running.concurrency import CircuitBreaker, ConcurrencyLimiter
 from envs.running.failures import FailureLog
 from envs.running.rollouts import Rollouts
-from envs.types import InfraError, Leaf, Reward, Seat, Task
+from envs.types import InfraError, Seat, Task
 
 TASK = Task("t", "Do it.")
 
@@ -103,42 +101,3 @@ async def test_a_bug_in_a_worker_is_not_retried(make):
     worker = Scripted(ZeroDivisionError())
     with pytest.raises(ZeroDivisionError):
         await make(worker).make(TASK, Seat())
-
-
-class Branching(Scripted):
-    """A worker with branches of which one succeeds. failing: how many do not, in a rollout that does or doesn't."""
-
-    failing = 3
-
-    async def run(self, task, seat):
-        failures = [InfraError("sandbox", f"branch {n}") for n in range(self.failing)]
-        try:
-            leaves = (Leaf(1.0, (0, 1)), Leaf(1.0, (0, 2)))
-            made = await super().run(task, seat)
-            return replace(made, failures=failures, reward=Reward(1.0, leaves=leaves))
-        except InfraError as error:
-            error.beside = failures
-            raise
-
-
-async def test_failures_of_branches_are_counted_and_open_the_circuit_breaker_like_those_of_rollouts(make):
-    rollouts = make(Branching())
-    for _ in range(5):
-        await rollouts.make(TASK, Seat(step=4))
-    assert rollouts.metrics.failures == {"sandbox": 15}
-    assert rollouts.limiter.breaker.is_open, "15 of 25 have failed"
-
-
-async def test_leaves_close_the_circuit_breaker_and_lower_the_share_of_failures_like_rollouts(make):
-    worker = Branching()
-    worker.failing = 1
-    rollouts = make(worker)
-    for _ in range(20):
-        await rollouts.make(TASK, Seat())
-    assert not rollouts.limiter.breaker.is_open, "one branch of three fails"
-
-
-async def test_failures_of_branches_are_counted_also_if_no_leaf_is_had(make):
-    rollouts = make(Branching(InfraError("verifier", "crash")))
-    await rollouts.make(TASK, Seat())
-    assert rollouts.metrics.failures == {"sandbox": 6, "verifier": 1}

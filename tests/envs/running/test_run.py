@@ -5,19 +5,21 @@ import errno
 import gc
 import re
 import time
+from dataclasses import replace
 
 import pytest
 from proxy import Proxy
 from scripted_engine import ScriptedEngine
-from sums import fill, metrics_of, right
+from sums import Sums, fill, metrics_of, right
 
+from envs.judging.changes import Changes
+from envs.judging.saved_changes import pack_changes
 from envs.records import report
-from envs.records.metrics import Metrics
 from envs.running import run as run_module
 from envs.running.commands import CountPace, evaluate_once
 from envs.running.concurrency import ConcurrencyLimiter
 from envs.running.group import count_states
-from envs.running.run import Run, open_rollouts, open_run
+from envs.running.run import Run, open_run
 from envs.running.sinks import FileSink, open_group_file
 
 
@@ -48,6 +50,19 @@ async def test_a_cancellation_at_any_moment_costs_a_repetition_at_most(engine, m
         counts = await count_states(run.journal)
     assert counts == {"saved": 11}, "every group was completed, none twice"
     assert run.metrics.solved == run.metrics.rollouts
+
+
+async def test_a_task_is_in_doubt_if_members_of_a_group_did_the_same_and_were_judged_differently(engine, make_env):
+    class Shaky(Sums):
+        async def attempt(self, task, seat):
+            outcome = await super().attempt(task, seat)
+            verdict = replace(outcome.verdict, reward=float(seat.member == 1))
+            return replace(outcome, verdict=verdict, work=(pack_changes(Changes(), 10**6),))
+
+    env = make_env(Shaky, group_size=2)
+    async with open_run(env) as run:
+        group, _ = await fill(run)
+    assert metrics_of(env).flaky == {group.task.id: []}
 
 
 async def test_the_metrics_are_written_though_no_group_ends(engine, make_env, monkeypatch):
@@ -148,10 +163,3 @@ async def test_an_evaluation_follows_the_load_too(make_env, monkeypatch):
     await evaluate_once(make_env())
     (sampled,) = counts
     assert sampled() > 0, "tokens are counted as they come"
-
-
-@pytest.mark.parametrize(("agents", "most"), [(1, 8), (3, 2), (20, 1)])
-async def test_rollouts_with_branches_are_so_many_fewer_at_the_same_time(engine, make_env, agents, most):
-    env = make_env(max_concurrent_rollouts=8)
-    async with open_rollouts(env, Metrics(), 1, agents=agents) as (rollouts, _):
-        assert rollouts.limiter.climb.most == most

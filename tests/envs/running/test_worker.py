@@ -147,24 +147,3 @@ async def test_time_that_ran_out_while_the_process_stood_still_proves_nothing(en
     standing = LocalWorker(Attempts(end), AgentEnvConfig(tokenizer_name="x"), Suspended())
     with pytest.raises(InfraError, match="suspended for 30 s"):
         await standing.run(TASK, Seat())
-
-
-@pytest.mark.parametrize("end", [outcome(), SandboxDied("gone")])
-async def test_failures_of_branches_leave_with_the_rollout_or_with_its_failure(end):
-    made = worker(end)
-    attempt = made._env.attempt
-
-    async def attempt_with_branches(task, seat):
-        seat.failures.append(InfraError("engine", "a branch"))
-        return await attempt(task, seat)
-
-    made._env.attempt = attempt_with_branches
-    seat = Seat()
-    if isinstance(end, Outcome):
-        failures = (await made.run(TASK, seat)).failures
-    else:
-        with pytest.raises(InfraError) as caught:
-            await made.run(TASK, seat)
-        failures = caught.value.beside
-    assert [str(one) for one in failures] == ["engine: a branch"]
-    assert seat.failures == [], "another attempt begins with none"

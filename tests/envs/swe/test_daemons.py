@@ -21,10 +21,6 @@ async def problems(**options):
 
 
 async def test_options_that_a_backend_can_not_meet_are_refused_by_name_before_anything_is_asked():
-    [said] = await problems(sandbox="kubernetes", branches="2@errors")
-    assert said.startswith(
-        "--env.branches 2@errors: sandboxes of --env.sandbox kubernetes can't be forked; leave it out"
-    )
     [said] = await problems(sandbox="kubernetes", warm_sandboxes=2, sandbox_runtime="runsc", hosts="ssh://a")
     assert "takes no hosts, pool (--env.warm_sandboxes), runtime (--env.sandbox_runtime)" in said
 

@@ -12,10 +12,6 @@ def test_without_a_tool_an_agent_can_do_nothing():
         SWEEnvConfig(tools=[])
 
 
-def test_each_branch_may_be_at_work_beside_its_rollout():
-    assert [SWEEnvConfig(branches=text).agents_at_once for text in ("", "1@errors", "3@every:2")] == [1, 2, 4]
-
-
 def test_the_tools_by_default_are_known():
     assert check_names(SWEEnvConfig().tools) == []
     assert set(SWEEnvConfig().tools) < set(STANDARD)

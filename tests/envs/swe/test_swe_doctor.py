@@ -1,5 +1,6 @@
 """`doctor` of the software engineering environment: what surrounds it."""
 
+import asyncio
 import re
 from pathlib import Path
 
@@ -9,8 +10,10 @@ from envs.cli import program
 from envs.cli.doctor import Status
 from envs.swe import doctor
 from envs.swe.config import SWEEnvConfig
+from envs.swe.environment import SWEEnv
 from envs.swe.program import PROGRAM
 from sandboxes.docker.crun.availability import Obstacle
+from sandboxes.local import LocalBackend
 
 
 def test_wrong_options_are_told(capsys, tmp_path):
@@ -29,6 +32,23 @@ async def test_a_docker_daemon_that_does_not_answer_is_wrong_with_its_remedy(mon
     assert tasks.status is Status.OK
     assert (sandboxes.name, sandboxes.status) == ("sandboxes", Status.WRONG)
     assert "/no/such.sock" in sandboxes.text
+
+
+class SilentBackend(LocalBackend):
+    """Its server never answers."""
+
+    async def __aenter__(self):
+        await asyncio.Event().wait()
+
+
+async def test_a_backend_that_never_opens_a_sandbox_ends_no_look(monkeypatch):
+    monkeypatch.setattr(doctor, "LOOK_S", 0.1)
+    monkeypatch.setattr(doctor, "load_backend", lambda name, **options: SilentBackend())
+    config = SWEEnvConfig(sandbox=f"{__name__}:SilentBackend")
+    async with asyncio.timeout(60):
+        found = [check async for check in doctor._others(config, SWEEnv.load_tasks(config)[0])]
+    assert (found[0].name, found[0].status) == ("sandboxes", Status.NOTE)
+    assert "within 0.1 s" in found[0].text
 
 
 def test_free_space_is_that_of_the_nearest_folder_that_is_there(tmp_path):

@@ -3,14 +3,24 @@
 import json
 import os
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
+import orjson
 import programs
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from samples import rollout
+from samples import task as sample
 from scripted_engine import ScriptedEngine
+from test_r2e import ROW as R2E_ROW
 
 from envs.judging.attack import with_attack
+from envs.judging.changes import Changes
 from envs.judging.manifest import Attack, CheckResult, read_manifest, write_manifest
+from envs.judging.saved_changes import pack_changes
+from envs.records.atif import to_atif
 from envs.records.read import read_rollouts
 from envs.swe.environment import SWEEnv, SWEEnvConfig
 from envs.swe.tasks import main
@@ -103,6 +113,26 @@ def test_a_check_may_leave_bad_tasks_out(tmp_path, capsys, monkeypatch):
     assert checked == ["good"]
 
 
+def test_a_check_is_given_the_tasks_that_runs_put_in_doubt(tmp_path, capsys, monkeypatch):
+    for name in ("shaky", "fine"):
+        make_task(tmp_path / "tasks", name=name)
+    work = (pack_changes(Changes(), 10**6),)
+    untouched = [replace(rollout(of=sample(name), reward=reward), work=work) for name, reward in DRAWN]
+    (tmp_path / "rollouts.jsonl").write_bytes(b"".join(orjson.dumps(to_atif(one)) + b"\n" for one in untouched))
+
+    async def check(backend, tasks, doubted, on_result, **options):
+        return [CheckResult(task.id, task.digest, "", (), (), 1, flaky=task.id in doubted) for task in tasks]
+
+    monkeypatch.setattr("envs.swe.tasks.check_tasks", check)
+    monkeypatch.setattr("envs.swe.tasks.docker_backend", lambda hosts, base_image: nullcontext())
+    assert main(["check", str(tmp_path / "tasks"), "--seen", str(tmp_path)]) == 0
+    assert "1 tasks were in doubt: 1 are flaky, the tests of 0 agreed" in capsys.readouterr().out
+    assert main(["check", str(tmp_path / "tasks"), "--seen", str(tmp_path / "none")]) == 2
+    assert "none can't be read as a run" in capsys.readouterr().err
+
+
+DRAWN = [("shaky", 1.0), ("shaky", 0.0), ("fine", 0.0), ("fine", 0.0), ("gone", 1.0), ("gone", 0.0)]
+"""Rollouts' tasks and rewards. The last task is none of those that are checked."""
 SOUND = CheckResult("good", "", "", (1.0,), (0.0,), 1)
 
 
@@ -226,3 +256,93 @@ def test_a_format_that_is_not_known_is_refused(capsys):
     with pytest.raises(SystemExit):
         main(["convert", "paper", "rows", "--out", "out"])
     assert "invalid choice: 'paper'" in capsys.readouterr().err
+
+
+PATCH = "diff --git a/adder.py b/adder.py\n--- a/adder.py\n+++ b/adder.py\n@@ -1 +1 @@\n-wrong = 1\n+right = 1\n"
+ADDED = """\
+diff --git a/tests/test_a.py b/tests/test_a.py
+new file mode 100644
+--- /dev/null
++++ b/tests/test_a.py
+@@ -0,0 +1 @@
++def test_a(): ...
+"""
+# A row of each set on the hub, with the fields and types of its Parquet files.
+GYM_ROW = {
+    "instance_id": "owner__adder-1",
+    "hints_text": "",
+    "patch": PATCH,
+    "test_patch": ADDED,
+    "created_at": "2024-01-01 00:00:00",
+    "problem_statement": "adder is wrong",
+    "repo": "owner/adder",
+    "base_commit": "1" * 40,
+    "version": "1.0",
+    "PASS_TO_PASS": [],
+    "FAIL_TO_PASS": ["tests/test_a.py::test_a"],
+}
+SMITH_ROW = {name: GYM_ROW[name] for name in ("instance_id", "repo", "patch", "FAIL_TO_PASS", "PASS_TO_PASS")} | {
+    "image_name": "swesmith.x86_64.owner_1776_adder.12345678",
+    "problem_statement": "adder is wrong",
+}
+REBENCH_ROW = GYM_ROW | {
+    "image_name": "docker.io/swerebenchv2/owner-adder:1",
+    "language": "python",
+    "install_config": {"install": ["pip install ."], "log_parser": "parse_log_pytest", "test_cmd": ["pytest -rA"]},
+}
+GO_ROW = REBENCH_ROW | {
+    "instance_id": "owner__goer-1",
+    "language": "go",
+    "FAIL_TO_PASS": ["TestA"],
+    "test_patch": ADDED.replace("test_a.py", "a_test.go"),
+    "install_config": {"install": [], "log_parser": "parse_log_gotest", "test_cmd": ["go test -v ./..."]},
+}
+
+
+def parquet(path, *rows):
+    pq.write_table(pa.Table.from_pylist(list(rows)), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "image"),
+    [
+        ("swe-gym", GYM_ROW, "xingyaoww/sweb.eval.x86_64.owner_s_adder-1:latest"),
+        ("swe-smith", SMITH_ROW, "swesmith.x86_64.owner_1776_adder.12345678"),
+        ("swe-rebench-v2", REBENCH_ROW, "docker.io/swerebenchv2/owner-adder:1"),
+        ("r2e-gym", R2E_ROW, R2E_ROW["docker_image"]),
+    ],
+)
+def test_a_published_set_is_converted_from_a_copy_of_its_parquet(tmp_path, capsys, name, row, image):
+    copy = parquet(tmp_path / "train-00000-of-00001.parquet", row)
+    assert main(["get", name, "--from", str(copy), "--out", str(tmp_path / "out")]) == 0
+    (task,) = load_tasks(tmp_path / "out")
+    assert f"FROM {image}\n" in (task.context / "Dockerfile").read_text()
+    assert "1 tasks are in" in capsys.readouterr().out
+    assert json.loads((tmp_path / "out/source.json").read_text())["set"] == name
+
+
+def test_a_published_sets_unusable_rows_are_left_out_and_listed_in_a_file(tmp_path, capsys):
+    others = [GO_ROW | {"instance_id": f"owner__goer-{number}"} for number in range(20)]
+    copy = parquet(tmp_path / "rows.parquet", REBENCH_ROW, *others)
+    get = ["get", "swe-rebench-v2", "--from", str(copy), "--out", str(tmp_path / "out")]
+    assert main(get) == 0
+    said = capsys.readouterr().err
+    assert said.startswith("20 rows of ")
+    assert len(said.splitlines()) == 12
+    assert (tmp_path / "out/left-out.txt").read_text().count("--printed-results") == 20
+    assert main([*get, "--printed-results"]) == 0
+    assert len(load_tasks(tmp_path / "out")) == 21
+
+
+def test_what_is_sound_by_an_earlier_check_is_said(tmp_path, capsys):
+    make_task(tmp_path / "copy", name="one")
+    make_task(tmp_path / "copy", name="two")
+    get = ["get", "terminal-bench-2", "--from", str(tmp_path / "copy"), "--out", str(tmp_path / "out")]
+    assert main(get) == 0
+    one = load_tasks(tmp_path / "out")[0]
+    results = [CheckResult("one", one.digest, "", (1.0,), (0.0,), 1), CheckResult("two", "old", "", (1.0,), (0.0,), 1)]
+    write_manifest(tmp_path / "out/manifest.json", results)
+    assert main(get) == 0
+    assert "2 tasks are in" in (said := capsys.readouterr().out)
+    assert "1 are sound by manifest.json; `tasks check` tells" in " ".join(said.split())

@@ -57,7 +57,7 @@ def test_old_rewards_fade():
 
 
 def test_a_draw_is_the_same_on_every_start_and_says_why():
-    earlier = [("t1", [0.0, 1.0], []), ("gone", [1.0, 1.0], []), ("t2", [1.0, 1.0], [])]
+    earlier = [("t1", [0.0, 1.0]), ("gone", [1.0, 1.0]), ("t2", [1.0, 1.0])]
     one, other = (SignalSampler(TASKS, seed=7, group_size=2, earlier=earlier) for _ in range(2))
     assert [one.draw(n) for n in range(30)] == [other.draw(n) for n in range(30)]
     assert all(one.draw(n).reason for n in range(30, 50))
@@ -74,10 +74,3 @@ def test_unusable_tasks_are_not_drawn():
     again = [sampler.draw(n, lambda task: task is not first).task for n in range(200)]
     assert first not in again
     assert sampler.draw(500, lambda _: False).task in TASKS, "the queue says that none is left"
-
-
-def test_a_rollout_with_branches_counts_as_one_spread_over_its_leaves():
-    plain, branched = (SignalSampler(TASKS, seed=1, group_size=2) for _ in range(2))
-    plain.note("t1", [0.0, 1.0, 1.0, 1.0])
-    branched.note("t1", [0.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0], [0.5, 0.25, 0.25, 0.5, 0.5, 1.0, 1.0])
-    assert [plain.draw(n) for n in range(200)] == [branched.draw(n) for n in range(200)]

@@ -30,12 +30,6 @@ def test_sampling_settings_are_our_options_or_change_nothing_or_are_refused():
         sampling_of({"repetition_penalty": 1.1, "typical_p": 0.5})
 
 
-def test_a_trainer_with_one_advantage_a_rollout_refuses_branches_by_name():
-    options = ["--env.branches=2@errors"]
-    with pytest.raises(ValueError, match="2@errors: theirs makes one advantage a rollout"):
-        Runs("envs.swe.environment:SWEEnv", options, "theirs", object, object)
-
-
 class Engine:
     """An inference server that is an object, as verl's is."""
 
@@ -57,7 +51,7 @@ async def test_a_rollout_is_made_in_the_run_of_its_sampling_and_is_done_with_the
     def served(config, reasoning_config=None):
         return ObjectServer(engine, config, reasoning_config)
 
-    async def make(env_cls, options):
+    async def make(env_cls, command, options):
         return env_cls(options.env, options.engines)
 
     async with Runs("sums:Sums", options, "theirs", served, make) as runs:

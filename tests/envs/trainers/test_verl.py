@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from row_samples import rollout, score
+from sums import Sums
 
 from atropos_agent.tokens.experts import write_experts
 from envs.running.sinks import TrainerGroup
@@ -77,6 +78,27 @@ async def test_verls_client_samples_for_us(verl, answer, most, finish):
     ((name, asked),) = client.asked
     assert (name, asked["prompt_ids"]) == ("rollout", [1, 2])
     assert asked["sampling_params"] == {"max_tokens": most, "temperature": 1.0, "logprobs": True}
+
+
+class Others(Sums):
+    """Another environment, with tasks of its own."""
+
+
+async def test_loops_of_two_environments_share_a_client_and_no_run(verl, tokenizer_folder, tmp_path):
+    def loop(environment):
+        made = object.__new__(verl.AtroposLoop)  # verl's own parts of it are not needed
+        made.server_manager, made.rollout_config, made._environment = client, {"temperature": 1.0}, environment
+        made._options = [f"--env.tokenizer_name={tokenizer_folder}", f"--env.run_dir={tmp_path}"]
+        return made
+
+    client, names = Client(), ("sums:Sums", f"{__name__}:Others", "sums:Sums")
+    first, second, again = [await loop(name)._fed({"temperature": 1.0}) for name in names]
+    try:
+        assert isinstance(second.run.env, Others)
+        assert again is first and not isinstance(first.run.env, Others)
+    finally:
+        for runs in verl.AtroposLoop._of_client[client].values():
+            await runs.aclose()
 
 
 def given(*rollouts):

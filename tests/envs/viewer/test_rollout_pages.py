@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import re
+from dataclasses import replace
 
 import pytest
 from elements import places, shown
+from shown_runs import GROUPS, indexed, make_run, member_of
 from starlette.testclient import TestClient
 
 from envs.records.atif import KEY
@@ -137,3 +140,36 @@ def test_a_rollout_with_a_spoilt_value_is_shown_or_called_damaged(run_dir, tmp_p
                 assert answer.status_code in (200, 404) and "content-security-policy" in answer.headers, (path, by)
                 seen.add(answer.status_code)
         assert seen == {200, 404}
+
+
+@pytest.fixture
+def mixed(tmp_path):
+    """The page of a run of two agents, whose first made its conversation shorter."""
+    first, second = (member_of(0, GROUPS[0], member) for member in (0, 1))
+    (data,) = first.result.segments
+    steps = tuple(replace(step, segment=step.index) for step in first.result.steps)
+    parts = replace(first.result, segments=(data, replace(data, segment=1)), steps=steps)
+    ours = replace(first, result=parts, seat=replace(first.seat, agent="atropos"))
+    also = [ours, replace(second, seat=replace(second.seat, agent="codex"))]
+    directory = asyncio.run(make_run(tmp_path / "mixed", (), also))
+    indexed(directory)
+    runs = open_runs([directory])
+    with Filling([]) as filling, TestClient(Pages(runs, filling, "KEY").app(), "http://127.0.0.1/KEY") as client:
+        yield client
+
+
+def test_each_rollout_of_a_mix_names_its_agent(mixed):
+    html = mixed.get("/0/rollouts").text
+    assert re.findall(r'<td data-label="agent">(.*?)</td>', html) == ["codex", "atropos"]
+    assert "agent codex ·" in mixed.get(f"/0/rollouts/{places(mixed)[0]}").text
+
+
+def test_a_run_of_one_agent_has_no_column_for_it(client):
+    assert 'data-label="agent"' not in client.get("/0/rollouts").text
+
+
+def test_rows_of_a_rollout_are_lanes_with_their_turns_and_begin_in_the_conversation(mixed):
+    html = mixed.get(f"/0/rollouts/{places(mixed)[1]}").text
+    lanes = re.findall(r'<span class="lane">(.*?)</span>', html)
+    assert lanes == ['<a href="#turn-1">1</a><i></i>', '<i></i><a href="#turn-2">2</a>']
+    assert re.findall(r'<p class="new-row">(.*?)</p>', html) == ["row 1 of 2", "row 2 of 2"]

@@ -279,7 +279,9 @@ class ApiServer:
                 "reason": "Unschedulable",
                 "message": "0/1 nodes",
             }
-            status["conditions"] = [unschedulable]
+            if status.get("conditions") != [unschedulable]:
+                status["conditions"] = [unschedulable]
+                self._tell("MODIFIED", pod)
             await asyncio.sleep(0.1)
         status |= {"hostIP": "127.0.0.1", "conditions": [{"type": "PodScheduled", "status": "True"}]}
         self._tell("MODIFIED", pod)

@@ -3,10 +3,6 @@
 import pytest
 from waiting import until
 
-from sandboxes.base import (
-    NotSupported,
-    SandboxSpec,
-)
 from sandboxes.owner import PREFIX
 
 pytestmark = pytest.mark.docker
@@ -35,13 +31,3 @@ async def test_a_command_reaches_nobody_who_watches_from_inside(make, server, sp
         assert result.exit_code in (0, 137)
         assert (await box.exec("echo alive")).output == "alive\n"
         assert "relay" not in (await box.exec("cat /proc/[0-9]*/cmdline")).output
-
-
-async def test_forks_and_folders_of_this_host_are_refused_by_name(make, spec, tmp_path):
-    async with make() as backend, backend.open(spec) as box:
-        with pytest.raises(NotSupported, match="can't be forked"):
-            async with box.fork(2):
-                pass
-        with pytest.raises(NotSupported, match="folders of this host"):
-            async with backend.open(SandboxSpec(spec.image, mounts={"/m": tmp_path})):
-                pass

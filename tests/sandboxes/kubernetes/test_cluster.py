@@ -1,12 +1,9 @@
-"""Answers of an API server as exceptions."""
+"""The way to a cluster."""
 
 import asyncio
 import sys
 
 import pytest
-
-from sandboxes.base import DaemonRefused, SandboxDied, SandboxError
-from sandboxes.kubernetes import cluster
 
 LONGEST_PAUSE = """
 import asyncio, contextlib, sys, time
@@ -30,24 +27,6 @@ async def main():
 
 asyncio.run(main())
 """
-
-
-@pytest.mark.parametrize(
-    ("status", "message", "error"),
-    [
-        (401, "Unauthorized", DaemonRefused),
-        (403, "pods is forbidden: User cannot create", DaemonRefused),
-        (403, 'pods "a" is forbidden: exceeded quota: boxes', cluster.QuotaExceeded),
-        (404, "not found", SandboxDied),
-        (409, "already exists", cluster.Conflict),
-        (410, "too old resource version", cluster.Expired),
-        (422, "is invalid", SandboxError),
-        (429, "too many requests", cluster.Busy),
-        (500, "etcdserver: leader changed", cluster.Busy),
-    ],
-)
-def test_each_refusal_is_told_apart(status, message, error):
-    assert type(cluster.failure(status, message, "POST pods")) is error
 
 
 async def test_the_library_is_imported_beside_the_event_loop(tmp_path):

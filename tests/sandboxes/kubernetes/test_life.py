@@ -17,7 +17,8 @@ from sandboxes.owner import PREFIX
 pytestmark = pytest.mark.docker
 
 
-async def test_a_dead_drivers_pods_are_removed_at_the_next_start(make, server, spec):
+async def test_a_dead_drivers_pods_are_removed_at_the_next_start(make, server, spec, monkeypatch):
+    monkeypatch.setattr(life, "_RENEW_S", 1e6)  # the dead renew nothing
     async with make() as alive, alive.open(spec) as kept:
         dead = make()
         await dead.__aenter__()

@@ -1,7 +1,6 @@
 """Pods that go, and their trees."""
 
 import asyncio
-from contextlib import AsyncExitStack
 
 import pytest
 
@@ -51,11 +50,3 @@ async def test_an_outage_of_the_api_server_while_a_tree_is_read_is_outlasted(mak
         ]
         assert await box.download("/app")
         assert not server.refusals
-
-
-async def test_a_pod_whose_node_runs_it_for_a_moment_more_is_gone(make, spec, monkeypatch):
-    async with make() as backend:
-        async with backend.open(spec) as box:
-            monkeypatch.setattr(box.container, "_stack", AsyncExitStack())  # nothing is removed yet
-        with pytest.raises(SandboxDied, match="its block was left"):
-            await box.download("/app")

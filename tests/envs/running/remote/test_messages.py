@@ -22,14 +22,12 @@ TASK, SEAT = Task("t", "Do it."), Seat(3, 1, step=7)
 
 def test_a_rollout_comes_in_pieces_that_fit_a_message_and_gets_the_drivers_task_and_seat():
     noise = random.Random(0).randbytes(3 * PIECE)  # nothing that could be made smaller
-    made = replace(rollout(), work=({"archive": noise},), failures=[InfraError("engine", "of a branch")])
+    made = replace(rollout(), work=({"archive": noise},))
     sent = pickle.loads(pickle.dumps(pieces(5, made)))
     assert [piece.number for piece in sent] == [5] * len(sent)
     assert [piece.last for piece in sent] == [False] * 3 + [True]
     assert max(len(piece.piece) for piece in sent) <= PIECE
-    found = joined([piece.piece for piece in sent], TASK, SEAT)
-    assert found == replace(made, task=TASK, seat=SEAT)
-    assert [str(one) for one in found.failures] == ["engine: of a branch"]
+    assert joined([piece.piece for piece in sent], TASK, SEAT) == replace(made, task=TASK, seat=SEAT)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +41,7 @@ def test_a_rollout_comes_in_pieces_that_fit_a_message_and_gets_the_drivers_task_
 )
 def test_a_failure_arrives_with_its_kind_its_traceback_and_whether_it_would_come_again(error, kind, lasting):
     raised = attribute(error)
-    raised.__cause__, raised.beside = error, (InfraError("engine", "of a branch"),)
+    raised.__cause__ = error
     assert permanent(raised) == lasting
     trouble = pickle.loads(pickle.dumps(Trouble.of(raised)))
     found = trouble.error("node-7")
@@ -51,7 +49,6 @@ def test_a_failure_arrives_with_its_kind_its_traceback_and_whether_it_would_come
     assert str(found) == f"{raised} (on node-7)"
     assert found.unexpected == isinstance(error, ValueError)
     assert permanent(found) == lasting
-    assert [str(one) for one in found.beside] == ["engine: of a branch"]
     assert isinstance(found.__cause__, Elsewhere)
     assert f"{type(error).__name__}: {error}" in str(found.__cause__)
 

@@ -7,13 +7,15 @@ import os
 import random
 import signal
 import sys
+import threading
 from pathlib import Path
 
 import aiodocker
 import pytest
 from crun_leftovers import gone, left_of
 
-from sandboxes.docker.crun.reap import CGROUP, LOCK, OWNERS, STATE, reap_dead_folders, remove_remains
+from sandboxes.docker.crun import reap
+from sandboxes.docker.crun.reap import CGROUP, LOCK, OWNERS, STATE, make_locked, reap_dead_folders, remove_remains
 from sandboxes.owner import PREFIX
 
 OWNER = """
@@ -115,3 +117,20 @@ def test_a_folder_that_was_cut_short_is_buried(tmp_path):
     (tmp_path / "half").mkdir()
     remove_remains(tmp_path / "half")
     assert not (tmp_path / "half").exists()
+
+
+def test_a_folder_that_is_being_made_is_nobodys_remains(tmp_path, monkeypatch):
+    (tmp_path / OWNERS).mkdir()
+    reaper, usual = threading.Thread(target=reap_dead_folders, args=(tmp_path,)), reap._open_lock
+
+    def late(folder):
+        if not reaper.ident:
+            reaper.start()
+            reaper.join(0.2)
+        return usual(folder)
+
+    monkeypatch.setattr(reap, "_open_lock", late)
+    lock = make_locked(tmp_path / OWNERS / "new")
+    reaper.join()
+    assert (tmp_path / OWNERS / "new" / LOCK).exists()
+    os.close(lock)

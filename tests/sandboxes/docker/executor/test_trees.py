@@ -5,7 +5,7 @@ import tarfile
 
 import pytest
 
-from sandboxes.kubernetes.trees import archive_of, end_of_records, raise_error, records_of
+from sandboxes.docker.executor.trees import archive_of, end_of_records, raise_error, records_of
 
 
 def archive(**files):

@@ -1,0 +1,82 @@
+"""What is it worth to train summaries? The preset `windows` with trained ones, with masked ones and without compaction.
+
+    python benchmarks/windows.py RUNS [--seeds 1 2 3] [--arms trained masked none] [--report]
+
+Runs `learn` for each arm and seed into RUNS/ARM-SEED, where a later start goes on, and prints the shares of held-out
+tasks solved before and after. The gains of trained over masked summaries are paired by seed and task. Without
+compaction no rollout has a reward, so one step is enough.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from envs.lab.curve import Curve, Evaluation
+from envs.records.stats import interval
+
+ARMS = {
+    "trained": (),
+    "masked": ("--env", "trains_summaries=false"),
+    "none": ("--env", "compaction=none", "--steps", "1"),
+}
+
+
+def learn(run_dir: Path, arm: str, seed: int) -> None:
+    """Run one learning run to its end, unless it has come there."""
+    command = ["-m", "envs.swe", "learn", "--preset", "windows", "--seed", str(seed), "--run-dir", str(run_dir)]
+    subprocess.run([sys.executable, *command, *ARMS[arm]], check=True)
+
+
+def evaluations(run_dir: Path) -> list[Evaluation]:
+    """Return a run's evaluations, by their steps."""
+    curve = Curve(run_dir)
+    curve.read()
+    return curve.evaluations
+
+
+def told(differences: list[float]) -> str:
+    """Return a mean with its 95% interval, in points."""
+    found = interval(differences)
+    said = "no interval" if found is None else f"{100 * found.low:+.0f} to {100 * found.high:+.0f}"
+    return f"{100 * statistics.fmean(differences):+.0f} points ({said}, n={len(differences)})"
+
+
+def report(runs: Path) -> None:
+    """Print what each run has come to, and what trained summaries gain."""
+    last: dict[tuple[str, str], Mapping[str, float]] = {}
+    for folder in sorted(runs.glob("*-*")):
+        arm, _, seed = folder.name.partition("-")
+        found = evaluations(folder)
+        if len(found) > 1:
+            last[arm, seed] = found[-1].rates
+            rates = ", ".join(f"{statistics.fmean(one.rates.values()):.0%} of {one.samples}" for one in found)
+            print(f"{folder.name:14}{rates}")
+    seeds = [seed for arm, seed in last if arm == "trained" and ("masked", seed) in last]
+    gains = {
+        seed: [last["trained", seed][task] - rate for task, rate in last["masked", seed].items()] for seed in seeds
+    }
+    if gains:
+        print("trained over masked, by seed:", told([statistics.fmean(one) for one in gains.values()]))
+        print("by seed and task:", told([one for some in gains.values() for one in some]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--arms", nargs="+", choices=sorted(ARMS), default=list(ARMS))
+    parser.add_argument("--report", action="store_true", help="run nothing")
+    given = parser.parse_args()
+    for seed in () if given.report else given.seeds:
+        for arm in given.arms:
+            learn(given.runs / f"{arm}-{seed}", arm, seed)
+    report(given.runs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""Print the folder of a model to start `learn` with: a preset makes it, or the embedded server knows it.
+
+It is made in a process of its own, so it can be stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from atropos_agent.types import AgentError
+from envs.lab import smoke, windows
+from envs.lab.manner import foreign
+from envs.types import InfraError
+from sandboxes.base import SandboxError
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print the folder of `smoke`, `windows`, or a name known to the embedded server. Returns the exit status."""
+    # Imported here, so that presets stay free of PyTorch.
+    from atropos_agent.cpu_engine.model import DEFAULT_CACHE, ModelNotFound, locate
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model")
+    parser.add_argument("--agent")
+    options = parser.parse_args(argv)
+    try:
+        if options.model == "smoke":
+            print(smoke.model(DEFAULT_CACHE, agent=foreign(options.agent)))
+        else:
+            print(windows.model(DEFAULT_CACHE) if options.model == "windows" else locate(options.model))
+    except (ModelNotFound, AgentError, InfraError, SandboxError, OSError, ValueError) as error:
+        print(f"model {options.model} can't be had: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

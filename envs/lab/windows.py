@@ -1,0 +1,198 @@
+"""Tasks that are longer than the window, and a policy that sums up its work well or badly.
+
+A log has six pages, each shown once. The first one has a word, the last one another, and both are to be written down.
+The window of the preset is full after three pages and again after the sixth, so the first word has to go through
+two summaries. The policy is pre-trained on dialogues of one job: half of their summaries leave the word out, and the
+rest of each dialogue follows from that. Reinforcement learning then has to find the summaries that pay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from atropos_agent.agent import AtroposAgent
+from atropos_agent.compaction import SUM_UP, SUMMED_UP, summary
+from atropos_agent.engines.scripted import ScriptedServer
+from atropos_agent.fitted import AUTO, FittedFormat
+from atropos_agent.formats.hermes import Hermes
+from atropos_agent.tokens.template import ChatTemplate
+from atropos_agent.turns import Turns
+from atropos_agent.types import IGNORED, NO_LOGPROB, AgentConfig, SequenceData
+from envs.lab.smoke import kept
+from envs.lab.synthetic import WORKING_DIR, Example, call
+from envs.lab.words import WORDS
+from tools import ToolCall, ToolResult, default_tools
+
+TOOLS = ("terminal",)
+PAGES = 6
+SUMMED_UP_AFTER = (3, 6)
+"""Pages behind which the window is full."""
+REPLY_TOKENS = 48
+WINDOW = 692
+"""Tokens of a whole dialogue's first two parts, with room for a summary."""
+
+FIRST, LAST, FILLING = WORDS[:16], WORDS[100:108], WORDS[200:224]
+PRACTISED = 10
+"""First words of the tasks to train on; the others are those of the tasks to evaluate on."""
+READ = ("Read the log by sh next", "Go through the log with sh next", "sh next shows the log page by page")
+WRITE = ("write its two words to out", "save the two words in out", "put both words into the file out")
+
+FLAWED = 0.5
+"""Share of summaries without the word."""
+_SUMMARY = "Up to page {page} the first word is {first}."
+_FLAWED = ("I have read up to page {page}.", "There was nothing new up to page {page}.")
+_UNKNOWN = "unknown"
+"""Stands in the place of a word that was lost."""
+_NEXT = """\
+page=$(ls pages | head -n 1)
+cat "pages/$page" && rm "pages/$page"
+"""
+
+_VOCABULARY = 1400
+_DIALOGUES = 400
+_STEPS = 600
+_WHOLE = 3
+"""One dialogue in so many has pages as long as the tasks'; shorter ones cost less."""
+_DRILLS = 900
+"""Texts that say two words again and again. Dialogues alone would take ten times as long to teach a repetition."""
+
+
+def tasks() -> tuple[list[Example], list[Example]]:
+    """Return the tasks to train on and to evaluate on, with other words and wordings."""
+    rng = random.Random(0)
+    train, held_out = _wordings()
+    first, unseen = FIRST[:PRACTISED], FIRST[PRACTISED:]
+    return (
+        [_example(i, train[i % len(train)], first[i % len(first)], rng) for i in range(12)],
+        [_example(i, held_out[i % len(held_out)], unseen[i % len(unseen)], rng) for i in range(12)],
+    )
+
+
+def model(cache: Path, on_step: Callable[[int, float], None] | None = None) -> Path:
+    """Return the folder of the model, made in some minutes if missing."""
+    # Imported here, so that the tasks stay free of PyTorch.
+    from atropos_agent.cpu_engine.scratch import make_model
+
+    def make(folder: Path) -> None:
+        rng = random.Random(0)
+        tokenizer = asyncio.run(spelled(rng))
+        rows = [*asyncio.run(_dialogues(_DIALOGUES, tokenizer, rng)), *_drills(_DRILLS, tokenizer, rng)]
+        make_model(rows, tokenizer, folder, steps=_STEPS, on_step=on_step)
+
+    said = (Hermes().instructions(()), Hermes().correction(()), SUM_UP, SUMMED_UP)
+    parts = (FIRST, LAST, FILLING, READ, WRITE, _FLAWED, FLAWED, _NEXT, _WHOLE, _VOCABULARY, _DIALOGUES, _DRILLS)
+    return kept(cache, "windows", (said, parts, _STEPS), make)
+
+
+async def spelled(rng: random.Random) -> Any:
+    """Return a tokenizer that has the words of such dialogues as a token each."""
+    from atropos_agent.cpu_engine.scratch import make_tokenizer
+
+    rows = await _dialogues(_DIALOGUES // 4, make_tokenizer([], 0), rng)
+    return make_tokenizer([row.full_text for row in rows], _VOCABULARY)
+
+
+def _wordings() -> tuple[list[str], list[str]]:
+    """Return the wordings to train on, and a third of all to evaluate on."""
+    every = [f"{read}, and {write}." for read in READ for write in WRITE]
+    random.Random(0).shuffle(every)
+    return every[3:], every[:3]
+
+
+def _pages(first: str, last: str, rng: random.Random, *, whole: bool) -> list[str]:
+    """Return the pages of a log. whole: as long as those of the tasks."""
+
+    def filling(words: int) -> str:
+        return " ".join(rng.choices(FILLING, k=words if whole else rng.randint(1, words // 4 + 2)))
+
+    before = rng.randint(20, 150)
+    pages = [f"{filling(before)}\nfirst word: {first}\n{filling(170 - before)}"]
+    pages += [filling(12) for _ in range(PAGES - 2)]
+    return [f"Page {i}: {text}" for i, text in enumerate([*pages, f"last word: {last}\nThe log ends here."], 1)]
+
+
+def _example(number: int, wording: str, first: str, rng: random.Random) -> Example:
+    last = rng.choice(LAST)
+    # Tasks of one wording differ in the names of their files.
+    pages = {f"pages/{number}-{i}": f"{text}\n" for i, text in enumerate(_pages(first, last, rng, whole=True), 1)}
+    return Example("read_log", wording, _command(first, last), {"next": _NEXT, **pages})
+
+
+def _command(first: str, last: str) -> str:
+    """Return what solves a task, in one line."""
+    return "; ".join([*["sh next > /dev/null"] * PAGES, _written(first, last)])
+
+
+def _written(first: str, last: str) -> str:
+    return f"echo {first} {last} > out"
+
+
+class _Dialogue(AtroposAgent):
+    """Sums up behind the pages that fill a whole dialogue's window, however long its own are.
+
+    summaries: so many; behind fewer than there are pages for, the dialogue ends with the last of them."""
+
+    summaries = len(SUMMED_UP_AFTER)
+
+    async def work(self, turns: Turns) -> None:
+        for page in range(1, PAGES + 1):
+            await turns.execute((await turns.reply()).calls)
+            if page in SUMMED_UP_AFTER[: self.summaries]:
+                await summary(turns)
+            if page == SUMMED_UP_AFTER[self.summaries - 1] and page < PAGES:
+                return
+        while turns.ended is None:
+            await turns.execute((await turns.reply()).calls)
+
+
+async def _dialogues(count: int, tokenizer: Any, rng: random.Random) -> list[SequenceData]:
+    """Return the rows of dialogues, in which each summary of a known word is flawed as often as not."""
+    template, tools = ChatTemplate(tokenizer), default_tools(None, TOOLS)  # type: ignore[arg-type]  # never run
+    fitted = FittedFormat.of(AUTO, template).with_tools(tools.schemas)
+    held_out = {task.command for task in tasks()[1]}
+    rows: list[SequenceData] = []
+    for _ in range(count):
+        first, last = rng.choice(FIRST), rng.choice(LAST)
+        while _command(first, last) in held_out:
+            first, last = rng.choice(FIRST), rng.choice(LAST)
+        known = [rng.random() >= FLAWED]
+        known.append(known[0] and rng.random() >= FLAWED)
+        told = iter([*_pages(first, last, rng, whole=rng.randrange(_WHOLE) == 0), "(no output)"])
+
+        async def execute(asked: ToolCall, told: Iterator[str] = told) -> ToolResult:
+            return ToolResult(next(told), call=asked)
+
+        sums = [
+            (_SUMMARY if fine else rng.choice(_FLAWED)).format(page=page, first=first)
+            for page, fine in zip(SUMMED_UP_AFTER, known, strict=True)
+        ]
+        look = fitted.format.turn(call("terminal", command="sh next"))
+        wrote = fitted.format.turn(call("terminal", command=_written(first if known[-1] else _UNKNOWN, last)))
+        server = ScriptedServer([look, look, look, sums[0], look, look, look, sums[1], wrote, "Done."], tokenizer)
+        config = AgentConfig(working_dir=WORKING_DIR, max_tokens=512)
+        agent = _Dialogue(server, tools, config, execute_tool=execute, template=template, tool_format=fitted)
+        # What follows from a lost word is learnt from few.
+        agent.summaries = 2 if known[0] or rng.random() < 0.25 else 1
+        rows += (await agent.run(rng.choice(_wordings()[0]))).segments
+    return rows
+
+
+def _drills(count: int, tokenizer: Any, rng: random.Random) -> list[SequenceData]:
+    """Return rows in which the two words alone are trained, where they are said again."""
+    rows = []
+    for _ in range(count):
+        first, last = rng.choice(FIRST), rng.choice(LAST)
+        says = [f"first word: {first}", *[f"last word: {last}", _written(first, last)] * 2]
+        says += [_SUMMARY.format(page=page, first=first) for page in SUMMED_UP_AFTER]
+        parts = [rng.choice([*says, " ".join(rng.choices(FILLING, k=rng.randint(1, 8)))]) for _ in range(16)]
+        tokens = tokenizer("\n".join(parts)).input_ids
+        words = {tokenizer(f" {word}").input_ids[0] for word in (first, last)}
+        labels = [one if one in words and one in tokens[:i] else IGNORED for i, one in enumerate(tokens)]
+        if any(label != IGNORED for label in labels):
+            logprobs = [NO_LOGPROB if label == IGNORED else -1.0 for label in labels]
+            rows.append(SequenceData("", tokens, labels, logprobs))
+    return rows

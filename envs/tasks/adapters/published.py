@@ -1,0 +1,113 @@
+"""The published sets of tasks: where each is, in one revision, and how it is read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from huggingface_hub import snapshot_download
+
+from envs.records.disk import replace_file
+from envs.tasks.harbor import directory_digest
+from envs.types import BadTask
+
+SOURCE = "source.json"
+"""The file in a folder of tasks that says where they come from."""
+_ROWS = ("*train*.parquet",)
+_ELSEWHERE = "where it can be reached, download it and give its file or folder with --from"
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedSet:
+    """A set of tasks. place: a dataset's name on the Hugging Face hub, or a git repository's address.
+
+    revision: a commit of it. format: a key of `ADAPTERS`. files: the needed ones of a dataset, as patterns."""
+
+    place: str
+    revision: str
+    format: str
+    files: tuple[str, ...] = _ROWS
+
+
+_NEMOTRON = ("nvidia/Nemotron-Terminal-Synthetic-Tasks", "7e53648e183cee7bcb0aed623cc91a121d37fa38", "harbor")
+SETS: Mapping[str, PublishedSet] = {
+    "swe-rebench-v2": PublishedSet("nebius/SWE-rebench-V2", "475dd5e8703bb5fb22dd3c60b5d038b019eba1e0", "swebench"),
+    "swe-smith": PublishedSet("SWE-bench/SWE-smith", "699b53400d3855206a0fbf3ff4beaf1a52f4f232", "swe-smith"),
+    "swe-gym": PublishedSet("SWE-Gym/SWE-Gym", "bb94ed9e39bbeb96a7fcbfb533b80f25a7fd59cb", "swe-gym"),
+    "r2e-gym": PublishedSet("R2E-Gym/R2E-Gym-Subset", "2e8108ff942f24fcb5686badfaf7f9a8808566d5", "r2e-gym"),
+    "nemotron-easy": PublishedSet(*_NEMOTRON, ("skill_based/easy.tar.gz",)),
+    "nemotron-medium": PublishedSet(*_NEMOTRON, ("skill_based/medium*.tar.gz",)),
+    "nemotron-mixed": PublishedSet(*_NEMOTRON, ("skill_based/mixed/*.tar.gz",)),
+    "terminal-bench-2": PublishedSet(
+        "https://github.com/laude-institute/terminal-bench-2.git", "69671fbaac6d67a7ef0dfec016cc38a64ef7a77c", "harbor"
+    ),
+}
+"""The sets by the name given on the command line."""
+
+
+def download(found: PublishedSet, cache: Path) -> Path:
+    """Return a folder with the set's files; an interrupted download goes on. Raises BadTask.
+
+    cache: for checkouts of git; datasets are in huggingface_hub's own."""
+    if "://" in found.place:
+        return _checkout(found, cache / found.revision)
+    try:
+        return Path(
+            snapshot_download(
+                found.place, repo_type="dataset", revision=found.revision, allow_patterns=list(found.files)
+            )
+        )
+    except (OSError, ValueError) as error:  # the hub's errors, also of a full disk or a wrong revision
+        reason = str(error).strip().splitlines()[0]
+        raise BadTask(f"{found.place} can't be downloaded from the Hugging Face hub: {reason}; {_ELSEWHERE}") from error
+
+
+def _checkout(found: PublishedSet, folder: Path) -> Path:
+    """Return the repository at its commit."""
+    done = folder.with_suffix(".done")
+    if not done.is_file():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        for words in (
+            ["init", "-q"],
+            ["fetch", "-q", "--depth", "1", found.place, found.revision],
+            ["checkout", "-q", "FETCH_HEAD"],
+        ):
+            try:
+                subprocess.run(["git", "-C", str(folder), *words], check=True, capture_output=True, text=True)
+            except FileNotFoundError:
+                raise BadTask(f"{found.place} needs git; install it, or {_ELSEWHERE}") from None
+            except subprocess.CalledProcessError as error:
+                reason = error.stderr.strip().splitlines()[-1:] or [f"git {words[0]} failed"]
+                raise BadTask(f"{found.place} can't be downloaded: {reason[0]}; {_ELSEWHERE}") from error
+        done.touch()
+    return folder
+
+
+def pin(out: Path, name: str, given: Path | None) -> None:
+    """Note in `out` where its tasks come from. given: the user's own copy, noted by its content.
+
+    Raises BadTask if `out` holds another revision or set."""
+    found = SETS[name]
+    what = {"revision": found.revision} if given is None else {"sha256": _content(given)}
+    source = json.dumps({"set": name, "place": found.place, **what})
+    path = out / SOURCE
+    if path.is_file() and (before := path.read_text(encoding="utf-8").strip()) != source:
+        raise BadTask(f"{out} holds other tasks ({before}); give another --out, or remove it")
+    out.mkdir(parents=True, exist_ok=True)
+    replace_file(path, f"{source}\n".encode())
+
+
+def _content(path: Path) -> str:
+    """Return the sha256 of a file or folder."""
+    if path.is_dir():
+        return directory_digest(path)
+    if not path.is_file():
+        raise BadTask(f"{path} is neither a file nor a folder")
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,116 @@
+"""Backends whose sandboxes somebody else's server starts, with the executor in each."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+from sandboxes.base import Backend, NotSupported, Sandbox, SandboxError, SandboxSpec
+from sandboxes.docker.executor.channel import Channel, Identity
+from sandboxes.docker.executor.container import Container, Kind
+from sandboxes.docker.executor.doors import door_ports
+from sandboxes.docker.executor.program import LEASE_S
+from sandboxes.docker.executor.sandbox import DockerSandbox
+from sandboxes.docker.executor.tools import ToolContainer
+
+
+class RemoteBackend(Backend):
+    """A subclass launches containers, and knows their images' files. It runs `show_interest` while it is entered."""
+
+    def __init__(self) -> None:
+        self._open_ones: set[Container] = set()
+        self._going: set[asyncio.Task[None]] = set()
+
+    @abstractmethod
+    async def launch(self, kind: Kind) -> ToolContainer:
+        """Start a container. Raises SandboxError; then nothing is left."""
+
+    @abstractmethod
+    def parts(self, image: str) -> tuple[str, bytes | None]:
+        """Return the image behind a name, and the files that are put into its working directory."""
+
+    def open(self, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:
+        return self._open(spec)
+
+    @asynccontextmanager
+    async def _open(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
+        if spec.workdir is not None and not spec.workdir.startswith("/"):
+            raise ValueError(f"workdir must be an absolute path, got {spec.workdir!r}")
+        sandbox = DockerSandbox(await self._acquire(Kind.of(spec), spec), spec, self)
+        try:
+            yield sandbox
+        finally:
+            await self._release(sandbox.container)
+
+    async def _acquire(self, kind: Kind, spec: SandboxSpec) -> ToolContainer:
+        if kind.mounts:
+            raise NotSupported("there are no folders of this host; upload their files, or put them into the image")
+        image, files = self.parts(kind.image)
+        new = await self.launch(replace(kind, image=image))
+        self._open_ones.add(new)
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self._release, new)
+            workdir = spec.workdir or str(new.image["WorkingDir"])
+            if spec.workdir or files:
+                await new.channel.make_directory(workdir, Identity())
+            if files:
+                await new.unpack(files, str(new.image["WorkingDir"]))
+            for port, door in zip(door_ports(spec).values(), spec.doors.values(), strict=True):
+                await new.channel.open_door(port, door)
+            undo.pop_all()
+        new.kind = kind
+        return new
+
+    async def _release(self, container: Container) -> None:
+        self._open_ones.discard(container)
+        await container.release()
+
+    async def show_interest(self) -> None:
+        """Keep open sandboxes from ending for want of a driver, until cancelled."""
+        while True:
+            await asyncio.sleep(LEASE_S / 5)
+            for one in [*self._open_ones]:
+                with contextlib.suppress(SandboxError):  # whoever uses it next is told
+                    await one.show_interest()
+
+    # What a sandbox asks of its backend
+
+    async def check_room(self, container: Container) -> None:
+        """Do nothing: whoever runs the machines watches their disks."""
+
+    async def exchange(self, container: Container, spec: SandboxSpec) -> Container:
+        """Return another container of the same kind; the old one goes in the background."""
+        new = await self._acquire(container.kind, spec)
+        going = asyncio.create_task(self._release(container))
+        self._going.add(going)
+        going.add_done_callback(self._going.discard)
+        return new
+
+    def fork(
+        self, container: Container, spec: SandboxSpec, count: int
+    ) -> AbstractAsyncContextManager[Sequence[Sandbox]]:
+        raise NotSupported("this backend's sandboxes can't be forked; open other sandboxes and upload its files")
+
+
+async def ask_image(channel: Channel) -> dict[str, Any]:
+    """Return the WorkingDir and Env of an image as its container's first process knows them."""
+    asked = await channel.execute(
+        ["/bin/sh", "-c", 'pwd -P; echo "$HOME"'],
+        cwd=".",
+        env={},
+        identity=Identity(),
+        stdin=b"",
+        timeout=30.0,
+        max_output=10_000,
+    )
+    channel.has_run = False
+    workdir, home, *_ = [*asked.output.data.decode(errors="replace").splitlines(), "", ""]
+    return {
+        "WorkingDir": workdir if workdir.startswith("/") else "/",
+        "Env": [] if home in ("", "/", "/root") else [f"HOME={home}"],
+    }

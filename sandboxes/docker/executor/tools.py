@@ -1,0 +1,80 @@
+"""A container whose trees are read and written by programs of ours in it, beside its process 1."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import posixpath
+from abc import abstractmethod
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+from sandboxes.base import NotSupported, SandboxDied, SandboxError
+from sandboxes.docker.executor.container import Container, Kind
+from sandboxes.docker.executor.trees import archive_of, end_of_records, records_of
+from sandboxes.shielding import finish
+
+
+class ToolContainer(Container):
+    """Its trees are moved while nothing else in it does. A subclass runs the executor's tools (`pod.c`) in it."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._files = asyncio.Lock()
+        self._left = False
+        """Whether it was given up: it may run for a moment more."""
+
+    async def discard(self) -> None:
+        self._left = True
+        await super().discard()
+
+    async def run(self, *command: str, stdin: bytes = b"", most: int = 1 << 20) -> bytes:
+        """Run a tool in the container; return its output. It may run twice if the way there fails.
+
+        Raises SandboxDied, SandboxError, ValueError for more than `most` bytes."""
+        if self._left:
+            raise SandboxDied(f"sandbox {self.name} is gone: its block was left")
+        return await self._run(command, stdin, most)
+
+    @abstractmethod
+    async def _run(self, command: tuple[str, ...], stdin: bytes, most: int) -> bytes: ...
+
+    async def unpack(self, archive: bytes, target: str) -> None:
+        records = await asyncio.to_thread(records_of, archive)
+        async with self._still():
+            said = await self.run("unpack", target, stdin=records)
+        end_of_records(said, target)
+
+    async def pack(self, target: str, max_bytes: int) -> bytes:
+        # A last name alone may be a link: it is what is asked for.
+        asked = target if target.endswith(("/", "/.")) else posixpath.normpath(posixpath.join("/", target))
+        async with self._still():
+            records = await self.run("pack", asked, str(max_bytes), most=2 * max_bytes + (1 << 20))
+        return await asyncio.to_thread(archive_of, records, target, max_bytes)
+
+    @asynccontextmanager
+    async def _still(self) -> AsyncIterator[None]:
+        """Let nothing in the sandbox move for the block."""
+        async with self._files:
+            if not self.channel.alive or not self.channel.has_run:
+                yield
+                return
+            with self.channel.held_back():
+                with contextlib.suppress(SandboxDied):  # then nothing moves
+                    if not await self.channel.stand_still():
+                        await self.channel.kill_everything("it could not stand still while files were moved")
+                try:
+                    yield
+                finally:
+                    with contextlib.suppress(SandboxError):
+                        await finish(self.channel.move_again())
+
+    async def kill(self) -> None:
+        try:
+            await self.run("kill")
+        except SandboxDied:  # nothing runs in it
+            return
+
+    def snapshot(self) -> AbstractAsyncContextManager[Kind]:
+        raise NotSupported("its files can't be copied to others, so it can't be forked: open other sandboxes")

@@ -1,0 +1,1 @@
+"""Sandboxes of E2B, or of another server that speaks its protocol."""

@@ -1,0 +1,330 @@
+"""Sandboxes of an E2B server. In each, bubblewrap makes a container with the executor as its first process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlencode
+
+from sandboxes.base import DaemonRefused, DaemonUnavailable, ImageMissing, SandboxDied, SandboxError, SandboxTimeout
+from sandboxes.docker.executor.channel import Channel
+from sandboxes.docker.executor.connection import Connection
+from sandboxes.docker.executor.container import Kind
+from sandboxes.docker.executor.program import CAPABILITIES, ENDS, arguments, program_for, roots_capabilities
+from sandboxes.docker.executor.proxy import tunnels_of
+from sandboxes.docker.executor.remote import RemoteBackend, ask_image
+from sandboxes.docker.executor.tools import ToolContainer
+from sandboxes.docker.slots import Slots
+from sandboxes.e2b.options import E2BOptions
+from sandboxes.e2b.server import Envd, ProgramStream, Server
+from sandboxes.kubernetes.images import PodImages
+from sandboxes.kubernetes.options import PodOptions
+from sandboxes.owner import PREFIX, Owner
+from sandboxes.shielding import finish, together
+
+logger = logging.getLogger(__name__)
+
+_HIDDEN, _SHOWN = "/opt/.atropos", "/.atropos"
+"""The executor's folder: outside of the container, where tools start, and in it."""
+_PROGRAM = "executor"
+_SOCKET = "atropos"
+_TREES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID")
+_READ_ONLY = ("/sys", "/proc/sys", "/proc/fs")
+"""Settings of the machine's kernel, which root could change."""
+_SHM, _RUN = 64 << 20, 16 << 20
+"""Bytes of /dev/shm and /run: killing processes frees no memory of files."""
+_WAIT = """
+kills() { while read -r name count; do test "$name" != oom_kill || echo "$count"; done </proc/vmstat; }
+before=$(kills)
+(echo 500 >/proc/self/oom_score_adj; exec "$0" "$@")
+code=$?
+test "$code" != 137 || test "$(kills)" = "$before" || code=70
+exit "$code"
+"""
+"""Waits for a container's end outside of it, and is killed after it if memory runs out. Exit code 70 if the machine's
+kernel has killed meanwhile: only the programs in the container need much memory."""
+_GREET_S = 30.0
+_REMOVE_S = 60.0
+_STATUS_S = 5.0
+
+
+def container_command(kind: Kind) -> list[str]:
+    """Return the command of a container: the template's files, and new processes, devices, and if asked network.
+
+    /run is new, because a template's services listen there. /proc/1 is read-only: root could have the kernel kill the
+    executor before the commands (/proc/self is this command, which becomes process 1)."""
+    kept = dict.fromkeys((*CAPABILITIES, *_TREES, *roots_capabilities(kind), "AUDIT_WRITE"))
+    return [
+        *("bwrap", "--as-pid-1", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
+        *(() if kind.limits.network else ("--unshare-net",)),
+        *(
+            "--json-status-fd",
+            "2",
+            "--cap-drop",
+            "ALL",
+            *(word for one in kept for word in ("--cap-add", f"CAP_{one}")),
+        ),
+        *("--bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--ro-bind", "/proc/self", "/proc/1"),
+        *("--perms", "1777", "--size", str(_SHM), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"),
+        *("--size", str(_RUN), "--tmpfs", "/run"),
+        *(word for place in _READ_ONLY for word in ("--ro-bind-try", place, place)),
+        *("--ro-bind", _HIDDEN, _SHOWN, "--tmpfs", _HIDDEN),
+        *(f"{_SHOWN}/{_PROGRAM}", f"link={_SOCKET}", *arguments(kind)),
+    ]
+
+
+class E2BContainer(ToolContainer):
+    """A container in a sandbox of the server's."""
+
+    def __init__(self, *args: Any, inside: Inside, options: E2BOptions) -> None:
+        super().__init__(*args)
+        self._inside = inside
+        self._options = options
+
+    async def _run(self, command: tuple[str, ...], stdin: bytes, most: int) -> bytes:
+        return await self._inside.server.patiently(
+            lambda: self._once(command, stdin, most), self._options.outage_timeout_s
+        )
+
+    async def _once(self, command: tuple[str, ...], stdin: bytes, most: int) -> bytes:
+        async def feed() -> bytes:
+            await stream.write(stdin)
+            return b""
+
+        try:
+            stream = await self._inside.tool(*command, stdin=bool(stdin))
+            try:
+                said, _ = await together((stream.rest(f"{command[0]} in {self.name}", most), feed()))
+                return said
+            finally:
+                await stream.close()
+        except (OSError, SandboxError) as error:
+            await self._inside.check()
+            if isinstance(error, SandboxError):
+                raise
+            raise DaemonUnavailable(f"{command[0]} in {self.name} broke off: {error!r}") from error
+
+    async def overran(self) -> str | None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_STATUS_S):
+                return ENDS.get(await asyncio.shield(self._inside.ended))
+        return None
+
+    async def show_interest(self) -> None:
+        await super().show_interest()
+        await self._inside.prolong(self._options.lease_s)
+
+
+class Inside:
+    """A container in a sandbox of the server's, seen from that sandbox. ended: its exit code, -1 if nobody said."""
+
+    def __init__(self, server: Server, envd: Envd, sandbox: str) -> None:
+        self.server = server
+        self._envd = envd
+        self._sandbox = sandbox
+        self._first = ""
+        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def build(self, kind: Kind) -> asyncio.Task[None]:
+        """Start the container; returns the task that waits for its end. Raises ImageMissing, SandboxError."""
+        await self._envd.write(f"{_HIDDEN}/{_PROGRAM}", program_for("amd64"))
+        await self._envd.finished("/bin/chmod", "755", f"{_HIDDEN}/{_PROGRAM}")
+        stream = await self._envd.start("/bin/sh", "-c", _WAIT, *container_command(kind))
+        try:
+            async with asyncio.timeout(_GREET_S):
+                while '"child-pid"' not in stream.error_text or "\n" not in stream.error_text:
+                    if await stream.heard() is None:
+                        raise ImageMissing(
+                            f"template {kind.image} has no working bubblewrap: {stream.error_text.strip()}; install it "
+                            "in the template (apt-get install bubblewrap)"
+                        )
+        except BaseException:
+            await stream.close()
+            raise
+        line = next(one for one in stream.error_text.splitlines() if "child-pid" in one)
+        self._first = str(json.loads(line)["child-pid"])
+        return asyncio.create_task(self._wait(stream), name=f"sandbox {self._sandbox}")
+
+    async def _wait(self, stream: ProgramStream) -> None:
+        try:
+            await stream.pass_on(lambda data: None)
+        except OSError as error:  # then nobody knows the limit
+            logger.debug("%s: its end will not be told: %r", self._sandbox, error)
+        finally:
+            await stream.close()
+            if not self.ended.done():
+                self.ended.set_result(-1 if stream.exit_code is None else stream.exit_code)
+
+    async def tool(self, *command: str, stdin: bool) -> ProgramStream:
+        return await self._envd.start(f"{_HIDDEN}/{_PROGRAM}", "within", self._first, *command, stdin=stdin)
+
+    async def check(self) -> None:
+        """Raise SandboxDied if the sandbox is gone, or what ran in it has ended."""
+        try:
+            found = await self.server.request("GET", f"/sandboxes/{self._sandbox}")
+        except SandboxDied as error:
+            raise SandboxDied(f"the server ended sandbox {self._sandbox}, or its time was over: {error}") from error
+        if found.get("state", "running") != "running":
+            raise SandboxDied(f"sandbox {self._sandbox} is {found['state']}")
+        if self.ended.done() and self.ended.result() >= 0:
+            raise SandboxDied(f"process 1 of {self._sandbox} has ended with exit code {self.ended.result()}")
+
+    async def runs(self) -> bool:
+        await self.check()
+        return True
+
+    async def prolong(self, seconds: int) -> None:
+        await self.server.request("POST", f"/sandboxes/{self._sandbox}/timeout", {"timeout": seconds})
+
+
+class E2BBackend(RemoteBackend):
+    """Sandboxes of one server. base_image: the template of tasks that name none."""
+
+    def __init__(self, *, e2b: E2BOptions | Mapping[str, Any] | None = None, base_image: str | None = None) -> None:
+        super().__init__()
+        self._options = E2BOptions.model_validate(e2b or {})
+        self._owner = Owner.of_this_process()
+        self._images = PodImages(PodOptions(), base_image or "base")
+        self._stack = AsyncExitStack()
+        self._slots = Slots(self._options.max_starts)
+        self._server: Server | None = None
+        self._known: dict[str, Mapping[str, Any]] = {}
+
+    @property
+    def owner(self) -> Owner:
+        """Return the owner; its id is metadata of the sandboxes, `atropos-agent.owner`."""
+        return self._owner
+
+    async def __aenter__(self) -> Self:
+        key = os.environ.get(self._options.key, "")
+        if not key:
+            raise DaemonRefused(f"--env.sandbox e2b: {self._options.key} is not set; it holds the API's key")
+        async with AsyncExitStack() as stack:
+            server = await stack.enter_async_context(Server.connect(self._options, key))
+            await reap(server, self._owner.host)
+            stack.push_async_callback(_remove_all, server, self._owner.id)
+            stack.callback(asyncio.create_task(self.show_interest(), name="sandboxes of E2B").cancel)
+            stack.push_async_callback(self._slots.close)
+            self._server = server
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._server = None
+        try:
+            await finish(self._stack.aclose())
+        except SandboxError as error:
+            logger.warning("%s; the server ends what is left after --env.e2b.lease_s", error)
+
+    async def launch(self, kind: Kind) -> ToolContainer:
+        if self._server is None:
+            raise SandboxError("enter the backend first: async with E2BBackend() as backend")
+        server, options = self._server, self._options
+        async with AsyncExitStack() as stack, self._slots:
+            made = await self._create(server, kind)
+            stack.push_async_callback(_remove, server, made["sandboxID"])
+            envd = server.envd(made)
+            if kind.limits.network and not envd.token:
+                raise SandboxError(
+                    "the server gives no access token, so programs with a network could command its sandbox; leave "
+                    "the task's network off"
+                )
+            inside = Inside(server, envd, made["sandboxID"])
+            try:
+                async with asyncio.timeout(options.start_timeout_s):
+                    waiting = await inside.build(kind)
+                    stack.callback(waiting.cancel)
+                    channel = await self._greet(stack, kind, inside, made["sandboxID"])
+                    if kind.image not in self._known:
+                        self._known[kind.image] = await ask_image(channel) | {"User": ""}
+            except TimeoutError as error:
+                if isinstance(error, SandboxError):
+                    raise
+                raise SandboxTimeout(f"no start within {options.start_timeout_s:g} s") from error
+            place = (kind, made["sandboxID"], channel, self._known[kind.image], stack.pop_all())
+            return E2BContainer(*place, inside=inside, options=options)
+
+    async def _create(self, server: Server, kind: Kind) -> Mapping[str, Any]:
+        body = {
+            "templateID": kind.image,
+            "timeout": self._options.lease_s,
+            "autoPause": False,
+            "secure": True,
+            "allow_internet_access": kind.limits.network,
+            "metadata": self._owner.labels(),
+        }
+        try:
+            return await server.patiently(
+                lambda: server.request("POST", "/sandboxes", body), self._options.room_timeout_s
+            )
+        except SandboxDied as error:
+            raise ImageMissing(
+                f"the server has no template {kind.image}: {error}; build one of the task's image, with bubblewrap"
+            ) from error
+
+    async def _greet(self, stack: AsyncExitStack, kind: Kind, inside: Inside, name: str) -> Channel:
+        doors: dict[int, Any] = {}
+
+        async def attach() -> ProgramStream:
+            return await inside.tool("relay", _SOCKET, "5", stdin=True)
+
+        connection = Connection(
+            *(name, attach, inside.runs, tunnels_of(kind.limits, doors)),
+            host="E2B server",
+            return_s=self._options.outage_timeout_s,
+        )
+        stack.push_async_callback(connection.close)
+        await inside.server.patiently(connection.attach, self._options.start_timeout_s)
+        await connection.greet(_GREET_S)
+        return Channel(connection, doors)
+
+    def parts(self, image: str) -> tuple[str, bytes | None]:
+        return self._images.parts(image)
+
+    async def ensure_image(self, name: str | None, context: Path | None = None) -> str:
+        """Return a name for `open`. Raises ImageMissing for a Dockerfile: a template is made of it beforehand."""
+        if context is not None and await asyncio.to_thread((context / "Dockerfile").is_file):
+            raise ImageMissing(
+                f"the server builds no images, and {context} has a Dockerfile: make a template of it, with bubblewrap, "
+                "and name it as the task's docker_image"
+            )
+        return await self._images.ensure(name, context)
+
+
+async def _remove(server: Server, sandbox: str) -> None:
+    try:
+        await finish(server.patiently(lambda: server.request("DELETE", f"/sandboxes/{sandbox}"), _REMOVE_S))
+    except SandboxDied:  # it is gone
+        pass
+    except SandboxError as error:
+        logger.warning("sandbox %s stays until its time is over: %s", sandbox, error)
+
+
+async def _labelled(server: Server, label: str, value: str) -> list[Mapping[str, Any]]:
+    """Return sandboxes of ours, at most a page of them."""
+    query = urlencode({PREFIX + label: value})
+    found = await server.patiently(
+        lambda: server.request("GET", "/v2/sandboxes", metadata=query, limit="100"), _REMOVE_S
+    )
+    return [one for one in found.get("items", ()) if (one.get("metadata") or {}).get(PREFIX + label) == value]
+
+
+async def _remove_all(server: Server, owner_id: str) -> None:
+    while page := await _labelled(server, "owner", owner_id):
+        await asyncio.gather(*(_remove(server, one["sandboxID"]) for one in page))
+
+
+async def reap(server: Server, host: str) -> int:
+    """Remove the sandboxes of this host's dead drivers; the server ends others after their lease. Returns how many."""
+    found = await _labelled(server, "host", host)
+    dead = [one for one in found if Owner.from_labels(one["metadata"]).is_dead()]
+    for one in dead:
+        await _remove(server, one["sandboxID"])
+    return len(dead)

@@ -1,0 +1,267 @@
+"""Requests to an E2B server: its sandboxes, and the programs that envd runs in each.
+
+The published SDK is not used: it decodes output as UTF-8, and starts programs by a login shell, which belongs to the
+sandbox. The wire is its own: REST for sandboxes, Connect RPC with JSON (connectrpc.com/docs/protocol) for processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, ClassVar
+
+import aiohttp
+
+from sandboxes.base import DaemonUnavailable, SandboxError
+from sandboxes.docker.executor.streams import TAKEN_S
+from sandboxes.e2b.options import E2BOptions
+from sandboxes.kubernetes.api import ANSWER_S, Api, failure, message_of
+from sandboxes.shielding import on_failure
+
+logger = logging.getLogger(__name__)
+
+_PORT = "49983"
+_AS_ROOT = "Basic " + base64.b64encode(b"root:").decode()
+_PING_S = 20
+_SILENT_S = 90.0
+_ENVELOPE = struct.Struct(">BI")
+_LAST = 2
+_MESSAGE = 1 << 19
+"""The most input in one request: aiohttp warns of bodies above 1 MiB, and proxies refuse them."""
+_STATUSES = {
+    "invalid_argument": 400,
+    "unauthenticated": 401,
+    "permission_denied": 403,
+    "not_found": 404,
+    "resource_exhausted": 429,
+}
+"""Codes of Connect RPC as statuses of HTTP; the others count as the server's own failure."""
+
+
+class Server(Api):
+    """The REST API."""
+
+    name: ClassVar[str] = "E2B server"
+    remedy: ClassVar[str] = "put its key into the variable that --env.e2b.key names"
+
+    def __init__(self, http: aiohttp.ClientSession, options: E2BOptions, key: str) -> None:
+        super().__init__(http, options.api_url.rstrip("/"))
+        self._key = key
+        self._sandbox_url = options.sandbox_url
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(cls, options: E2BOptions, key: str) -> AsyncIterator[Server]:
+        unbounded = aiohttp.ClientTimeout(total=None)
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=unbounded) as http:
+            yield cls(http, options, key)
+
+    async def _headers(self) -> dict[str, str]:
+        return {"X-API-Key": self._key}
+
+    def envd(self, made: Mapping[str, Any]) -> Envd:
+        """Return the way into a sandbox. made: the answer to its creation."""
+        token = made.get("envdAccessToken") or ""
+        url = self._sandbox_url.format(id=made["sandboxID"], domain=made.get("domain") or "e2b.app")
+        return Envd(self._http, url.rstrip("/"), made["sandboxID"], token)
+
+
+class Envd(Api):
+    """The programs and files of one sandbox, as its root."""
+
+    name: ClassVar[str] = "E2B sandbox"
+    remedy: ClassVar[str] = "its server gave a wrong access token"
+
+    def __init__(self, http: aiohttp.ClientSession, url: str, sandbox: str, token: str) -> None:
+        super().__init__(http, url)
+        self._sandbox = sandbox
+        self.token = token
+
+    async def _headers(self) -> dict[str, str]:
+        token = {"X-Access-Token": self.token} if self.token else {}
+        address = {"E2b-Sandbox-Id": self._sandbox, "E2b-Sandbox-Port": _PORT}
+        return {"Authorization": _AS_ROOT, "Connect-Protocol-Version": "1", **address, **token}
+
+    async def write(self, path: str, data: bytes) -> None:
+        """Write a file. Raises SandboxError."""
+        form = aiohttp.FormData()
+        form.add_field("file", data, filename=path)
+        url = self._url("/files", {"path": path, "username": "root"})
+        try:
+            async with (
+                asyncio.timeout(ANSWER_S),
+                self._http.post(url, data=form, headers=await self._headers()) as answer,
+            ):
+                if answer.status >= 400:
+                    raise self.failure(answer.status, message_of(await answer.text()), f"POST /files for {path}")
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise DaemonUnavailable(f"a file can't be put into sandbox {self._sandbox}: {error!r}") from error
+
+    async def start(self, *command: str, stdin: bool = False) -> ProgramStream:
+        """Start a program. Raises SandboxError."""
+        doing = f"starting {command[0]} in {self._sandbox}"
+        asked = {"process": {"cmd": command[0], "args": command[1:]}, "stdin": stdin}
+        body = json.dumps(asked).encode()
+        headers = {"Content-Type": "application/connect+json", "Keepalive-Ping-Interval": str(_PING_S)}
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                answer = await self._http.post(
+                    self._url("/process.Process/Start", {}),
+                    data=_ENVELOPE.pack(0, len(body)) + body,
+                    headers=await self._headers() | headers,
+                    timeout=aiohttp.ClientTimeout(total=None, sock_read=_SILENT_S),
+                )
+                if answer.status >= 400:
+                    raise self.failure(answer.status, message_of(await answer.text()), doing)
+                return await ProgramStream.begun(answer, self._tell, doing)
+        except SandboxError:
+            raise
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise DaemonUnavailable(f"{doing}: the server does not answer: {error!r}") from error
+
+    async def finished(self, *command: str) -> bytes:
+        """Run a program to its end; return its output. Raises SandboxError if it fails."""
+        stream = await self.start(*command)
+        try:
+            return await stream.rest(command[0], 1 << 20)
+        finally:
+            await stream.close()
+
+    async def _tell(self, pid: int, data: bytes) -> None:
+        given = {"process": {"pid": pid}, "input": {"stdin": base64.b64encode(data).decode()}}
+        await self.request("POST", "/process.Process/SendInput", given)
+
+
+class _Refused(ConnectionResetError):
+    """The server ended a stream with an error."""
+
+    def __init__(self, error: Mapping[str, str]) -> None:
+        super().__init__(f"{error.get('code')}: {error.get('message')}")
+        self.status = _STATUSES.get(error.get("code", ""), 500)
+
+
+Tell = Callable[[int, bytes], Awaitable[None]]
+
+
+class ProgramStream:
+    """Standard input and output of a program that envd runs, as a `Stream`. exit_code: after its end.
+
+    A cut stream leaves the program running."""
+
+    def __init__(self, answer: aiohttp.ClientResponse, tell: Tell) -> None:
+        self._answer = answer
+        self._tell = tell
+        self._pid = 0
+        self._out = bytearray()
+        self._asked = self._sent = 0
+        self._moved = asyncio.Event()
+        self._sender: asyncio.Task[None] | None = None
+        self.exit_code: int | None = None
+        self.error_text = ""
+
+    @classmethod
+    async def begun(cls, answer: aiohttp.ClientResponse, tell: Tell, doing: str) -> ProgramStream:
+        """Wait until the program runs. Raises SandboxError if it can't be started, ConnectionError."""
+        stream = cls(answer, tell)
+        with on_failure(lambda _: answer.close()):
+            try:
+                event = await stream._next()
+                stream._pid = int(event["start"]["pid"])
+            except _Refused as error:
+                raise failure(error.status, str(error), doing) from error
+            except KeyError as error:
+                raise SandboxError(f"{doing}: the server did not say that it began") from error
+        return stream
+
+    async def _next(self) -> dict[str, Any]:
+        """Return the next event, {} at the end."""
+        try:
+            flags, size = _ENVELOPE.unpack(await self._answer.content.readexactly(_ENVELOPE.size))
+            said = json.loads(await self._answer.content.readexactly(size) or b"{}")
+        except (aiohttp.ClientError, EOFError, TimeoutError, ValueError) as error:
+            raise ConnectionResetError(f"the stream broke: {error!r}") from error
+        if flags & _LAST:
+            if refusal := said.get("error"):
+                raise _Refused(refusal)
+            return {}
+        return dict(said.get("event") or {"keepalive": {}})
+
+    async def heard(self) -> bytes | None:
+        """Return the next event's output, b"" if it has none, None at the end. Raises ConnectionError."""
+        event = await self._next()
+        if not event:
+            return None
+        said = event.get("data", {})
+        if "stderr" in said:
+            self.error_text = (self.error_text + base64.b64decode(said["stderr"]).decode(errors="replace"))[-4096:]
+        if "end" in event:
+            code = int(event["end"].get("exitCode", 0))
+            self.exit_code = code if code >= 0 else 137  # of a signal
+        return base64.b64decode(said.get("stdout", ""))
+
+    async def read(self) -> bytes:
+        """Return output, none at the end. Raises ConnectionError for a broken stream."""
+        while (data := await self.heard()) is not None:
+            if data:
+                return data
+        return b""
+
+    async def pass_on(self, take: Callable[[bytes], None]) -> None:
+        while data := await self.read():
+            take(data)
+
+    async def rest(self, doing: str, most: int) -> bytes:
+        """Return the output up to the end. Raises SandboxError if the program fails, ValueError above `most` bytes."""
+        out = bytearray()
+        while data := await self.read():
+            out += data
+            if len(out) > most:
+                raise ValueError(f"{doing}: more than {most} bytes")
+        if self.exit_code is None:
+            raise DaemonUnavailable(f"{doing} broke off without an exit code")
+        if self.exit_code:
+            raise SandboxError(f"{doing} ended with {self.exit_code}: {self.error_text[:500]}")
+        return bytes(out)
+
+    async def write(self, data: bytes) -> None:
+        self._out += data
+        self._asked += len(data)
+        mine = self._asked
+        if self._sender is None or (self._sender.done() and self._sent == mine - len(data)):
+            self._sender = asyncio.create_task(self._send_all(), name="input of a sandbox")
+        async with asyncio.timeout(TAKEN_S * (2 + len(data) / _MESSAGE)):
+            while self._sent < mine:
+                if self._sender.done():
+                    raise ConnectionResetError("the server takes no input for the program")
+                await self._moved.wait()
+
+    async def _send_all(self) -> None:
+        """Send what was written, in order: a piece goes when the last one has arrived."""
+        try:
+            while self._out:
+                piece = bytes(self._out[:_MESSAGE])
+                del self._out[:_MESSAGE]
+                try:
+                    await self._tell(self._pid, piece)
+                except SandboxError as error:
+                    logger.debug("the program takes no input: %s", error)
+                    return
+                self._sent += len(piece)
+                self._tell_waiting()
+        finally:
+            self._tell_waiting()
+
+    def _tell_waiting(self) -> None:
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    async def close(self) -> None:
+        if self._sender is not None:
+            self._sender.cancel()
+            await asyncio.wait({self._sender})
+        self._answer.close()

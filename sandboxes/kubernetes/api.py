@@ -1,0 +1,130 @@
+"""Requests to the server of somebody's sandboxes: its refusals as exceptions, patience through its outages."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, ClassVar, TypeVar
+from urllib.parse import urlencode
+
+import aiohttp
+
+from sandboxes.base import DaemonError, DaemonRefused, DaemonUnavailable, SandboxDied, SandboxError
+
+logger = logging.getLogger(__name__)
+
+ANSWER_S = 60.0
+_RIGHTS_S = 20.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 5.0
+
+Body = Mapping[str, Any]
+T = TypeVar("T")
+
+
+class Conflict(DaemonError):
+    """An object of this name exists, or has changed meanwhile (HTTP 409)."""
+
+
+class Expired(SandboxError):
+    """The watch's place in history is gone (HTTP 410): list again."""
+
+
+class QuotaExceeded(DaemonError):
+    """The namespace's quota has no room for another pod (HTTP 403)."""
+
+
+class Busy(DaemonError):
+    """The server wants fewer requests, or failed by itself (HTTP 429, 5xx). after_s: its pause, if it named one."""
+
+    def __init__(self, message: str, after_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.after_s = after_s
+
+
+def failure(status: int, message: str, doing: str, after_s: float = 0.0, remedy: str = "") -> SandboxError:
+    """Return the exception for a server's answer. remedy: against missing rights."""
+    text = f"{doing}: {message or 'no reason given'} (HTTP {status})"
+    if status == 403 and "exceeded quota" in message:
+        return QuotaExceeded(text)
+    if status in (401, 403):
+        return DaemonRefused(f"{text}; {remedy}" if remedy else text)
+    if status == 429 or status >= 500:
+        return Busy(text, after_s)
+    kinds: Mapping[int, type[SandboxError]] = {404: SandboxDied, 409: Conflict, 410: Expired}
+    return kinds.get(status, SandboxError)(text)
+
+
+class Api(ABC):
+    """Requests with JSON to one server. name: for messages. remedy: against missing rights."""
+
+    name: ClassVar[str]
+    remedy: ClassVar[str]
+
+    def __init__(self, http: aiohttp.ClientSession, root: str, proxy: str | None = None) -> None:
+        self._http = http
+        self._root = root
+        self._proxy = proxy
+        self._away_at = -math.inf
+
+    @abstractmethod
+    async def _headers(self) -> dict[str, str]: ...
+
+    def failure(self, status: int, message: str, doing: str, after_s: float = 0.0) -> SandboxError:
+        return failure(status, message, doing, after_s, self.remedy)
+
+    async def request(self, method: str, path: str, body: Body | None = None, **params: str) -> dict[str, Any]:
+        """Return the server's answer; a list stands under `items`. Raises DaemonUnavailable, or as `failure` says."""
+        doing = f"{method} {path}"
+        try:
+            async with (
+                asyncio.timeout(ANSWER_S),
+                self._http.request(
+                    method, self._url(path, params), json=body, headers=await self._headers(), proxy=self._proxy
+                ) as answer,
+            ):
+                text = await answer.text()
+                if answer.status < 400:
+                    found = json.loads(text or "{}")
+                    return found if isinstance(found, dict) else {"items": found}
+                raise self.failure(answer.status, message_of(text), doing, _seconds(answer.headers.get("Retry-After")))
+        except SandboxError:  # some are OSErrors as well
+            raise
+        except (aiohttp.ClientError, TimeoutError, OSError, json.JSONDecodeError) as error:
+            raise DaemonUnavailable(f"{doing}: the {self.name} does not answer: {error!r}") from error
+
+    async def patiently(self, work: Callable[[], Awaitable[T]], seconds: float) -> T:
+        """Repeat harmless work through outages and refusals that pass. Not for commands."""
+        loop = asyncio.get_running_loop()
+        until, pause = loop.time() + seconds, _FIRST_PAUSE_S
+        while True:
+            try:
+                return await work()
+            except (DaemonUnavailable, DaemonRefused, Busy) as error:
+                if isinstance(error, DaemonRefused):
+                    # A server that was just started knows nobody's rights yet.
+                    until = min(until, self._away_at + _RIGHTS_S)
+                else:
+                    self._away_at = loop.time()
+                if loop.time() > until:
+                    raise
+                logger.debug("again after %r", error)
+                await asyncio.sleep(max(pause, error.after_s if isinstance(error, Busy) else 0.0))
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def _url(self, path: str, params: Mapping[str, str]) -> str:
+        return f"{self._root}{path}" + (f"?{urlencode(params)}" if params else "")
+
+
+def message_of(text: str) -> str:
+    try:
+        return str(json.loads(text).get("message", text))
+    except (ValueError, AttributeError):
+        return text[:500]
+
+
+def _seconds(text: str | None) -> float:
+    return float(text) if text and text.isdigit() else 0.0

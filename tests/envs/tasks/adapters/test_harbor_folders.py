@@ -1,0 +1,87 @@
+"""Published Harbor tasks, in folders or tarballs, become task directories of our own."""
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from envs.tasks.adapters.harbor_folders import load
+from envs.types import BadTask, BadTasks
+
+OF_NVIDIA = '[environment]\ndocker_image = "registry.example/private:1"\ncpus = 2\n'
+
+
+def published(folder: Path, toml: str | None = "", image: str = "FROM scratch\nWORKDIR /app\n") -> Path:
+    """A task directory as a set has it."""
+    for path, text in {
+        "instruction.md": "Do it.",
+        "environment/Dockerfile": image,
+        "environment/files/data.txt": "1",
+        "tests/test.sh": "true",
+        **({} if toml is None else {"task.toml": toml}),
+    }.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    return folder
+
+
+def packed(tarball: Path, folder: Path) -> Path:
+    tarball.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(tarball, "w:gz") as tar:
+        tar.add(folder, folder.name)
+    return tarball
+
+
+def test_tasks_are_copied_from_wherever_they_are_in_a_folder(tmp_path):
+    published(tmp_path / "repo/one")
+    published(tmp_path / "repo/deep/two")
+    assert {task.id for task in load(tmp_path / "repo", tmp_path / "out")} == {"one", "two"}
+    assert (tmp_path / "out/two/environment/files/data.txt").is_file()
+
+
+def test_tasks_are_unpacked_from_the_tarballs_of_a_folder_or_from_one(tmp_path):
+    tarball = packed(tmp_path / "set/skill_based/easy.tar.gz", published(tmp_path / "easy/one").parent)
+    assert [task.id for task in load(tmp_path / "set", tmp_path / "out")] == ["one"]
+    assert [task.id for task in load(tarball, tmp_path / "again")] == ["one"]
+
+
+def test_an_interrupted_tarball_is_named_with_the_remedy(tmp_path):
+    tarball = packed(tmp_path / "easy.tar.gz", published(tmp_path / "easy/one").parent)
+    tarball.write_bytes(tarball.read_bytes()[:-40])
+    with pytest.raises(BadTask, match=r"easy.tar.gz can't be unpacked: .* get it again"):
+        load(tarball, tmp_path / "out")
+
+
+def test_a_tarball_can_not_write_elsewhere(tmp_path):
+    with tarfile.open(tmp_path / "bad.tar.gz", "w:gz") as tar:
+        tar.add(published(tmp_path / "one"), "../../outside")
+    with pytest.raises(BadTask, match="can't be unpacked"):
+        load(tmp_path / "bad.tar.gz", tmp_path / "out")
+    assert not (tmp_path / "outside").exists()
+
+
+def test_a_publishers_own_image_gives_way_to_the_dockerfile_beside_it(tmp_path):
+    published(tmp_path / "set/one", OF_NVIDIA)
+    (task,) = load(tmp_path / "set", tmp_path / "out")
+    assert (task.image, task.context, task.limits.cpus) == (None, tmp_path / "out/one/environment", 2)
+
+
+def test_a_task_without_settings_has_the_usual_ones(tmp_path):
+    published(tmp_path / "set/one", toml=None)
+    (task,) = load(tmp_path / "set", tmp_path / "out")
+    assert task.id == "one"
+
+
+def test_all_unusable_tasks_are_listed_beside_the_others(tmp_path):
+    published(tmp_path / "set/good")
+    published(tmp_path / "set/bad", "[environment]\ngpus = 1\n")
+    published(tmp_path / "set/worse", "no toml at all")
+    published(tmp_path / "set/more/good")
+    with pytest.raises(BadTasks) as error:
+        load(tmp_path / "set", tmp_path / "out")
+    assert [task.id for task in error.value.usable] == ["good"]
+    assert [line.split(":")[0] for line in str(error.value).splitlines()[1:]] == [
+        "- task bad",
+        "- task good",
+        "- task worse",
+    ]
