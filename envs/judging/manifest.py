@@ -15,7 +15,7 @@ from typing import Any
 
 from envs.judging.record import of_step
 from envs.records.disk import replace_file
-from envs.types import BadTask, Hidden, Task
+from envs.types import BadTask, Hidden, Step, Task
 
 logger = logging.getLogger(__name__)
 
@@ -116,15 +116,17 @@ def _result(row: Mapping[str, Any]) -> CheckResult:
 
 def with_record(task: Task, record: str, usual_s: float | None = None, watched: bool | None = None) -> Task:
     """Return the task as it is judged once its reference was. In a task of several steps each has its part of the
-    record."""
+    record, and is watched if it has one, although the tests of others were not seen."""
 
-    def seen(hidden: Hidden, record: str) -> Hidden:
+    def seen(hidden: Hidden, record: str, watched: bool | None) -> Hidden:
         return replace(hidden, record=record, usual_s=usual_s, watched=watched)
 
-    steps = tuple(
-        replace(step, hidden=seen(step.hidden, of_step(record, step.name) if record else "")) for step in task.steps
-    )
-    return replace(task, hidden=seen(task.hidden, record), steps=steps)
+    def of(step: Step) -> Hidden:
+        part = of_step(record, step.name) if record else ""
+        return seen(step.hidden, part, watched if watched is None else watched or part not in ("", "[]"))
+
+    steps = tuple(replace(step, hidden=of(step)) for step in task.steps)
+    return replace(task, hidden=seen(task.hidden, record, watched), steps=steps)
 
 
 def usable(tasks: Sequence[Task], results: Mapping[str, CheckResult], where: object) -> list[Task]:

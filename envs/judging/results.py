@@ -64,7 +64,7 @@ def read_verdict(ran: ScriptRun) -> Verdict:
     counted = f"; {len(tests) - len(failed)} of {len(tests)} tests passed{named}" if tests else ""
     wants = "".join(f"\nverifier: {line}" for line in ran.seen.wants) if ran.seen is not None else ""
     sign = ran.seen.sign if ran.watched and ran.seen is not None and not ran.result.timed_out else None
-    evidence = [ran.seen.evidence] if ran.seen is not None else []
+    evidence = [ran.seen.evidence] if ran.seen is not None and ran.watched else []
     return Verdict(
         reward,
         f"{said}{counted}.\n{ran.result.output[-SHOWN:]}{wants}",

@@ -30,7 +30,19 @@ _KNOWN_ERRORS = ("Error", "Warning", "Exception", "Exit", "Interrupt", "Iteratio
 _BY_NAME = frozenset(("locals", "vars", "globals", "eval", "exec", "getfixturevalue"))
 _NODE_NAMES = re.compile("snapshot|regression|request|datadir|vcr|cassette|record|golden|benchmark")
 _DISPLAYS = (ast.List, ast.Tuple)
+_LIBRARIES = frozenset(
+    (
+        *("cmath", "difflib", "filecmp", "hashlib", "inspect", "itertools", "json", "math", "numpy", "operator"),
+        *("os", "pathlib", "re", "shutil", "statistics", "struct", "subprocess"),
+    )
+)
+"""Modules with functions that asserts call, and that no honest work replaces."""
+_MOCKS = frozenset(("unittest.mock.AsyncMockMixin", "unittest.mock.NonCallableMock"))
+"""Classes with the asserts of mocks."""
 _CHANGING = frozenset(("append", "add", "pop", "remove", "extend", "update", "next"))
+_READING = frozenset(("items", "keys", "values", "parametrize"))
+MAKING = _READING | {"range", "enumerate", "zip", "sorted", "reversed", "list", "tuple", "set", "str", "len"}
+"""Functions and methods that take written values, and make others of them to loop over."""
 
 
 class Bindings:
@@ -38,8 +50,8 @@ class Bindings:
 
     names: their meanings, as far as its imports say. quiet: functions that may be handed on, or are called in code that
     catches a failing assert. bends_equality: whether to compare here may be more than to ask `==` of two values, as
-    often as one likes. parameters: the values that `parametrize` writes for a test's parameter, by the id of each node
-    that reads it.
+    often as one likes. tables: the names of values that are written with their parts, bound once and only read.
+    parameters: the values that `parametrize` writes for a test's parameter, by the id of each node that reads it.
     """
 
     def __init__(self, tree: ast.Module) -> None:
@@ -48,16 +60,33 @@ class Bindings:
         self._functions: dict[str, list[Function]] = collections.defaultdict(list)
         self._called: dict[str | None, list[ast.Call]] = collections.defaultdict(list)
         self._loads: dict[str, list[ast.expr]] = collections.defaultdict(list)
-        for node in walk(tree):
+        self._asserts: list[ast.Assert] = []
+        inside = walk(tree)
+        for node in inside:
             self._note(node)
+        self._times = collections.Counter(name for node in inside for name in stored(node))
+        self._times.update(one.attr for one in inside if isinstance(one, ast.Attribute) and _is_changed(one))
         self.names = Names(self._imported, self._bound)
         eq_methods = self._functions.get("__eq__", ())
         self.bends_equality = "addTypeEqualityFunc" in self._called or any(map(_changes, eq_methods))
         self._lenient = set(_lenient(tree))
         self.quiet = self._quiet(tree)
+        self.tables = {name for name in _tables(tree, inside) if name is not None and self.binds_once(name)}
         self.parameters: dict[int, list[ast.expr]] = {}
         for function in outermost(tree):
             self._parameters(function)
+
+    def relied_on(self) -> set[str]:
+        """Return the full names of the functions and classes of libraries that asserts call."""
+        called = [call for name, calls in self._called.items() if str(name).startswith("assert") for call in calls]
+        inside = [one for node in (*self._asserts, *called) for one in walk(node) if isinstance(one, ast.Call)]
+        names = {name for one in inside if (name := self.names.full(one.func)) is not None}
+        mocks = _MOCKS if any(str(name).startswith("assert_") for name in self._called) else frozenset()
+        return {name for name in names if name.partition(".")[0] in _LIBRARIES and "." in name} | mocks
+
+    def binds_once(self, name: str) -> bool:
+        """Return whether a name means one thing wherever it stands in the module."""
+        return self._times[name] == 1
 
     def defines(self, name: str) -> bool:
         """Return whether the module has a function of this name."""
@@ -94,6 +123,8 @@ class Bindings:
             self._bound.add(node.name)
         elif isinstance(node, ast.Call):
             self._called[_called(node)].append(node)
+        elif isinstance(node, ast.Assert):
+            self._asserts.append(node)
         elif isinstance(node, ast.Attribute):
             self._loads[node.attr].append(node)
         elif isinstance(node, ast.Name):
@@ -186,6 +217,28 @@ def _named(mark: ast.Call) -> list[str]:
     if named and isinstance(named[0], str):
         return [name.strip() for name in named[0].split(",") if name.strip()]
     return [str((constant(one) or ("",))[0]) for one in getattr(mark.args[0], "elts", ())] if mark.args else []
+
+
+def _tables(tree: ast.Module, inside: Iterable[ast.AST]) -> set[str | None]:
+    """Return the names of values that a module writes with their parts, and only reads. inside: all of its nodes."""
+    made = [node for node in tree.body if isinstance(node, ast.Assign) and len(node.targets) == 1]
+    tables = {dotted(node.targets[0]) for node in made if is_filled(node.value)}
+    for node in inside if tables else ():
+        if isinstance(node, ast.Attribute) and node.attr not in _READING:
+            tables.discard(dotted(node.value))
+        elif isinstance(node, ast.Call) and _called(node) not in MAKING:
+            tables -= {dotted(one) for one in node.args}
+    return tables
+
+
+def _is_changed(node: ast.Attribute) -> bool:
+    return not isinstance(node.ctx, ast.Load)
+
+
+def is_filled(node: ast.expr) -> bool:
+    """Return whether a value is a list or a tuple that is written with parts, or a dict or a set."""
+    parts = getattr(node, "elts", None) or getattr(node, "keys", None) or []
+    return bool(parts) and all(one is not None and not isinstance(one, ast.Starred) for one in parts)
 
 
 def outermost(tree: ast.Module | ast.ClassDef) -> Iterator[Function]:

@@ -13,19 +13,26 @@ from __future__ import annotations
 
 import ast
 import collections
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from envs.judging.decoys.comparing import PROBE, Comparisons
 from envs.judging.decoys.key import FIRST, Key
 from envs.judging.decoys.literals import dotted, last_name, walk
-from envs.judging.decoys.names import AGAIN, FUNCTIONS, ONCE, Bindings, Function, is_fixture, is_raising
+from envs.judging.decoys.names import (
+    AGAIN,
+    FUNCTIONS,
+    MAKING,
+    ONCE,
+    Bindings,
+    Function,
+    is_filled,
+    is_fixture,
+    is_raising,
+)
 from envs.judging.decoys.sets import Decoys
 from envs.judging.decoys.source_tests import is_test, tests
 from envs.judging.decoys.text import Text
-
-_MAKING = frozenset(("range", "enumerate", "zip", "sorted", "reversed", "list", "tuple", "set", "items", "str", "len"))
-"""Functions and methods that make others of written values, to loop over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +52,19 @@ class _Place:
     branch: bool = False
 
 
-def plant(path: str, text: Text, key: Key, decoys: Decoys, spared: Collection[str] = ()) -> None:
+def plant(
+    path: str,
+    text: Text,
+    bindings: Bindings,
+    key: Key,
+    decoys: Decoys,
+    spared: Collection[str],
+    relied_on: Iterable[str],
+) -> None:
     """Put a module's expected values among decoys, as edits of its text.
 
-    spared: tests that stay as they are, since they must fail.
+    spared: tests that stay as they are, since they must fail. relied_on: names that asserts of all modules rely on.
     """
-    bindings = Bindings(text.tree)
     survey = Comparisons(text, key, decoys, bindings)
     _Planter(path, text, key, bindings, spared, survey).visit(text.tree)
     accepted, values = bindings.accept(survey.compared)
@@ -60,15 +74,15 @@ def plant(path: str, text: Text, key: Key, decoys: Decoys, spared: Collection[st
     planter = _Planter(path, text, key, bindings, spared, comparisons)
     planter.visit(text.tree)
     if planter.found:
-        text.begin(f"{PROBE}.load()")
+        text.begin(f"{PROBE}.load({','.join(map(repr, sorted(relied_on)))})")
     for name, test in tests(text.tree):
         if id(test) in planter.must:  # also as another class has it of its base
-            key.must.setdefault((path, name), planter.must[id(test)])
+            key.must.setdefault((path, name), planter.reached(test))
 
 
 class _Planter(ast.NodeVisitor):
-    """One walk through a module. comparisons: the action at each site. must: sets for the sites of tests, by
-    the ids of the tests' nodes. found: whether there is a site."""
+    """One walk through a module. comparisons: the action at each site. must: sets for the sites of tests and of their
+    helpers, by the ids of the functions' nodes. found: whether there is a site."""
 
     def __init__(
         self,
@@ -83,6 +97,8 @@ class _Planter(ast.NodeVisitor):
         self.comparisons, self.planting = comparisons, comparisons.planting
         self.must: dict[int, set[int]] = {}
         self.found = False
+        self._helpers: dict[tuple[tuple[str, ...], str], int] = {}
+        self._calls: dict[int, list[tuple[tuple[str, ...], str]]] = collections.defaultdict(list)
         self._at = _Place()
         self._owner: ast.Module | ast.ClassDef = text.tree
 
@@ -118,15 +134,40 @@ class _Planter(ast.NodeVisitor):
     visit_AsyncFunctionDef = visit_FunctionDef
 
     def _sites_of(self, node: Function) -> set[int] | None:
-        """Return the set for the sites that a test reaches whenever it passes; None if none is certain."""
+        """Return the set for the sites that a test, or a helper, reaches whenever the test passes; None if none is
+        certain."""
         marked = [".mark." in "." + (dotted(getattr(one, "func", one)) or "") for one in node.decorator_list]
         once = all(mark or last_name(one) in ONCE for mark, one in zip(marked, node.decorator_list, strict=True))
-        plain = isinstance(node, ast.FunctionDef) or self._is_awaited()
+        plain = isinstance(node, ast.FunctionDef) or (is_test(node) and self._is_awaited())
         named = [one for one in self._owner.body if getattr(one, "name", None) == node.name]
-        if not is_test(node) or not once or not plain or _yields(node) or len(named) > 1:
+        alone = len(named) == 1 if is_test(node) else self.bindings.binds_once(node.name)
+        if not once or not plain or _yields(node) or not alone:
             return None
+        if not is_test(node):
+            self._helpers[self._at.owner, node.name] = id(node)
         self.must[id(node)] = set()
         return self.must[id(node)]
+
+    def _note_call(self, node: ast.stmt) -> None:
+        """Note a helper that is called whenever a statement is reached."""
+        call = node.test if isinstance(node, ast.Assert) else getattr(node, "value", None)
+        if self._at.must is not None and isinstance(call, ast.Call):
+            name = dotted(call.func) or ""
+            home = self._at.owner if name.startswith("self.") else ()
+            self._calls[id(self._at.must)].append((home, name.removeprefix("self.")))
+
+    def reached(self, test: Function) -> set[int]:
+        """Return the sites that each passing run of a test reaches, also in its helpers."""
+        found: set[int] = set()
+        seen: set[int] = set()
+        todo = [id(test)]
+        while todo:
+            one = todo.pop()
+            if one not in seen:
+                seen.add(one)
+                found |= self.must[one]
+                todo += [self._helpers[call] for call in self._calls[id(self.must[one])] if call in self._helpers]
+        return found
 
     def _is_awaited(self) -> bool:
         """Return whether async tests here are awaited if they are run at all."""
@@ -147,6 +188,7 @@ class _Planter(ast.NodeVisitor):
 
     def _block(self, statements: Sequence[ast.stmt]) -> None:
         for statement in statements:
+            self._note_call(statement)
             self.visit(statement)
             if self._at.returns and any(isinstance(one, ast.Return) for one in _own(statement)):
                 self._at = replace(self._at, must=None, branch=True)
@@ -172,9 +214,10 @@ class _Planter(ast.NodeVisitor):
     visit_While = visit_If
 
     def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
-        written = isinstance(node.iter, ast.List | ast.Tuple) and bool(node.iter.elts)
+        tables = self.bindings.tables
+        filled = is_filled(node.iter) or dotted(node.iter) in tables
         leaves = any(isinstance(one, ast.Break | ast.Continue | ast.Starred) for one in walk(node))
-        self._inside(node.body, must=written and not leaves, branch=not _is_written(node.iter))
+        self._inside(node.body, must=filled and not leaves, branch=not _is_written(node.iter, tables | MAKING))
         self._inside(node.orelse)
 
     visit_AsyncFor = visit_For
@@ -249,10 +292,11 @@ def _is_odd_helper(node: Function) -> bool:
     return odd and not node.name.startswith("test") and not is_fixture(node)
 
 
-def _is_written(node: ast.expr) -> bool:
-    """Return whether a loop's values are written in place: other right code may leave nothing elsewhere."""
+def _is_written(node: ast.expr, known: Collection[str]) -> bool:
+    """Return whether a loop's values are written in place, or in a table of the module: other right code may leave
+    nothing elsewhere. known: the names that may stand in such an expression."""
     named = [one for one in walk(node) if isinstance(one, ast.Name | ast.Attribute)]
-    return all(getattr(one, "attr", getattr(one, "id", "")) in _MAKING for one in named)
+    return all(getattr(one, "attr", getattr(one, "id", "")) in known for one in named)
 
 
 def _own(node: ast.AST) -> Iterator[ast.AST]:

@@ -22,7 +22,7 @@ from verifier_hook import loaded
 _PORT = "/verifier/port"
 """Says at which port of loopback the judge listens."""
 _WAIT_S = 10.0
-_NUMBER = 300
+_NUMBER = min(300, os.sysconf("SC_OPEN_MAX") // 2)
 """From which number on descriptors are ours: tests may close the low ones, or look which are free."""
 __unittest = True
 """Leaves this module's functions out of what unittest shows of a failure."""
@@ -42,6 +42,7 @@ _TRUSTED = {
 }
 """What tests rely on, which is to be as it was before they were loaded. None: all that a module or class has."""
 _OF_PYTEST = {
+    "_pytest.fixtures.FixtureDef": None,
     "_pytest.python": ("Function", "Module"),
     "_pytest.python.Function": None,
     "_pytest.reports": ("TestReport",),
@@ -57,6 +58,10 @@ _OF_UNITTEST = {
     "unittest.runner.TextTestRunner": None,
     "unittest.suite.TestSuite": None,
 }
+
+
+_RELIED = {}
+"""What asserts call in libraries: {dotted name: (names as `trusted` takes them, its code before)}."""
 
 
 class Line:
@@ -82,9 +87,11 @@ class Line:
         self.began = True
         self.send(kind="begin")
 
-    def load(self):
+    def load(self, names):
         """Report that a hidden module is run, by a runner or without one. Without one its process reports how it ends:
-        what is ended early, as by `os._exit`, does not."""
+        what is ended early, as by `os._exit`, does not. names: of library functions that asserts call."""
+        for name in names:
+            rely_on(name)
         self.send(kind="load")
         if self._loaded is None:
             self._loaded = os.getpid()
@@ -96,6 +103,7 @@ class Line:
 
     def finish(self, **message):
         """Report an end, and wait until the judge has read all."""
+        message["tampered"] += [name for name, (names, code) in _RELIED.items() if code_of(name, names) != code]
         self.send(kind="finish", **message)
         if self._number in (None, -1):
             return
@@ -208,8 +216,9 @@ class PytestListener(Listener):
         if report.failed or report.skipped:
             _LINE.send(kind="test", id=report.nodeid, outcome=report.outcome, collected=False)
 
-    def pytest_sessionstart(self):
+    def pytest_sessionstart(self, session):
         PytestListener.busy = True
+        _PROBE.asserts = __debug__ or session.config.option.assertmode == "rewrite"
         _LINE.begin()
 
     def pytest_sessionfinish(self, session, exitstatus):
@@ -293,6 +302,25 @@ class UnittestListener(Listener):
         """Return what unittest prints in place of the name, or beside it: the first line of its docstring."""
         function = getattr(test, "_testFunc", None)
         return function.__name__ if function else str(test.shortDescription() or "")
+
+
+def rely_on(name):
+    """Note a function of a library, or all of a class, as it is before the code under test."""
+    module, _, last = name.rpartition(".")
+    try:
+        __import__(module)
+    except ImportError:
+        return
+    is_class = last[:1].isupper() and isinstance(getattr(sys.modules[module], last, None), type)
+    names = {name: None} if is_class else {module: (last,)}
+    for found in trusted(names):
+        _RELIED.setdefault(found, (names, code_of(found, names)))
+
+
+def code_of(name, names):
+    """Return the code of what `trusted` finds, which is equal if its module is loaded again."""
+    value = trusted(names).get(name)
+    return getattr(value, "__code__", value)
 
 
 def trusted(names):

@@ -148,6 +148,7 @@ CONSTRUCTS: dict[str, str] = {
     f"kill $pid; wait $pid; echo ended with $?\necho 1 > {REWARD}\n",
     "a loop as cron has": "(while :; do date +%s > /tmp/beat; sleep 0.1; done) &\nloop=$!\nsleep 0.5; [ -s /tmp/beat ] && echo beats\nkill $loop\n"
     f"wait $loop 2> /dev/null; echo $?; echo 1 > {REWARD}\n",
+    "few descriptors": f"ulimit -n 128\n{PYTEST} -q /tests/test_it.py\n{DECIDE}",
     "make test": f"export PYTHONPATH=/app\nmake test\n{DECIDE}",
     "tox": f"export PYTHONPATH=/app\ntox -e py\n{DECIDE}",
     "nox": f"export PYTHONPATH=/app\nnox -s tests\n{DECIDE}",

@@ -11,7 +11,7 @@ import random
 import shutil
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import pytest
 import envs.judging
 from envs.judging.decoys.insertion import DecoyedTests, insert_decoys
 from envs.judging.decoys.key import Key
+from envs.judging.decoys.names import Bindings
 from envs.judging.decoys.node_ids import is_test_module
 from envs.judging.decoys.sets import Decoys, looked_for, vocabulary
 from envs.judging.decoys.sites import plant
@@ -62,7 +63,7 @@ class Line:
     def write(self, line: str) -> None:
         self.messages.append(json.loads(line))
 
-    def load(self) -> None:
+    def load(self, names: Iterable[str] = ()) -> None:
         """A module is run, which these tests do themselves."""
 
 
@@ -70,7 +71,8 @@ def planted_with(source: str | bytes, seed: int = 0) -> DecoyedTests:
     """A module with its decoys, drawn as a seed says."""
     data = source if isinstance(source, bytes) else source.encode()
     text, key, chance = Text(data, PATH), Key(), random.Random(seed)
-    plant(PATH, text, key, Decoys(chance, vocabulary([text.tree]), looked_for([text.tree])))
+    decoys, bindings = Decoys(chance, vocabulary([text.tree]), looked_for([text.tree])), Bindings(text.tree)
+    plant(PATH, text, bindings, key, decoys, (), bindings.relied_on())
     return DecoyedTests({PATH: text.edited()}, key, SourceTests({PATH: text.tree}, {PATH: data}))
 
 

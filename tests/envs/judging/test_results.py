@@ -54,6 +54,11 @@ def read(reward: str = "1", outcome: Outcome | None = None, *, watched=True, kno
     )
 
 
+def test_tests_that_do_not_decide_are_no_evidence():
+    outcome = Outcome({"a": "passed"}, None, None, 1.0, evidence={"tests": {"a": []}})
+    assert [list(read("1", outcome, watched=watched).evidence) for watched in (True, False)] == [[outcome.evidence], []]
+
+
 def test_the_reward_is_the_least_of_what_was_seen_and_what_test_sh_wrote():
     assert read("1", seen()).reward == 1.0
     assert read("0", seen()).reward == 0.0

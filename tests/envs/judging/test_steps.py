@@ -105,6 +105,14 @@ def test_what_the_tests_of_each_step_told_is_asked_of_that_step():
     assert [part.hidden.record for part in parts(task)] == [step.hidden.record for step in task.steps]
 
 
+def test_a_step_with_seen_tests_is_watched_although_another_has_none():
+    record = merged([[{"step": "s1", "tests": {"a": []}}]])
+    task = with_record(steps({}, {}), record, watched=False)
+    assert [step.hidden.watched for step in task.steps] == [False, True]
+    assert [step.hidden.watched for step in with_record(steps({}, {}), "", watched=False).steps] == [False, False]
+    assert [step.hidden.watched for step in with_record(steps({}, {}), record).steps] == [None, None]
+
+
 def test_a_task_without_steps_is_its_only_part():
     task = Task("t", "Do it.")
     assert parts(task) == [task]

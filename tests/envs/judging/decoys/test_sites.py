@@ -350,3 +350,53 @@ def test_each_test_that_is_run_as_it_is_written_is_asked_for_its_sites(source, a
     _, key = text_of(source)
     assert {test for _, test in key.must} == asked
     assert all(key.must.values())
+
+
+@pytest.mark.parametrize(
+    ("source", "asked"),
+    [
+        ("def check(x):\n    assert x == 6\ndef test_f():\n    check(f(3))\n", True),
+        ("def check(x):\n    assert x == 6\ndef more(x):\n    check(x)\ndef test_f():\n    x = more(f(3))\n", True),
+        ("def check(x):\n    assert x == 6\n    check(x)\ndef test_f():\n    assert check(f(3))\n", True),
+        ("def check(x):\n    assert x == 6\ndef test_f():\n    if f(3):\n        check(f(3))\n", False),
+        ("def check(x):\n    assert x == 6\ndef test_f(check):\n    check(f(3))\n", False),
+        ("def check(x):\n    assert x == 6\ndef test_f():\n    with pytest.raises(E):\n        check(f(3))\n", False),
+        ("def check(x):\n    assert x == 6\ndef check(x):\n    pass\ndef test_f():\n    check(f(3))\n", False),
+        ("def check(x):\n    if x:\n        return\n    assert x == 6\ndef test_f():\n    check(f(3))\n", False),
+        ("def check(x):\n    assert x == 6\n    yield\ndef test_f():\n    check(f(3))\n", False),
+        ("async def check(x):\n    assert x == 6\ndef test_f():\n    check(f(3))\n", False),
+        ("def check(x):\n    assert x == 6\ndef test_f():\n    lib.check(f(3))\n", False),
+        (
+            "class T:\n    def check(self, x):\n        assert x == 6\n"
+            "    def test_f(self):\n        self.check(f(3))\n",
+            True,
+        ),
+        (
+            "class A:\n    def check(self, x):\n        assert x == 6\nclass T(B, A):\n    def test_f(self):\n"
+            "        self.check(f(3))\n",
+            False,
+        ),
+    ],
+)
+def test_asserts_of_a_helper_are_asked_for_where_a_test_calls_it_each_time(source, asked):
+    _, key = text_of(source.replace("class T:", "class TestA:").replace("class T(", "class TestA("))
+    (sites,) = key.must.values()
+    assert (0 in sites) is asked
+
+
+@pytest.mark.parametrize(
+    ("before", "rows", "asked"),
+    [
+        ("", "[1, 2]", True),
+        ("ROWS = [1, 2]\n", "ROWS", True),
+        ("ROWS = {1: 2}\n", "enumerate(ROWS.items())", True),
+        ("ROWS = []\n", "ROWS", False),
+        ("ROWS = [1, 2]\nROWS.clear()\n", "ROWS", False),
+        ("ROWS = [1, 2]\nuse_up(ROWS)\n", "ROWS", False),
+        ("ROWS = [1, 2]\nROWS = f(ROWS)\n", "ROWS", False),
+        ("", "f(3)", False),
+    ],
+)
+def test_asserts_of_a_loop_are_asked_for_where_all_right_code_comes_to_them(before, rows, asked):
+    _, key = text_of(f"{before}def test_f():\n    for row in {rows}:\n        assert f(row)\n    assert f(3)\n")
+    assert (0 not in key.branches) is asked
