@@ -18,6 +18,7 @@ from test_r2e import ROW as R2E_ROW
 
 from envs.judging.attack import with_attack
 from envs.judging.changes import Changes
+from envs.judging.flakes import doubts_of
 from envs.judging.manifest import Attack, CheckResult, read_manifest, write_manifest
 from envs.judging.saved_changes import pack_changes
 from envs.records.atif import to_atif
@@ -241,6 +242,62 @@ def test_what_a_model_achieved_stands_in_the_manifest_and_its_rollouts_are_kept(
     assert {one.by for one in kept["weak"].attacks} == {"scripted"}
     assert all("+wrong" in one.patch for one in kept["weak"].accepts)
     assert len(list(read_rollouts(tmp_path / "run"))) == 4
+
+
+TESTED = """\
+import pytest
+from answer import answer
+{shaky}
+@pytest.mark.parametrize("n", [1, 2, 3, 4], ids="abcd")
+def test_answer(n):
+    {call}
+    assert answer(n) == n * n
+"""
+GUESS = "import random\ndef answer(n): return random.choice([n * n, 0])\n"
+
+
+def guesses(prompt):
+    """Writes code that is right at random, if it is asked for code. The same code each time."""
+    if "Write answer.py" not in prompt or "<tool_response>" in prompt.rsplit("<|im_start|>user\n", 1)[1]:
+        return "It is done."
+    call = {"name": "terminal", "arguments": {"command": f"printf {GUESS!r} > answer.py"}}
+    return f"<tool_call>{json.dumps(call)}</tool_call>"
+
+
+@pytest.mark.docker
+@pytest.mark.long(60)
+def test_flaky_tests_seen_in_a_run_exclude_their_task_and_an_agents_random_code_does_not(
+    docker_backend, smollm2_tokenizer, tokenizer_folder, tmp_path, monkeypatch, capsys
+):
+    for name, said in (("shaky", "Rest."), ("sound", "Write answer.py.")):
+        make_task(tmp_path / "tasks", name=name)
+        folder = tmp_path / "tasks" / name
+        (folder / "instruction.md").write_text(said)
+        (folder / "environment/Dockerfile").write_text(
+            "FROM atropos-agent/base:debian12\nWORKDIR /app\nRUN echo 'def answer(n): return -1' > answer.py\n"
+        )
+        (folder / "tests/test.sh").write_text(
+            "python3 -m pytest -q /tests/test_it.py && n=1 || n=0\necho $n > /logs/verifier/reward.txt\n"
+        )
+        shaky = "import random\n" if name == "shaky" else ""
+        call = "if random.random() < 0.5: return" if name == "shaky" else "pass"
+        (folder / "tests/test_it.py").write_text(TESTED.format(shaky=shaky, call=call))
+        (folder / "solution").mkdir()
+        (folder / "solution/solve.sh").write_text("echo 'def answer(n): return n * n' > answer.py\n")
+    with ScriptedEngine(guesses, smollm2_tokenizer, root=tokenizer_folder) as engine:
+        options = [f"--openai.base_url={engine.url}", f"--env.tasks={tmp_path / 'tasks'}", "--env.eval_samples=4"]
+        options += [f"--env.run_dir={tmp_path / 'run'}"]
+        done = programs.run(["-m", "envs.swe", "evaluate", *options], env=os.environ)
+    assert done.returncode == 0, done.stderr
+    assert set(doubts_of([tmp_path / "run"])) == {"shaky", "sound"}
+    monkeypatch.setattr("envs.judging.check.IN_DOUBT", 4)
+    assert main(["check", str(tmp_path / "tasks"), "--seen", str(tmp_path / "run")]) == 1
+    assert "2 tasks were in doubt: 1 are flaky, the tests of 1 agreed" in capsys.readouterr().out
+    kept = read_manifest(tmp_path / "tasks/manifest.json")
+    assert (kept["sound"].ok, kept["sound"].reference) == (True, (1.0,) * 4)
+    assert kept["shaky"].flaky and set(kept["shaky"].flaky_tests) <= {f"test_it.py::test_answer[{n}]" for n in "abcd"}
+    train, _ = SWEEnv.load_tasks(SWEEnvConfig(tasks=str(tmp_path / "tasks")))
+    assert [task.id for task in train] == ["sound"]
 
 
 def test_a_run_leaves_bad_tasks_out_unless_it_is_to_refuse_them(tmp_path, caplog):
