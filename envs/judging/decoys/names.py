@@ -37,9 +37,8 @@ _MAKING = frozenset(("items", "keys", "values", "enumerate", "zip", "sorted", "r
 class Bindings:
     """The names of a module.
 
-    names: their meanings, as far as its imports say. quiet: functions that may be handed on, or are called in code that
-    catches a failing assert. bends_equality: whether to compare here may be more than to ask `==` of two values, as
-    often as one likes. tables: names that are bound once, to values written with their parts.
+    names: their meanings, as far as its imports say. bends_equality: whether to compare here may be more than to ask
+    `==` of two values, as often as one likes. tables: names that are bound once, to values written with their parts.
     parameters: the values that `parametrize` writes for a test's parameter, by the id of each node that reads it.
     """
 
@@ -47,16 +46,14 @@ class Bindings:
         self._imported: dict[str, str] = {}
         self._bound: set[str] = set()
         self._functions: dict[str, list[Function]] = collections.defaultdict(list)
-        self._called: collections.Counter[str | None] = collections.Counter()
-        self._read: collections.Counter[str] = collections.Counter()
         inside = walk(tree)
         for node in inside:
             self._note(node)
         times = collections.Counter(name for node in inside for name in stored(node))
         self.names = Names(self._imported, self._bound)
-        self.bends_equality = "addTypeEqualityFunc" in self._called or "__eq__" in self._functions
+        asked = any(isinstance(one, ast.Attribute) and one.attr == "addTypeEqualityFunc" for one in inside)
+        self.bends_equality = asked or "__eq__" in self._functions
         self._lenient = set(_lenient(inside))
-        self.quiet = self._quiet(inside)
         filled = [one.targets[0] for one in tree.body if isinstance(one, ast.Assign) and is_filled(one.value)]
         self.tables = {one.id for one in filled if isinstance(one, ast.Name) and times[one.id] == 1}
         self.parameters: dict[int, list[ast.expr]] = {}
@@ -96,30 +93,12 @@ class Bindings:
         elif isinstance(node, FUNCTIONS):
             self._functions[node.name].append(node)
             self._bound.add(node.name)
-        elif isinstance(node, ast.Call):
-            self._called[_called(node)] += 1
-        elif isinstance(node, ast.Attribute):
-            self._read[node.attr] += 1
-        elif isinstance(node, ast.Name):
-            if isinstance(node.ctx, ast.Load):
-                self._read[node.id] += 1
-            else:
-                self._bound.add(node.id)
+        elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            self._bound.add(node.id)
         elif isinstance(node, ast.arg):
             self._bound.add(node.arg)
         elif isinstance(node, ast.ClassDef | ast.ExceptHandler) and node.name:
             self._bound.add(node.name)
-
-    def _quiet(self, inside: Iterable[ast.AST]) -> set[str]:
-        """Return the helpers that may be called where a failing assert is caught: all of them in a module that catches
-        one, else those that are handed on, and those that they call. inside: all nodes of the module."""
-        caught = any(self.catches(node) for node in inside if isinstance(node, ast.stmt))
-        quiet = fresh = {name for name in self._functions if caught or self._read[name] > self._called[name]}
-        while fresh:
-            calls = [one for name in fresh for node in self._functions[name] for one in walk(node)]
-            fresh = {str(_called(one)) for one in calls if isinstance(one, ast.Call)} & self._functions.keys() - quiet
-            quiet = quiet | fresh
-        return {name for name in quiet if not name.startswith("test")}
 
     def _parameters(self, function: Function) -> None:
         """Note the values that `parametrize` writes for a function's parameters, if its rows are literals."""
@@ -268,10 +247,6 @@ def is_raising(node: ast.With | ast.AsyncWith) -> bool:
     """Return whether a `with` expects its body to end by an error, or may let it."""
     contexts = [item.context_expr for item in node.items]
     return any(_RAISING.search(ast.dump(one)) or last_name(one) == "ExitStack" or _lets_fail(one) for one in contexts)
-
-
-def _called(call: ast.Call) -> str | None:
-    return getattr(call.func, "attr", getattr(call.func, "id", None))
 
 
 def _arguments(function: Function) -> list[str]:

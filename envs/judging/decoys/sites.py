@@ -6,7 +6,7 @@ expected one: this process alone keeps the `Key`.
 
 For right code a test does the same as before: some value of the set is equal, as the expected one was. So nothing
 is changed if a failing assert is part of the test: in `try` with a handler for it, in `raises`, in tests that expect
-to fail or are tried again.
+to fail or are tried again. Helpers of tests, and functions in a test, may be called there: they stay as they are.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from envs.judging.decoys.names import (
     Bindings,
     Function,
     is_filled,
-    is_fixture,
     is_raising,
 )
 from envs.judging.decoys.sets import Decoys
@@ -35,20 +34,17 @@ from envs.judging.decoys.text import Text
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The present place in a walk through a module.
+    """The present place in a test.
 
-    owner: the names of the classes around it. depth: how many functions are around it. quiet: whether a failing assert
-    may be part of the test. certain: whether all right code comes here. must: the set for the sites that each
-    passing run of a test reaches; None if it may be run in another way. returns: whether the function may return before
-    its end.
+    quiet: whether a failing assert may be part of the test. certain: whether all right code comes here. must: the set
+    for the sites that each passing run of the test reaches; None if it may be run in another way. returns: whether the
+    test may return before its end.
     """
 
-    owner: tuple[str, ...] = ()
-    depth: int = 0
-    quiet: bool = False
-    certain: bool = False
-    must: set[int] | None = None
-    returns: bool = False
+    quiet: bool
+    certain: bool
+    must: set[int] | None
+    returns: bool
 
 
 def plant(
@@ -95,8 +91,8 @@ class _Planter(ast.NodeVisitor):
         self.comparisons, self.planting = comparisons, comparisons.planting
         self.must: dict[int, set[int]] = {}
         self.found = False
-        self._at = _Place()
-        self._owner: ast.Module | ast.ClassDef = text.tree
+        self._at: _Place | None = None
+        self._owners: list[ast.Module | ast.ClassDef] = [text.tree]
 
     def visit(self, node: ast.AST) -> None:
         if not isinstance(node, ast.expr):  # no statements are in there
@@ -105,28 +101,24 @@ class _Planter(ast.NodeVisitor):
     # Where we are
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        before, owner = self._at, self._owner
-        again = any(AGAIN.search(ast.dump(one)) for one in node.decorator_list)
-        self._at = replace(before, owner=(*before.owner, node.name), quiet=before.quiet or again)
-        self._owner = node
-        self.generic_visit(node)
-        self._at, self._owner = before, owner
+        if self._at is None and not any(AGAIN.search(ast.dump(one)) for one in node.decorator_list):
+            self._owners.append(node)
+            self.generic_visit(node)
+            self._owners.pop()
 
     def visit_FunctionDef(self, node: Function) -> None:
-        before = self._at
+        if self._at is not None or not is_test(node):
+            return
         words = {getattr(one, "attr", getattr(one, "id", "")) for one in walk(node)} | {node.name}
-        again = any(map(AGAIN.search, words)) or bool(node.decorator_list and before.depth)
-        again = again or "::".join((*before.owner, node.name)) in self.spared
-        quiet = before.quiet or again or node.name in self.bindings.quiet or _is_odd_helper(node)
-        returns = any(isinstance(one, ast.Return) for one in walk(node))
-        certain = is_test(node) and not before.depth
-        must = set[int]() if self.planting and certain and not quiet and self._is_run_as_written(node) else None
-        self._at = replace(before, quiet=quiet, certain=certain, must=must, returns=returns, depth=before.depth + 1)
+        names = [getattr(one, "name", "") for one in self._owners[1:]]
+        quiet = any(map(AGAIN.search, words)) or "::".join((*names, node.name)) in self.spared
+        must = set[int]() if self.planting and not quiet and self._is_run_as_written(node) else None
+        self._at = _Place(quiet, True, must, any(isinstance(one, ast.Return) for one in walk(node)))
         self._block(node.body)
         if must is not None:
             self.must[id(node)] = must
             self._end(node, must)
-        self._at = before
+        self._at = None
 
     visit_AsyncFunctionDef = visit_FunctionDef
 
@@ -135,18 +127,18 @@ class _Planter(ast.NodeVisitor):
         marked = [".mark." in "." + (dotted(getattr(one, "func", one)) or "") for one in node.decorator_list]
         once = all(mark or last_name(one) in ONCE for mark, one in zip(marked, node.decorator_list, strict=True))
         plain = isinstance(node, ast.FunctionDef) or self._is_awaited()
-        named = [one for one in self._owner.body if getattr(one, "name", None) == node.name]
+        named = [one for one in self._owners[-1].body if getattr(one, "name", None) == node.name]
         return once and plain and not _yields(node) and len(named) == 1
 
     def _is_awaited(self) -> bool:
         """Return whether async tests here are awaited if they are run at all."""
-        bases = [(dotted(base) or "?").split(".")[-1] for base in getattr(self._owner, "bases", ())]
+        bases = [(dotted(base) or "?").split(".")[-1] for base in getattr(self._owners[-1], "bases", ())]
         return all("Async" in base or base == "object" for base in bases)
 
     def _end(self, node: Function, must: set[int]) -> None:
         """Have a test report its end, if there is room for the call."""
         last = node.body[-1]
-        if last.lineno == node.lineno or not self._at.certain:  # all on one line, or not always there
+        if last.lineno == node.lineno or not (self._at and self._at.certain):  # all on one line, or not always there
             return
         if isinstance(last, ast.Expr | ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Delete | ast.Pass):
             self.text.append(last, self._reached(node))
@@ -158,13 +150,14 @@ class _Planter(ast.NodeVisitor):
     def _block(self, statements: Sequence[ast.stmt]) -> None:
         for statement in statements:
             self.visit(statement)
-            if self._at.returns and any(isinstance(one, ast.Return) for one in _own(statement)):
+            if self._at and self._at.returns and any(isinstance(one, ast.Return) for one in _own(statement)):
                 self._at = replace(self._at, certain=False)
 
     def _inside(self, block: Sequence[ast.stmt], *, quiet: bool = False, certain: bool = False) -> None:
         """Visit a block of a statement. certain: whether all right code that comes to the statement comes there."""
         before = self._at
-        self._at = replace(before, quiet=before.quiet or quiet, certain=before.certain and certain)
+        if before is not None:
+            self._at = replace(before, quiet=before.quiet or quiet, certain=before.certain and certain)
         self._block(block)
         self._at = before
 
@@ -203,7 +196,7 @@ class _Planter(ast.NodeVisitor):
     # What we come to
 
     def visit_Assert(self, node: ast.Assert) -> None:
-        if not self._at.depth or self._at.quiet:
+        if self._at is None or self._at.quiet:
             return
         site = self._site(node)
         comparison = self.comparisons.comparison(node.test, site)
@@ -218,7 +211,7 @@ class _Planter(ast.NodeVisitor):
     def visit_Expr(self, node: ast.Expr) -> None:
         call = node.value
         name = call.func.attr if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else ""
-        if not name.startswith("assert") or not isinstance(call, ast.Call) or not self._at.depth or self._at.quiet:
+        if not name.startswith("assert") or not isinstance(call, ast.Call) or self._at is None or self._at.quiet:
             return
         site = self._site(node)
         changed = self.comparisons.method(call, name, site)
@@ -235,18 +228,11 @@ class _Planter(ast.NodeVisitor):
             return 0
         self.found = True
         site = self.key.site(self.path, node)
-        if self._at.certain:
+        if self._at is not None and self._at.certain:
             self.key.certain.add(site)
             if self._at.must is not None:
                 self._at.must.add(site)
         return site
-
-
-def _is_odd_helper(node: Function) -> bool:
-    """Return whether a function may be run in other ways than by its calls."""
-    known = ("staticmethod", "classmethod", "contextmanager", "setter", "asynccontextmanager")
-    odd = any(last_name(one) not in known for one in node.decorator_list)
-    return odd and not node.name.startswith("test") and not is_fixture(node)
 
 
 def _own(node: ast.AST) -> Iterator[ast.AST]:
