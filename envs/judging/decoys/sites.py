@@ -37,61 +37,71 @@ class _Place:
     """The present place in a test.
 
     quiet: whether a failing assert may be part of the test. certain: whether all right code comes here. must: the set
-    for the sites that each passing run of the test reaches; None if it may be run in another way. returns: whether the
-    test may return before its end.
+    for the sites that each passing run of the test reaches; None if it may be run in another way.
     """
 
     quiet: bool
     certain: bool
     must: set[int] | None
-    returns: bool
 
 
-def plant(
-    path: str,
-    text: Text,
-    bindings: Bindings,
-    key: Key,
-    decoys: Decoys,
-    spared: Collection[str],
-) -> None:
+def plant(path: str, text: Text, bindings: Bindings, key: Key, decoys: Decoys, spared: Collection[str]) -> None:
     """Put a module's expected values among decoys, as edits of its text.
 
     spared: tests that stay as they are, since they must fail.
     """
+    found = _Sites(path, text, key, bindings, spared)
+    found.visit(text.tree)
     survey = Comparisons(text, key, decoys, bindings)
-    _Planter(path, text, key, bindings, spared, survey).visit(text.tree)
+    for node, site in found.asserts:
+        _compare(node, site, survey, text)
     accepted, values = bindings.accept(survey.compared)
     comparisons = Comparisons(text, key, decoys, bindings, accepted)
     for value in values:
         comparisons.cell(value)
-    planter = _Planter(path, text, key, bindings, spared, comparisons)
-    planter.visit(text.tree)
-    if planter.found:
+    for node, site in found.asserts:
+        if not _compare(node, site, comparisons, text):
+            text.append(node, _reached(site))
+    if found.asserts or found.must:
         text.begin(f"{PROBE}.load()")
     for name, test in tests(text.tree):
-        if id(test) in planter.must:  # also as another class has it of its base
-            key.must.setdefault((path, name), planter.must[id(test)])
+        if id(test) in found.must:  # also as another class has it of its base
+            key.must.setdefault((path, name), found.must[id(test)])
 
 
-class _Planter(ast.NodeVisitor):
-    """One walk through a module. comparisons: the action at each site. must: the sets of tests, by the
-    ids of their nodes. found: whether there is a site."""
+def _compare(node: ast.Assert | ast.Expr, site: int, comparisons: Comparisons, text: Text) -> bool:
+    """Put what an assert, or a call of a method of unittest, compares with among decoys. Returns False if it does not
+    report by itself that it was reached."""
+    if isinstance(node, ast.Expr):
+        call = node.value
+        assert isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)  # noqa: S101 - as _Sites found it
+        changed = comparisons.method(call, call.func.attr, site)
+        if changed is not None:
+            text.replace(node, changed)
+        return changed is not None
+    comparison = comparisons.comparison(node.test, site)
+    if comparison is None:
+        comparisons.condition(node.test, site)
+        return False
+    said = "" if node.msg is None else f",lambda:{comparisons.message(node.msg, comparison.expected)}"
+    text.replace(node, comparisons.call("check", site, comparison, said))
+    return True
 
-    def __init__(
-        self,
-        path: str,
-        text: Text,
-        key: Key,
-        bindings: Bindings,
-        spared: Collection[str],
-        comparisons: Comparisons,
-    ) -> None:
+
+def _reached(site: int) -> str:
+    return f"{PROBE}.reached({FIRST + site})"
+
+
+class _Sites(ast.NodeVisitor):
+    """A walk through a module. asserts: the statements that compare, with their sites. must: the sets of tests, by the
+    ids of their nodes."""
+
+    def __init__(self, path: str, text: Text, key: Key, bindings: Bindings, spared: Collection[str]) -> None:
         self.path, self.text, self.key, self.bindings, self.spared = path, text, key, bindings, spared
-        self.comparisons, self.planting = comparisons, comparisons.planting
+        self.asserts: list[tuple[ast.Assert | ast.Expr, int]] = []
         self.must: dict[int, set[int]] = {}
-        self.found = False
         self._at: _Place | None = None
+        self._returns = False
         self._owners: list[ast.Module | ast.ClassDef] = [text.tree]
 
     def visit(self, node: ast.AST) -> None:
@@ -109,11 +119,14 @@ class _Planter(ast.NodeVisitor):
     def visit_FunctionDef(self, node: Function) -> None:
         if self._at is not None or not is_test(node):
             return
-        words = {getattr(one, "attr", getattr(one, "id", "")) for one in walk(node)} | {node.name}
+        inside = walk(node)
+        words = {getattr(one, "attr", getattr(one, "id", "")) for one in inside} | {node.name}
         names = [getattr(one, "name", "") for one in self._owners[1:]]
-        quiet = any(map(AGAIN.search, words)) or "::".join((*names, node.name)) in self.spared
-        must = set[int]() if self.planting and not quiet and self._is_run_as_written(node) else None
-        self._at = _Place(quiet, True, must, any(isinstance(one, ast.Return) for one in walk(node)))
+        if any(map(AGAIN.search, words)) or "::".join((*names, node.name)) in self.spared:
+            return
+        must = set[int]() if self._is_run_as_written(node) else None
+        self._returns = any(isinstance(one, ast.Return) for one in inside)
+        self._at = _Place(quiet=False, certain=True, must=must)
         self._block(node.body)
         if must is not None:
             self.must[id(node)] = must
@@ -141,16 +154,16 @@ class _Planter(ast.NodeVisitor):
         if last.lineno == node.lineno or not (self._at and self._at.certain):  # all on one line, or not always there
             return
         if isinstance(last, ast.Expr | ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Delete | ast.Pass):
-            self.text.append(last, self._reached(node))
+            self.text.append(last, _reached(self._site(node)))
         elif not isinstance(last, ast.Assert | ast.Return | ast.Raise):
             site = self._site(node)
-            if not self.text.fill(last, f"{PROBE}.reached({FIRST + site})"):
+            if not self.text.fill(last, _reached(site)):
                 must.discard(site)
 
     def _block(self, statements: Sequence[ast.stmt]) -> None:
         for statement in statements:
             self.visit(statement)
-            if self._at and self._at.returns and any(isinstance(one, ast.Return) for one in _own(statement)):
+            if self._returns and self._at is not None and any(isinstance(one, ast.Return) for one in _own(statement)):
                 self._at = replace(self._at, certain=False)
 
     def _inside(self, block: Sequence[ast.stmt], *, quiet: bool = False, certain: bool = False) -> None:
@@ -195,38 +208,15 @@ class _Planter(ast.NodeVisitor):
 
     # What we come to
 
-    def visit_Assert(self, node: ast.Assert) -> None:
-        if self._at is None or self._at.quiet:
-            return
-        site = self._site(node)
-        comparison = self.comparisons.comparison(node.test, site)
-        if comparison is not None:
-            said = "" if node.msg is None else f",lambda:{self.comparisons.message(node.msg, comparison.expected)}"
-            self.text.replace(node, self.comparisons.call("check", site, comparison, said))
-            return
-        self.comparisons.condition(node.test, site)
-        if self.planting:
-            self.text.append(node, f"{PROBE}.reached({FIRST + site})")
+    def visit_Assert(self, node: ast.Assert | ast.Expr) -> None:
+        if self._at is not None and not self._at.quiet:
+            self.asserts.append((node, self._site(node)))
 
     def visit_Expr(self, node: ast.Expr) -> None:
-        call = node.value
-        name = call.func.attr if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else ""
-        if not name.startswith("assert") or not isinstance(call, ast.Call) or self._at is None or self._at.quiet:
-            return
-        site = self._site(node)
-        changed = self.comparisons.method(call, name, site)
-        if changed is not None:
-            self.text.replace(node, changed)
-        elif self.planting:
-            self.text.append(node, f"{PROBE}.reached({FIRST + site})")
-
-    def _reached(self, node: ast.stmt) -> str:
-        return f"{PROBE}.reached({FIRST + self._site(node)})"
+        if getattr(getattr(node.value, "func", None), "attr", "").startswith("assert"):
+            self.visit_Assert(node)
 
     def _site(self, node: ast.stmt) -> int:
-        if not self.planting:
-            return 0
-        self.found = True
         site = self.key.site(self.path, node)
         if self._at is not None and self._at.certain:
             self.key.certain.add(site)
