@@ -44,6 +44,14 @@ class PodOptions(BaseModel):
         default=[],
         description="Addresses (IPv4:PORT) that a pod without a network must not reach, beside its kubelet's",
     )
+    warm: int = Field(
+        default=0,
+        ge=0,
+        description="Pods of each kind that agent-sandbox's controller keeps ready; 0 for none, then it isn't needed",
+    )
+    sandbox_template: str = Field(
+        default="", description="SandboxTemplate with more settings of those pods, such as affinities; with warm"
+    )
     max_starts: int = Field(default=16, ge=1, description="Pods that are created or wait for room at the same time")
     start_timeout_s: float = Field(default=300.0, gt=0, description="Longest start of a pod that has a node")
     room_timeout_s: float = Field(default=1200.0, gt=0, description="Longest wait for room, in quota or on a node")
