@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import collections
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from envs.judging.decoys.literals import Names, alterable, constant, dotted, last_name, walk
 
@@ -30,18 +30,7 @@ _KNOWN_ERRORS = ("Error", "Warning", "Exception", "Exit", "Interrupt", "Iteratio
 _BY_NAME = frozenset(("locals", "vars", "globals", "eval", "exec", "getfixturevalue"))
 _NODE_NAMES = re.compile("snapshot|regression|request|datadir|vcr|cassette|record|golden|benchmark")
 _DISPLAYS = (ast.List, ast.Tuple)
-_LIBRARIES = frozenset(
-    (
-        *("cmath", "difflib", "filecmp", "hashlib", "inspect", "itertools", "json", "math", "numpy", "operator"),
-        *("os", "pathlib", "re", "shutil", "statistics", "struct", "subprocess"),
-    )
-)
-"""Modules with functions that asserts call, and that no honest work replaces."""
-_MOCKS = frozenset(("unittest.mock.AsyncMockMixin", "unittest.mock.NonCallableMock"))
-"""Classes with the asserts of mocks."""
-_CHANGING = frozenset(("append", "add", "pop", "remove", "extend", "update", "next"))
-_READING = frozenset(("items", "keys", "values", "parametrize"))
-MAKING = _READING | {"range", "enumerate", "zip", "sorted", "reversed", "list", "tuple", "set", "str", "len"}
+_MAKING = frozenset(("items", "keys", "values", "enumerate", "zip", "sorted", "reversed", "list", "tuple", "set"))
 """Functions and methods that take written values, and make others of them to loop over."""
 
 
@@ -50,7 +39,7 @@ class Bindings:
 
     names: their meanings, as far as its imports say. quiet: functions that may be handed on, or are called in code that
     catches a failing assert. bends_equality: whether to compare here may be more than to ask `==` of two values, as
-    often as one likes. tables: the names of values that are written with their parts, bound once and only read.
+    often as one likes. tables: names that are bound once, to values written with their parts.
     parameters: the values that `parametrize` writes for a test's parameter, by the id of each node that reads it.
     """
 
@@ -58,35 +47,21 @@ class Bindings:
         self._imported: dict[str, str] = {}
         self._bound: set[str] = set()
         self._functions: dict[str, list[Function]] = collections.defaultdict(list)
-        self._called: dict[str | None, list[ast.Call]] = collections.defaultdict(list)
-        self._loads: dict[str, list[ast.expr]] = collections.defaultdict(list)
-        self._asserts: list[ast.Assert] = []
+        self._called: collections.Counter[str | None] = collections.Counter()
+        self._read: collections.Counter[str] = collections.Counter()
         inside = walk(tree)
         for node in inside:
             self._note(node)
-        self._times = collections.Counter(name for node in inside for name in stored(node))
-        self._times.update(one.attr for one in inside if isinstance(one, ast.Attribute) and _is_changed(one))
+        times = collections.Counter(name for node in inside for name in stored(node))
         self.names = Names(self._imported, self._bound)
-        eq_methods = self._functions.get("__eq__", ())
-        self.bends_equality = "addTypeEqualityFunc" in self._called or any(map(_changes, eq_methods))
-        self._lenient = set(_lenient(tree))
-        self.quiet = self._quiet(tree)
-        self.tables = {name for name in _tables(tree, inside) if name is not None and self.binds_once(name)}
+        self.bends_equality = "addTypeEqualityFunc" in self._called or "__eq__" in self._functions
+        self._lenient = set(_lenient(inside))
+        self.quiet = self._quiet(inside)
+        filled = [one.targets[0] for one in tree.body if isinstance(one, ast.Assign) and is_filled(one.value)]
+        self.tables = {one.id for one in filled if isinstance(one, ast.Name) and times[one.id] == 1}
         self.parameters: dict[int, list[ast.expr]] = {}
         for function in outermost(tree):
             self._parameters(function)
-
-    def relied_on(self) -> set[str]:
-        """Return the full names of the functions and classes of libraries that asserts call."""
-        called = [call for name, calls in self._called.items() if str(name).startswith("assert") for call in calls]
-        inside = [one for node in (*self._asserts, *called) for one in walk(node) if isinstance(one, ast.Call)]
-        names = {name for one in inside if (name := self.names.full(one.func)) is not None}
-        mocks = _MOCKS if any(str(name).startswith("assert_") for name in self._called) else frozenset()
-        return {name for name in names if name.partition(".")[0] in _LIBRARIES and "." in name} | mocks
-
-    def binds_once(self, name: str) -> bool:
-        """Return whether a name means one thing wherever it stands in the module."""
-        return self._times[name] == 1
 
     def defines(self, name: str) -> bool:
         """Return whether the module has a function of this name."""
@@ -122,14 +97,12 @@ class Bindings:
             self._functions[node.name].append(node)
             self._bound.add(node.name)
         elif isinstance(node, ast.Call):
-            self._called[_called(node)].append(node)
-        elif isinstance(node, ast.Assert):
-            self._asserts.append(node)
+            self._called[_called(node)] += 1
         elif isinstance(node, ast.Attribute):
-            self._loads[node.attr].append(node)
+            self._read[node.attr] += 1
         elif isinstance(node, ast.Name):
             if isinstance(node.ctx, ast.Load):
-                self._loads[node.id].append(node)
+                self._read[node.id] += 1
             else:
                 self._bound.add(node.id)
         elif isinstance(node, ast.arg):
@@ -137,25 +110,16 @@ class Bindings:
         elif isinstance(node, ast.ClassDef | ast.ExceptHandler) and node.name:
             self._bound.add(node.name)
 
-    def _quiet(self, tree: ast.Module) -> set[str]:
-        quiet: set[str | None] = set()
-        inner: dict[str, set[str | None]] = {}
-        called = {id(call.func) for calls in self._called.values() for call in calls}
-        for name in self._functions:
-            if any(id(load) not in called for load in self._loads[name]):
-                quiet.add(name)
-        for node in walk(tree):
-            if isinstance(node, ast.stmt) and self.catches(node):
-                quiet.update(_calls(getattr(node, "body", [])))
-            elif isinstance(node, FUNCTIONS):
-                inner.setdefault(node.name, set()).update(_calls([node]))
-        found = {name for name in quiet if name in self._functions}
-        fresh = found
+    def _quiet(self, inside: Iterable[ast.AST]) -> set[str]:
+        """Return the helpers that may be called where a failing assert is caught: all of them in a module that catches
+        one, else those that are handed on, and those that they call. inside: all nodes of the module."""
+        caught = any(self.catches(node) for node in inside if isinstance(node, ast.stmt))
+        quiet = fresh = {name for name in self._functions if caught or self._read[name] > self._called[name]}
         while fresh:
-            called_there = {name for one in fresh for name in inner[one] if name is not None}
-            fresh = called_there & self._functions.keys() - found
-            found |= fresh
-        return {name for name in found if not name.startswith("test")}
+            calls = [one for name in fresh for node in self._functions[name] for one in walk(node)]
+            fresh = {str(_called(one)) for one in calls if isinstance(one, ast.Call)} & self._functions.keys() - quiet
+            quiet = quiet | fresh
+        return {name for name in quiet if not name.startswith("test")}
 
     def _parameters(self, function: Function) -> None:
         """Note the values that `parametrize` writes for a function's parameters, if its rows are literals."""
@@ -219,26 +183,19 @@ def _named(mark: ast.Call) -> list[str]:
     return [str((constant(one) or ("",))[0]) for one in getattr(mark.args[0], "elts", ())] if mark.args else []
 
 
-def _tables(tree: ast.Module, inside: Iterable[ast.AST]) -> set[str | None]:
-    """Return the names of values that a module writes with their parts, and only reads. inside: all of its nodes."""
-    made = [node for node in tree.body if isinstance(node, ast.Assign) and len(node.targets) == 1]
-    tables = {dotted(node.targets[0]) for node in made if is_filled(node.value)}
-    for node in inside if tables else ():
-        if isinstance(node, ast.Attribute) and node.attr not in _READING:
-            tables.discard(dotted(node.value))
-        elif isinstance(node, ast.Call) and _called(node) not in MAKING:
-            tables -= {dotted(one) for one in node.args}
-    return tables
-
-
-def _is_changed(node: ast.Attribute) -> bool:
-    return not isinstance(node.ctx, ast.Load)
-
-
-def is_filled(node: ast.expr) -> bool:
-    """Return whether a value is a list or a tuple that is written with parts, or a dict or a set."""
-    parts = getattr(node, "elts", None) or getattr(node, "keys", None) or []
-    return bool(parts) and all(one is not None and not isinstance(one, ast.Starred) for one in parts)
+def is_filled(node: ast.expr, tables: Collection[str] = ()) -> bool:
+    """Return whether a value is written with parts, or made of such values alone. tables: names of such values."""
+    if isinstance(node, ast.Name):
+        return node.id in tables
+    if isinstance(node, ast.Call):
+        name, held = last_name(node), node.func.value if isinstance(node.func, ast.Attribute) else None
+        numbers = [one[0] for one in map(constant, node.args) if one and type(one[0]) is int]
+        if name == "range":
+            return len(numbers) == len(node.args) and bool(range(*numbers))
+        parts = node.args if held is None else [*node.args, held]
+        return name in _MAKING and bool(parts) and all(is_filled(one, tables) for one in parts)
+    written = getattr(node, "elts", None) or getattr(node, "keys", None) or []
+    return bool(written) and all(one is not None and not isinstance(one, ast.Starred) for one in written)
 
 
 def outermost(tree: ast.Module | ast.ClassDef) -> Iterator[Function]:
@@ -281,10 +238,10 @@ def catches_asserts(node: ast.stmt, lenient: Iterable[str] = ()) -> bool:
     return False
 
 
-def _lenient(tree: ast.Module) -> Iterator[str]:
+def _lenient(inside: Iterable[ast.AST]) -> Iterator[str]:
     """Yield the names of a module's own contexts that may catch an assert: generators that catch thrown exceptions, and
-    classes with an `__exit__` that may suppress them."""
-    for node in walk(tree):
+    classes with an `__exit__` that may suppress them. inside: all nodes of the module."""
+    for node in inside:
         if isinstance(node, ast.ClassDef):
             ends = [one for one in node.body if isinstance(one, FUNCTIONS) and one.name in ("__exit__", "__aexit__")]
             said = [one.value for end in ends for one in walk(end) if isinstance(one, ast.Return) and one.value]
@@ -313,22 +270,8 @@ def is_raising(node: ast.With | ast.AsyncWith) -> bool:
     return any(_RAISING.search(ast.dump(one)) or last_name(one) == "ExitStack" or _lets_fail(one) for one in contexts)
 
 
-def _changes(function: ast.AST) -> bool:
-    """Return whether a function changes objects that it didn't make, as far as can be seen."""
-    for node in walk(function):
-        if isinstance(node, ast.AugAssign | ast.Global | ast.Nonlocal):
-            return True
-        if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
-            return True
-    return bool(_calls([function]) & _CHANGING)
-
-
 def _called(call: ast.Call) -> str | None:
     return getattr(call.func, "attr", getattr(call.func, "id", None))
-
-
-def _calls(nodes: Iterable[ast.AST]) -> set[str | None]:
-    return {_called(one) for node in nodes for one in walk(node) if isinstance(one, ast.Call)}
 
 
 def _arguments(function: Function) -> list[str]:
