@@ -32,9 +32,11 @@ from envs.records.read import SavedRollout, read_at
 from envs.running.rollouts import Rollouts
 from envs.running.run import cancel, follow_load, open_rollouts
 from envs.types import InfraError, Seat, Task
+from sandboxes.naming import later
 
 logger = logging.getLogger(__name__)
 
+_PANDAS = later("pandas")
 CONNECT_S = 60.0
 """Longest wait for a silent inference server, in seconds."""
 
@@ -78,10 +80,9 @@ class Ran(Sequence[SavedRollout]):
     def frame(self) -> Any:
         """Return them as a pandas data frame. Raises ImportError without pandas."""
         try:
-            import pandas  # takes its time, and may not be there
+            return _PANDAS().DataFrame(self.table())
         except ImportError as error:
             raise ImportError("a data frame needs pandas: pip install pandas; `table` needs nothing") from error
-        return pandas.DataFrame(self.table())
 
 
 async def run(
