@@ -25,6 +25,7 @@ from atropos_agent.types import IGNORED, NO_LOGPROB, AgentConfig, SequenceData
 from envs.lab.smoke import kept
 from envs.lab.synthetic import WORKING_DIR, Example, call
 from envs.lab.words import WORDS
+from sandboxes.naming import later
 from tools import ToolCall, ToolResult, default_tools
 
 TOOLS = ("terminal",)
@@ -52,6 +53,8 @@ page=$(ls pages | head -n 1)
 cat "pages/$page" && rm "pages/$page"
 """
 
+_SCRATCH = later("atropos_agent.cpu_engine.scratch")
+"""Needs PyTorch, and the tasks do not."""
 _VOCABULARY = 1400
 _DIALOGUES = 400
 _STEPS = 600
@@ -74,14 +77,12 @@ def tasks() -> tuple[list[Example], list[Example]]:
 
 def model(cache: Path, on_step: Callable[[int, float], None] | None = None) -> Path:
     """Return the folder of the model, made in some minutes if missing."""
-    # Imported here, so that the tasks stay free of PyTorch.
-    from atropos_agent.cpu_engine.scratch import make_model
 
     def make(folder: Path) -> None:
         rng = random.Random(0)
         tokenizer = asyncio.run(spelled(rng))
         rows = [*asyncio.run(_dialogues(_DIALOGUES, tokenizer, rng)), *_drills(_DRILLS, tokenizer, rng)]
-        make_model(rows, tokenizer, folder, steps=_STEPS, on_step=on_step)
+        _SCRATCH().make_model(rows, tokenizer, folder, steps=_STEPS, on_step=on_step)
 
     said = (Hermes().instructions(()), Hermes().correction(()), SUM_UP, SUMMED_UP)
     parts = (FIRST, LAST, FILLING, READ, WRITE, _FLAWED, FLAWED, _NEXT, _WHOLE, _VOCABULARY, _DIALOGUES, _DRILLS)
@@ -90,8 +91,7 @@ def model(cache: Path, on_step: Callable[[int, float], None] | None = None) -> P
 
 async def spelled(rng: random.Random) -> Any:
     """Return a tokenizer that has the words of such dialogues as a token each."""
-    from atropos_agent.cpu_engine.scratch import make_tokenizer
-
+    make_tokenizer = _SCRATCH().make_tokenizer
     rows = await _dialogues(_DIALOGUES // 4, make_tokenizer([], 0), rng)
     return make_tokenizer([row.full_text for row in rows], _VOCABULARY)
 
