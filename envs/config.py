@@ -301,9 +301,6 @@ class AgentEnvConfig(StrictOptions):
     """Share of infrastructure failures above which fewer rollouts are started"""
     overtime_s: Positive = 3600.0
     """Seconds beyond its own time and its verifier's, after which a rollout counts as hung"""
-    curriculum: Literal["uniform", "signal"] = "uniform"
-    """The next task: uniform takes each once an epoch; signal draws by the chance that rewards differ, from a task's
-    latest groups (docs/curriculum.md)"""
     equal_rewards: Literal["drop", "send", "resample", "top_up"] = "drop"
     """A group with equal rewards is dropped, sent, sampled again up to twice, or gets more members, up to three times
     group_size, until rewards differ"""
