@@ -37,26 +37,27 @@ _MAKING = frozenset(("items", "keys", "values", "enumerate", "zip", "sorted", "r
 class Bindings:
     """The names of a module.
 
-    names: their meanings, as far as its imports say. quiet: functions that may be handed on, or are called in code that
-    catches a failing assert. bends_equality: whether to compare here may be more than to ask `==` of two values, as
-    often as one likes. tables: names that are bound once, to values written with their parts.
+    names: their meanings, as far as its imports say. bends_equality: whether to compare here may be more than to ask
+    `==` of two values, as often as one likes. tables: names that are bound once, to values written with their parts.
     parameters: the values that `parametrize` writes for a test's parameter, by the id of each node that reads it.
     """
 
     def __init__(self, tree: ast.Module) -> None:
         self._imported: dict[str, str] = {}
         self._bound: set[str] = set()
-        self._functions: dict[str, list[Function]] = collections.defaultdict(list)
-        self._called: collections.Counter[str | None] = collections.Counter()
-        self._read: collections.Counter[str] = collections.Counter()
         inside = walk(tree)
         for node in inside:
-            self._note(node)
-        times = collections.Counter(name for node in inside for name in stored(node))
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                self._note(node)
+            elif not isinstance(node, ast.alias):
+                self._bound.update(stored(node))
         self.names = Names(self._imported, self._bound)
-        self.bends_equality = "addTypeEqualityFunc" in self._called or "__eq__" in self._functions
-        self._lenient = set(_lenient(inside))
-        self.quiet = self._quiet(inside)
+        times = collections.Counter(name for node in inside for name in stored(node))
+        self._own = {one.name for one in inside if isinstance(one, (*FUNCTIONS, ast.ClassDef))}
+        fixtures = [one for one in inside if isinstance(one, FUNCTIONS) and is_fixture(one)]
+        self._taken = {name for one in fixtures for name in _arguments(one)}
+        asked = any(isinstance(one, ast.Attribute) and one.attr == "addTypeEqualityFunc" for one in inside)
+        self.bends_equality = asked or "__eq__" in self._own
         filled = [one.targets[0] for one in tree.body if isinstance(one, ast.Assign) and is_filled(one.value)]
         self.tables = {one.id for one in filled if isinstance(one, ast.Name) and times[one.id] == 1}
         self.parameters: dict[int, list[ast.expr]] = {}
@@ -64,12 +65,12 @@ class Bindings:
             self._parameters(function)
 
     def defines(self, name: str) -> bool:
-        """Return whether the module has a function of this name."""
-        return name in self._functions
+        """Return whether the module has a function or a class of this name."""
+        return name in self._own
 
     def catches(self, node: ast.stmt) -> bool:
         """Return whether a failure in the body of a `try` or a `with` may be caught there."""
-        return catches_asserts(node, self._lenient)
+        return catches_asserts(node, self._own)
 
     def accept(self, compared: set[int]) -> tuple[set[int], list[ast.expr]]:
         """Return (ids of the nodes of parameters that are compared and used in no other way, the values written for
@@ -84,42 +85,15 @@ class Bindings:
         good = [one for one, loads in by_rows.items() if compared.issuperset(loads)]
         return {load for one in good for load in by_rows[one]}, [value for one in good for value in rows[one]]
 
-    def _note(self, node: ast.AST) -> None:
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            relative = isinstance(node, ast.ImportFrom) and (node.level or not node.module)
-            home = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
-            for alias in node.names:
-                name = alias.asname or alias.name.split(".")[0]
-                whole = home + (alias.name if alias.asname or home else name)
-                if relative or self._imported.setdefault(name, whole) != whole:
-                    self._bound.add(name)
-        elif isinstance(node, FUNCTIONS):
-            self._functions[node.name].append(node)
-            self._bound.add(node.name)
-        elif isinstance(node, ast.Call):
-            self._called[_called(node)] += 1
-        elif isinstance(node, ast.Attribute):
-            self._read[node.attr] += 1
-        elif isinstance(node, ast.Name):
-            if isinstance(node.ctx, ast.Load):
-                self._read[node.id] += 1
-            else:
-                self._bound.add(node.id)
-        elif isinstance(node, ast.arg):
-            self._bound.add(node.arg)
-        elif isinstance(node, ast.ClassDef | ast.ExceptHandler) and node.name:
-            self._bound.add(node.name)
-
-    def _quiet(self, inside: Iterable[ast.AST]) -> set[str]:
-        """Return the helpers that may be called where a failing assert is caught: all of them in a module that catches
-        one, else those that are handed on, and those that they call. inside: all nodes of the module."""
-        caught = any(self.catches(node) for node in inside if isinstance(node, ast.stmt))
-        quiet = fresh = {name for name in self._functions if caught or self._read[name] > self._called[name]}
-        while fresh:
-            calls = [one for name in fresh for node in self._functions[name] for one in walk(node)]
-            fresh = {str(_called(one)) for one in calls if isinstance(one, ast.Call)} & self._functions.keys() - quiet
-            quiet = quiet | fresh
-        return {name for name in quiet if not name.startswith("test")}
+    def _note(self, node: ast.Import | ast.ImportFrom) -> None:
+        """Note what names mean by an import."""
+        relative = isinstance(node, ast.ImportFrom) and (node.level or not node.module)
+        home = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+        for alias in node.names:
+            name = alias.asname or alias.name.split(".")[0]
+            whole = home + (alias.name if alias.asname or home else name)
+            if relative or self._imported.setdefault(name, whole) != whole:
+                self._bound.add(name)
 
     def _parameters(self, function: Function) -> None:
         """Note the values that `parametrize` writes for a function's parameters, if its rows are literals."""
@@ -139,15 +113,10 @@ class Bindings:
             names = _named(mark)
             for i, name in enumerate(names):
                 values = _column(rows, i if len(names) > 1 else None)
-                alone = name in arguments and not self._is_taken(name) and not _is_bound(name, inside)
+                alone = name in arguments and name not in self._taken and not _is_bound(name, inside)
                 if alone and any(alterable(value, self.names) for value in values):
                     loads = [one for one in inside if isinstance(one, ast.Name) and one.id == name]
                     self.parameters.update((id(one), values) for one in loads)
-
-    def _is_taken(self, name: str) -> bool:
-        """Return whether a fixture may take a parameter of this name."""
-        fixtures = [one for found in self._functions.values() for one in found if is_fixture(one)]
-        return any(name in _arguments(one) for one in fixtures)
 
 
 def _is_bound(name: str, inside: Iterable[ast.AST]) -> bool:
@@ -224,11 +193,11 @@ def stored(node: ast.AST) -> Iterable[str]:
     return (name,) if isinstance(name, str) else ()
 
 
-def catches_asserts(node: ast.stmt, lenient: Iterable[str] = ()) -> bool:
-    """Return whether a failure in the body of a `try` or a `with` may be caught there. lenient: the module's own
-    contexts that may catch it."""
+def catches_asserts(node: ast.stmt, own: Collection[str] = ()) -> bool:
+    """Return whether a failure in the body of a `try` or a `with` may be caught there. own: the names of the module's
+    own functions and classes, which may catch it."""
     if isinstance(node, ast.With | ast.AsyncWith):
-        return any(_lets_fail(item.context_expr) or last_name(item.context_expr) in lenient for item in node.items)
+        return any(_lets_fail(item.context_expr) or last_name(item.context_expr) in own for item in node.items)
     for handler in getattr(node, "handlers", ()):
         kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
         for kind in kinds:
@@ -236,21 +205,6 @@ def catches_asserts(node: ast.stmt, lenient: Iterable[str] = ()) -> bool:
             if name in _ANY_ERROR or not name.endswith(_KNOWN_ERRORS):
                 return True
     return False
-
-
-def _lenient(inside: Iterable[ast.AST]) -> Iterator[str]:
-    """Yield the names of a module's own contexts that may catch an assert: generators that catch thrown exceptions, and
-    classes with an `__exit__` that may suppress them. inside: all nodes of the module."""
-    for node in inside:
-        if isinstance(node, ast.ClassDef):
-            ends = [one for one in node.body if isinstance(one, FUNCTIONS) and one.name in ("__exit__", "__aexit__")]
-            said = [one.value for end in ends for one in walk(end) if isinstance(one, ast.Return) and one.value]
-            if any(constant(value) not in ((None,), (False,)) for value in said):
-                yield node.name
-        elif isinstance(node, FUNCTIONS) and node.decorator_list:
-            tried = [one for one in walk(node) if isinstance(one, ast.Try) and catches_asserts(one)]
-            if any(isinstance(one, ast.Yield | ast.YieldFrom) for each in tried for one in walk(each)):
-                yield node.name
 
 
 def _lets_fail(context: ast.expr) -> bool:
@@ -268,10 +222,6 @@ def is_raising(node: ast.With | ast.AsyncWith) -> bool:
     """Return whether a `with` expects its body to end by an error, or may let it."""
     contexts = [item.context_expr for item in node.items]
     return any(_RAISING.search(ast.dump(one)) or last_name(one) == "ExitStack" or _lets_fail(one) for one in contexts)
-
-
-def _called(call: ast.Call) -> str | None:
-    return getattr(call.func, "attr", getattr(call.func, "id", None))
 
 
 def _arguments(function: Function) -> list[str]:

@@ -6,7 +6,7 @@ expected one: this process alone keeps the `Key`.
 
 For right code a test does the same as before: some value of the set is equal, as the expected one was. So nothing
 is changed if a failing assert is part of the test: in `try` with a handler for it, in `raises`, in tests that expect
-to fail or are tried again.
+to fail or are tried again. Helpers of tests, and functions in a test, may be called there: they stay as they are.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from envs.judging.decoys.names import (
     Bindings,
     Function,
     is_filled,
-    is_fixture,
     is_raising,
 )
 from envs.judging.decoys.sets import Decoys
@@ -35,68 +34,75 @@ from envs.judging.decoys.text import Text
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The present place in a walk through a module.
+    """The present place in a test.
 
-    owner: the names of the classes around it. depth: how many functions are around it. quiet: whether a failing assert
-    may be part of the test. certain: whether all right code comes here. must: the set for the sites that each
-    passing run of a test reaches; None if it may be run in another way. returns: whether the function may return before
-    its end.
+    quiet: whether a failing assert may be part of the test. certain: whether all right code comes here. must: the set
+    for the sites that each passing run of the test reaches; None if it may be run in another way.
     """
 
-    owner: tuple[str, ...] = ()
-    depth: int = 0
-    quiet: bool = False
-    certain: bool = False
-    must: set[int] | None = None
-    returns: bool = False
+    quiet: bool
+    certain: bool
+    must: set[int] | None
 
 
-def plant(
-    path: str,
-    text: Text,
-    bindings: Bindings,
-    key: Key,
-    decoys: Decoys,
-    spared: Collection[str],
-) -> None:
+def plant(path: str, text: Text, bindings: Bindings, key: Key, decoys: Decoys, spared: Collection[str]) -> None:
     """Put a module's expected values among decoys, as edits of its text.
 
     spared: tests that stay as they are, since they must fail.
     """
+    found = _Sites(path, text, key, bindings, spared)
+    found.visit(text.tree)
     survey = Comparisons(text, key, decoys, bindings)
-    _Planter(path, text, key, bindings, spared, survey).visit(text.tree)
+    for node, site in found.asserts:
+        _compare(node, site, survey, text)
     accepted, values = bindings.accept(survey.compared)
     comparisons = Comparisons(text, key, decoys, bindings, accepted)
     for value in values:
         comparisons.cell(value)
-    planter = _Planter(path, text, key, bindings, spared, comparisons)
-    planter.visit(text.tree)
-    if planter.found:
+    for node, site in found.asserts:
+        if not _compare(node, site, comparisons, text):
+            text.append(node, _reached(site))
+    if found.asserts or found.must:
         text.begin(f"{PROBE}.load()")
     for name, test in tests(text.tree):
-        if id(test) in planter.must:  # also as another class has it of its base
-            key.must.setdefault((path, name), planter.must[id(test)])
+        if id(test) in found.must:  # also as another class has it of its base
+            key.must.setdefault((path, name), found.must[id(test)])
 
 
-class _Planter(ast.NodeVisitor):
-    """One walk through a module. comparisons: the action at each site. must: the sets of tests, by the
-    ids of their nodes. found: whether there is a site."""
+def _compare(node: ast.Assert | ast.Expr, site: int, comparisons: Comparisons, text: Text) -> bool:
+    """Put what an assert, or a call of a method of unittest, compares with among decoys. Returns False if it does not
+    report by itself that it was reached."""
+    if isinstance(node, ast.Expr):
+        call = node.value
+        assert isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)  # noqa: S101 - as _Sites found it
+        changed = comparisons.method(call, call.func.attr, site)
+        if changed is not None:
+            text.replace(node, changed)
+        return changed is not None
+    comparison = comparisons.comparison(node.test, site)
+    if comparison is None:
+        comparisons.condition(node.test, site)
+        return False
+    said = "" if node.msg is None else f",lambda:{comparisons.message(node.msg, comparison.expected)}"
+    text.replace(node, comparisons.call("check", site, comparison, said))
+    return True
 
-    def __init__(
-        self,
-        path: str,
-        text: Text,
-        key: Key,
-        bindings: Bindings,
-        spared: Collection[str],
-        comparisons: Comparisons,
-    ) -> None:
+
+def _reached(site: int) -> str:
+    return f"{PROBE}.reached({FIRST + site})"
+
+
+class _Sites(ast.NodeVisitor):
+    """A walk through a module. asserts: the statements that compare, with their sites. must: the sets of tests, by the
+    ids of their nodes."""
+
+    def __init__(self, path: str, text: Text, key: Key, bindings: Bindings, spared: Collection[str]) -> None:
         self.path, self.text, self.key, self.bindings, self.spared = path, text, key, bindings, spared
-        self.comparisons, self.planting = comparisons, comparisons.planting
+        self.asserts: list[tuple[ast.Assert | ast.Expr, int]] = []
         self.must: dict[int, set[int]] = {}
-        self.found = False
-        self._at = _Place()
-        self._owner: ast.Module | ast.ClassDef = text.tree
+        self._at: _Place | None = None
+        self._returns = False
+        self._owners: list[ast.Module | ast.ClassDef] = [text.tree]
 
     def visit(self, node: ast.AST) -> None:
         if not isinstance(node, ast.expr):  # no statements are in there
@@ -105,28 +111,27 @@ class _Planter(ast.NodeVisitor):
     # Where we are
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        before, owner = self._at, self._owner
-        again = any(AGAIN.search(ast.dump(one)) for one in node.decorator_list)
-        self._at = replace(before, owner=(*before.owner, node.name), quiet=before.quiet or again)
-        self._owner = node
-        self.generic_visit(node)
-        self._at, self._owner = before, owner
+        if self._at is None and not any(AGAIN.search(ast.dump(one)) for one in node.decorator_list):
+            self._owners.append(node)
+            self.generic_visit(node)
+            self._owners.pop()
 
     def visit_FunctionDef(self, node: Function) -> None:
-        before = self._at
-        words = {getattr(one, "attr", getattr(one, "id", "")) for one in walk(node)} | {node.name}
-        again = any(map(AGAIN.search, words)) or bool(node.decorator_list and before.depth)
-        again = again or "::".join((*before.owner, node.name)) in self.spared
-        quiet = before.quiet or again or node.name in self.bindings.quiet or _is_odd_helper(node)
-        returns = any(isinstance(one, ast.Return) for one in walk(node))
-        certain = is_test(node) and not before.depth
-        must = set[int]() if self.planting and certain and not quiet and self._is_run_as_written(node) else None
-        self._at = replace(before, quiet=quiet, certain=certain, must=must, returns=returns, depth=before.depth + 1)
+        if self._at is not None or not is_test(node):
+            return
+        inside = walk(node)
+        words = {getattr(one, "attr", getattr(one, "id", "")) for one in inside} | {node.name}
+        names = [getattr(one, "name", "") for one in self._owners[1:]]
+        if any(map(AGAIN.search, words)) or "::".join((*names, node.name)) in self.spared:
+            return
+        must = set[int]() if self._is_run_as_written(node) else None
+        self._returns = any(isinstance(one, ast.Return) for one in inside)
+        self._at = _Place(quiet=False, certain=True, must=must)
         self._block(node.body)
         if must is not None:
             self.must[id(node)] = must
             self._end(node, must)
-        self._at = before
+        self._at = None
 
     visit_AsyncFunctionDef = visit_FunctionDef
 
@@ -135,36 +140,37 @@ class _Planter(ast.NodeVisitor):
         marked = [".mark." in "." + (dotted(getattr(one, "func", one)) or "") for one in node.decorator_list]
         once = all(mark or last_name(one) in ONCE for mark, one in zip(marked, node.decorator_list, strict=True))
         plain = isinstance(node, ast.FunctionDef) or self._is_awaited()
-        named = [one for one in self._owner.body if getattr(one, "name", None) == node.name]
+        named = [one for one in self._owners[-1].body if getattr(one, "name", None) == node.name]
         return once and plain and not _yields(node) and len(named) == 1
 
     def _is_awaited(self) -> bool:
         """Return whether async tests here are awaited if they are run at all."""
-        bases = [(dotted(base) or "?").split(".")[-1] for base in getattr(self._owner, "bases", ())]
+        bases = [(dotted(base) or "?").split(".")[-1] for base in getattr(self._owners[-1], "bases", ())]
         return all("Async" in base or base == "object" for base in bases)
 
     def _end(self, node: Function, must: set[int]) -> None:
         """Have a test report its end, if there is room for the call."""
         last = node.body[-1]
-        if last.lineno == node.lineno or not self._at.certain:  # all on one line, or not always there
+        if last.lineno == node.lineno or not (self._at and self._at.certain):  # all on one line, or not always there
             return
         if isinstance(last, ast.Expr | ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Delete | ast.Pass):
-            self.text.append(last, self._reached(node))
+            self.text.append(last, _reached(self._site(node)))
         elif not isinstance(last, ast.Assert | ast.Return | ast.Raise):
             site = self._site(node)
-            if not self.text.fill(last, f"{PROBE}.reached({FIRST + site})"):
+            if not self.text.fill(last, _reached(site)):
                 must.discard(site)
 
     def _block(self, statements: Sequence[ast.stmt]) -> None:
         for statement in statements:
             self.visit(statement)
-            if self._at.returns and any(isinstance(one, ast.Return) for one in _own(statement)):
+            if self._returns and self._at is not None and any(isinstance(one, ast.Return) for one in _own(statement)):
                 self._at = replace(self._at, certain=False)
 
     def _inside(self, block: Sequence[ast.stmt], *, quiet: bool = False, certain: bool = False) -> None:
         """Visit a block of a statement. certain: whether all right code that comes to the statement comes there."""
         before = self._at
-        self._at = replace(before, quiet=before.quiet or quiet, certain=before.certain and certain)
+        if before is not None:
+            self._at = replace(before, quiet=before.quiet or quiet, certain=before.certain and certain)
         self._block(block)
         self._at = before
 
@@ -202,51 +208,21 @@ class _Planter(ast.NodeVisitor):
 
     # What we come to
 
-    def visit_Assert(self, node: ast.Assert) -> None:
-        if not self._at.depth or self._at.quiet:
-            return
-        site = self._site(node)
-        comparison = self.comparisons.comparison(node.test, site)
-        if comparison is not None:
-            said = "" if node.msg is None else f",lambda:{self.comparisons.message(node.msg, comparison.expected)}"
-            self.text.replace(node, self.comparisons.call("check", site, comparison, said))
-            return
-        self.comparisons.condition(node.test, site)
-        if self.planting:
-            self.text.append(node, f"{PROBE}.reached({FIRST + site})")
+    def visit_Assert(self, node: ast.Assert | ast.Expr) -> None:
+        if self._at is not None and not self._at.quiet:
+            self.asserts.append((node, self._site(node)))
 
     def visit_Expr(self, node: ast.Expr) -> None:
-        call = node.value
-        name = call.func.attr if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else ""
-        if not name.startswith("assert") or not isinstance(call, ast.Call) or not self._at.depth or self._at.quiet:
-            return
-        site = self._site(node)
-        changed = self.comparisons.method(call, name, site)
-        if changed is not None:
-            self.text.replace(node, changed)
-        elif self.planting:
-            self.text.append(node, f"{PROBE}.reached({FIRST + site})")
-
-    def _reached(self, node: ast.stmt) -> str:
-        return f"{PROBE}.reached({FIRST + self._site(node)})"
+        if getattr(getattr(node.value, "func", None), "attr", "").startswith("assert"):
+            self.visit_Assert(node)
 
     def _site(self, node: ast.stmt) -> int:
-        if not self.planting:
-            return 0
-        self.found = True
         site = self.key.site(self.path, node)
-        if self._at.certain:
+        if self._at is not None and self._at.certain:
             self.key.certain.add(site)
             if self._at.must is not None:
                 self._at.must.add(site)
         return site
-
-
-def _is_odd_helper(node: Function) -> bool:
-    """Return whether a function may be run in other ways than by its calls."""
-    known = ("staticmethod", "classmethod", "contextmanager", "setter", "asynccontextmanager")
-    odd = any(last_name(one) not in known for one in node.decorator_list)
-    return odd and not node.name.startswith("test") and not is_fixture(node)
 
 
 def _own(node: ast.AST) -> Iterator[ast.AST]:

@@ -352,6 +352,20 @@ def test_each_test_that_is_run_as_it_is_written_is_asked_for_its_sites(source, a
 
 
 @pytest.mark.parametrize(
+    "source",
+    [
+        "def check(x):\n    assert x == 6\ndef test_f():\n    check(f(3))\n",
+        "def test_f():\n    def inner():\n        assert f(3) == 6\n    again(inner)\n",
+        "class TestA:\n    def check(self):\n        assert f(3) == 6\n    def test_f(self):\n        self.check()\n",
+    ],
+)
+def test_helpers_stay_as_they_are(source):
+    """They may be called where a failing assert is caught."""
+    text, _ = text_of(source)
+    assert b".want" not in text
+
+
+@pytest.mark.parametrize(
     ("before", "rows", "asked"),
     [
         ("", "[1, 2]", True),
