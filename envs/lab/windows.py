@@ -103,7 +103,9 @@ def model(cache: Path, on_step: Callable[[int, float], None] | None = None, agen
             rows += 2 * [row for row in rows if _END in row.full_text and "> out" in row.full_text]
             rows += 3 * drills
             steps = _HEARD_STEPS
-            make_model(rows, tokenizer, folder, steps=steps, learning_rate=2e-3, begun=folder, on_step=on_step)
+            _SCRATCH().make_model(
+                rows, tokenizer, folder, steps=steps, learning_rate=2e-3, begun=folder, on_step=on_step
+            )
 
     said = (Hermes().instructions(()), Hermes().correction(()), SUM_UP, SUMMED_UP)
     parts = (FIRST, LAST, FILLING, READ, WRITE, _FLAWED, FLAWED, _NEXT, _WHOLE, _VOCABULARY, _DIALOGUES, _DRILLS)
