@@ -8,12 +8,12 @@ import asyncio
 import base64
 import itertools
 import json
-from collections import deque
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import yaml
 from aiohttp import WSMsgType, web
+from refusals import Refusals
 
 NEEDS_TYPE = {"pods": "Pod", "leases": "Lease", "configmaps": "ConfigMap", "networkpolicies": "NetworkPolicy"}
 
@@ -39,7 +39,7 @@ class ApiServer:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.objects: dict[str, dict[str, dict]] = {kind: {} for kind in NEEDS_TYPE}
-        self.refusals: deque[tuple[str, str, int, str]] = deque()
+        self.refusals = Refusals()
         self.room = 100
         self.quota = 100
         self.baseline = False
@@ -117,14 +117,8 @@ class ApiServer:
 
     @web.middleware
     async def _refusing(self, request, handler):
-        if self.refusals:
-            method, part, status, message = self.refusals[0]
-            if request.method == method and part in request.path:
-                self.refusals.popleft()
-                if status < 0:  # done, but the answer is lost
-                    await handler(request)
-                    status = -status
-                return _failed(status, message)
+        if (refusal := await self.refusals.of(request, handler)) is not None:
+            return _failed(*refusal)
         return await handler(request)
 
     async def _say_version(self, request):
