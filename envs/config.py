@@ -10,9 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig
@@ -209,6 +218,7 @@ class AgentEnvConfig(StrictOptions):
         *("data_path_to_save_groups", "data_dir_to_save_evals", "include_messages", "max_batches_offpolicy"),
     )
     for_python: ClassVar[Sequence[str]] = ("task_failures", "failure_rate", "overtime_s", "outbox_mb")
+    _tokenizer: Any = PrivateAttr(default=None)
 
     group_size: Count = 8
     """Rollouts of one task, scored together"""
@@ -291,9 +301,6 @@ class AgentEnvConfig(StrictOptions):
     """Share of infrastructure failures above which fewer rollouts are started"""
     overtime_s: Positive = 3600.0
     """Seconds beyond its own time and its verifier's, after which a rollout counts as hung"""
-    curriculum: Literal["uniform", "signal"] = "uniform"
-    """The next task: uniform takes each once an epoch; signal draws by the chance that rewards differ, from a task's
-    latest groups (docs/curriculum.md)"""
     equal_rewards: Literal["drop", "send", "resample", "top_up"] = "drop"
     """A group with equal rewards is dropped, sent, sampled again up to twice, or gets more members, up to three times
     group_size, until rewards differ"""
@@ -427,6 +434,17 @@ class AgentEnvConfig(StrictOptions):
     def trackers(self) -> list[str]:
         """Return the trackers of figures, by name."""
         return list(dict.fromkeys([*self.track, *(["wandb"] if self.use_wandb else [])]))
+
+    def with_tokenizer(self, name: str, tokenizer: Any) -> Self:
+        """Return a copy of the options with a tokenizer by its name, which the environment need not read again."""
+        own = self.model_copy(update={"tokenizer_name": name})
+        own._tokenizer = tokenizer
+        return own
+
+    def take_tokenizer(self) -> Any:
+        """Return the tokenizer that the options were given, once; None if they have its name alone."""
+        given, self._tokenizer = self._tokenizer, None
+        return given
 
     def chat_template(self, tokenizer: Any) -> ChatTemplate:
         """Return the tokenizer's chat template as the options want it. Raises ValueError when it can't be used."""

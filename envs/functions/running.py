@@ -117,10 +117,10 @@ async def run(
     if config.run_dir is None:
         config.run_dir = new_run_dir(env_cls.name)
     given = Options(env=config, openai=[engine])
-    await check(env_cls, given)
+    tokenizer = await check(env_cls, given)
     try:
         async with asyncio.timeout(CONNECT_S):
-            env = await open_env(env_cls, "evaluate", given)
+            env = await open_env(env_cls, "evaluate", given, tokenizer)
     except TimeoutError:
         raise UsageError(f"no inference server answers at {engine.base_url}; start it, or give another llm") from None
     train, _ = await env.ready_tasks()

@@ -48,6 +48,10 @@ class PodOptions(BaseModel):
     tried; auto takes the first if the cluster admits NET_ADMIN"""
     network_probe: list[str] = []
     """Addresses (IPv4:PORT) that a pod without a network must not reach, beside its kubelet's"""
+    warm: Annotated[int, Field(ge=0)] = 0
+    """Pods of each kind that agent-sandbox's controller keeps ready; 0 for none, then it isn't needed"""
+    sandbox_template: str = ""
+    """SandboxTemplate with more settings of those pods, such as affinities; with warm"""
     max_starts: Annotated[int, Field(ge=1)] = 16
     """Pods that are created or wait for room at the same time"""
     start_timeout_s: Annotated[float, Field(gt=0)] = 300.0
