@@ -1,11 +1,11 @@
 """What is it worth to train summaries? The preset `windows` with trained ones, with masked ones and without compaction.
 
-    python benchmarks/windows.py RUNS [--seeds 1 2 3] [--arms trained masked none] [--report]
+    python benchmarks/windows.py RUNS [--seeds 1 2 3] [--arms trained masked none pi_trained pi_masked] [--report]
 
 Runs `learn` for each arm and seed into RUNS/ARM-SEED, where a later start goes on, and prints the shares of held-out
 tasks solved before and after. The gains of trained over masked summaries are paired by task, in each seed and in the
-mean of the seeds. Both begin with the same policy, so the first evaluation with compaction is that of all such runs.
-Without compaction no rollout has a reward, so one step is enough.
+mean of the seeds. Both begin with the same policy, so they share the first evaluation. Without compaction no rollout
+has a reward, so one step is enough. `pi_` is pi in place of our own agent (`benchmarks/small_pi.py`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,16 @@ from pathlib import Path
 from envs.lab.curve import Curve, Evaluation
 from envs.records.stats import interval
 
+_MASKED = ("--env", "trains_summaries=false")
+_PI = ("--agent", str(Path(__file__).with_name("small_pi.py")))
 ARMS = {
     "trained": (),
-    "masked": ("--env", "trains_summaries=false"),
+    "masked": _MASKED,
     "none": ("--env", "compaction=none", "--steps", "1"),
+    "pi_trained": _PI,
+    "pi_masked": (*_PI, *_MASKED),
 }
+_PAIRS = {"trained": "masked", "pi_trained": "pi_masked"}
 
 FIRST = "eval-000000"
 """Folder of the evaluation before training."""
@@ -33,7 +38,7 @@ FIRST = "eval-000000"
 
 def learn(run_dir: Path, arm: str, seed: int) -> None:
     """Run one learning run to its end, unless it has come there."""
-    first, shared = run_dir / FIRST, run_dir.parent / "before"
+    first, shared = run_dir / FIRST, run_dir.parent / ("before_pi" if arm.startswith("pi_") else "before")
     if arm != "none" and shared.is_dir() and not first.exists():
         shutil.copytree(shared, first)
     command = ["-m", "envs.swe", "learn", "--preset", "windows", "--seed", str(seed), "--run-dir", str(run_dir)]
@@ -66,15 +71,15 @@ def report(runs: Path) -> None:
             last[arm, seed] = found[-1].rates
             rates = ", ".join(f"{statistics.fmean(one.rates.values()):.0%} of {one.samples}" for one in found)
             print(f"{folder.name:14}{rates}")
-    seeds = [seed for arm, seed in last if arm == "trained" and ("masked", seed) in last]
-    gains: dict[str, list[float]] = {}
-    for seed in seeds:
-        mine = [last["trained", seed][task] - rate for task, rate in last["masked", seed].items()]
-        print(f"trained over masked, seed {seed}:", told(mine))
-        for task, gain in zip(last["masked", seed], mine, strict=True):
-            gains.setdefault(task, []).append(gain)
-    if gains:
-        print("mean over seeds, by task:", told([statistics.fmean(one) for one in gains.values()]))
+    for arm, other in _PAIRS.items():
+        gains: dict[str, list[float]] = {}
+        for seed in [seed for one, seed in last if one == arm and (other, seed) in last]:
+            mine = {task: last[arm, seed][task] - rate for task, rate in last[other, seed].items()}
+            print(f"{arm} over {other}, seed {seed}:", told([*mine.values()]))
+            for task, gain in mine.items():
+                gains.setdefault(task, []).append(gain)
+        if gains:
+            print(f"{arm} over {other}, mean over seeds, by task:", told([*map(statistics.fmean, gains.values())]))
 
 
 def main() -> None:

@@ -67,13 +67,15 @@ def make_model(
     batch: int = 8,
     learning_rate: float = 3e-3,
     seed: int = 0,
+    begun: Path | None = None,
     on_step: Callable[[int, float], None] | None = None,
 ) -> None:
-    """Train a fresh network on the rows, and save it with its tokenizer; the same seed gives the same.
+    """Train a network on the rows, and save it with its tokenizer; the same seed gives the same.
 
-    on_step: called with the number of the step and the batch's loss in nats per token.
+    begun: the folder of the network; a fresh one without. on_step: called with the number of the step and the batch's
+    loss in nats per token.
     """
-    network = _fresh(tokenizer, seed)
+    network = _fresh(tokenizer, seed) if begun is None else LlamaForCausalLM.from_pretrained(begun)
     rng = random.Random(seed)
     optimizer = torch.optim.AdamW(network.parameters(), lr=learning_rate, weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, total_steps=steps, pct_start=0.1)

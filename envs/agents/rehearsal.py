@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from atropos_agent.engines.scripted import ScriptedServer
 from atropos_agent.fitted import FittedFormat
@@ -25,11 +26,16 @@ _WINDOW = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """The observations of an agent in a scripted conversation. turns: those of its work, in their order."""
+    """The observations of an agent in a scripted conversation. turns: those of its work, in their order; `every` has
+    those beside it too."""
 
     result: AgentResult
-    turns: Sequence[Turn]
+    every: Sequence[Turn]
     by_text: bool = False
+
+    @property
+    def turns(self) -> Sequence[Turn]:
+        return [turn for turn in self.every if turn.asked.tools or self.by_text]
 
     @property
     def opening(self) -> int:
@@ -55,8 +61,11 @@ async def play(
     task: str,
     policy: Policy,
     config: AgentConfig,
+    files: Mapping[str, str] = MappingProxyType({}),
 ) -> Rehearsal:
-    """Let the real agent work on a task in a sandbox like this, with these replies. Raises as `rehearse` does."""
+    """Let the real agent work on a task in a sandbox like this, with these replies. Raises as `rehearse` does.
+
+    files: written into the sandbox before, by path."""
     guest = await Guests(agent, backend).invite(spec)
     if fitted.template is None:
         raise InfraError(Failure.ENVIRONMENT, "the inference server takes messages, not token ids")
@@ -65,9 +74,10 @@ async def play(
         backend.open(guest.spec) as sandbox,
         WatchedSession(server, fitted.template, fitted, config) as session,
     ):
+        for path, text in files.items():
+            await sandbox.write_file(path, text.encode())
         result = await guest.work(session, sandbox, task)
-    work = [turn for turn, _ in session.turns if turn.asked.tools or session.by_text]
-    return Rehearsal(result, work, session.by_text)
+    return Rehearsal(result, [turn for turn, _ in session.turns], session.by_text)
 
 
 def shows_shell(agent: ForeignAgent) -> re.Pattern[str]:

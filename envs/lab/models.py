@@ -24,10 +24,9 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--agent")
     options = parser.parse_args(argv)
     try:
-        if options.model == "smoke":
-            print(smoke.model(DEFAULT_CACHE, agent=foreign(options.agent)))
-        else:
-            print(windows.model(DEFAULT_CACHE) if options.model == "windows" else locate(options.model))
+        made_up = {"smoke": smoke.model, "windows": windows.model}.get(options.model)
+        agent = foreign(options.agent)
+        print(locate(options.model) if made_up is None else made_up(DEFAULT_CACHE, agent=agent))
     except (ModelNotFound, AgentError, InfraError, SandboxError, OSError, ValueError) as error:
         print(f"model {options.model} can't be had: {error}", file=sys.stderr)
         return 1

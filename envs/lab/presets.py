@@ -123,7 +123,16 @@ PRESETS = {
         },
         # A summary is a small part of a rollout's tokens, and its gradient a small one.
         trainer={"sgd": "", "learning-rate": 6.0, "max-grad-norm": 0.015},
-        agents={"environment": {"env.max_concurrent_rollouts": 16, "env.compaction": "none"}},
+        # Their summaries are rows of their own.
+        agents={
+            "rows": 5,
+            "environment": {
+                "env.max_concurrent_rollouts": 16,
+                "env.compaction": "none",
+                "env.max_token_length": windows.HEARD_WINDOW,
+                "env.max_steps": 16,
+            },
+        },
     ),
     "laptop": Preset(
         model="smollm2",

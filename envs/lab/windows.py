@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from atropos_agent.formats.hermes import Hermes
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.turns import Turns
 from atropos_agent.types import IGNORED, NO_LOGPROB, AgentConfig, SequenceData
+from envs.agents.facts import ForeignAgent, Place
+from envs.lab.heard import Heard, Script
 from envs.lab.smoke import kept
 from envs.lab.synthetic import WORKING_DIR, Example, call
 from envs.lab.words import WORDS
@@ -32,6 +34,10 @@ TOOLS = ("terminal",)
 PAGES = 6
 SUMMED_UP_AFTER = (3, 6)
 """Pages behind which the window is full."""
+HEARD_AFTER = (1, 4)
+"""The same for a foreign agent that keeps nothing but its summary."""
+HEARD_WINDOW = 568
+"""Tokens of pi's second part without the last page, with room for a reply (`benchmarks/small_pi.py`)."""
 REPLY_TOKENS = 48
 WINDOW = 692
 """Tokens of a whole dialogue's first two parts, with room for a summary."""
@@ -42,10 +48,13 @@ PRACTISED = 10
 READ = ("Read the log by sh next", "Go through the log with sh next", "sh next shows the log page by page")
 WRITE = ("write its two words to out", "save the two words in out", "put both words into the file out")
 
+_END = "The log ends here."
 FLAWED = 0.5
 """Share of summaries without the word."""
 _SUMMARY = "Up to page {page} the first word is {first}."
 _FLAWED = ("I have read up to page {page}.", "There was nothing new up to page {page}.")
+_LOST = 0.25
+"""Share of dialogues with a lost word that go on to their end."""
 _UNKNOWN = "unknown"
 """Stands in the place of a word that was lost."""
 _NEXT = """\
@@ -56,10 +65,12 @@ cat "pages/$page" && rm "pages/$page"
 _SCRATCH = later("atropos_agent.cpu_engine.scratch")
 """Needs PyTorch, and the tasks do not."""
 _VOCABULARY = 1400
+_HEARD_VOCABULARY = 2600
 _DIALOGUES = 400
 _STEPS = 600
 _WHOLE = 3
 """One dialogue in so many has pages as long as the tasks'; shorter ones cost less."""
+_HEARD_STEPS = 200
 _DRILLS = 900
 """Texts that say two words again and again. Dialogues alone would take ten times as long to teach a repetition."""
 
@@ -75,25 +86,50 @@ def tasks() -> tuple[list[Example], list[Example]]:
     )
 
 
-def model(cache: Path, on_step: Callable[[int, float], None] | None = None) -> Path:
-    """Return the folder of the model, made in some minutes if missing."""
+def model(cache: Path, on_step: Callable[[int, float], None] | None = None, agent: ForeignAgent | None = None) -> Path:
+    """Return the folder of the model, made in some minutes if missing; for a foreign `agent` one of its own.
+
+    Raises InfraError, SandboxError, AgentError if that agent can't be listened to."""
 
     def make(folder: Path) -> None:
         rng = random.Random(0)
-        tokenizer = asyncio.run(spelled(rng))
-        rows = [*asyncio.run(_dialogues(_DIALOGUES, tokenizer, rng)), *_drills(_DRILLS, tokenizer, rng)]
-        _SCRATCH().make_model(rows, tokenizer, folder, steps=_STEPS, on_step=on_step)
+        heard = None if agent is None else asyncio.run(listen(agent))
+        tokenizer = asyncio.run(spelled(rng, heard))
+        rows = asyncio.run(dialogues(_DIALOGUES, tokenizer, rng, heard))
+        drills = _drills(_DRILLS, tokenizer, rng, heard)
+        _SCRATCH().make_model([*rows, *drills], tokenizer, folder, steps=_STEPS, on_step=on_step)
+        if heard is not None:
+            # Summaries are rows of their own, so one row in five says the last word: it needs more.
+            rows += 2 * [row for row in rows if _END in row.full_text and "> out" in row.full_text]
+            rows += 3 * drills
+            steps = _HEARD_STEPS
+            _SCRATCH().make_model(
+                rows, tokenizer, folder, steps=steps, learning_rate=2e-3, begun=folder, on_step=on_step
+            )
 
     said = (Hermes().instructions(()), Hermes().correction(()), SUM_UP, SUMMED_UP)
     parts = (FIRST, LAST, FILLING, READ, WRITE, _FLAWED, FLAWED, _NEXT, _WHOLE, _VOCABULARY, _DIALOGUES, _DRILLS)
-    return kept(cache, "windows", (said, parts, _STEPS), make)
+    if agent is None:
+        return kept(cache, "windows", (said, parts, _STEPS), make)
+    others = (HEARD_AFTER, _HEARD_VOCABULARY, _HEARD_STEPS, agent.recipe, agent.start(Place("", "", "")))
+    return kept(cache, f"windows-{agent.name}", (said, parts, _STEPS, *others), make)
 
 
-async def spelled(rng: random.Random) -> Any:
+async def spelled(rng: random.Random, heard: Heard | None = None) -> Any:
     """Return a tokenizer that has the words of such dialogues as a token each."""
     make_tokenizer = _SCRATCH().make_tokenizer
-    rows = await _dialogues(_DIALOGUES // 4, make_tokenizer([], 0), rng)
-    return make_tokenizer([row.full_text for row in rows], _VOCABULARY)
+    rows = await dialogues(_DIALOGUES // 4, make_tokenizer([], 0), rng, heard)
+    return make_tokenizer([row.full_text for row in rows], _HEARD_VOCABULARY if heard else _VOCABULARY)
+
+
+async def listen(agent: ForeignAgent) -> Heard:
+    """Listen to an agent that reads such a log. Raises InfraError, SandboxError, AgentError if it can't."""
+    # As long as those of the tasks are at least: an agent decides by length how much it keeps.
+    pages = [f"Page {page}: {' '.join(['heard'] * 12)}" for page in range(1, PAGES + 1)]
+    files = {"next": _NEXT, **{f"pages/{place}": f"{text}\n" for place, text in enumerate(pages)}}
+    sums = [f"Summary {number} of this work." for number in range(1, len(HEARD_AFTER) + 1)]
+    script = Script("Read the log as it is heard.", [*["sh next"] * PAGES, "true"], pages, sums)
+    return await Heard.working(agent, _SCRATCH().make_tokenizer([], 0), script, files, HEARD_AFTER)
 
 
 def _wordings() -> tuple[list[str], list[str]]:
@@ -112,7 +148,7 @@ def _pages(first: str, last: str, rng: random.Random, *, whole: bool) -> list[st
     before = rng.randint(20, 150)
     pages = [f"{filling(before)}\nfirst word: {first}\n{filling(170 - before)}"]
     pages += [filling(12) for _ in range(PAGES - 2)]
-    return [f"Page {i}: {text}" for i, text in enumerate([*pages, f"last word: {last}\nThe log ends here."], 1)]
+    return [f"Page {i}: {text}" for i, text in enumerate([*pages, f"last word: {last}\n{_END}"], 1)]
 
 
 def _example(number: int, wording: str, first: str, rng: random.Random) -> Example:
@@ -149,11 +185,9 @@ class _Dialogue(AtroposAgent):
             await turns.execute((await turns.reply()).calls)
 
 
-async def _dialogues(count: int, tokenizer: Any, rng: random.Random) -> list[SequenceData]:
+async def dialogues(count: int, tokenizer: Any, rng: random.Random, heard: Heard | None = None) -> list[SequenceData]:
     """Return the rows of dialogues, in which each summary of a known word is flawed as often as not."""
-    template, tools = ChatTemplate(tokenizer), default_tools(None, TOOLS)  # type: ignore[arg-type]  # never run
-    fitted = FittedFormat.of(AUTO, template).with_tools(tools.schemas)
-    held_out = {task.command for task in tasks()[1]}
+    held_out, wordings = {task.command for task in tasks()[1]}, _wordings()[0]
     rows: list[SequenceData] = []
     for _ in range(count):
         first, last = rng.choice(FIRST), rng.choice(LAST)
@@ -161,33 +195,48 @@ async def _dialogues(count: int, tokenizer: Any, rng: random.Random) -> list[Seq
             first, last = rng.choice(FIRST), rng.choice(LAST)
         known = [rng.random() >= FLAWED]
         known.append(known[0] and rng.random() >= FLAWED)
-        told = iter([*_pages(first, last, rng, whole=rng.randrange(_WHOLE) == 0), "(no output)"])
-
-        async def execute(asked: ToolCall, told: Iterator[str] = told) -> ToolResult:
-            return ToolResult(next(told), call=asked)
-
+        pages = _pages(first, last, rng, whole=rng.randrange(_WHOLE) == 0)
         sums = [
             (_SUMMARY if fine else rng.choice(_FLAWED)).format(page=page, first=first)
-            for page, fine in zip(SUMMED_UP_AFTER, known, strict=True)
+            for page, fine in zip(SUMMED_UP_AFTER if heard is None else HEARD_AFTER, known, strict=True)
         ]
-        look = fitted.format.turn(call("terminal", command="sh next"))
-        wrote = fitted.format.turn(call("terminal", command=_written(first if known[-1] else _UNKNOWN, last)))
-        server = ScriptedServer([look, look, look, sums[0], look, look, look, sums[1], wrote, "Done."], tokenizer)
-        config = AgentConfig(working_dir=WORKING_DIR, max_tokens=512)
-        agent = _Dialogue(server, tools, config, execute_tool=execute, template=template, tool_format=fitted)
-        # What follows from a lost word is learnt from few.
-        agent.summaries = 2 if known[0] or rng.random() < 0.25 else 1
-        rows += (await agent.run(rng.choice(_wordings()[0]))).segments
+        commands = [*["sh next"] * PAGES, _written(first if known[-1] else _UNKNOWN, last)]
+        if heard is None:
+            summaries = 2 if known[0] or rng.random() < _LOST else 1
+            rows += await _ours(Script(rng.choice(wordings), commands, pages, sums), tokenizer, summaries)
+        else:
+            date = f"20{rng.randint(25, 39)}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}"
+            script = Script(rng.choice(wordings), commands, pages, sums, date)
+            rows += await heard.rows(script, tokenizer, 0 if known[0] or rng.random() < _LOST else 2)
     return rows
 
 
-def _drills(count: int, tokenizer: Any, rng: random.Random) -> list[SequenceData]:
+async def _ours(script: Script, tokenizer: Any, summaries: int) -> Sequence[SequenceData]:
+    """Return the rows of our own agent's dialogue, up to the last of so many summaries."""
+    template, tools = ChatTemplate(tokenizer), default_tools(None, TOOLS)  # type: ignore[arg-type]  # never run
+    fitted = FittedFormat.of(AUTO, template).with_tools(tools.schemas)
+    told = iter([*script.outputs, "(no output)"])
+
+    async def execute(asked: ToolCall) -> ToolResult:
+        return ToolResult(next(told), call=asked)
+
+    *looks, wrote = [fitted.format.turn(call("terminal", command=command)) for command in script.commands]
+    for page, text in zip(reversed(SUMMED_UP_AFTER), reversed(script.summaries), strict=True):
+        looks.insert(page, text)
+    server = ScriptedServer([*looks, wrote, "Done."], tokenizer)
+    config = AgentConfig(working_dir=WORKING_DIR, max_tokens=512)
+    agent = _Dialogue(server, tools, config, execute_tool=execute, template=template, tool_format=fitted)
+    agent.summaries = summaries
+    return (await agent.run(script.task)).segments
+
+
+def _drills(count: int, tokenizer: Any, rng: random.Random, heard: Heard | None) -> list[SequenceData]:
     """Return rows in which the two words alone are trained, where they are said again."""
     rows = []
     for _ in range(count):
         first, last = rng.choice(FIRST), rng.choice(LAST)
         says = [f"first word: {first}", *[f"last word: {last}", _written(first, last)] * 2]
-        says += [_SUMMARY.format(page=page, first=first) for page in SUMMED_UP_AFTER]
+        says += [_SUMMARY.format(page=page, first=first) for page in (HEARD_AFTER if heard else SUMMED_UP_AFTER)]
         parts = [rng.choice([*says, " ".join(rng.choices(FILLING, k=rng.randint(1, 8)))]) for _ in range(16)]
         tokens = tokenizer("\n".join(parts)).input_ids
         words = {tokenizer(f" {word}").input_ids[0] for word in (first, last)}

@@ -6,21 +6,31 @@ import asyncio
 import random
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from atropos_agent.agent import AtroposAgent
 from atropos_agent.engines.scripted import ScriptedServer
+from atropos_agent.fitted import AUTO, FittedFormat
 from atropos_agent.formats.hermes import Hermes
 from atropos_agent.tokens.template import ChatTemplate
-from atropos_agent.types import AgentConfig, AgentResult, StopReason
+from atropos_agent.types import AgentConfig, AgentResult, Reply, StopReason
+from envs.agents.facts import ForeignAgent
+from envs.agents.rehearsal import play, shows_shell
 from envs.lab import windows
+from envs.lab.manner import foreign
 from envs.lab.presets import PRESETS
 from envs.lab.synthetic import WORKING_DIR, Example, call
+from sandboxes.base import SandboxSpec
+from sandboxes.docker.backend import DockerBackend
 from tools import ToolCall, ToolResult, default_tools
 
 TRAIN, HELD_OUT = windows.tasks()
+SMALL_PI = str(Path(__file__).parents[3] / "benchmarks/small_pi.py")
+PI = foreign(SMALL_PI)
+assert isinstance(PI, ForeignAgent)
 
 
 def words(task: Example) -> list[str]:
@@ -57,13 +67,19 @@ class Reader:
         shown = self.template.decode(list(prompt))
         first, last = words(self.task)
         known = first if re.search(rf"\b{first}\b", shown) else "unknown"
-        if shown.rstrip().endswith("call no tool.<|im_end|>\n<|im_start|>assistant"):
+        if self.must_sum_up(shown):
             return f"Up to page {self.pages} the first word is {known}."
         if self.pages < windows.PAGES:
-            return Hermes().turn(call("terminal", command="sh next"))
+            return Hermes().turn(self.calls("sh next"))
         if f"echo {known}" in shown:
             return "Done."
-        return Hermes().turn(call("terminal", command=f"echo {known} {last} > out"))
+        return Hermes().turn(self.calls(f"echo {known} {last} > out"))
+
+    def must_sum_up(self, shown: str) -> bool:
+        return shown.rstrip().endswith("call no tool.<|im_end|>\n<|im_start|>assistant")
+
+    def calls(self, command: str) -> Reply:
+        return call("terminal", command=command)
 
     async def execute(self, asked: ToolCall) -> ToolResult:
         if asked.arguments["command"] != "sh next":
@@ -108,3 +124,41 @@ async def test_without_summaries_no_task_comes_to_its_last_page(tokenizer: Any) 
         reader = Reader(tokenizer, task)
         assert (await reader.work("none")).stop_reason is StopReason.MAX_TOKENS
         assert reader.pages < windows.PAGES
+
+
+class ReaderBehindPi(Reader):
+    """The same by pi's tool, which shows the pages."""
+
+    def must_sum_up(self, shown: str) -> bool:
+        return not shows_shell(PI).search(shown)
+
+    def calls(self, command: str) -> Reply:
+        self.pages += command == "sh next"
+        return Reply(None, "", (ToolCall(*PI.runs(command)),), ())
+
+
+@pytest.mark.slow
+@pytest.mark.docker
+@pytest.mark.engine
+@pytest.mark.timeout(900)
+async def test_pi_takes_three_windows(docker_backend: DockerBackend, base_image: str) -> None:
+    """With the vocabulary and the budgets of its preset, in which it is the one that decides when to sum up."""
+    tokenizer = await windows.spelled(random.Random(0), await windows.listen(PI))
+    fitted = FittedFormat.of(AUTO, ChatTemplate(tokenizer))
+    given = PRESETS["windows"].through(SMALL_PI).environment
+    config = AgentConfig(
+        max_tokens=given["env.max_reply_tokens"],  # type: ignore[arg-type]
+        max_steps=given["env.max_steps"],  # type: ignore[arg-type]
+        max_total_tokens=windows.HEARD_WINDOW - 8,
+        max_seconds=120.0,
+    )
+    for task in (TRAIN[0], HELD_OUT[0]):
+        says, spec = ReaderBehindPi(tokenizer, task).says, SandboxSpec(base_image, workdir=WORKING_DIR)
+        seen = await play(PI, docker_backend, spec, fitted, task.instruction, says, config, task.files)
+        branches = [step.branch for step in sorted(seen.result.steps, key=lambda step: step.index)]
+        assert branches == ["main", "summary", *["main"] * 3, "summary", *["main"] * 4], seen.result.error
+        assert seen.result.stop_reason is StopReason.ANSWERED
+        assert seen.result.steps[-2].calls[0].arguments == {"command": f"echo {' '.join(words(task))} > out"}
+        told = seen.result.metadata["gateway"]
+        assert not told["untrained_tokens"] and told["compaction"]["count"] == 2
+        assert sum(row.turns for row in seen.result.segments) == len(branches), "each reply is in one row"
