@@ -28,11 +28,10 @@ from pathlib import Path
 from typing import Any
 
 from atroposlib.envs.server_handling.managed_server import ManagedServer
-from atroposlib.envs.server_handling.server_baseline import APIServerConfig
+from instant_server import InstantServer
 from transformers import AutoTokenizer
 
 from atropos_agent.agent import AtroposAgent
-from atropos_agent.engines.token_server import TokenServer
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig
 from tools import ToolRegistry
@@ -43,18 +42,6 @@ TRIMS = (
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 CALL = '<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
-
-
-class InstantServer(TokenServer):
-    """Always samples the same reply, in no time."""
-
-    def __init__(self, ids: list[int]) -> None:
-        super().__init__(APIServerConfig(model_name="instant", base_url="", server_type="vllm"))
-        self.initialized = True
-        self.ids, self.logprobs = ids, [-0.5] * len(ids)
-
-    async def tokens_and_logprobs_completion(self, **kwargs: Any) -> tuple[Any, ...]:
-        return kwargs["input_ids"], [list(self.ids)], [list(self.logprobs)], ["stop"]
 
 
 def main() -> None:

@@ -196,7 +196,7 @@ class ToolRegistry:
         return (await self.execute(ToolCall(name, given))).content
 
 
-# Bounded, because tools may be closures made anew for each rollout.
+# Bounded, because tools may be new closures of each rollout.
 @lru_cache(maxsize=128)
 def _describe(function: ToolFunction, bound: bool) -> tuple[str, str, dict[str, Any], type[BaseModel]]:
     """Return a function's name, description and JSON schema, and the pydantic model that checks its arguments."""

@@ -125,7 +125,7 @@ def _pip(platform: Platform, packages: Sequence[str], folder: Path) -> list[str]
     if _version(platform.python) > sys.version_info[:2]:
         # pip compares what a package requires with the Python that it runs on itself (`pip install` of 23 to 26).
         target.append("--ignore-requires-python")
-    # -E: where PYTHONPYCACHEPREFIX is set the pack would be without bytecode, and compiled anew in each sandbox.
+    # -E: where PYTHONPYCACHEPREFIX is set the pack would be without bytecode, and compiled again in each sandbox.
     return [sys.executable, "-E", "-m", "pip", "install", *quiet, *target, *tags, *packages]
 
 

@@ -61,7 +61,7 @@ class CircuitBreaker:
                 self._reminded = now
                 kinds = ", ".join(f"{kind}: {count}" for kind, count in failed.most_common())
                 logger.error(
-                    "%d of the last %d rollouts failed by our fault (%s), the last one by %s. Until they succeed, "
+                    "%d of the last %d rollouts had infrastructure failures (%s), the last by %s. Until they succeed, "
                     "one is started every %.0f s, and no task is quarantined for it",
                     failed.total(),
                     len(self._last),

@@ -32,14 +32,14 @@ KEPT_MESSAGES = 6
 """The last messages of a conversation in the evidence."""
 
 
-_WHOSE = ((EngineError, Failure.ENGINE), (Unanswered, Failure.ENVIRONMENT), (TokenMismatch, Failure.TOKENS))
+_ORIGINS = ((EngineError, Failure.ENGINE), (Unanswered, Failure.ENVIRONMENT), (TokenMismatch, Failure.TOKENS))
 
 
 def attribute(error: Exception) -> InfraError:
     """Return the infrastructure failure for an exception, by its cause; `unexpected` if the cause is unknown."""
     if isinstance(error, InfraError):
         return error
-    for kind, failure in _WHOSE:
+    for kind, failure in _ORIGINS:
         if isinstance(error, kind):
             return InfraError(failure, str(error))
     cause = error.__cause__ if isinstance(error, AgentError) and error.__cause__ is not None else error

@@ -113,7 +113,7 @@ class Group:
         self.size = size
 
     async def restart(self) -> None:
-        """Forget its members, to be made anew."""
+        """Forget its members, which are made again."""
         await self._journal.write(lambda db: _forget_members(db, self.number))
         self.members.clear()
         self.resampled += 1

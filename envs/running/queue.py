@@ -159,7 +159,11 @@ class TaskQueue:
         if not self.is_quarantined(task):
             self.put_back(group)
             return
-        failed = f"it failed by our fault {self._faults[task.id]} times" if why is None else f"it can't be made: {why}"
+        failed = (
+            f"it had infrastructure failures {self._faults[task.id]} times"
+            if why is None
+            else f"it can't be made: {why}"
+        )
         logger.error("task %s is quarantined: %s; see %s", task.id, failed, path)
         await self._failures.write(task)
         reason = f"its task is quarantined: {failed}"

@@ -1,4 +1,4 @@
-"""Judged rollouts: within the concurrency limit, retried when they fail by our fault, counted and saved."""
+"""Judged rollouts: within the concurrency limit, retried after infrastructure failures, counted and saved."""
 
 from __future__ import annotations
 

@@ -118,5 +118,5 @@ def _nothing() -> None:
 
 def _end(why: str) -> None:
     # Past everything that could hold it up, Python's own clean-up included.
-    os.write(2, f"ended at once ({why}); what is not on disk is made anew by the next start\n".encode())
+    os.write(2, f"ended at once ({why}); the next start makes again what is not on disk\n".encode())
     os._exit(STATUS)

@@ -67,10 +67,10 @@ class LocalWorker:
 
     async def run(self, task: Task, seat: Seat) -> Rollout:
         """See `Worker`."""
-        with rollout_span(task, seat, seat.agent or self._config.agent) as told:
+        with rollout_span(task, seat, seat.agent or self._config.agent) as span:
             rollout = await self._run(task, seat)
             reward, verdict = rollout.reward.value, rollout.verdict.reward
-            tracing.tell_rollout(told, rollout.result, rollout=rollout.id, reward=reward, verdict=verdict)
+            tracing.tell_rollout(span, rollout.result, rollout=rollout.id, reward=reward, verdict=verdict)
         return rollout
 
     def expect(self, task: Task) -> None:

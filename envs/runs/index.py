@@ -165,7 +165,7 @@ class Index:
             except sqlite3.DatabaseError:
                 damaged = True
         if damaged:
-            logger.warning("%s is damaged or of another version; it is made anew", self.path)
+            logger.warning("%s is damaged or of another version; it is made again", self.path)
             for suffix in ("", "-wal", "-shm"):
                 self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
         with contextlib.closing(sqlite3.connect(self.path, isolation_level=None, timeout=5.0)) as db:
@@ -179,7 +179,7 @@ class Index:
             low, high, last, head = found
             if high <= end_of(known) and _is_there(known, last, head):
                 return int(low), int(high)
-            logger.warning("%s holds other rollouts than those that were indexed; indexing anew", self.directory)
+            logger.warning("%s holds other rollouts than those that were indexed; indexing again", self.directory)
         for table in ("covered", "rollouts", "said", "labels", "tasks", "steps"):
             db.execute(f"DELETE FROM {table}")
         db.execute("INSERT INTO words (words) VALUES ('delete-all')")

@@ -28,7 +28,7 @@ python -m envs.swe COMMAND [OPTIONS]
   join       one evaluation of the parts that several processes made: `join OUT RUN_DIR RUN_DIR…`
   groups     what became of a run's groups, and why, in one table: `groups RUN_DIR`
   learn      a model gets better on this machine: everything above with a trainer, and its curve
-  rejudge    score a run's rollouts anew, without a model: other tests, rewards or verifiers
+  rejudge    score a run's rollouts again, without a model: other tests, rewards or verifiers
   tasks      `tasks get NAME`, `tasks check FOLDER`, `tasks attack FOLDER`, `tasks forge PACKAGE...`, `tasks convert …`
   view       runs in a browser, while they go on and afterwards, or rollouts in one file: `view RUN`
   warmstart  train the small model's adapter for the demo

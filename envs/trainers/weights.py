@@ -86,7 +86,7 @@ class VLLMServer:
                 "--enable-lora, a --max-lora-rank that suffices and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1?"
             )
         # Running requests hold blocks that older weights computed, for which it answers `success: false`: those are
-        # put back then, and their prompts computed anew.
+        # put back then, and their prompts computed again.
         if not (await self._reset() or await self._reset("?reset_running_requests=true")):
             raise WeightsRefused("/reset_prefix_cache did not succeed; it may answer with older weights")
         self._cached = False

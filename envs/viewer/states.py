@@ -17,7 +17,7 @@ _MEANINGS = {
     GroupState.REFUSED: "kept aside, because the trainer API did not take it.",
     GroupState.UNCERTAIN: "kept aside, because the trainer API has lost it, perhaps after a batch had it.",
     GroupState.CORRUPT: "kept aside, because what is on disk is damaged.",
-    GroupState.QUARANTINED: "not completed: its task failed by our fault too often.",
+    GroupState.QUARANTINED: "not completed: its task had too many infrastructure failures.",
     GroupState.SKIPPED: "not begun: its task had been quarantined before.",
     GroupState.GONE: "not completed: its task is not among those of the run any more.",
 }

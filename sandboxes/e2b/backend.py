@@ -15,18 +15,15 @@ from urllib.parse import urlencode
 
 from sandboxes.base import DaemonRefused, DaemonUnavailable, ImageMissing, SandboxDied, SandboxError, SandboxTimeout
 from sandboxes.docker.executor.channel import Channel
-from sandboxes.docker.executor.connection import Connection
 from sandboxes.docker.executor.container import Kind
 from sandboxes.docker.executor.program import CAPABILITIES, ENDS, arguments, program_for, roots_capabilities
-from sandboxes.docker.executor.proxy import tunnels_of
-from sandboxes.docker.executor.remote import RemoteBackend, ask_image
 from sandboxes.docker.executor.tools import ToolContainer
 from sandboxes.docker.slots import Slots
 from sandboxes.e2b.options import E2BOptions
 from sandboxes.e2b.server import Envd, ProgramStream, Server
-from sandboxes.kubernetes.images import PodImages
-from sandboxes.kubernetes.options import PodOptions
 from sandboxes.owner import PREFIX, Owner
+from sandboxes.remote.backend import GREET_S, RemoteBackend, ask_image, open_channel
+from sandboxes.remote.images import NamedImages
 from sandboxes.shielding import finish, together
 
 logger = logging.getLogger(__name__)
@@ -65,7 +62,6 @@ exit "$code"
 waits for the container's end outside of it, and is killed after it if memory runs out. Exit code 70 if the machine's
 kernel has killed meanwhile: only the programs in the container need much memory."""
 _CPU_PERIOD_US = 100_000
-_GREET_S = 30.0
 _REMOVE_S = 60.0
 _STATUS_S = 5.0
 
@@ -155,7 +151,7 @@ class Inside:
         limits = (kind.limits.pids, kind.limits.memory_mb << 20, round(kind.limits.cpus * _CPU_PERIOD_US))
         stream = await self._envd.start("/bin/sh", "-c", _WAIT, program, *map(str, limits), *words)
         try:
-            async with asyncio.timeout(_GREET_S):
+            async with asyncio.timeout(GREET_S):
                 while '"child-pid"' not in stream.error_text or "\n" not in stream.error_text:
                     if await stream.heard() is None:
                         raise ImageMissing(
@@ -201,14 +197,23 @@ class Inside:
         await self.server.request("POST", f"/sandboxes/{self._sandbox}/timeout", {"timeout": seconds})
 
 
+class Templates(NamedImages):
+    """Images of templates, which are made of Dockerfiles beforehand."""
+
+    async def build(self, context: Path, digest: str) -> str:
+        raise ImageMissing(
+            f"the server builds no images, and {context} has a Dockerfile: make a template of it, with bubblewrap, "
+            "and name it as the task's docker_image"
+        )
+
+
 class E2BBackend(RemoteBackend):
     """Sandboxes of one server. base_image: the template of tasks that name none."""
 
     def __init__(self, *, e2b: E2BOptions | Mapping[str, Any] | None = None, base_image: str | None = None) -> None:
-        super().__init__()
+        super().__init__(Templates(base_image or "base"))
         self._options = E2BOptions.model_validate(e2b or {})
         self._owner = Owner.of_this_process()
-        self._images = PodImages(PodOptions(), base_image or "base")
         self._stack = AsyncExitStack()
         self._slots = Slots(self._options.max_starts)
         self._server: Server | None = None
@@ -287,39 +292,23 @@ class E2BBackend(RemoteBackend):
             ) from error
 
     async def _greet(self, stack: AsyncExitStack, kind: Kind, inside: Inside, name: str) -> Channel:
-        doors: dict[int, Any] = {}
-
         async def attach() -> ProgramStream:
             return await inside.tool("relay", _SOCKET, "5", stdin=True)
 
-        connection = Connection(
-            *(name, attach, inside.runs, tunnels_of(kind.limits, doors)),
+        start_s, return_s = self._options.start_timeout_s, self._options.outage_timeout_s
+        return await open_channel(
+            *(stack, kind, name, attach, inside.runs),
+            api=inside.server,
             host="E2B server",
-            return_s=self._options.outage_timeout_s,
+            start_s=start_s,
+            return_s=return_s,
         )
-        stack.push_async_callback(connection.close)
-        await inside.server.patiently(connection.attach, self._options.start_timeout_s)
-        await connection.greet(_GREET_S)
-        return Channel(connection, doors)
-
-    def parts(self, image: str) -> tuple[str, bytes | None]:
-        return self._images.parts(image)
-
-    async def ensure_image(self, name: str | None, context: Path | None = None) -> str:
-        """Return a name for `open`. Raises ImageMissing for a Dockerfile: a template is made of it beforehand."""
-        if context is not None and await asyncio.to_thread((context / "Dockerfile").is_file):
-            raise ImageMissing(
-                f"the server builds no images, and {context} has a Dockerfile: make a template of it, with bubblewrap, "
-                "and name it as the task's docker_image"
-            )
-        return await self._images.ensure(name, context)
 
 
 async def _remove(server: Server, sandbox: str) -> None:
     try:
-        await finish(server.patiently(lambda: server.request("DELETE", f"/sandboxes/{sandbox}"), _REMOVE_S))
-    except SandboxDied:  # it is gone
-        pass
+        with contextlib.suppress(SandboxDied):  # it is gone
+            await finish(server.patiently(lambda: server.request("DELETE", f"/sandboxes/{sandbox}"), _REMOVE_S))
     except SandboxError as error:
         logger.warning("sandbox %s stays until its time is over: %s", sandbox, error)
 

@@ -20,7 +20,7 @@ import aiohttp
 from sandboxes.base import DaemonUnavailable, SandboxError
 from sandboxes.docker.executor.streams import TAKEN_S
 from sandboxes.e2b.options import E2BOptions
-from sandboxes.kubernetes.api import ANSWER_S, Api, failure, message_of
+from sandboxes.remote.api import ANSWER_S, Api, failure, message_of
 from sandboxes.shielding import on_failure
 
 logger = logging.getLogger(__name__)

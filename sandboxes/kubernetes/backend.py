@@ -6,12 +6,10 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any, Self
 
 from sandboxes.base import SandboxError
 from sandboxes.docker.executor.container import Kind
-from sandboxes.docker.executor.remote import RemoteBackend
 from sandboxes.kubernetes.claims import ClaimStarter, check_controller
 from sandboxes.kubernetes.cluster import Cluster
 from sandboxes.kubernetes.guard import choose_guard
@@ -23,6 +21,7 @@ from sandboxes.kubernetes.pod import PodContainer
 from sandboxes.kubernetes.starter import PodStarter
 from sandboxes.kubernetes.watch import PodWatch
 from sandboxes.owner import Owner
+from sandboxes.remote.backend import RemoteBackend
 from sandboxes.shielding import finish
 
 logger = logging.getLogger(__name__)
@@ -34,10 +33,9 @@ class KubernetesBackend(RemoteBackend):
     """Pods of one namespace. base_image: for tasks that name no image."""
 
     def __init__(self, *, pods: PodOptions | Mapping[str, Any] | None = None, base_image: str | None = None) -> None:
-        super().__init__()
         self._options = PodOptions.model_validate(pods or {})
+        super().__init__(PodImages(self._options, base_image or BASE_IMAGE))
         self._owner = Owner.of_this_process()
-        self._images = PodImages(self._options, base_image or BASE_IMAGE)
         self._stack = AsyncExitStack()
         self._starter: PodStarter | None = None
 
@@ -78,14 +76,6 @@ class KubernetesBackend(RemoteBackend):
         if self._starter is None:
             raise SandboxError("enter the backend first: async with KubernetesBackend() as backend")
         return await self._starter.launch(kind)
-
-    def parts(self, image: str) -> tuple[str, bytes | None]:
-        return self._images.parts(image)
-
-    async def ensure_image(self, name: str | None, context: Path | None = None) -> str:
-        """Return a name for `open`. Raises ImageMissing for a Dockerfile without a builder; nodes pull the others when
-        a pod starts."""
-        return await self._images.ensure(name, context)
 
 
 async def reap_dead_drivers(namespace: str) -> int:

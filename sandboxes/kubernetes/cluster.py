@@ -15,9 +15,9 @@ from urllib.parse import urlencode
 import aiohttp
 
 from sandboxes.base import DaemonUnavailable, SandboxDied, SandboxError
-from sandboxes.kubernetes.api import ANSWER_S, Api, Body, Conflict, message_of
 from sandboxes.kubernetes.exec_stream import PROTOCOLS, ExecStream
 from sandboxes.kubernetes.options import PodOptions
+from sandboxes.remote.api import ANSWER_S, Api, Body, Conflict, message_of
 
 if TYPE_CHECKING:
     from kubernetes_asyncio import client as kubernetes

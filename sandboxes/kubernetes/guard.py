@@ -10,11 +10,11 @@ from typing import Any
 
 from sandboxes.base import DaemonRefused, Limits
 from sandboxes.docker.executor.container import Kind
-from sandboxes.kubernetes.api import QuotaExceeded
 from sandboxes.kubernetes.cluster import Cluster
 from sandboxes.kubernetes.manifest import no_network_policy, pod
 from sandboxes.kubernetes.options import PodOptions
 from sandboxes.owner import Owner
+from sandboxes.remote.api import QuotaExceeded
 
 _POLICIES = "networking.k8s.io/v1"
 

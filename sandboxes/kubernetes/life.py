@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sandboxes.base import DaemonRefused, SandboxDied, SandboxError
-from sandboxes.kubernetes.api import Conflict
 from sandboxes.kubernetes.cluster import Cluster
 from sandboxes.owner import PREFIX, Owner
+from sandboxes.remote.api import Conflict
 
 logger = logging.getLogger(__name__)
 

@@ -17,12 +17,8 @@ from sandboxes.base import (
     SandboxTimeout,
 )
 from sandboxes.docker.executor.channel import Channel
-from sandboxes.docker.executor.connection import Connection
 from sandboxes.docker.executor.container import Kind
-from sandboxes.docker.executor.proxy import tunnels_of
-from sandboxes.docker.executor.remote import ask_image
 from sandboxes.docker.slots import Slots
-from sandboxes.kubernetes.api import Conflict, QuotaExceeded
 from sandboxes.kubernetes.cluster import Cluster
 from sandboxes.kubernetes.exec_stream import ExecStream
 from sandboxes.kubernetes.faults import (
@@ -42,11 +38,12 @@ from sandboxes.kubernetes.options import PodOptions
 from sandboxes.kubernetes.pod import PodContainer
 from sandboxes.kubernetes.watch import PodWatch
 from sandboxes.owner import Owner
+from sandboxes.remote.api import Conflict, QuotaExceeded
+from sandboxes.remote.backend import ask_image, open_channel
 from sandboxes.shielding import finish
 
 logger = logging.getLogger(__name__)
 
-_GREET_S = 30.0
 _REMOVE_S = 60.0
 _QUOTA_PAUSE_S = 3.0
 _KUBELET = 10250
@@ -148,7 +145,6 @@ class PodStarter:
 
     async def _greet(self, stack: AsyncExitStack, kind: Kind, shown: Pod) -> Channel:
         name, uid = shown["metadata"]["name"], shown["metadata"]["uid"]
-        doors: dict[int, Any] = {}
         closed = not kind.limits.network
         probes = (f"{shown['status'].get('hostIP', '')}:{_KUBELET}", *self._guard.probes)
         checks = [] if not closed else ["off"] if self._guard.takes_down else list(probes)
@@ -162,15 +158,10 @@ class PodStarter:
                 raise gone
             return True
 
-        connection = Connection(
-            *(name, attach, runs, tunnels_of(kind.limits, doors)),
-            host="cluster",
-            return_s=self._options.outage_timeout_s,
+        start_s, return_s = self._options.start_timeout_s, self._options.outage_timeout_s
+        return await open_channel(
+            *(stack, kind, name, attach, runs), api=self._cluster, host="cluster", start_s=start_s, return_s=return_s
         )
-        stack.push_async_callback(connection.close)
-        await self._cluster.patiently(connection.attach, self._options.start_timeout_s)
-        await connection.greet(_GREET_S)
-        return Channel(connection, doors)
 
     async def _image(self, image: str, shown: Pod, channel: Channel) -> Mapping[str, Any]:
         """Return what the API server does not tell of an image: the container's first process knows it."""
@@ -185,9 +176,8 @@ class PodStarter:
         """Delete a pod in the background of its node: nobody waits for its end."""
         delete = self._object(name)
         try:
-            await finish(self._cluster.patiently(lambda: self._cluster.request("DELETE", delete), _REMOVE_S))
-        except SandboxDied:  # it is gone
-            pass
+            with contextlib.suppress(SandboxDied):  # it is gone
+                await finish(self._cluster.patiently(lambda: self._cluster.request("DELETE", delete), _REMOVE_S))
         except (DaemonUnavailable, SandboxError) as error:
             logger.warning("%s stays for now: %s; `python -m sandboxes reap --pods` removes it later", name, error)
         self._watch.forget(name)

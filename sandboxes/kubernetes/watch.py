@@ -9,9 +9,9 @@ from contextlib import aclosing
 from typing import TypeVar
 
 from sandboxes.base import SandboxError
-from sandboxes.kubernetes.api import Expired
 from sandboxes.kubernetes.cluster import Cluster
 from sandboxes.kubernetes.faults import Pod
+from sandboxes.remote.api import Expired
 
 logger = logging.getLogger(__name__)
 

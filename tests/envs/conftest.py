@@ -53,8 +53,14 @@ def tokenizer_folder(smollm2_tokenizer, tmp_path_factory):
 
 
 @pytest.fixture
-def engine(smollm2_tokenizer):
-    with ScriptedEngine(half_right, smollm2_tokenizer) as engine:
+def policy():
+    """The inference server's, by prompt; a module may have another."""
+    return half_right
+
+
+@pytest.fixture
+def engine(smollm2_tokenizer, policy):
+    with ScriptedEngine(policy, smollm2_tokenizer) as engine:
         yield engine
 
 

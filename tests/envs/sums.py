@@ -13,7 +13,7 @@ from tools import ToolRegistry, calculator
 
 
 class Sums(AgentEnv):
-    """Adds numbers; fails by our fault where a test says so."""
+    """Adds numbers; has infrastructure failures where a test says so."""
 
     name = "sums"
 

@@ -14,6 +14,7 @@ import aiodocker
 import pytest
 from small_archives import archive
 from stopwatch import Stopwatch
+from uses import has_session_and_fork
 
 from sandboxes.base import SandboxError, SandboxSpec, SandboxTimeout
 from sandboxes.docker import DockerBackend
@@ -141,14 +142,7 @@ class TestDaemonsElsewhere:
             DockerBackend(url=relay.url) as backend,
             backend.open(SandboxSpec(base_image, workdir="/app")) as box,
         ):
-            assert (await box.exec("pwd")).output == "/app\n"
-            data = bytes(range(256)) * 10_000
-            await box.write_file("blob", data)
-            assert await box.read_file("blob") == data
-            shell = await box.session()
-            assert (await shell.run("cd /tmp; pwd")).output == "/tmp\n"
-            async with box.fork(1) as (fork,):
-                assert await fork.read_file("blob") == data
+            await has_session_and_fork(box)
 
 
 class TestTrouble:

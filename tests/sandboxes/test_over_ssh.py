@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from uses import has_session_and_fork
 
 from envs.cli.checks import Status
 from envs.judging.check import check_tasks
@@ -31,15 +32,7 @@ async def test_sandboxes_are_opened_and_used(over_ssh, base_image, monkeypatch, 
         DockerBackend(url=over_ssh if given else None, shortcut=False) as backend,
         backend.open(SandboxSpec(base_image, workdir="/app")) as box,
     ):
-        assert (await box.exec("pwd")).output == "/app\n"
-        data = bytes(range(256)) * 10_000
-        await box.write_file("blob", data)
-        assert await box.read_file("blob") == data
-        shell = await box.session()
-        await shell.run("cd /tmp; x=5")
-        assert (await shell.run("echo $x $PWD")).output == "5 /tmp\n"
-        async with box.fork(1) as (fork,):
-            assert await fork.read_file("blob") == data
+        await has_session_and_fork(box)
 
 
 async def test_the_daemon_counts_as_one_of_another_machine(over_ssh):

@@ -5,7 +5,6 @@ from collections import Counter
 
 import pytest
 from proxy import Proxy
-from scripted_engine import ScriptedEngine
 from sums import metrics_of, right
 
 from envs.delivery.sender import Sender
@@ -16,9 +15,8 @@ from envs.running.journal import Journal
 
 
 @pytest.fixture
-def engine(smollm2_tokenizer):
-    with ScriptedEngine(right, smollm2_tokenizer) as engine:
-        yield engine
+def policy():
+    return right
 
 
 @pytest.fixture(autouse=True)

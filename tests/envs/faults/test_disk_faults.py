@@ -5,7 +5,6 @@ import errno
 
 import orjson
 import pytest
-from scripted_engine import ScriptedEngine
 from stopwatch import Stopwatch
 from sums import metrics_of, right
 
@@ -16,9 +15,8 @@ from envs.running.journal import Journal
 
 
 @pytest.fixture
-def engine(smollm2_tokenizer):
-    with ScriptedEngine(right, smollm2_tokenizer) as engine:
-        yield engine
+def policy():
+    return right
 
 
 @pytest.fixture

@@ -17,9 +17,8 @@ from envs.running.run import open_run
 
 
 @pytest.fixture
-def engine(smollm2_tokenizer):
-    with ScriptedEngine(right, smollm2_tokenizer) as engine:
-        yield engine
+def policy():
+    return right
 
 
 @pytest.fixture
@@ -176,7 +175,7 @@ async def test_a_systematic_refusal_slows_the_run_down_loudly_and_burns_no_task(
             await asyncio.sleep(0.01)
         proxy.always = 400
         async with asyncio.timeout(120):
-            while "failed by our fault (engine:" not in caplog.text:  # noqa: ASYNC110 - a look is enough
+            while "had infrastructure failures (engine:" not in caplog.text:  # noqa: ASYNC110 - a look is enough
                 await asyncio.sleep(0.01)
             few = False
             while not few:  # what was under way comes to its end

@@ -124,7 +124,7 @@ async def test_five_thousand_rollouts_with_random_faults_are_all_accounted_for(
     print(f"states {dict(counts)}\nfailures {dict(metrics.failures)}\nplanted {dict(env.planted)}")
     assert counts["delivered"] >= groups
     assert set(counts) <= {"delivered", "working", "outbox"}, "every group was delivered or is in work"
-    assert metrics.solved == metrics.rollouts, "no rollout was scored 0 by our fault"
+    assert metrics.solved == metrics.rollouts, "no rollout was scored 0 by an infrastructure failure"
     (_, half, descriptors), (_, end, descriptors_at_end) = figures[4], figures[-1]
     assert end - half < 60, "memory is flat over the second half"
     assert descriptors_at_end - descriptors < 20

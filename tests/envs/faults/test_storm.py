@@ -196,7 +196,7 @@ async def test_no_group_is_lost_or_doubled_in_a_storm(world):
     assert world.killed_tests or not done["kills_tests"], "test.sh was killed while it ran"
     assert not world._pulling.done(), world._pulling.exception()  # the trainer has seen a reward other than 1
     rewards = Counter(reward for fate in fates(world.run_dir) for reward in fate.rewards)
-    assert set(rewards) <= {1.0}, f"no rollout was scored 0 by our fault: {rewards}"
+    assert set(rewards) <= {1.0}, f"no rollout was scored 0 by an infrastructure failure: {rewards}"
     assert set(numbers.values()) == {1}, "no group reached the trainer twice"
     assert set(rows.values()) == {1}, "no row reached the trainer twice"
     assert rows.total() == SIZE * len(numbers), "groups reach the trainer whole"

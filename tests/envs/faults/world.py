@@ -128,7 +128,9 @@ class World:
         assert set(numbers) <= states[GroupState.DELIVERED] | states[GroupState.OUTBOX], "what came out went in"
         missing = states[GroupState.DELIVERED] - set(numbers)
         assert len(missing) < 2, f"what does not fill a batch is in the API's queue; lost: {missing}"
-        assert {reward for fate in groups for reward in fate.rewards} <= {1.0}, "no rollout was scored 0 by our fault"
+        assert {reward for fate in groups for reward in fate.rewards} <= {1.0}, (
+            "no rollout was scored 0 by an infrastructure failure"
+        )
         metrics = Metrics.from_json((self.run_dir / "metrics.json").read_bytes())
         counted = ", ".join(f"{count} {kind}" for kind, count in sorted(metrics.failures.items()))
         return f"{len(groups)} groups in, {len(numbers)} out in {rows.total()} rows; failures of ours: {counted}"

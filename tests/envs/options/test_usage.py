@@ -1,7 +1,8 @@
 """Help: at most 15 essential options, four groups in all, and no refused name."""
 
 from envs.cli import main
-from envs.config import AgentEnvConfig
+from envs.config import AgentEnvConfig, Count
+from envs.options.usage import usage
 from envs.swe.program import PROGRAM
 
 
@@ -21,3 +22,15 @@ def test_help_is_short_and_about_this_environment(capsys):
     assert "--env.inference_weight" in said.partition("Also accepted")[2]
     assert all(f".{name}" not in said for name in AgentEnvConfig.for_python)
     assert all(f".{name}" not in said for name in AgentEnvConfig.unused)
+
+
+def test_the_text_below_an_option_of_ones_own_explains_it():
+    class Own(AgentEnvConfig):
+        rounds: Count = 3
+        """Rounds of a
+        game"""
+
+    lines = usage("mine", "plays", Own, "serve", whole=True).splitlines()
+    assert [line.split() for line in lines if "--env.rounds" in line] == [
+        ["--env.rounds", "Rounds", "of", "a", "game", "(3)"]
+    ]

@@ -20,7 +20,7 @@ def test_the_breaker_takes_hold_above_the_share_and_lets_go_after_successes(capl
     for _ in range(8):
         breaker.note(InfraError("engine", "400"))
     assert breaker.pause_s == 1.0, "what failed at the same time slows the run down once"
-    assert "failed by our fault (engine:" in caplog.text
+    assert "had infrastructure failures (engine:" in caplog.text
     for _ in range(3):
         breaker.note(None)
     assert not breaker.is_open

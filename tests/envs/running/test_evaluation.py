@@ -9,7 +9,6 @@ from collections import Counter
 import orjson
 import pytest
 from samples import rollout
-from scripted_engine import ScriptedEngine
 from sums import Sums, right
 
 from envs.config import AgentEnvConfig
@@ -25,7 +24,7 @@ SOLVED, UNSOLVED, BROKEN = (Task(name, "Do it.") for name in ("solved", "unsolve
 
 
 class Scripted:
-    """Makes rollouts that solve one task; another fails by our fault."""
+    """Makes rollouts that solve one task; another has infrastructure failures."""
 
     def __init__(self, error=None):
         self.error = error or InfraError("sandbox", "it is gone")
@@ -108,9 +107,8 @@ async def test_a_task_with_an_agents_tag_is_evaluated_with_that_agent_alone(dire
 
 
 @pytest.fixture
-def engine(smollm2_tokenizer):
-    with ScriptedEngine(right, smollm2_tokenizer) as engine:
-        yield engine
+def policy():
+    return right
 
 
 def written(env):

@@ -4,7 +4,6 @@ import asyncio
 from functools import partial
 
 import pytest
-from scripted_engine import ScriptedEngine
 from sums import Sums, right
 
 from envs.running.commands import CountPace
@@ -15,9 +14,8 @@ from envs.types import BadTask, InfraError, Task
 
 
 @pytest.fixture
-def engine(smollm2_tokenizer):
-    with ScriptedEngine(right, smollm2_tokenizer) as engine:
-        yield engine
+def policy():
+    return right
 
 
 def ids(group):

@@ -7,7 +7,6 @@ import time
 import orjson
 import pytest
 from packets import PLACE, draw, packet
-from scripted_engine import ScriptedEngine
 from sums import metrics_of, right
 
 from atropos_agent.types import IGNORED, AgentResult, AgentStep, SequenceData, StopReason
@@ -24,9 +23,8 @@ GROUPS, TOKENS, SIZE = 1_000_000, 10_000, 400 * 10**9
 
 
 @pytest.fixture
-def engine(smollm2_tokenizer):
-    with ScriptedEngine(right, smollm2_tokenizer) as engine:
-        yield engine
+def policy():
+    return right
 
 
 def a_long_rollout():

@@ -4,7 +4,6 @@ import asyncio
 
 import httpx
 import pytest
-from scripted_engine import ScriptedEngine
 from sums import Sums, fill, metrics_of, right
 
 from envs.running.run import open_run
@@ -13,9 +12,8 @@ from tools import ToolRegistry
 
 
 @pytest.fixture
-def engine(smollm2_tokenizer):
-    with ScriptedEngine(right, smollm2_tokenizer) as engine:
-        yield engine
+def policy():
+    return right
 
 
 async def test_a_failed_verifier_costs_no_new_replies(engine, make_env):

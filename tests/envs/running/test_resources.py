@@ -5,7 +5,6 @@ import logging
 from functools import partial
 
 import pytest
-from scripted_engine import ScriptedEngine
 from sums import right
 
 from envs.records.read import read_rollouts
@@ -21,9 +20,8 @@ from envs.types import Task
 
 
 @pytest.fixture
-def engine(smollm2_tokenizer):
-    with ScriptedEngine(right, smollm2_tokenizer) as engine:
-        yield engine
+def policy():
+    return right
 
 
 async def drawn(journal, resources):

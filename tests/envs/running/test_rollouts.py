@@ -1,4 +1,4 @@
-"""Rollouts: retried when they fail by our fault, counted and saved."""
+"""Rollouts: retried after infrastructure failures, counted and saved."""
 
 import pytest
 from samples import rollout

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import pytest
 from proxy import Proxy
-from scripted_engine import ScriptedEngine
 from sums import Sums, fill, metrics_of, right
 
 from envs.judging.changes import Changes
@@ -24,9 +23,8 @@ from envs.running.sinks import FileSink, open_group_file
 
 
 @pytest.fixture
-def engine(smollm2_tokenizer):
-    with ScriptedEngine(right, smollm2_tokenizer) as engine:
-        yield engine
+def policy():
+    return right
 
 
 @pytest.mark.parametrize("what", ["a rollout", "the whole group"])

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from scripted_engine import ScriptedEngine
 from sums import right
 
 from envs.delivery.packing import RowPacker
@@ -16,9 +15,8 @@ from envs.running.sinks import FileSink, TrainerSink, open_group_file
 
 
 @pytest.fixture
-def engine(smollm2_tokenizer):
-    with ScriptedEngine(right, smollm2_tokenizer) as engine:
-        yield engine
+def policy():
+    return right
 
 
 async def work(run, sink, groups):

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 from embedded_engine import engine as embedded
 from proxy import Proxy
-from scripted_engine import ScriptedEngine
 from sums import Sums, fill, right
 from teacher_engine import LOGPROB, TeacherEngine
 from waiting import until
@@ -22,9 +21,8 @@ from envs.running.run import open_run
 
 
 @pytest.fixture
-def engine(smollm2_tokenizer):
-    with ScriptedEngine(right, smollm2_tokenizer) as engine:
-        yield engine
+def policy():
+    return right
 
 
 @pytest.fixture

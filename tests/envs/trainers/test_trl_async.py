@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import queue
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 from row_samples import rollout, score
-from scripted_engine import ScriptedEngine
 from sums import right
 
 from envs.running.feed import RunEnded
@@ -24,9 +23,8 @@ from envs.trainers.trl_async import Sample, Worker
 
 
 @pytest.fixture
-def engine(smollm2_tokenizer: Any) -> Iterator[ScriptedEngine]:
-    with ScriptedEngine(right, smollm2_tokenizer) as engine:
-        yield engine
+def policy() -> Callable[[str], str]:
+    return right
 
 
 def given(*rollouts: Any, name: str = "g0") -> TrainerGroup:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from row_samples import rollout, score
-from scripted_engine import ScriptedEngine
 from sums import right
 
 from atropos_agent.types import AgentResult
@@ -21,9 +20,8 @@ from envs.trainers.trl_grpo import RolloutFunction, one_row_each
 
 
 @pytest.fixture
-def engine(smollm2_tokenizer: Any) -> Iterator[ScriptedEngine]:
-    with ScriptedEngine(right, smollm2_tokenizer) as engine:
-        yield engine
+def policy() -> Callable[[str], str]:
+    return right
 
 
 class Pushed:

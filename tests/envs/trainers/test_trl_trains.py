@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_engine import ScriptedEngine
-from sums import half_right
 
 from envs.running.group import fates
 from envs.trainers.trl import given_reward
@@ -21,12 +18,6 @@ pytestmark = [
     pytest.mark.timeout(900),
     pytest.mark.filterwarnings("ignore"),  # of TRL and what it imports
 ]
-
-
-@pytest.fixture
-def engine(smollm2_tokenizer: Any) -> Iterator[ScriptedEngine]:
-    with ScriptedEngine(half_right, smollm2_tokenizer) as engine:
-        yield engine
 
 
 def test_grpo_trainer_takes_a_row_for_each_prompt_and_goes_on_from_its_checkpoint(

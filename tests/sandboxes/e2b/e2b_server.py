@@ -10,11 +10,11 @@ import base64
 import itertools
 import json
 import struct
-from collections import deque
 from contextlib import asynccontextmanager, suppress
 from urllib.parse import parse_qsl
 
 from aiohttp import web
+from refusals import Refusals
 
 TEMPLATE = "atropos-tests"
 KEY = "e2b_" + "0" * 40
@@ -45,7 +45,7 @@ class E2BServer:
         self.mounts = mounts
         self.sandboxes: dict[str, dict] = {}
         self.prolonged: list[str] = []
-        self.refusals: deque[tuple[str, str, int, str]] = deque()
+        self.refusals = Refusals()
         self.token = True
         self.memory = "1g"
         self.groups = True
@@ -125,14 +125,8 @@ class E2BServer:
 
     @web.middleware
     async def _refusing(self, request, handler):
-        if self.refusals:
-            method, part, status, message = self.refusals[0]
-            if request.method == method and part in request.path:
-                self.refusals.popleft()
-                if status < 0:
-                    await handler(request)
-                    status = -status
-                return _failed(status, message)
+        if (refusal := await self.refusals.of(request, handler)) is not None:
+            return _failed(*refusal)
         if "/sandboxes" in request.path and request.headers.get("X-API-Key") != KEY:
             return _failed(401, "invalid API key")
         return await handler(request)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from e2b_server import docker
+from uses import moves_files
 from waiting import until
 
 from sandboxes.base import DaemonRefused, ImageMissing, Limits, SandboxDied, SandboxEnded, SandboxError, SandboxSpec
@@ -17,10 +18,7 @@ pytestmark = pytest.mark.docker
 async def test_a_sandbox_of_the_server_is_one_of_ours_without_network(make, server, spec):
     async with make() as backend:
         async with backend.open(spec) as box:
-            assert (await box.exec("pwd; id -u")).output == "/app\n0\n"
-            await box.write_file("a/b", b"1")
-            await box.upload(await box.download("/app"), "/copy")
-            assert await box.read_file("/copy/a/b") == b"1"
+            await moves_files(box)
             assert (await box.exec("grep -c : /proc/net/dev")).output == "1\n"
             made = server.sandboxes[box.id]
         assert made["internet"] is False
@@ -128,7 +126,7 @@ async def test_busy_servers_and_lost_answers_are_outlasted(make, server, spec):
 
 
 async def test_open_sandboxes_are_prolonged(make, server, spec, monkeypatch):
-    monkeypatch.setattr("sandboxes.docker.executor.remote.LEASE_S", 0.5)
+    monkeypatch.setattr("sandboxes.remote.backend.LEASE_S", 0.5)
     async with make() as backend, backend.open(spec) as box:
         await until(lambda: server.prolonged.count(box.id) > 1)
 

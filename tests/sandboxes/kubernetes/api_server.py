@@ -9,12 +9,12 @@ import base64
 import itertools
 import json
 import shutil
-from collections import deque
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import yaml
 from aiohttp import WSMsgType, web
+from refusals import Refusals
 
 NEEDS_TYPE = {"pods": "Pod", "leases": "Lease", "configmaps": "ConfigMap", "networkpolicies": "NetworkPolicy"}
 
@@ -40,7 +40,7 @@ class ApiServer:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.objects: dict[str, dict[str, dict]] = {kind: {} for kind in NEEDS_TYPE}
-        self.refusals: deque[tuple[str, str, int, str]] = deque()
+        self.refusals = Refusals()
         self.room = 100
         self.quota = 100
         self.baseline = False
@@ -121,14 +121,8 @@ class ApiServer:
 
     @web.middleware
     async def _refusing(self, request, handler):
-        if self.refusals:
-            method, part, status, message = self.refusals[0]
-            if request.method == method and part in request.path:
-                self.refusals.popleft()
-                if status < 0:  # done, but the answer is lost
-                    await handler(request)
-                    status = -status
-                return _failed(status, message)
+        if (refusal := await self.refusals.of(request, handler)) is not None:
+            return _failed(*refusal)
         if request.match_info.get("kind", "pods") not in self.objects:
             return _failed(404, "the server could not find the requested resource")
         return await handler(request)

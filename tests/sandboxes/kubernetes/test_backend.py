@@ -1,6 +1,7 @@
 """Pods on the small API server of the tests' own."""
 
 import pytest
+from uses import moves_files
 from waiting import until
 
 from sandboxes.owner import PREFIX
@@ -11,10 +12,7 @@ pytestmark = pytest.mark.docker
 async def test_a_pod_is_a_sandbox_without_token_privileges_or_network(make, server, spec):
     async with make() as backend:
         async with backend.open(spec) as box:
-            assert (await box.exec("pwd; id -u")).output == "/app\n0\n"
-            await box.write_file("a/b", b"1")
-            await box.upload(await box.download("/app"), "/copy")
-            assert await box.read_file("/copy/a/b") == b"1"
+            await moves_files(box)
             assert "eth0" not in (await box.exec("cat /proc/net/dev")).output
             pod = server.objects["pods"][box.id]
         assert pod["spec"]["automountServiceAccountToken"] is False

@@ -114,7 +114,7 @@ async def test_a_node_is_killed_and_one_joins_and_nothing_is_lost_or_double(clus
     rollouts = list(read_rollouts(env.run_dir))
     assert counts == {"saved": 25}, "every group is complete, none twice"
     assert len({rollout.id for rollout in rollouts}) == len(rollouts) == metrics.rollouts == 100
-    assert metrics.solved == 100, "no rollout is a zero by our fault"
+    assert metrics.solved == 100, "no rollout is a zero by an infrastructure failure"
     assert metrics.failures.keys() == {"worker"}, "and what the node had was counted"
 
 

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from typing import ClassVar
 
 import pytest
-from scripted_engine import ScriptedEngine
 from stand_in import StandInCluster
 from sums import Sums, right
 from waiting import until
@@ -45,9 +44,8 @@ class Placed(Sums):
 
 
 @pytest.fixture
-def engine(smollm2_tokenizer):
-    with ScriptedEngine(right, smollm2_tokenizer) as engine:
-        yield engine
+def policy():
+    return right
 
 
 @pytest.fixture(autouse=True)

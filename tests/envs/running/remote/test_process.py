@@ -5,7 +5,6 @@ import logging
 from dataclasses import replace
 
 import pytest
-from scripted_engine import ScriptedEngine
 from sums import Sums, right
 
 from envs.running.remote import outbound as outbound_module
@@ -29,9 +28,8 @@ class Failing(Sums):
 
 
 @pytest.fixture
-def engine(smollm2_tokenizer):
-    with ScriptedEngine(right, smollm2_tokenizer) as engine:
-        yield engine
+def policy():
+    return right
 
 
 @pytest.fixture

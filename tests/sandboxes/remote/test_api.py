@@ -3,7 +3,7 @@
 import pytest
 
 from sandboxes.base import DaemonRefused, SandboxDied, SandboxError
-from sandboxes.kubernetes import api
+from sandboxes.remote import api
 
 
 @pytest.mark.parametrize(

@@ -8,21 +8,30 @@ from abc import abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from sandboxes.base import Backend, NotSupported, Sandbox, SandboxError, SandboxSpec
+from sandboxes.base import Backend, Door, NotSupported, Sandbox, SandboxError, SandboxSpec
 from sandboxes.docker.executor.channel import Channel, Identity
+from sandboxes.docker.executor.connection import Attach, Connection, Runs
 from sandboxes.docker.executor.container import Container, Kind
 from sandboxes.docker.executor.doors import door_ports
 from sandboxes.docker.executor.program import LEASE_S
+from sandboxes.docker.executor.proxy import tunnels_of
 from sandboxes.docker.executor.sandbox import DockerSandbox
 from sandboxes.docker.executor.tools import ToolContainer
+from sandboxes.remote.api import Api
+from sandboxes.remote.images import NamedImages
+
+GREET_S = 30.0
+"""Longest wait for an executor's greeting."""
 
 
 class RemoteBackend(Backend):
-    """A subclass launches containers, and knows their images' files. It runs `show_interest` while it is entered."""
+    """A subclass launches containers. It runs `show_interest` while it is entered."""
 
-    def __init__(self) -> None:
+    def __init__(self, images: NamedImages) -> None:
+        self._images = images
         self._open_ones: set[Container] = set()
         self._going: set[asyncio.Task[None]] = set()
 
@@ -30,9 +39,10 @@ class RemoteBackend(Backend):
     async def launch(self, kind: Kind) -> ToolContainer:
         """Start a container. Raises SandboxError; then nothing is left."""
 
-    @abstractmethod
-    def parts(self, image: str) -> tuple[str, bytes | None]:
-        """Return the image behind a name, and the files that are put into its working directory."""
+    async def ensure_image(self, name: str | None, context: Path | None = None) -> str:
+        """Return a name for `open`. Raises ImageMissing for a Dockerfile without a way to build it, ImageUnbuildable;
+        a missing image by name shows when its first sandbox starts."""
+        return await self._images.ensure(name, context)
 
     def open(self, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:
         return self._open(spec)
@@ -50,7 +60,7 @@ class RemoteBackend(Backend):
     async def _acquire(self, kind: Kind, spec: SandboxSpec) -> ToolContainer:
         if kind.mounts:
             raise NotSupported("there are no folders of this host; upload their files, or put them into the image")
-        image, files = self.parts(kind.image)
+        image, files = self._images.parts(kind.image)
         new = await self.launch(replace(kind, image=image))
         self._open_ones.add(new)
         async with AsyncExitStack() as undo:
@@ -95,6 +105,28 @@ class RemoteBackend(Backend):
         self, container: Container, spec: SandboxSpec, count: int
     ) -> AbstractAsyncContextManager[Sequence[Sandbox]]:
         raise NotSupported("this backend's sandboxes can't be forked; open other sandboxes and upload its files")
+
+
+async def open_channel(
+    stack: AsyncExitStack,
+    kind: Kind,
+    name: str,
+    attach: Attach,
+    runs: Runs,
+    *,
+    api: Api,
+    host: str,
+    start_s: float,
+    return_s: float,
+) -> Channel:
+    """Attach to a container's executor; `stack` closes the connection. start_s: for outages of the API meanwhile.
+    The others are as those of `Connection`."""
+    doors: dict[int, Door] = {}
+    connection = Connection(name, attach, runs, tunnels_of(kind.limits, doors), host=host, return_s=return_s)
+    stack.push_async_callback(connection.close)
+    await api.patiently(connection.attach, start_s)
+    await connection.greet(GREET_S)
+    return Channel(connection, doors)
 
 
 async def ask_image(channel: Channel) -> dict[str, Any]:

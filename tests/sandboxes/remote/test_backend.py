@@ -11,11 +11,11 @@ from small_archives import archive
 from waiting import until
 
 from sandboxes.base import NotSupported, SandboxDied, SandboxSpec
-from sandboxes.docker.executor import remote
 from sandboxes.docker.executor.channel import Channel
-from sandboxes.docker.executor.remote import RemoteBackend, ask_image
 from sandboxes.docker.executor.tools import ToolContainer
 from sandboxes.docker.executor.trees import records_of
+from sandboxes.remote.backend import RemoteBackend, ask_image
+from sandboxes.remote.images import NamedImages
 
 SPEC = SandboxSpec("image", workdir="/app")
 
@@ -45,14 +45,27 @@ class Box(ToolContainer):
         raise SandboxDied("gone")
 
 
+class Filled(NamedImages):
+    """files: of every image."""
+
+    def __init__(self, files):
+        super().__init__("base")
+        self.files = files
+
+    async def build(self, context, digest):
+        return f"built:{digest}"
+
+    def parts(self, image):
+        return super().parts(image)[0], self.files
+
+
 class Boxes(RemoteBackend):
     """boxes: those that were launched. files: of every image. error: of their executors, for a folder to make."""
 
     def __init__(self, files=None, error=0):
-        super().__init__()
+        super().__init__(Filled(files))
         self.boxes = []
         self.folders = []
-        self._files = files
         self._error = error
 
     async def launch(self, kind):
@@ -67,21 +80,15 @@ class Boxes(RemoteBackend):
         self.boxes.append(Box(kind, f"box-{len(self.boxes)}", channel, {"WorkingDir": "/srv"}, stack))
         return self.boxes[-1]
 
-    def parts(self, image):
-        return image.partition("+")[0], self._files
-
-    async def ensure_image(self, name, context=None):
-        return name
-
 
 async def test_an_images_files_are_put_into_its_working_directory():
     files = archive({"a": b"1"})
     backend = Boxes(files)
-    async with backend.open(SandboxSpec("image+files")) as box:
+    async with backend.open(SandboxSpec("image+files-1")) as box:
         [container] = backend.boxes
         assert (box.workdir, backend.folders) == ("/srv", ["/srv"])
         assert container.unpacked == {"/srv": records_of(files)}
-        assert container.kind.image == "image+files", "which another of its kind is opened by"
+        assert container.kind.image == "image+files-1", "which another of its kind is opened by"
     assert container.left
 
 
@@ -129,7 +136,7 @@ async def test_forks_are_refused_by_name():
 
 
 async def test_interest_is_shown_in_open_sandboxes_though_one_is_gone(monkeypatch):
-    monkeypatch.setattr(remote, "LEASE_S", 0.05)
+    monkeypatch.setattr("sandboxes.remote.backend.LEASE_S", 0.05)
     backend = Boxes()
     showing = asyncio.create_task(backend.show_interest())
     async with backend.open(SPEC):

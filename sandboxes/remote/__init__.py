@@ -1,0 +1,1 @@
+"""Shared by the backends on somebody else's server: its API, its images, sandboxes with the executor in each."""
