@@ -16,10 +16,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Generic
 
 from atroposlib.envs.base import BaseEnv
 from atroposlib.envs.server_handling.server_baseline import APIServer, APIServerConfig
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import PreTrainedTokenizerFast
 from typing_extensions import TypeVar
 
 from atropos_agent.agent import AtroposAgent
@@ -57,6 +61,11 @@ RewardFunction = Callable[[Task, Outcome], float | Reward]
 
 AGENTS: Mapping[str, type[AtroposAgent]] = {"atropos": AtroposAgent}
 """Names for `--env.agent`, beside dotted paths."""
+
+
+def empty_tokenizer() -> PreTrainedTokenizerFast:
+    """Return a tokenizer without any text: atroposlib loads one even if nothing is encoded."""
+    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel({"?": 0}, unk_token="?")))
 
 
 class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is untyped
@@ -188,7 +197,15 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
         self, config: Config, server_configs: list[APIServerConfig], slurm: bool = False, testing: bool = False
     ) -> None:
         # The base class would open the file of groups unflushed, under another name when it exists.
-        super().__init__(config.model_copy(update={"data_path_to_save_groups": None}), server_configs, slurm, testing)
+        other: dict[str, Any] = {"data_path_to_save_groups": None}
+        with TemporaryDirectory() as folder:
+            if (tokenizer := config.take_tokenizer()) is not None:
+                # It would read the tokenizer again.
+                empty_tokenizer().save_pretrained(folder)
+                other["tokenizer_name"] = folder
+            super().__init__(config.model_copy(update=other), server_configs, slurm, testing)
+        if tokenizer is not None:
+            self.tokenizer = tokenizer
         self.config = config
         plain = any(isinstance(server, ChatServer) for server in self.server.servers)
         self.template = None if plain else config.chat_template(self.tokenizer)

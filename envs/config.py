@@ -10,34 +10,37 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig
 from sandboxes.arguments import host_port, loopback, web_address
 
 UNUSED: Mapping[str, Any] = MappingProxyType(
-    {
-        "thinking_mode": False,
-        "reasoning_effort": None,
-        "max_reasoning_tokens": None,
-        "custom_thinking_prompt": None,
-        "worker_timeout": 600,
-        "eval_handling": "STOP_TRAIN",
-        "eval_limit_ratio": 0.5,
-        "max_eval_workers": 16,
-        "max_num_workers_per_node": 8,
-        "num_rollouts_to_keep": 32,
-        "min_batch_allocation": None,
-        "num_rollouts_per_group_for_logging": 1,
-        "batch_size": -1,
-        "min_items_sent_before_logging": 2,
-    }
+    dict(thinking_mode=False, reasoning_effort=None, max_reasoning_tokens=None, custom_thinking_prompt=None)
+    | dict(worker_timeout=600, eval_handling="STOP_TRAIN", eval_limit_ratio=0.5, max_eval_workers=16)
+    | dict(max_num_workers_per_node=8, num_rollouts_to_keep=32, min_batch_allocation=None, batch_size=-1)
+    | dict(num_rollouts_per_group_for_logging=1, min_items_sent_before_logging=2)
 )
 """Unused options of atroposlib, with its defaults. Another value is refused, not ignored."""
 
+Count = Annotated[int, Field(ge=1)]
+Natural = Annotated[int, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+PositiveShare = Annotated[float, Field(gt=0, le=1)]
 
 Condition = Literal[
     "model",
@@ -74,7 +77,7 @@ def _not_zero(steps: int) -> int:
     return steps
 
 
-def _if_given(check: Callable[[str], str]) -> AfterValidator:
+def if_given(check: Callable[[str], str]) -> AfterValidator:
     """Return the check of a text that may be empty."""
     return AfterValidator(lambda text: check(text) if text else text)
 
@@ -125,7 +128,7 @@ class StrictOptions(BaseModel):
     for a subclass to change in Python; no command line or file sets them.
     """
 
-    model_config = ConfigDict(extra="forbid", validate_default=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", validate_default=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
     unused: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     essential: ClassVar[Sequence[str]] = ()
@@ -178,17 +181,14 @@ class StrictOptions(BaseModel):
 class RayOptions(StrictOptions):
     """The nodes of worker processes on Ray, and their settings."""
 
-    address: str = Field(
-        default="auto",
-        description="Ray cluster, as HOST:PORT of its head; auto for this machine's cluster",
-    )
-    workers: int = Field(default=1, ge=1, description="Worker processes on each node")
-    rollouts: int = Field(default=64, ge=1, description="Most rollouts in one worker process at the same time")
-    resources: dict[str, Annotated[float, Field(ge=0)]] = Field(
-        default={"CPU": 1.0},
-        min_length=1,
-        description="A worker process's request to its node, as CPU=2,docker=1; nodes with less are not used",
-    )
+    address: str = "auto"
+    """Ray cluster, as HOST:PORT of its head; auto for this machine's cluster"""
+    workers: Count = 1
+    """Worker processes on each node"""
+    rollouts: Count = 64
+    """Most rollouts in one worker process at the same time"""
+    resources: Annotated[dict[str, NotNegative], Field(min_length=1)] = {"CPU": 1.0}
+    """A worker process's request to its node, as CPU=2,docker=1; nodes with less are not used"""
 
     @field_validator("address")
     @classmethod
@@ -218,230 +218,153 @@ class AgentEnvConfig(StrictOptions):
         *("data_path_to_save_groups", "data_dir_to_save_evals", "include_messages", "max_batches_offpolicy"),
     )
     for_python: ClassVar[Sequence[str]] = ("task_failures", "failure_rate", "overtime_s", "outbox_mb")
+    _tokenizer: Any = PrivateAttr(default=None)
 
-    group_size: int = Field(default=8, ge=1, description="Rollouts of one task, scored together")
-    estimator: Literal["group-std", "group-mean", "leave-one-out", "none"] = Field(
-        default="group-std",
-        description="Advantages of a group's rewards: less their mean, divided by their standard deviation; less their "
-        "mean; less the mean of the others; none, to learn from a teacher or from turns alone",
-    )
-    length_penalty: float = Field(
-        default=0.0,
-        ge=0,
-        le=1,
-        description="Share of a positive reward lost in the advantage by the longest rollouts of a group",
-    )
-    max_num_workers: int = Field(default=16, ge=1, description="Most groups in progress")
-    max_concurrent_rollouts: int = Field(
-        default=64,
-        ge=1,
-        description="Most rollouts (and so sandboxes) at the same time; below it, their number follows the inference "
-        "servers' load",
-    )
-    max_token_length: int = Field(
-        default=8192, ge=64, description="Token budget of a rollout, prompt and replies together"
-    )
-    max_reply_tokens: int = Field(default=1024, ge=1, description="Token budget of one reply")
-    max_steps: int = Field(default=20, ge=1, description="Turns in one rollout")
-    rollout_timeout_s: float = Field(
-        default=900.0,
-        gt=0,
-        description="Seconds of a rollout, for commands and sampling at a fair speed; then its work is graded",
-    )
-    request_timeout_s: float = Field(
-        default=600.0, gt=0, description="Wall time of one request to the inference server in seconds"
-    )
-    temperature: float = Field(default=1.0, ge=0, description="Sampling temperature in training and process")
-    top_p: float = Field(
-        default=1.0, gt=0, le=1, description="Nucleus sampling threshold; below 1 for evaluate and process alone"
-    )
-    top_k: int = Field(
-        default=0, ge=0, description="Likeliest tokens to sample from, 0 for all; for evaluate and process alone"
-    )
-    min_p: float = Field(
-        default=0.0,
-        ge=0,
-        lt=1,
-        description="Likelihood of a token, relative to the likeliest, below which it is not sampled; for evaluate and "
-        "process alone",
-    )
-    workers: Literal["process", "ray"] = Field(
-        default="process",
-        description="Run rollouts in this process, or in worker processes of a Ray cluster (docs/ray.md)",
-    )
-    ray: RayOptions = Field(default=RayOptions(), description="The Ray cluster")
-    tool_format: str = Field(
-        default="auto",
-        description="The model's tool calls: auto takes the chat template's, or text if no format reads them; template "
-        "refuses then; otherwise a name of docs/formats.md, or package.module:Class",
-    )
-    history: Literal["template", "sampled"] = Field(
-        default="template",
-        description="Earlier turns: as the chat template writes them, or as sampled with their thinking",
-    )
-    compaction: Literal["none", "cut", "summary", "notes"] = Field(
-        default="none",
-        description="What our agent does where little room is left: cut old results, go on from the model's summary, "
-        "or begin again with its notes in a file (docs/compaction.md)",
-    )
-    trains_summaries: bool = Field(
-        default=True, description="Whether the tokens of summaries are trained, also of other people's agents"
-    )
-    summary_weight: float = Field(
-        default=1.0, ge=0, description="Factor on a rollout's advantage in the tokens of its summaries"
-    )
-    agent: str = Field(
-        default="atropos",
-        description="The agent: atropos, or package.module:Class, made like AtroposAgent; envs.swe also knows codex, "
-        "claude-code, opencode, openhands, pi, mini-swe-agent, qwen-code and files; several as codex:1,pi:2, a group "
-        "each by weight (docs/agents.md)",
-    )
-    reward: str = Field(
-        default="",
-        description="Reward in training, as package.module:function of (task, outcome), such as envs.rewards:fraction; "
-        "empty for the environment's own",
-    )
-    teacher: Annotated[str, _if_given(web_address)] = Field(
-        default="",
-        description="Address of an inference server (vLLM's protocol) with another model of the same tokenizer; it "
-        "scores the sampled tokens for the trainer (docs/teachers.md); empty for none",
-    )
-    teacher_model: str = Field(default="default", description="The teacher's name there; default for its only model")
-    teacher_key: str = Field(default="", description="The teacher's key")
-    teacher_top_k: int = Field(
-        default=0, ge=0, le=20, description="The teacher's likeliest tokens kept in rows beside the sampled one"
-    )
-    teacher_weight: float = Field(
-        default=0.0,
-        ge=0,
-        description="Factor on the reverse KL to the teacher in each token's advantage; 0 gives the trainer its "
-        "logprobs alone",
-    )
-    tool_role: Literal["auto", "user", "tool"] = Field(
-        default="auto",
-        description="Chat role of tool results: auto leaves tools, calls and results to a chat template with support; "
-        "user and tool make text of them all",
-    )
-    chat_template_kwargs: dict[str, Any] = Field(
-        default={}, description="Variables of the chat template, such as enable_thinking=false"
-    )
-    fold_system: bool = Field(
-        default=False,
-        description="Put the system prompt in front of the first user message, for templates without a fixed one",
-    )
-    system_prompt: str | None = Field(default=None, description="Replaces the first lines of the system prompt")
-    attempts: int = Field(
-        default=3, ge=1, description="Attempts at a rollout with infrastructure failures, before its task is put back"
-    )
-    task_failures: int = Field(
-        default=3, ge=1, description="Times that a task's group may be put back before the task is quarantined"
-    )
-    failure_rate: float = Field(
-        default=0.5,
-        gt=0,
-        le=1,
-        description="Share of infrastructure failures above which fewer rollouts are started",
-    )
-    overtime_s: float = Field(
-        default=3600.0,
-        gt=0,
-        description="Seconds beyond its own time and its verifier's, after which a rollout counts as hung",
-    )
-    curriculum: Literal["uniform", "signal"] = Field(
-        default="uniform",
-        description="The next task: uniform takes each once an epoch; signal draws by the chance that rewards differ, "
-        "from a task's latest groups (docs/curriculum.md)",
-    )
-    equal_rewards: Literal["drop", "send", "resample", "top_up"] = Field(
-        default="drop",
-        description="A group with equal rewards is dropped, sent, sampled again up to twice, or gets more members, up "
-        "to three times group_size, until rewards differ",
-    )
-    max_stale_steps: int = Field(
-        default=16, ge=0, description="Trainer steps after which an undelivered group is kept aside instead"
-    )
-    outbox_mb: int = Field(
-        default=2048, ge=1, description="Size of undelivered groups on disk; above it no new rollouts are started"
-    )
-    shutdown_s: float = Field(
-        default=3.0, ge=0, description="Seconds for running rollouts to finish after SIGTERM or Ctrl-C"
-    )
-    run_dir: Path | None = Field(
-        default=None,
-        description="Directory of the run; an earlier run's directory continues it. By default a new one under runs/",
-    )
-    allow_change: list[Condition] = Field(
-        default=[],
-        description="Conditions that may differ from the run's earlier starts, such as model,temperature; any other "
-        "difference is refused",
-    )
-    seed: int = Field(default=0, description="Seed of the order of tasks")
-    tokenizer_name: str = Field(
-        default="",
-        description="Tokenizer (a folder or a hub name); empty for the one named by the inference server",
-    )
-    track: list[Literal["wandb", "trackio", "tensorboard"]] = Field(
-        default=[], description="Trackers for figures of training and evaluations: wandb, trackio, tensorboard"
-    )
-    use_wandb: bool = Field(default=False, description="atroposlib's name for track wandb")
-    wandb_name: str | None = Field(default=None, description="Name of the run for trackers and the trainer API")
-    otlp_url: Annotated[str, _if_given(web_address)] = Field(
-        default="", description="Address of an OpenTelemetry receiver of spans (OTLP over HTTP); empty for none"
-    )
-    otlp_content: bool = Field(default=False, description="Put messages and tools' answers into spans")
-    live: Annotated[str, _if_given(loopback)] = Field(
-        default="",
-        description="HOST:PORT of this machine for the page of the run, such as 127.0.0.1:8900; empty for none",
-    )
-    prometheus: Annotated[str, _if_given(host_port)] = Field(
-        default="", description="HOST:PORT for Prometheus' /metrics, such as 127.0.0.1:9464; empty for none"
-    )
-    rollout_server_url: Annotated[str, AfterValidator(web_address)] = Field(
-        default="http://localhost:8000", description="Address of the trainer API"
-    )
-    total_steps: Annotated[int, AfterValidator(_not_zero)] = Field(
-        default=1000,
-        ge=-1,
-        description="serve: the trainer's last step, -1 for no limit; process: groups to make",
-    )
-    inference_weight: float = Field(
-        default=1.0, gt=0, description="Share of the batches, beside other environments at the same trainer API"
-    )
-    ensure_scores_are_not_same: bool = Field(
-        default=True, description="atroposlib's name for equal_rewards: false sends groups with equal rewards"
-    )
-    data_path_to_save_groups: str | None = Field(
-        default=None, description="File of groups; by default process writes groups.jsonl in run_dir, serve none"
-    )
-    data_dir_to_save_evals: str | None = Field(
-        default=None, description="Directory for atroposlib's own file of an evaluation"
-    )
-    include_messages: bool = Field(default=False, description="Send the chat messages to the trainer as well")
-    max_batches_offpolicy: int = Field(
-        default=3, ge=1, description="Batches in the trainer's queue that make new groups wait"
-    )
-    steps_per_eval: int = Field(default=0, ge=0, description="Trainer steps between evaluations; 0 for none")
-    eval_samples: int = Field(default=1, ge=1, description="Rollouts of each task in an evaluation, by each agent")
-    eval_temperature: float = Field(default=0.0, ge=0, description="Sampling temperature in evaluations")
-    eval_top_p: float | None = Field(
-        default=None, gt=0, le=1, description="The same as top_p in evaluations; top_p where not given"
-    )
-    eval_top_k: int | None = Field(
-        default=None, ge=0, description="The same as top_k in evaluations; top_k where not given"
-    )
-    eval_min_p: float | None = Field(
-        default=None, ge=0, lt=1, description="The same as min_p in evaluations; min_p where not given"
-    )
-    eval_ks: list[Annotated[int, Field(ge=1)]] = Field(
-        default=[1], min_length=1, description="The k of each pass@k to report; each at most eval_samples"
-    )
-    eval_lost: float = Field(
-        default=0.1,
-        ge=0,
-        le=1,
-        description="Share of an evaluation's samples that infrastructure failures may cost; above it evaluate ends "
-        "with status 1",
-    )
+    group_size: Count = 8
+    """Rollouts of one task, scored together"""
+    estimator: Literal["group-std", "group-mean", "leave-one-out", "none"] = "group-std"
+    """Advantages of a group's rewards: less their mean, divided by their standard deviation; less their mean; less the
+    mean of the others; none, to learn from a teacher or from turns alone"""
+    length_penalty: Share = 0.0
+    """Share of a positive reward lost in the advantage by the longest rollouts of a group"""
+    max_num_workers: Count = 16
+    """Most groups in progress"""
+    max_concurrent_rollouts: Count = 64
+    """Most rollouts (and so sandboxes) at the same time; below it, their number follows the inference servers' load"""
+    max_token_length: Annotated[int, Field(ge=64)] = 8192
+    """Token budget of a rollout, prompt and replies together"""
+    max_reply_tokens: Count = 1024
+    """Token budget of one reply"""
+    max_steps: Count = 20
+    """Turns in one rollout"""
+    rollout_timeout_s: Positive = 900.0
+    """Seconds of a rollout, for commands and sampling at a fair speed; then its work is graded"""
+    request_timeout_s: Positive = 600.0
+    """Wall time of one request to the inference server in seconds"""
+    temperature: NotNegative = 1.0
+    """Sampling temperature in training and process"""
+    top_p: PositiveShare = 1.0
+    """Nucleus sampling threshold; below 1 for evaluate and process alone"""
+    top_k: Natural = 0
+    """Likeliest tokens to sample from, 0 for all; for evaluate and process alone"""
+    min_p: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Likelihood of a token, relative to the likeliest, below which it is not sampled; for evaluate and process
+    alone"""
+    workers: Literal["process", "ray"] = "process"
+    """Run rollouts in this process, or in worker processes of a Ray cluster (docs/ray.md)"""
+    ray: RayOptions = RayOptions()
+    """The Ray cluster"""
+    tool_format: str = "auto"
+    """The model's tool calls: auto takes the chat template's, or text if no format reads them; template refuses then;
+    otherwise a name of docs/formats.md, or package.module:Class"""
+    history: Literal["template", "sampled"] = "template"
+    """Earlier turns: as the chat template writes them, or as sampled with their thinking"""
+    compaction: Literal["none", "cut", "summary", "notes"] = "none"
+    """What our agent does where little room is left: cut old results, go on from the model's summary, or begin again
+    with its notes in a file (docs/compaction.md)"""
+    trains_summaries: bool = True
+    """Whether the tokens of summaries are trained, also of other people's agents"""
+    summary_weight: NotNegative = 1.0
+    """Factor on a rollout's advantage in the tokens of its summaries"""
+    agent: str = "atropos"
+    """The agent: atropos, or package.module:Class, made like AtroposAgent; envs.swe also knows codex, claude-code,
+    opencode, openhands, pi, mini-swe-agent, qwen-code and files; several as codex:1,pi:2, a group each by weight
+    (docs/agents.md)"""
+    reward: str = ""
+    """Reward in training, as package.module:function of (task, outcome), such as envs.rewards:fraction; empty for the
+    environment's own"""
+    teacher: Annotated[str, if_given(web_address)] = ""
+    """Address of an inference server (vLLM's protocol) with another model of the same tokenizer; it scores the sampled
+    tokens for the trainer (docs/teachers.md); empty for none"""
+    teacher_model: str = "default"
+    """The teacher's name there; default for its only model"""
+    teacher_key: str = ""
+    """The teacher's key"""
+    teacher_top_k: Annotated[int, Field(ge=0, le=20)] = 0
+    """The teacher's likeliest tokens kept in rows beside the sampled one"""
+    teacher_weight: NotNegative = 0.0
+    """Factor on the reverse KL to the teacher in each token's advantage; 0 gives the trainer its logprobs alone"""
+    tool_role: Literal["auto", "user", "tool"] = "auto"
+    """Chat role of tool results: auto leaves tools, calls and results to a chat template with support; user and tool
+    make text of them all"""
+    chat_template_kwargs: dict[str, Any] = {}
+    """Variables of the chat template, such as enable_thinking=false"""
+    fold_system: bool = False
+    """Put the system prompt in front of the first user message, for templates without a fixed one"""
+    system_prompt: str | None = None
+    """Replaces the first lines of the system prompt"""
+    attempts: Count = 3
+    """Attempts at a rollout with infrastructure failures, before its task is put back"""
+    task_failures: Count = 3
+    """Times that a task's group may be put back before the task is quarantined"""
+    failure_rate: PositiveShare = 0.5
+    """Share of infrastructure failures above which fewer rollouts are started"""
+    overtime_s: Positive = 3600.0
+    """Seconds beyond its own time and its verifier's, after which a rollout counts as hung"""
+    equal_rewards: Literal["drop", "send", "resample", "top_up"] = "drop"
+    """A group with equal rewards is dropped, sent, sampled again up to twice, or gets more members, up to three times
+    group_size, until rewards differ"""
+    max_stale_steps: Natural = 16
+    """Trainer steps after which an undelivered group is kept aside instead"""
+    outbox_mb: Count = 2048
+    """Size of undelivered groups on disk; above it no new rollouts are started"""
+    shutdown_s: NotNegative = 3.0
+    """Seconds for running rollouts to finish after SIGTERM or Ctrl-C"""
+    run_dir: Path | None = None
+    """Directory of the run; an earlier run's directory continues it. By default a new one under runs/"""
+    allow_change: list[Condition] = []
+    """Conditions that may differ from the run's earlier starts, such as model,temperature; any other difference is
+    refused"""
+    seed: int = 0
+    """Seed of the order of tasks"""
+    tokenizer_name: str = ""
+    """Tokenizer (a folder or a hub name); empty for the one named by the inference server"""
+    track: list[Literal["wandb", "trackio", "tensorboard"]] = []
+    """Trackers for figures of training and evaluations: wandb, trackio, tensorboard"""
+    use_wandb: bool = False
+    """atroposlib's name for track wandb"""
+    wandb_name: str | None = None
+    """Name of the run for trackers and the trainer API"""
+    otlp_url: Annotated[str, if_given(web_address)] = ""
+    """Address of an OpenTelemetry receiver of spans (OTLP over HTTP); empty for none"""
+    otlp_content: bool = False
+    """Put messages and tools' answers into spans"""
+    live: Annotated[str, if_given(loopback)] = ""
+    """HOST:PORT of this machine for the page of the run, such as 127.0.0.1:8900; empty for none"""
+    prometheus: Annotated[str, if_given(host_port)] = ""
+    """HOST:PORT for Prometheus' /metrics, such as 127.0.0.1:9464; empty for none"""
+    rollout_server_url: Annotated[str, AfterValidator(web_address)] = "http://localhost:8000"
+    """Address of the trainer API"""
+    total_steps: Annotated[int, AfterValidator(_not_zero), Field(ge=-1)] = 1000
+    """serve: the trainer's last step, -1 for no limit; process: groups to make"""
+    inference_weight: Positive = 1.0
+    """Share of the batches, beside other environments at the same trainer API"""
+    ensure_scores_are_not_same: bool = True
+    """atroposlib's name for equal_rewards: false sends groups with equal rewards"""
+    data_path_to_save_groups: str | None = None
+    """File of groups; by default process writes groups.jsonl in run_dir, serve none"""
+    data_dir_to_save_evals: str | None = None
+    """Directory for atroposlib's own file of an evaluation"""
+    include_messages: bool = False
+    """Send the chat messages to the trainer as well"""
+    max_batches_offpolicy: Count = 3
+    """Batches in the trainer's queue that make new groups wait"""
+    steps_per_eval: Natural = 0
+    """Trainer steps between evaluations; 0 for none"""
+    eval_samples: Count = 1
+    """Rollouts of each task in an evaluation, by each agent"""
+    eval_temperature: NotNegative = 0.0
+    """Sampling temperature in evaluations"""
+    eval_top_p: PositiveShare | None = None
+    """The same as top_p in evaluations; top_p where not given"""
+    eval_top_k: Natural | None = None
+    """The same as top_k in evaluations; top_k where not given"""
+    eval_min_p: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """The same as min_p in evaluations; min_p where not given"""
+    eval_ks: Annotated[list[Count], Field(min_length=1)] = [1]
+    """The k of each pass@k to report; each at most eval_samples"""
+    eval_lost: Share = 0.1
+    """Share of an evaluation's samples that infrastructure failures may cost; above it evaluate ends with status 1"""
 
     @model_validator(mode="after")
     def _consistent(self) -> AgentEnvConfig:
@@ -511,6 +434,17 @@ class AgentEnvConfig(StrictOptions):
     def trackers(self) -> list[str]:
         """Return the trackers of figures, by name."""
         return list(dict.fromkeys([*self.track, *(["wandb"] if self.use_wandb else [])]))
+
+    def with_tokenizer(self, name: str, tokenizer: Any) -> Self:
+        """Return a copy of the options with a tokenizer by its name, which the environment need not read again."""
+        own = self.model_copy(update={"tokenizer_name": name})
+        own._tokenizer = tokenizer
+        return own
+
+    def take_tokenizer(self) -> Any:
+        """Return the tokenizer that the options were given, once; None if they have its name alone."""
+        given, self._tokenizer = self._tokenizer, None
+        return given
 
     def chat_template(self, tokenizer: Any) -> ChatTemplate:
         """Return the tokenizer's chat template as the options want it. Raises ValueError when it can't be used."""

@@ -34,6 +34,26 @@ class OwnRecords(logging.Filter):
         return not _of_library(record.pathname)
 
 
+class SaidOnce(logging.Filter):
+    """Passes a message at most once in `again_s` seconds; errors always."""
+
+    again_s = 60.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: dict[tuple[str, str], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno >= logging.ERROR:
+            return True
+        what, now = (record.name, record.getMessage()), record.created
+        if now - self._said.get(what, -self.again_s) < self.again_s:
+            return False
+        self._said = {one: at for one, at in self._said.items() if now - at < self.again_s}
+        self._said[what] = now
+        return True
+
+
 @lru_cache(maxsize=1024)
 def _of_library(file: str) -> bool:
     path = str(Path(file).resolve())
@@ -49,7 +69,8 @@ def set_up_log(
     stream: IO[str] | None = None,
     own: Iterable[str] = (),
 ) -> None:
-    """Write this process's log to stderr, or to `stream`. own: see `OwnRecords`."""
+    """Write this process's log to stderr, or to `stream`, without repetitions. own: see `OwnRecords`."""
     logging.basicConfig(level=level, format=form, stream=stream or sys.stderr)
     for handler in logging.getLogger().handlers:
         handler.addFilter(OwnRecords(own))
+        handler.addFilter(SaidOnce())

@@ -82,7 +82,7 @@ LONG_S = 1200
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config, items):
+def pytest_collection_modifyitems(items):
     """Put the tests marked `long` first, the longest before others, and last those that only compute: a share of each
     for each worker.
 
@@ -91,15 +91,16 @@ def pytest_collection_modifyitems(config, items):
     with. A share is a stretch as well, because neighbours have fixtures in common.
     """
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    computing = config.rootpath / "tests/atropos_agent"
-    long = [item for item in items if item.get_closest_marker("long")]
+    long, waiting, quick = [], [], []
+    for item in items:
+        if item.get_closest_marker("long"):
+            long.append(item)
+        else:
+            (quick if item.nodeid.startswith("tests/atropos_agent/") else waiting).append(item)
     long.sort(key=lambda item: next(iter(item.get_closest_marker("long").args), 10), reverse=True)
     for item in long:
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(LONG_S))
-    others = [item for item in items if not item.get_closest_marker("long")]
-    waiting = [item for item in others if computing not in item.path.parents]
-    quick = [item for item in others if computing in item.path.parents]
     stretch, share, ordered = math.ceil(len(items) / workers), math.ceil(len(waiting) / workers), []
     for worker in range(workers):
         begun = long[worker::workers] + waiting[:share]

@@ -135,11 +135,11 @@ class CompletionsServer(TokenServer):
         Raises EngineError with the remedy."""
         try:
             response = await self._client().get(path, timeout=5.0)
-            if (unusable := unfit(self.label, response.status_code, response.text, path)) is not None:
-                raise unusable
-            response.raise_for_status()
         except NoAnswer as error:
             raise unreachable(self.url, error, start) from error
+        location = response.headers.get("location", "")
+        if (unusable := unfit(self.label, response.status_code, response.text, path, location)) is not None:
+            raise unusable
         return response
 
     async def tokens_and_logprobs_completion(self, **kwargs: Any) -> Answer:
@@ -453,7 +453,7 @@ def unreachable(url: str, error: NoAnswer, program: str) -> EngineError:
     if isinstance(error, NotHttp):
         return NotThisServer(
             f"what answers at {url} is no inference server that can be talked to ({error}); set --openai.base_url to "
-            "one's address, or SSL_CERT_FILE to who vouches for its certificate"
+            "one's address (http:// or https://, as it speaks), or SSL_CERT_FILE to who vouches for its certificate"
         )
     return EngineError(
         f"no inference server answers at {url} ({error}); start {program} there or set --openai.base_url"

@@ -64,18 +64,20 @@ class NotThisServer(Refused):
     """The answering program is no inference server that we can use with these options, and will not become one."""
 
 
-def unfit(label: str, status: int, text: str, asked: str) -> EngineError | None:
-    """Return the exception for an answer at the start that only the user can mend; None if it is well, or may pass.
+def unfit(label: str, status: int, text: str, asked: str, location: str = "") -> EngineError | None:
+    """Return the exception for an answer at the start that is an error: NotThisServer if only the user can mend it.
 
-    asked: the path of the request."""
+    asked: the path of the request. location: the address that a redirection names."""
     if status in (401, 403):
         return NotThisServer(f"{label} refuses us ({status}: {text[:200]}); set --openai.api_key to its key")
     if 300 <= status < 500 and status not in RETRIED:
+        onward = f" and points to {location}" if location else ""
         return NotThisServer(
-            f"{label} answers {asked} with {status}, so it is another program or another protocol; "
-            "set --openai.base_url to an inference server's address, or --openai.server_type to what it speaks"
+            f"{label} answers {asked} with {status}{onward}, so it is another program or another protocol; "
+            "set --openai.base_url to an inference server's address, such as http://HOST:PORT/v1, or "
+            "--openai.server_type to what it speaks"
         )
-    return None
+    return EngineError(f"{label} can't answer now ({status}: {text[:200]})") if status >= 400 else None
 
 
 def refusal(label: str, status: int | None, text: str, *, known: bool = False) -> AgentError:

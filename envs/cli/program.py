@@ -195,7 +195,7 @@ def parse(program: Program, command: str, argv: Sequence[str]) -> Options:
         except NoEvaluation as error:
             problems.append(f"--against: {error}")
     if problems:
-        raise UsageError("\n".join(["these options are wrong:", *(f"  {problem}" for problem in problems)]))
+        raise UsageError.of(problems)
     return options
 
 

@@ -6,20 +6,16 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import orjson
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from transformers import PreTrainedTokenizerFast
 
 from atropos_agent.engines.chat import UNNAMED, ChatServer
 from atropos_agent.engines.errors import ModelNotServed, NotThisServer
 from atropos_agent.engines.protocols import open_server
 from atropos_agent.engines.tokenizers import compare_tokenizers
 from atropos_agent.types import EngineError
-from envs.base import AgentEnv
+from envs.base import AgentEnv, empty_tokenizer
 from envs.options import WITHOUT_TOKENS, EngineConfig, Options, UsageError
 from envs.options.tokenizer import load_tokenizer
 from envs.records.comparison import NoEvaluation, compare, read_rates, table_of
@@ -55,8 +51,7 @@ class TooFewSamples(RuntimeError):
 async def run_command(
     env_cls: type[AgentEnv[Any]], command: str, options: Options, redactor: Redactor, end: EndBySignal
 ) -> int:
-    await check(env_cls, options)
-    env = await open_env(env_cls, command, options)
+    env = await open_env(env_cls, command, options, await check(env_cls, options))
     env.redactor = redactor
     logger.info("results go to %s; a later start with --env.run_dir=%s continues", env.run_dir, env.run_dir)
     async with live_page(env.run_dir, options.env.live):
@@ -107,16 +102,16 @@ async def evaluate_and_compare(env: AgentEnv[Any], options: Options) -> EvalSumm
     return summary
 
 
-async def check(env_cls: type[AgentEnv[Any]], options: Options) -> None:
+async def check(env_cls: type[AgentEnv[Any]], options: Options) -> Any:
     """Find errors of the later run now: tasks, sandboxes, tokenizer, run directory. An unreachable Docker
-    daemon is waited for, if nothing else is wrong. Raises UsageError with every problem and its remedy."""
-    await once_reachable(lambda: _check_once(env_cls, options))
+    daemon is waited for, if nothing else is wrong. Returns the tokenizer, or None if the options name none.
+    Raises UsageError with every problem and its remedy."""
+    return await once_reachable(lambda: _check_once(env_cls, options))
 
 
-async def _check_once(env_cls: type[AgentEnv[Any]], options: Options) -> None:
-    async def tokenizer() -> None:
-        if options.env.tokenizer_name:
-            await asyncio.to_thread(load_tokenizer, options.env.tokenizer_name)
+async def _check_once(env_cls: type[AgentEnv[Any]], options: Options) -> Any:
+    async def tokenizer() -> Any:
+        return await asyncio.to_thread(load_tokenizer, named) if (named := options.env.tokenizer_name) else None
 
     async def run_dir() -> None:
         given = options.env.run_dir
@@ -144,18 +139,23 @@ async def _check_once(env_cls: type[AgentEnv[Any]], options: Options) -> None:
     if problems:
         listed = "\n".join(f"- {problem}" for problem in problems)
         raise UsageError(f"{len(problems)} things are wrong:\n{listed}") from problems[0]
+    return results[1]
 
 
-async def open_env(env_cls: type[AgentEnv[Any]], command: str, options: Options) -> AgentEnv[Any]:
-    """Make the environment, with responsive inference servers and their own tokenizer. Raises UsageError."""
+async def open_env(
+    env_cls: type[AgentEnv[Any]], command: str, options: Options, tokenizer: Any = None
+) -> AgentEnv[Any]:
+    """Make the environment, with responsive inference servers and their own tokenizer. Raises UsageError.
+
+    tokenizer: that of the options' name, if it was loaded before."""
     if command == "serve":
         try:
             options.env.check_ratios()
         except ValueError as error:
             raise UsageError(str(error)) from error
-    tokenizer = options.env.tokenizer_name
-    if tokenizer:
-        load_tokenizer(tokenizer)
+    named = options.env.tokenizer_name
+    if named and tokenizer is None:
+        tokenizer = load_tokenizer(named)
     if plain := [engine.server_type for engine in options.engines if engine.server_type in WITHOUT_TOKENS]:
         if command == "serve":
             raise UsageError(
@@ -165,24 +165,15 @@ async def open_env(env_cls: type[AgentEnv[Any]], command: str, options: Options)
         await wait_for_endpoints(env_cls, options.engines)
         if options.env.teacher and command != "evaluate":
             raise UsageError(f"--env.teacher scores token ids, and --openai.server_type {plain[0]} gives none")
-        with TemporaryDirectory() as folder:
-            named = tokenizer or write_empty_tokenizer(folder)
-            return env_cls(options.env.model_copy(update={"tokenizer_name": named}), options.engines)
-    if not (named := tokenizer):
+        return env_cls(options.env.with_tokenizer(named, tokenizer or empty_tokenizer()), options.engines)
+    if not named:
         named = await wait_for_engines(options.engines)
-        load_tokenizer(named, given=False)
-    env = env_cls(options.env.model_copy(update={"tokenizer_name": named}), options.engines)
+        tokenizer = load_tokenizer(named, given=False)
+    env = env_cls(options.env.with_tokenizer(named, tokenizer), options.engines)
     await check_tokenizer(env)
     if command != "evaluate":
         await check_teacher(env)
     return env
-
-
-def write_empty_tokenizer(folder: str) -> str:
-    """Write a tokenizer without any text, for atroposlib: it loads one even if nothing is encoded.
-    Returns its folder."""
-    PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel({"?": 0}, unk_token="?"))).save_pretrained(folder)
-    return folder
 
 
 async def wait_for_endpoints(env_cls: type[AgentEnv[Any]], configs: Sequence[EngineConfig]) -> None:

@@ -32,9 +32,11 @@ from envs.records.read import SavedRollout, read_at
 from envs.running.rollouts import Rollouts
 from envs.running.run import cancel, follow_load, open_rollouts
 from envs.types import InfraError, Seat, Task
+from sandboxes.naming import later
 
 logger = logging.getLogger(__name__)
 
+_PANDAS = later("pandas")
 CONNECT_S = 60.0
 """Longest wait for a silent inference server, in seconds."""
 
@@ -78,10 +80,9 @@ class Ran(Sequence[SavedRollout]):
     def frame(self) -> Any:
         """Return them as a pandas data frame. Raises ImportError without pandas."""
         try:
-            import pandas  # takes its time, and may not be there
+            return _PANDAS().DataFrame(self.table())
         except ImportError as error:
             raise ImportError("a data frame needs pandas: pip install pandas; `table` needs nothing") from error
-        return pandas.DataFrame(self.table())
 
 
 async def run(
@@ -116,10 +117,10 @@ async def run(
     if config.run_dir is None:
         config.run_dir = new_run_dir(env_cls.name)
     given = Options(env=config, openai=[engine])
-    await check(env_cls, given)
+    tokenizer = await check(env_cls, given)
     try:
         async with asyncio.timeout(CONNECT_S):
-            env = await open_env(env_cls, "evaluate", given)
+            env = await open_env(env_cls, "evaluate", given, tokenizer)
     except TimeoutError:
         raise UsageError(f"no inference server answers at {engine.base_url}; start it, or give another llm") from None
     train, _ = await env.ready_tasks()

@@ -21,8 +21,8 @@ from rich.console import Console
 from envs.lab.consumer import Consumer, ConsumerError
 from envs.lab.dashboard import Dashboard, Preparation, Progress, View
 from envs.lab.parts import PartError, Parts, answers, healthy, lacking, until_signalled
+from envs.lab.recipes import EASY, adapter
 from envs.lab.synthetic import TOOLS
-from envs.lab.warm_start import EASY, adapter
 from envs.messages import SWE, as_called, told
 from envs.records.disk import NoFolder, make_folder
 from envs.records.metrics import Metrics

@@ -32,8 +32,8 @@ from envs.lab.parts import PartError, Parts, flags, healthy, lacking, output_of,
 from envs.lab.plots import findings, write_page
 from envs.lab.practice import write_tasks
 from envs.lab.presets import PRESETS, Preset
+from envs.lab.recipes import EASY, RECIPES, adapter
 from envs.lab.synthetic import Example, examples
-from envs.lab.warm_start import EASY, RECIPES, adapter
 from envs.messages import SWE, as_called, told
 from envs.records.disk import make_folder, replace_file
 from envs.records.provenance import commit, machine, versions

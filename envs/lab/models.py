@@ -9,6 +9,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from atropos_agent.cpu_engine.model import DEFAULT_CACHE, ModelNotFound, locate
 from atropos_agent.types import AgentError
 from envs.lab import smoke, windows
 from envs.lab.manner import foreign
@@ -18,9 +19,6 @@ from sandboxes.base import SandboxError
 
 def main(argv: Sequence[str]) -> int:
     """Print the folder of `smoke`, `windows`, or a name known to the embedded server. Returns the exit status."""
-    # Imported here, so that presets stay free of PyTorch.
-    from atropos_agent.cpu_engine.model import DEFAULT_CACHE, ModelNotFound, locate
-
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model")
     parser.add_argument("--agent")

@@ -10,8 +10,8 @@ from typing import Any
 from envs.base import AGENTS
 from envs.lab import windows
 from envs.lab.manner import foreign
+from envs.lab.recipes import EASY
 from envs.lab.synthetic import TOOLS
-from envs.lab.warm_start import EASY
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from atropos_agent.types import Reply, SequenceData
 from envs.agents.facts import ForeignAgent
 from envs.lab.manner import Manner
 from envs.lab.synthetic import Example, call, expert, transcripts
+from sandboxes.naming import later
 
 VERBS = ("Create", "Make", "Add", "Write", "Put here", "Set up")
 OBJECTS = ("an empty file named ready", "the file ready, with nothing in it", "the file ready, of size zero")
@@ -29,6 +30,8 @@ OBJECTS = ("an empty file named ready", "the file ready, with nothing in it", "t
 FLAWED = 0.65
 """Share of the dialogues with a flawed first reply."""
 
+_SCRATCH = later("atropos_agent.cpu_engine.scratch")
+"""Needs PyTorch, and the tasks do not."""
 _VOCABULARY = 640
 _WORDS = 1600
 """The vocabulary for a foreign agent with its long opening: most of its words are a token each."""
@@ -47,9 +50,6 @@ def model(cache: Path, on_step: Callable[[int, float], None] | None = None, agen
     """Return the folder of the model, made in half a minute if missing; for a foreign `agent` it takes longer.
 
     Raises InfraError, SandboxError, AgentError if that agent can't be listened to."""
-    # Imported here, so that the tasks stay free of PyTorch.
-    from atropos_agent.cpu_engine.scratch import make_model, make_tokenizer
-
     train, _ = tasks()
     # What the dialogues say beside the tasks is the format's, so that its words are a part of the model's name.
     said = (Hermes().instructions(()), Hermes().correction(()))
@@ -59,14 +59,15 @@ def model(cache: Path, on_step: Callable[[int, float], None] | None = None, agen
         made_of, prefix, size = (*made_of, agent.recipe, _WORDS), f"smoke-{agent.name}", _WORDS
 
     def make(folder: Path) -> None:
-        plain = make_tokenizer([], 0)
+        scratch = _SCRATCH()
+        plain = scratch.make_tokenizer([], 0)
         manner = None if agent is None else asyncio.run(Manner.heard(agent, plain))
         spelled = asyncio.run(_rows(train, plain, expert, manner))
-        tokenizer = make_tokenizer([row.full_text for row in spelled], size)
+        tokenizer = scratch.make_tokenizer([row.full_text for row in spelled], size)
         rng = random.Random(0)
         drawn = [rng.choice(train) for _ in range(_DIALOGUES)]
         rows = asyncio.run(_rows(drawn, tokenizer, lambda task: _clumsy(task, rng, manner), manner))
-        make_model(rows, tokenizer, folder, steps=_STEPS, on_step=on_step)
+        scratch.make_model(rows, tokenizer, folder, steps=_STEPS, on_step=on_step)
 
     return kept(cache, prefix, made_of, make)
 

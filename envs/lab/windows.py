@@ -27,6 +27,7 @@ from envs.lab.heard import Heard, Script
 from envs.lab.smoke import kept
 from envs.lab.synthetic import WORKING_DIR, Example, call
 from envs.lab.words import WORDS
+from sandboxes.naming import later
 from tools import ToolCall, ToolResult, default_tools
 
 TOOLS = ("terminal",)
@@ -61,6 +62,8 @@ page=$(ls pages | head -n 1)
 cat "pages/$page" && rm "pages/$page"
 """
 
+_SCRATCH = later("atropos_agent.cpu_engine.scratch")
+"""Needs PyTorch, and the tasks do not."""
 _VOCABULARY = 1400
 _HEARD_VOCABULARY = 2600
 _DIALOGUES = 400
@@ -87,10 +90,9 @@ def model(cache: Path, on_step: Callable[[int, float], None] | None = None, agen
     """Return the folder of the model, made in some minutes if missing; for a foreign `agent` one of its own.
 
     Raises InfraError, SandboxError, AgentError if that agent can't be listened to."""
-    # Imported here, so that the tasks stay free of PyTorch.
-    from atropos_agent.cpu_engine.scratch import make_model
 
     def make(folder: Path) -> None:
+        make_model = _SCRATCH().make_model
         rng = random.Random(0)
         heard = None if agent is None else asyncio.run(listen(agent))
         tokenizer = asyncio.run(spelled(rng, heard))
@@ -114,22 +116,19 @@ def model(cache: Path, on_step: Callable[[int, float], None] | None = None, agen
 
 async def spelled(rng: random.Random, heard: Heard | None = None) -> Any:
     """Return a tokenizer that has the words of such dialogues as a token each."""
-    from atropos_agent.cpu_engine.scratch import make_tokenizer
-
+    make_tokenizer = _SCRATCH().make_tokenizer
     rows = await dialogues(_DIALOGUES // 4, make_tokenizer([], 0), rng, heard)
     return make_tokenizer([row.full_text for row in rows], _HEARD_VOCABULARY if heard else _VOCABULARY)
 
 
 async def listen(agent: ForeignAgent) -> Heard:
     """Listen to an agent that reads such a log. Raises InfraError, SandboxError, AgentError if it can't."""
-    from atropos_agent.cpu_engine.scratch import make_tokenizer
-
     # As long as those of the tasks are at least: an agent decides by length how much it keeps.
     pages = [f"Page {page}: {' '.join(['heard'] * 12)}" for page in range(1, PAGES + 1)]
     files = {"next": _NEXT, **{f"pages/{place}": f"{text}\n" for place, text in enumerate(pages)}}
     sums = [f"Summary {number} of this work." for number in range(1, len(HEARD_AFTER) + 1)]
     script = Script("Read the log as it is heard.", [*["sh next"] * PAGES, "true"], pages, sums)
-    return await Heard.working(agent, make_tokenizer([], 0), script, files, HEARD_AFTER)
+    return await Heard.working(agent, _SCRATCH().make_tokenizer([], 0), script, files, HEARD_AFTER)
 
 
 def _wordings() -> tuple[list[str], list[str]]:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from atropos_agent.engines.sessions import HEADERS
-from envs.config import StrictOptions
+from envs.config import Count, NotNegative, StrictOptions
 from sandboxes.arguments import web_address
 
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -19,6 +19,11 @@ _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 class UsageError(ValueError):
     """The command line or the configuration file is wrong; the message names the place."""
+
+    @classmethod
+    def of(cls, problems: Sequence[str]) -> UsageError:
+        """Return one with all problems."""
+        return cls("\n".join(["these options are wrong:", *(f"  {problem}" for problem in problems)]))
 
 
 WITHOUT_TOKENS = ("openai", "responses", "anthropic")
@@ -35,39 +40,31 @@ class EngineConfig(StrictOptions):
         "rolling_buffer_length",
     )
 
-    base_url: str = Field(
-        default="http://localhost:9001/v1",
-        description="Address of the inference server; separate several by commas",
-    )
-    server_type: Literal["vllm", "sglang", "atropos", "openai", "responses", "anthropic"] = Field(
-        default="vllm",
-        description="Protocol: vLLM's completions or SGLang's /generate by token ids, atroposlib's own /generate, "
-        "OpenAI's chat or Responses, or Anthropic's Messages (the last three without tokens: evaluate and process "
-        "only)",
-    )
-    model_name: str = Field(
-        default="default", description="The model's name at the inference server; default for its only one"
-    )
-    api_key: str | None = Field(default="", description="The inference server's key")
-    timeout: int = Field(default=1200, gt=0, description="Longest wait for an answer in seconds")
-    num_max_requests_at_once: int = Field(
-        default=512, ge=1, description="Requests that this inference server is sent at the same time, at most"
-    )
-    num_requests_for_eval: int = Field(default=64, ge=1, description="The same of evaluations")
-    n_kwarg_is_ignored: bool = Field(
-        default=False, description="A plain OpenAI endpoint gives one reply, however many are asked for"
-    )
-    rolling_buffer_length: int = Field(default=1000, ge=1, description="Requests whose times are kept for W&B")
+    base_url: str = "http://localhost:9001/v1"
+    """Address of the inference server; separate several by commas"""
+    server_type: Literal["vllm", "sglang", "atropos", "openai", "responses", "anthropic"] = "vllm"
+    """Protocol: vLLM's completions or SGLang's /generate by token ids, atroposlib's own /generate, OpenAI's chat or
+    Responses, or Anthropic's Messages (the last three without tokens: evaluate and process only)"""
+    model_name: str = "default"
+    """The model's name at the inference server; default for its only one"""
+    api_key: str | None = ""
+    """The inference server's key"""
+    timeout: Annotated[int, Field(gt=0)] = 1200
+    """Longest wait for an answer in seconds"""
+    num_max_requests_at_once: Count = 512
+    """Requests that this inference server is sent at the same time, at most"""
+    num_requests_for_eval: Count = 64
+    """The same of evaluations"""
+    n_kwarg_is_ignored: bool = False
+    """A plain OpenAI endpoint gives one reply, however many are asked for"""
+    rolling_buffer_length: Count = 1000
+    """Requests whose times are kept for W&B"""
 
-    prices: list[Annotated[float, Field(ge=0)]] = Field(
-        default=[], description="US dollars for a million tokens of input and of output, as 2.5,10, to count the cost"
-    )
+    prices: list[NotNegative] = Field(default=[])
+    """US dollars for a million tokens of input and of output, as 2.5,10, to count the cost"""
 
-    session_headers: list[str] = Field(
-        default=list(HEADERS),
-        min_length=1,
-        description="Headers with a request's rollout, for routers that keep a conversation on one replica",
-    )
+    session_headers: list[str] = Field(default=list(HEADERS), min_length=1)
+    """Headers with a request's rollout, for routers that keep a conversation on one replica"""
 
     @field_validator("base_url", mode="before")
     @classmethod
@@ -116,13 +113,12 @@ class Options(StrictOptions):
 
     env: Any
     openai: list[EngineConfig] = Field(default_factory=lambda: [EngineConfig()])
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="debug (every request and reply), info, warning or error"
-    )
-    against: Path | None = Field(default=None, description="An earlier evaluation's file, to compare with task by task")
-    inspect_log: Path | None = Field(
-        default=None, description="Directory for a log of Inspect's: inspect view --log-dir DIR"
-    )
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """debug (every request and reply), info, warning or error"""
+    against: Path | None = None
+    """An earlier evaluation's file, to compare with task by task"""
+    inspect_log: Path | None = None
+    """Directory for a log of Inspect's: inspect view --log-dir DIR"""
 
     @property
     def engines(self) -> list[EngineConfig]:

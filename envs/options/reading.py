@@ -13,7 +13,7 @@ import json
 import re
 import types
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -44,35 +44,24 @@ class Option:
         return "--" + ".".join(self.path)
 
 
-@dataclass(slots=True)
-class OptionValues:
-    """The values read so far. values: nested as the options are. places: of those values, by path."""
-
-    values: dict[str, Any] = field(default_factory=dict)
-    given: dict[tuple[str, ...], str] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
-
-
 def read_options(config_cls: type[BaseModel], argv: Sequence[str]) -> Options:
     """Return the values from the command line and its configuration file. Raises UsageError with every mistake."""
     known = {option.name: option for option in options_of(config_cls)}
-    said = _read_arguments(argv, known)
-    config = said.values.pop("config", None)
-    values, problems = said.values, said.problems
-    if config is not None:
+    values, problems = _read_arguments(argv, known)
+    if (config := values.pop("config", None)) is not None:
         try:
-            values = _over(read_file(Path(config)), said)
+            values = _over(read_file(Path(config)), values, problems)
         except UsageError as error:
             problems.append(str(error))
     # Each part by itself: what is wrong in one hides no mistake in another.
-    given, env = values.pop("openai", None), _part(config_cls, values.pop("env", None), ("env",), known, problems)
-    servers: list[tuple[tuple[str, ...], Any]] = [(("openai",), given)]
-    if isinstance(given, list):
-        servers = [(("openai", str(i)), server) for i, server in enumerate(given)]
-    engines = [_part(EngineConfig, server, place, known, problems) for place, server in servers]
+    env = _part(config_cls, values.pop("env", None), ("env",), known, problems)
+    given = values.pop("openai", None)
+    listed = enumerate(given) if isinstance(given, list) else [(None, given)]
+    places = [(("openai",) if i is None else ("openai", str(i)), server) for i, server in listed]
+    engines = [_part(EngineConfig, server, place, known, problems) for place, server in places]
     options: Any = _part(Options, {**values, "env": env}, (), known, problems)
     if problems:
-        raise UsageError("\n".join(["these options are wrong:", *(f"  {problem}" for problem in problems)]))
+        raise UsageError.of(problems)
     found: Options = options.model_copy(update={"openai": engines})
     return found
 
@@ -159,31 +148,41 @@ def _inside(path: tuple[str, ...], kind: Any) -> Iterator[Option]:
     for inner in _members(kind):
         if isinstance(inner, type) and issubclass(inner, BaseModel):
             refused = (*inner.unused, *inner.for_python) if issubclass(inner, StrictOptions) else ()
-            for name in refused:
-                yield Option((*path, name), Any, useless=True)
+            yield from (Option((*path, name), Any, useless=True) for name in refused)
             for name, info in inner.model_fields.items():
                 if name not in refused:
                     yield from _inside((*path, name), info.annotation)
 
 
-def _read_arguments(argv: Sequence[str], known: Mapping[str, Option]) -> OptionValues:
-    said, words = OptionValues(), list(argv)
+def _read_arguments(argv: Sequence[str], known: Mapping[str, Option]) -> tuple[dict[str, Any], list[str]]:
+    """Return the values, nested as the options are, and what is wrong."""
+    values: dict[str, Any] = {}
+    problems: list[str] = []
+    words = list(argv)
     while words:
         word = words.pop(0)
         name, equals, text = word.partition("=")
         if not name.startswith("--"):
-            said.problems.append(f"{word!r} belongs to no option{_meant('--' + name, known)}")
+            problems.append(f"{word!r} belongs to no option{_meant('--' + name, known)}")
             continue
         if not equals and words and not words[0].startswith("--"):
             equals, text = "=", words.pop(0)
         option = known.get(name) or _entry(name, known)
         if option is None:
-            said.problems.append(f"{name}: there is no such option{_meant(name, known)}")
+            problems.append(f"{name}: there is no such option{_meant(name, known)}")
         elif not equals:
-            said.problems.append(f"{name}: it needs a value{' (true or false)' if option.kind is bool else ''}")
+            problems.append(f"{name}: it needs a value{' (true or false)' if option.kind is bool else ''}")
         else:
-            _take(option, text, said)
-    return said
+            try:
+                value = _typed(option.kind, text)
+            except ValueError as error:
+                problems.append(f"{name}: {error} (got {_short(text)})")
+                continue
+            try:
+                _put(values, option.path, value)
+            except ValueError as error:
+                problems.append(f"{name}: {error}")
+    return values, problems
 
 
 def _entry(name: str, known: Mapping[str, Option]) -> Option | None:
@@ -198,26 +197,7 @@ def _entry(name: str, known: Mapping[str, Option]) -> Option | None:
     return None
 
 
-def _take(option: Option, text: str, said: OptionValues) -> None:
-    """Add a value from the command line."""
-    try:
-        value = _typed(option.kind, text)
-    except ValueError as error:
-        said.problems.append(f"{option.name}: {error} (got {_short(text)})")
-        return
-    before = said.given.get(option.path)
-    repeatable = isinstance(value, list | dict)
-    if before is not None and not repeatable:
-        said.problems.append(f"{option.name}: it is given twice ({_short(before)}, {_short(text)}); leave one out")
-        return
-    said.given[option.path] = text
-    try:
-        _put(said.values, option.path, value)
-    except ValueError as error:
-        said.problems.append(f"{option.name}: {error}")
-
-
-def _put(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
+def _put(values: dict[str, Any], path: Sequence[str], value: Any, named: str = "it") -> None:
     """Put a value into nested mappings, beside the present ones. Raises ValueError for a contradiction between them."""
     *outer, name = path
     for part in outer:
@@ -227,41 +207,35 @@ def _put(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
     there = values.get(name)
     if isinstance(there, dict) and isinstance(value, dict):
         for inner, item in value.items():
-            _put(there, (inner,), item)
+            _put(there, (inner,), item, inner)
     elif isinstance(there, list) and isinstance(value, list):
         there += value
     elif name in values:
-        raise ValueError(f"{name} is given twice ({_short(there)}, {_short(value)}); leave one out")
+        raise ValueError(f"{named} is given twice ({_short(there)}, {_short(value)}); leave one out")
     else:
         values[name] = value
 
 
-def _over(file: dict[str, Any], said: OptionValues) -> dict[str, Any]:
+def _over(file: dict[str, Any], ours: dict[str, Any], problems: list[str]) -> dict[str, Any]:
     """Return the file's values with those of the command line over them."""
-    ours = dict(said.values)
     servers = file.get("openai")
-    if isinstance(servers, list):
-        servers = [{"base_url": server} if isinstance(server, str) else server for server in servers]
-        if not servers:
-            said.problems.append("--openai: the file's list of servers is empty; name one, or leave it out")
-        given = ours.pop("openai", None)
-        file = {**file, "openai": _servers(servers, given, said.problems) if isinstance(given, dict) else servers}
-    return _merged(file, ours)
-
-
-def _servers(listed: list[Any], given: dict[str, Any], problems: list[str]) -> list[Any]:
-    """Return the file's servers with the command line's values for all of them."""
-    if not all(isinstance(server, dict) for server in listed):
-        return listed  # which is told with the other mistakes
-    if "base_url" in given and listed:
-        rest = [{name: value for name, value in server.items() if name != "base_url"} for server in listed]
-        if any(other != rest[0] for other in rest):
-            problems.append(
-                "--openai.base_url: the file lists servers that differ in more than their URL, so it is not known "
-                "which is meant; name the servers in the file alone"
-            )
-        listed = rest[:1]
-    return [_merged(server, given) for server in listed]
+    if not isinstance(servers, list):
+        return _merged(file, ours)
+    if not servers:
+        problems.append("--openai: the file's list of servers is empty; name one, or leave it out")
+    servers = [{"base_url": server} if isinstance(server, str) else server for server in servers]
+    given = ours.get("openai", {})
+    if all(isinstance(server, dict) for server in servers):  # else told with the other mistakes
+        if "base_url" in given and servers:
+            servers = [{name: value for name, value in server.items() if name != "base_url"} for server in servers]
+            if any(other != servers[0] for other in servers):
+                problems.append(
+                    "--openai.base_url: the file lists servers that differ in more than their URL, so it is not known "
+                    "which is meant; name the servers in the file alone"
+                )
+            servers = servers[:1]
+        servers = [_merged(server, given) for server in servers]
+    return _merged(file, {**ours, "openai": servers})
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -277,26 +251,25 @@ def _typed(kind: Any, text: str) -> Any:
 
     Raises ValueError for an unreadable mapping or list."""
     kinds = _members(kind)
-    if type(None) in kinds:
-        kinds = [one for one in kinds if one is not type(None)]
-        if text in ("None", "null"):
-            return None
-    origins = [get_origin(one) or one for one in kinds]
-    if any(isinstance(one, type) and issubclass(one, Mapping | BaseModel) for one in origins):
+    if type(None) in kinds and text in ("None", "null"):
+        return None
+    kinds = [one for one in kinds if one is not type(None)]
+    classes = [(one, get_origin(one) or one) for one in kinds]
+    if any(isinstance(origin, type) and issubclass(origin, Mapping | BaseModel) for _, origin in classes):
         return _mapping(text)
-    several = [one for one, origin in zip(kinds, origins, strict=True) if _holds_several(origin)]
-    listed = several[0] if several else None
-    if listed is not None and (len(kinds) == 1 or text.startswith("[")):
-        return _list(text, (get_args(listed) or (Any,))[0])
+    several = [
+        one
+        for one, origin in classes
+        if origin is not str and isinstance(origin, type) and issubclass(origin, Collection)
+    ]
+    if several and (len(kinds) == 1 or text.startswith("[")):
+        return _list(text, (get_args(several[0]) or (Any,))[0])
     if Any in kinds:
         return scalar(text)
-    choices = [value for one in kinds for value in _choices(one)]
+    choices = [value for one, origin in classes if origin is Literal for value in get_args(one)]
+    choices += [one.value for choice in kinds if isinstance(choice, enum.EnumType) for one in list[Any](choice)]
     value = scalar(text) if len(kinds) > 1 else text
     return next((choice for choice in choices if str(choice) == text), value if type(value) in kinds else text)
-
-
-def _holds_several(origin: Any) -> bool:
-    return isinstance(origin, type) and issubclass(origin, Collection) and not issubclass(origin, str | bytes)
 
 
 def _members(kind: Any) -> list[Any]:
@@ -307,12 +280,6 @@ def _members(kind: Any) -> list[Any]:
     if hasattr(kind, "__metadata__"):  # Annotated
         return _members(get_args(kind)[0])
     return [kind]
-
-
-def _choices(kind: Any) -> list[Any]:
-    if get_origin(kind) is Literal:
-        return list(get_args(kind))
-    return [one.value for one in kind] if isinstance(kind, type) and issubclass(kind, enum.Enum) else []
 
 
 def _mapping(text: str) -> dict[str, Any]:
@@ -335,24 +302,14 @@ def _mapping(text: str) -> dict[str, Any]:
 
 
 def _list(text: str, item: Any) -> list[Any]:
-    if text.lstrip().startswith("["):
-        try:
-            value = json.loads(text)
-        except ValueError:
-            value = _unquoted(text, item)
-        if isinstance(value, list):
-            return value
-    return [_typed(item, piece.strip()) for piece in _pieces(text) if piece.strip()]
-
-
-def _unquoted(text: str, item: Any) -> list[Any]:
-    """Return a list without quotes, such as [a, b]. Raises ValueError when its bracket is not closed."""
-    if not text.rstrip().endswith("]"):
-        raise ValueError("its list is not closed by ]")
-    if Any in _members(item):
-        value = scalar(text)
-        return value if isinstance(value, list) else [value]
-    return [_typed(item, piece.strip().strip("\"'")) for piece in _pieces(text.strip()[1:-1]) if piece.strip()]
+    """Return the items of `a,b` or `[a, "b"]`. Raises ValueError if a bracket is not closed."""
+    text = text.strip()
+    if text.startswith("["):
+        if not text.endswith("]"):
+            raise ValueError("its list is not closed by ]")
+        text = text[1:-1]
+    pieces = filter(None, map(str.strip, _pieces(text)))
+    return [scalar(piece) if piece[0] in "\"'[{" else _typed(item, piece) for piece in pieces]
 
 
 def _pieces(text: str) -> list[str]:

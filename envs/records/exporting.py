@@ -31,6 +31,7 @@ _ROWS: Mapping[str, Callable[[SavedRollout], Iterable[dict[str, Any]]]] = {
 _OF_FILES = frozenset({".jsonl", ".json", ".parquet", ".csv", ".arrow"})
 FRAMES = later("envs.records.frames")
 """The module that writes Parquet: it needs pyarrow, of an extra."""
+_DATASETS = later("datasets")
 FORMS = ("parquet", "dataset", "jsonl", "triplets")
 
 
@@ -99,8 +100,7 @@ def _export(run: Path, out: Path, form: str, more: Mapping[str, Callable[[Path, 
 
 def _write_dataset(run: Path, out: Path) -> None:
     """Write a `datasets.DatasetDict` for `datasets.load_from_disk`."""
-    import datasets  # from an extra, and slow to load
-
+    datasets = _DATASETS()
     with TemporaryDirectory(dir=out.parent if out.parent.is_dir() else None) as folder:
         files = FRAMES().write_parquet(run, Path(folder, "parquet"))
         parts = {

@@ -217,7 +217,7 @@ class Metrics:
             self.dull = True
             logger.warning(
                 "in %d of the last %d groups all rewards are equal, so they teach a trainer nothing; the mean reward "
-                "is %.2f: give %s tasks, a larger --env.group_size, or --env.curriculum signal",
+                "is %.2f: give %s tasks, or a larger --env.group_size",
                 *(self.recent.count(False), len(self.recent), self.reward_mean or 0.0),
                 "easier" if (self.reward_mean or 0.0) < 0.5 else "harder",
             )

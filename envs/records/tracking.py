@@ -13,7 +13,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
+from sandboxes.naming import later
+
 logger = logging.getLogger(__name__)
+
+_WANDB, _TRACKIO, _TENSORBOARD = later("wandb"), later("trackio"), later("tensorboardX")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +50,7 @@ class WandbTracker:
     """Weights & Biases."""
 
     def __init__(self, tracked: TrackedRun) -> None:
-        import wandb  # from an extra
-
-        self._run = wandb.init(
+        self._run = _WANDB().init(
             project=tracked.project,
             name=tracked.name,
             group=tracked.group,
@@ -71,9 +73,7 @@ class TrackioTracker:
     """trackio, Hugging Face's local dashboard: `trackio show`."""
 
     def __init__(self, tracked: TrackedRun) -> None:
-        import trackio  # from an extra
-
-        self._run: Any = trackio.init(
+        self._run = _TRACKIO().init(
             project=tracked.project, name=tracked.name, group=tracked.group, config=dict(tracked.options), embed=False
         )
 
@@ -90,9 +90,7 @@ class TensorboardTracker:
     """Event files for TensorBoard, in the folder `tensorboard` of the run's directory."""
 
     def __init__(self, tracked: TrackedRun) -> None:
-        from tensorboardX import SummaryWriter  # from an extra
-
-        self._writer = SummaryWriter(logdir=str(tracked.directory / "tensorboard"))
+        self._writer = _TENSORBOARD().SummaryWriter(logdir=str(tracked.directory / "tensorboard"))
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """See `Tracker`."""

@@ -142,7 +142,6 @@ class Feed(Generic[S, P]):
             if not group.is_open:
                 raise InfraError(Failure.TASK, f"task {task.id} is quarantined; see {run.rollouts.failures.path}")
         given = await give(run, group, scored)
-        run.queue.note(group)
         return given
 
 

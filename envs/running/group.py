@@ -66,8 +66,7 @@ class Group:
 
     @classmethod
     async def draw(cls, journal: Journal, drawn: Callable[[int], Draw], resources: Resources | None = None) -> Group:
-        """Begin the next group. drawn: gives the task of a group's number, and why it is this one. resources: the
-        run's."""
+        """Begin the next group. drawn: gives the task of a group's number. resources: the run's."""
 
         def work(db: sqlite3.Connection) -> Group:
             draw = drawn(next_number(db))
@@ -148,23 +147,6 @@ async def unfinished(journal: Journal) -> list[UnfinishedGroup]:
         "AND number NOT IN (SELECT number FROM asked) ORDER BY number"
     )
     return await journal.write(lambda db: [_left(db, row) for row in db.execute(query).fetchall()])
-
-
-async def complete(journal: Journal) -> list[tuple[str, list[float]]]:
-    """Return task and rewards of each complete group, in their order."""
-    made = ", ".join(f"'{state}'" for state in UNMADE)
-    query = (
-        "SELECT number, task, reward FROM groups JOIN members USING (number) "
-        f"WHERE state NOT IN ({made}) AND reward IS NOT NULL ORDER BY number, member"
-    )
-
-    def work(db: sqlite3.Connection) -> list[tuple[str, list[float]]]:
-        found: dict[int, tuple[str, list[float]]] = {}
-        for number, task, reward in db.execute(query):
-            found.setdefault(number, (task, []))[1].append(reward)
-        return list(found.values())
-
-    return await journal.read(work)
 
 
 async def asked_before(journal: Journal, name: str) -> UnfinishedGroup | None:
@@ -290,7 +272,7 @@ def rows_lost(db: sqlite3.Connection, number: int, rows: int) -> None:
 @dataclass(frozen=True, slots=True)
 class GroupFate:
     """The journal's entry for a group. rewards: of its members, by their place; evidence: a path in the run's
-    directory; drawn: why its task was drawn, "" if it was its turn."""
+    directory; drawn: what was drawn with its task, "" for nothing."""
 
     number: int
     task: str
@@ -320,7 +302,7 @@ def fates(directory: Path, states: Iterable[GroupState] = (), task: str | None =
 
 
 def draws(db: sqlite3.Connection) -> dict[int, str]:
-    """Return why the tasks of groups were drawn, by their numbers; none of those whose turn it was."""
+    """Return what was drawn with the tasks of groups, by their numbers."""
     there = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'draws'").fetchone()
     return dict(db.execute("SELECT number, reason FROM draws").fetchall()) if there else {}
 

@@ -2,45 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from envs.records.metrics import Metrics
+from sandboxes.naming import later
 
-if TYPE_CHECKING:
-    from prometheus_client.core import Metric
-
-_NAMED = re.compile(r"[^a-zA-Z0-9_]")
-_COUNTERS = {
-    "groups": "Finished groups",
-    "groups_sent": "Groups that the trainer has accepted",
-    "rollouts": "Judged rollouts",
-    "solved": "Rollouts that solved their task",
-    "tool_calls": "Well-formed tool calls",
-    "tool_errors": "Tool calls whose result is an error",
-    "malformed_calls": "Calls that could not be read",
-    "unshown": "Things that tools have returned and no text can show",
-    "tokens": "Tokens of the rows",
-    "tokens_sampled": "Trained tokens",
-    "tokens_refused": "Sampled tokens that are in no row",
-    "compactions": "Times that an agent has made its conversation shorter",
-    "tokens_saved": "Tokens by which it was made shorter, about",
-    "engine_s": "Seconds spent waiting for inference servers, summed over rollouts",
-    "tools_s": "Seconds spent in tools, summed over rollouts",
-}
-_BY = {
-    "failures": "kind",
-    "stops": "reason",
-    "drifts": "kind",
-    "cheats": "sign",
-    "untrained": "reason",
-    "phases_s": "phase",
-}
+_PROMETHEUS = later("envs.running.prometheus")
 
 
 def check_monitoring(address: str) -> None:
@@ -58,14 +29,11 @@ async def serving_metrics(address: str, metrics: Metrics, labels: Mapping[str, s
     if not address:
         yield
         return
-    # From an extra.
-    from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, generate_latest
-
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Figures(metrics, labels))
+    prometheus = _PROMETHEUS()
+    figures = prometheus.Figures(metrics, labels)
 
     async def answer(_: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
+        return web.Response(body=figures.page(), headers={"Content-Type": prometheus.CONTENT_TYPE})
 
     app = web.Application()
     app.router.add_get("/metrics", answer)
@@ -77,38 +45,3 @@ async def serving_metrics(address: str, metrics: Metrics, labels: Mapping[str, s
         yield
     finally:
         await runner.cleanup()
-
-
-class _Figures:
-    """A run's figures as Prometheus asks for them."""
-
-    def __init__(self, metrics: Metrics, labels: Mapping[str, str]) -> None:
-        self._metrics = metrics
-        self._labels = dict(labels)
-
-    def collect(self) -> Iterator[Metric]:
-        # From an extra.
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-        metrics = self._metrics
-        names, values = list(self._labels), list(self._labels.values())
-        for name, what in _COUNTERS.items():
-            counter = CounterMetricFamily(f"atropos_{name}", what, labels=names)
-            counter.add_metric(values, getattr(metrics, name))
-            yield counter
-        for name, label in _BY.items():
-            counter = CounterMetricFamily(f"atropos_{name}_by_{label}", f"{name}, by {label}", labels=[*names, label])
-            for key, count in getattr(metrics, name).items():
-                counter.add_metric([*values, str(key)], count)
-            yield counter
-        states = GaugeMetricFamily(
-            "atropos_groups_by_state", "Groups, by what became of them", labels=[*names, "state"]
-        )
-        for state, count in metrics.states.items():
-            states.add_metric([*values, state], count)
-        yield states
-        for name, value in metrics.scalars().items():
-            if "/" not in name and name not in _COUNTERS:
-                gauge = GaugeMetricFamily(f"atropos_{_NAMED.sub('_', name)}", name.replace("_", " "), labels=names)
-                gauge.add_metric(values, value)
-                yield gauge

@@ -23,7 +23,7 @@ from envs.running.group import Group, UnfinishedGroup
 from envs.running.journal import Journal
 from envs.running.mix import ALONE, Mix
 from envs.running.resources import Resources
-from envs.tasks.sampler import Draw, Sampler, SignalSampler, TaskSampler
+from envs.tasks.sampler import Draw, TaskSampler
 from envs.types import BadTask, Failure, GroupState, InfraError, Rollout, Task
 
 logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class TaskQueue:
         self,
         journal: Journal,
         tasks: Sequence[Task],
-        order: Sampler,
+        order: TaskSampler,
         failures: FailureLog,
         task_failures: int,
         resources: Resources | None = None,
@@ -63,19 +63,14 @@ class TaskQueue:
         seed: int,
         task_failures: int,
         mix: Mix = ALONE,
-        signal_of: int | None = None,
         resources: Resources | None = None,
     ) -> TaskQueue:
         """Open the queue of a new run, or the continued queue of an earlier start in the same directory.
 
-        mix: the agents of the run. signal_of: members of a group whose rewards are to differ, if tasks are drawn for
-        that; None for epochs. resources: the run's, for the groups."""
+        mix: the agents of the run. resources: the run's, for the groups."""
         names = "\n".join(sorted(task.id for task in tasks))
         first = await _first_number(journal, hashlib.sha256(names.encode()).hexdigest())
-        order: Sampler = TaskSampler(tasks, seed=seed, first=first)
-        if signal_of is not None:
-            earlier = await groups.complete(journal)
-            order = SignalSampler(tasks, seed=seed, group_size=signal_of, earlier=earlier)
+        order = TaskSampler(tasks, seed=seed, first=first)
         queue = cls(journal, tasks, order, failures, task_failures, resources)
         queue._agent_of = lambda task, number: mix.pick(task, seed, number)
         queue._faults = await journal.write(lambda db: Counter(dict(db.execute("SELECT task, count FROM faults"))))
@@ -102,7 +97,7 @@ class TaskQueue:
         if self._put_back:
             task = self._put_back[0].task
         elif self._last is not None:
-            task = self._order.draw(self._last + 1, self._is_usable).task
+            task = self._order.draw(self._last + 1)
         else:
             return None
         return None if self.is_quarantined(task) else task
@@ -142,22 +137,15 @@ class TaskQueue:
         if group.name is None:
             self._put_back.append(group)
 
-    def note(self, group: Group) -> None:
-        """Take notice of a complete group's rewards."""
-        self._order.note(group.task.id, [rollout.reward.value for rollout in group.members.values()])
-
     def is_quarantined(self, task: Task) -> bool:
         """Tell whether the task has failed too often to be drawn."""
         return self._faults[task.id] >= self._task_failures
 
     def _drawn(self, number: int) -> Draw:
         """Draw the task of a group; the reason names the agent in a run of several."""
-        draw = self._order.draw(number, self._is_usable)
-        agent = self._agent_of(draw.task, number)
-        return Draw(draw.task, "; ".join(filter(None, [agent and f"agent {agent}", draw.reason])))
-
-    def _is_usable(self, task: Task) -> bool:
-        return not self.is_quarantined(task)
+        task = self._order.draw(number)
+        agent = self._agent_of(task, number)
+        return Draw(task, f"agent {agent}" if agent else "")
 
     async def give_up(self, group: Group) -> None:
         """Take back a group that can't be completed now: its task is blamed, and quarantined when this was once too

@@ -160,8 +160,6 @@ class Run:
         scored = await self.fill(group, pace)
         if scored is not None:
             await sink.take(group, scored)
-            if not group.is_open:
-                self.queue.note(group)
         await self.save_metrics()
 
     async def make_groups(self, pace: Pace, sink: Sink) -> None:
@@ -328,7 +326,6 @@ async def open_run(
                 seed=config.seed,
                 task_failures=config.task_failures,
                 mix=Mix.of(config.agent),
-                signal_of=config.group_size if config.curriculum == "signal" else None,
                 resources=resources,
             )
             run = Run(run_id, config, env, journal, queue, resources, rollouts, metrics, evaluate, watch)

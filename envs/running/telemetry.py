@@ -16,15 +16,14 @@ from atropos_agent import tracing
 from atropos_agent.tracing import SCOPE, Telemetry, telling, trace_environment
 from envs.types import Seat, Task
 from sandboxes.base import ExecResult, Sandbox, Session
+from sandboxes.naming import later
 from sandboxes.wrapped import WrappedSandbox
 
 logger = logging.getLogger(__name__)
 
 CLOSING_S = 10.0
 """How long the last spans may take to be sent when a run ends, in seconds."""
-_QUEUE = 50_000
-"""Spans waiting to be sent, at most: more are dropped."""
-_TRACES = "/v1/traces"
+_OPEN_PROVIDER = later("envs.running.otlp:open_provider")
 
 
 def check_telemetry(url: str) -> None:
@@ -47,15 +46,7 @@ async def open_telemetry(url: str, about: Mapping[str, str], *, content: bool) -
     if not url:
         yield
         return
-    # From an extra.
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-    from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
-
-    provider = TracerProvider(resource=Resource.create(dict(about)), shutdown_on_exit=False)
-    endpoint = url if url.endswith(_TRACES) else url.rstrip("/") + _TRACES
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint), max_queue_size=_QUEUE))
+    provider = _OPEN_PROVIDER()(url, about)
     try:
         with telling(Telemetry(provider.get_tracer(SCOPE), content)):
             yield

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import traceback
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -19,7 +20,8 @@ class LoopWatch:
     stack, at most once in `remind_s`; what is shorter delays nobody noticeably.
 
     Used as `async with`, in the watched loop. A pause without any running thread of the process (SIGSTOP, a
-    suspended machine) is no block; `suspended_since` tells of it.
+    suspended machine) is no block; `suspended_since` tells of it. The time for which the loop's thread waits for a
+    processor of a busy machine is no part of one.
     """
 
     beat_s = 0.04
@@ -41,6 +43,7 @@ class LoopWatch:
 
     async def __aenter__(self) -> Self:
         self._thread_id = threading.get_ident()
+        self._schedule = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat")
         self._beaten = self._looked = time.monotonic()
         self._beating = asyncio.create_task(self._beat())
         self._thread = threading.Thread(target=self._watch, name="loop-watch", daemon=True)
@@ -78,11 +81,12 @@ class LoopWatch:
     def _blocked(self) -> None:
         """Find the present block of the loop, wait for its end, and report it."""
         since, frame = self._beaten, sys._current_frames().get(self._thread_id)
+        waited = self._waited_s()
         stack = "".join(traceback.format_stack(frame, limit=12)) if frame is not None else ""
         del frame  # else its locals would live until the next block
         while self._beaten == since and not self._stopping.wait(0.005):
             self._looked = time.monotonic()
-        seconds = time.monotonic() - since - self.beat_s
+        seconds = time.monotonic() - since - self.beat_s - (self._waited_s() - waited)
         if seconds < self.limit_s:
             return
         self.blocks += 1
@@ -93,3 +97,10 @@ class LoopWatch:
         more = f" ({self._unsaid} more blocks since the last warning)" if self._unsaid else ""
         self._warned, self._unsaid = time.monotonic(), 0
         logger.warning("the event loop was blocked for %.0f ms%s, last in:\n%s", seconds * 1000, more, stack)
+
+    def _waited_s(self) -> float:
+        """Return the seconds for which the loop's thread has waited for a processor; 0 on a kernel that counts none."""
+        try:
+            return int(self._schedule.read_text().split()[1]) / 1e9
+        except (OSError, IndexError):
+            return 0.0

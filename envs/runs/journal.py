@@ -30,8 +30,8 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class SavedGroup:
-    """A group. making: unfinished members, with their numbers of turns. drawn: why its task was drawn; "" if it was its
-    turn. resources: the versions of the run's resources that it has, by name."""
+    """A group. making: unfinished members, with their numbers of turns. drawn: what was drawn with its task; "" for
+    nothing. resources: the versions of the run's resources that it has, by name."""
 
     number: int
     task: str

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from envs.config import AgentEnvConfig
+from envs.config import AgentEnvConfig, Count, Natural, if_given
 from sandboxes.arguments import web_address
 from sandboxes.e2b.options import E2BOptions
 from sandboxes.kubernetes.options import PodOptions
@@ -20,98 +20,62 @@ class SWEEnvConfig(AgentEnvConfig):
     essential: ClassVar[Sequence[str]] = ("tasks", "tools", *AgentEnvConfig.essential)
     for_python: ClassVar[Sequence[str]] = (*AgentEnvConfig.for_python, "keep_work_mb", "difficulty_rollouts")
 
-    tasks: str = Field(
-        default="starter", description='Folder of Harbor task directories, or "starter" for the built-in pack'
-    )
-    tags: list[str] = Field(
-        default=[],
-        description="Train only on tasks with one of these tags (terminal, bugfix, multifile, …); empty for all",
-    )
-    skip_tags: list[str] = Field(default=[], description="Use no task with one of these tags")
-    bad_tasks: Literal["skip", "refuse"] = Field(
-        default="skip", description="Skip and list unusable tasks, or end the run"
-    )
-    unwatched: Literal["use", "refuse"] = Field(
-        default="use",
-        description="Use or refuse tasks without pytest and unittest, with rewards by the word of their test.sh "
-        "(docs/reward.md)",
-    )
-    manifest: Path | None = Field(
-        default=None,
-        description="Manifest of `tasks check`: failed and changed tasks are not used; by default the one in the "
-        "tasks' folder",
-    )
-    shard: str = Field(
-        default="1/1",
-        description="This process's part of the tasks, for training and evaluation, as \"2/4\"; parts don't overlap "
-        "(docs/ray.md)",
-    )
-    eval_share: float = Field(
-        default=0.0, ge=0, lt=1, description="Share of the tasks held out for evaluation, without eval_tasks"
-    )
-    difficulty_from: list[Path] = Field(
-        default=[], description="Directories of earlier runs: skip tasks always or never solved there"
-    )
-    difficulty_rollouts: int = Field(default=8, ge=1, description="Least rollouts of a task for difficulty_from")
-    eval_tasks: str = Field(default="", description="Folder of the evaluation's tasks; empty for `tasks`")
-    eval_tags: list[str] = Field(default=[], description="Evaluate only on tasks with one of these tags; empty for all")
+    tasks: str = "starter"
+    """Folder of Harbor task directories, or "starter" for the built-in pack"""
+    tags: list[str] = Field(default=[])
+    """Train only on tasks with one of these tags (terminal, bugfix, multifile, …); empty for all"""
+    skip_tags: list[str] = Field(default=[])
+    """Use no task with one of these tags"""
+    bad_tasks: Literal["skip", "refuse"] = "skip"
+    """Skip and list unusable tasks, or end the run"""
+    unwatched: Literal["use", "refuse"] = "use"
+    """Use or refuse tasks without pytest and unittest, with rewards by the word of their test.sh (docs/reward.md)"""
+    manifest: Path | None = None
+    """Manifest of `tasks check`: failed and changed tasks are not used; by default the one in the tasks' folder"""
+    shard: str = "1/1"
+    """This process's part of the tasks, for training and evaluation, as "2/4"; parts don't overlap (docs/ray.md)"""
+    eval_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of the tasks held out for evaluation, without eval_tasks"""
+    difficulty_from: list[Path] = Field(default=[])
+    """Directories of earlier runs: skip tasks always or never solved there"""
+    difficulty_rollouts: Count = 8
+    """Least rollouts of a task for difficulty_from"""
+    eval_tasks: str = ""
+    """Folder of the evaluation's tasks; empty for `tasks`"""
+    eval_tags: list[str] = Field(default=[])
+    """Evaluate only on tasks with one of these tags; empty for all"""
     tools: list[str] = Field(
-        default=["terminal", "view", "create", "replace", "insert", "search", "find", "submit"],
-        min_length=1,
-        description="Tools of the agent, in their order; package.module:name for your own; settings follow a colon, as "
-        "in terminal:timeout=300",
+        default=["terminal", "view", "create", "replace", "insert", "search", "find", "submit"], min_length=1
     )
-    mcp_servers: Path | None = Field(
-        default=None,
-        description="File with MCP servers for every task, JSON or YAML, as other agents have it under `mcpServers` "
-        "(docs/mcp.md)",
-    )
-    judge: str = Field(
-        default="", description="API of the model that judges for tasks that ask one, with /v1 (docs/judges.md)"
-    )
-    judge_model: str = Field(default="", description="That model's name; empty for the one that the task names")
-    judge_key: str = Field(default="", description="Name of the environment variable with that model's key")
-    judge_requests: int = Field(default=32, ge=1, description="Most requests of one verdict to that model")
-    sandbox: str = Field(
-        default="docker",
-        description="Backend of the sandboxes: docker, kubernetes, e2b, or package.module:factory of your own",
-    )
-    pods: PodOptions = Field(
-        default_factory=PodOptions, description="Options of pods, for --env.sandbox kubernetes (docs/pods.md)"
-    )
-    e2b: E2BOptions = Field(
-        default_factory=E2BOptions, description="Options of the server, for --env.sandbox e2b (docs/e2b.md)"
-    )
-    keep_work_mb: float = Field(
-        default=1.0,
-        ge=0,
-        le=128,
-        description="Largest compressed size of an agent's work saved with its rollout for `rejudge`; 0 saves none",
-    )
-    hosts: str | None = Field(
-        default=None,
-        description="Docker hosts of the sandboxes, such as ssh://a,ssh://b or a YAML file; by default this machine's "
-        "Docker daemon (docs/hosts.md)",
-    )
-    base_image: str | None = Field(
-        default=None, description="Image in place of the tasks' `FROM`, if theirs can't be pulled"
-    )
-    warm_sandboxes: int = Field(
-        default=0,
-        ge=0,
-        description="Ready containers of each recently used kind, and of the next task's",
-    )
-    sandbox_runtime: str | None = Field(
-        default=None,
-        description="Container runtime, such as runsc (gVisor); empty for the Docker daemon's default",
-    )
-    sandbox_starter: Literal["docker", "crun"] | None = Field(
-        default=None,
-        description="Starter of containers: docker for the Docker daemon, or crun, past it and cheaper; by default "
-        "crun if possible (`doctor` names it)",
-    )
-
-    @field_validator("judge")
-    @classmethod
-    def _judge_address(cls, value: str) -> str:
-        return web_address(value) if value else value
+    """Tools of the agent, in their order; package.module:name for your own; settings follow a colon, as in
+    terminal:timeout=300"""
+    mcp_servers: Path | None = None
+    """File with MCP servers for every task, JSON or YAML, as other agents have it under `mcpServers` (docs/mcp.md)"""
+    judge: Annotated[str, if_given(web_address)] = ""
+    """API of the model that judges for tasks that ask one, with /v1 (docs/judges.md)"""
+    judge_model: str = ""
+    """That model's name; empty for the one that the task names"""
+    judge_key: str = ""
+    """Name of the environment variable with that model's key"""
+    judge_requests: Count = 32
+    """Most requests of one verdict to that model"""
+    sandbox: str = "docker"
+    """Backend of the sandboxes: docker, kubernetes, e2b, or package.module:factory of your own"""
+    pods: PodOptions = Field(default_factory=PodOptions)
+    """Options of pods, for --env.sandbox kubernetes (docs/pods.md)"""
+    e2b: E2BOptions = Field(default_factory=E2BOptions)
+    """Options of the server, for --env.sandbox e2b (docs/e2b.md)"""
+    keep_work_mb: Annotated[float, Field(ge=0, le=128)] = 1.0
+    """Largest compressed size of an agent's work saved with its rollout for `rejudge`; 0 saves none"""
+    hosts: str | None = None
+    """Docker hosts of the sandboxes, such as ssh://a,ssh://b or a YAML file; by default this machine's Docker daemon
+    (docs/hosts.md)"""
+    base_image: str | None = None
+    """Image in place of the tasks' `FROM`, if theirs can't be pulled"""
+    warm_sandboxes: Natural = 0
+    """Ready containers of each recently used kind, and of the next task's"""
+    sandbox_runtime: str | None = None
+    """Container runtime, such as runsc (gVisor); empty for the Docker daemon's default"""
+    sandbox_starter: Literal["docker", "crun"] | None = None
+    """Starter of containers: docker for the Docker daemon, or crun, past it and cheaper; by default crun if possible
+    (`doctor` names it)"""

@@ -100,9 +100,18 @@ class Source:
         return path if path.is_dir() else None
 
     def solution(self, *parts: str) -> Path | None:
-        """Return a solution's folder; None without a solve.sh in it."""
+        """Return a solution's folder; None without a solve.sh in it. Raises BadTask."""
         path = self.folder(*parts)
-        return path if path is not None and (path / "solve.sh").is_file() else None
+        if path is None or not (path / "solve.sh").is_file():
+            return None
+        self.check_script(path / "solve.sh")
+        return path
+
+    def check_script(self, path: Path) -> None:
+        """Raise BadTask for a script with Windows' line ends: a shell takes them for parts of its commands."""
+        if path.is_file() and path.read_bytes().partition(b"\n")[0].endswith(b"\r"):
+            name = path.relative_to(self.directory).as_posix()
+            raise self.bad(f"{name} has Windows' line ends, so no shell runs it; `sed -i 's/\\r$//'` takes them off")
 
     def filled(self, table: str, env: Mapping[str, str]) -> dict[str, str]:
         """Return a table of variables, with the defaults of `${NAME:-default}`. Raises BadTask for one without."""
@@ -157,6 +166,8 @@ def hidden(source: Source, levels: Sequence[tuple[Verifier, Path | None]], artif
     if not (own and own.holds_tests) and not any((folder / "test.sh").is_file() for folder in folders):
         where = f"steps/{levels[-1][1].parent.name}/tests" if len(levels) > 1 and levels[-1][1] else "tests"
         raise source.bad(f"{where}/test.sh is missing; it runs the tests and writes the reward file")
+    for folder in folders:
+        source.check_script(folder / "test.sh")
     env = {name: value for level, _ in levels for name, value in source.filled("verifier", level.env).items()}
     return Hidden(
         tests=folders[-1] if folders else None,
@@ -233,9 +244,9 @@ def _own(source: Source, levels: Sequence[tuple[Verifier, Path | None]]) -> tupl
 
 
 def read_text(directory: Path, name: str) -> str:
-    """Return a file of a task directory. Raises BadTask."""
+    """Return a file of a task directory, without a byte order mark. Raises BadTask."""
     try:
-        return (directory / name).read_text(encoding="utf-8")
+        return (directory / name).read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise BadTask(f"task {directory.name}: {name} is missing; {LAYOUT}") from None
     except UnicodeDecodeError as error:

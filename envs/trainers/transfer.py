@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from safetensors.torch import save_file
 
 from envs.trainers.weights import RETRY_S, EmbeddedServer, WeightsRefused, hand_over
 
@@ -35,8 +36,6 @@ class LoadedWeights:
 
     def send_weights(self, iterator: Iterable[tuple[str, Any]]) -> None:
         """See TRL's protocol: pairs of name and tensor."""
-        from safetensors.torch import save_file  # a part of what trains, not of what only samples
-
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in iterator}
         self.load(
             self._next, lambda folder: save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})

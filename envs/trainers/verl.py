@@ -108,6 +108,7 @@ def outputs(given: TrainerGroup, prompt_length: int) -> Any:
             fields["extra_fields"].pop(name)  # verl makes them, over its own group
         for name in fields["extra_fields"].keys() & {"teacher_ids", "teacher_logprobs"}:
             fields["extra_fields"][name] = torch.tensor(fields["extra_fields"][name])
+        fields["extra_fields"]["reward_extra_info"] = {}  # its V1 trainer copies it from the last row to the others
         fields["metrics"] = AgentLoopMetrics(**fields["metrics"])
         experts = None if row.experts is None else read_experts(row.experts)
         yield AgentLoopOutput(**fields, routed_experts=experts)

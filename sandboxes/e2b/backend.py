@@ -41,15 +41,30 @@ _READ_ONLY = ("/sys", "/proc/sys", "/proc/fs")
 _SHM, _RUN = 64 << 20, 16 << 20
 """Bytes of /dev/shm and /run: killing processes frees no memory of files."""
 _WAIT = """
+limit() {
+  root=/sys/fs/cgroup file=$2
+  test -e $root/cgroup.controllers || root=$root/$1 file=$3
+  echo +$1 >$root/cgroup.subtree_control
+  mkdir -p $root/atropos && echo $4 >$root/atropos/$file && echo 0 >$root/atropos/cgroup.procs
+} 2>/dev/null
+pids=$1 memory=$2 cpu=$3; shift 3
 kills() { while read -r name count; do test "$name" != oom_kill || echo "$count"; done </proc/vmstat; }
 before=$(kills)
-(echo 500 >/proc/self/oom_score_adj; exec "$0" "$@")
+(
+  limit pids pids.max pids.max $pids
+  limit memory memory.max memory.limit_in_bytes $memory
+  limit cpu cpu.max cpu.cfs_quota_us $cpu
+  echo 500 >/proc/self/oom_score_adj
+  exec "$0" "$@"
+)
 code=$?
 test "$code" != 137 || test "$(kills)" = "$before" || code=70
 exit "$code"
 """
-"""Waits for a container's end outside of it, and is killed after it if memory runs out. Exit code 70 if the machine's
+"""Limits a container by control groups of its own where the machine lets root make some, of version 2 or 1. Then it
+waits for the container's end outside of it, and is killed after it if memory runs out. Exit code 70 if the machine's
 kernel has killed meanwhile: only the programs in the container need much memory."""
+_CPU_PERIOD_US = 100_000
 _GREET_S = 30.0
 _REMOVE_S = 60.0
 _STATUS_S = 5.0
@@ -136,7 +151,9 @@ class Inside:
         """Start the container; returns the task that waits for its end. Raises ImageMissing, SandboxError."""
         await self._envd.write(f"{_HIDDEN}/{_PROGRAM}", program_for("amd64"))
         await self._envd.finished("/bin/chmod", "755", f"{_HIDDEN}/{_PROGRAM}")
-        stream = await self._envd.start("/bin/sh", "-c", _WAIT, *container_command(kind))
+        program, *words = container_command(kind)
+        limits = (kind.limits.pids, kind.limits.memory_mb << 20, round(kind.limits.cpus * _CPU_PERIOD_US))
+        stream = await self._envd.start("/bin/sh", "-c", _WAIT, program, *map(str, limits), *words)
         try:
             async with asyncio.timeout(_GREET_S):
                 while '"child-pid"' not in stream.error_text or "\n" not in stream.error_text:

@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 
 ANSWER_S = 60.0
 _RIGHTS_S = 20.0
+_PATCH = {"Content-Type": "application/merge-patch+json"}
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 5.0
 
 Body = Mapping[str, Any]
@@ -83,7 +84,10 @@ class Api(ABC):
             async with (
                 asyncio.timeout(ANSWER_S),
                 self._http.request(
-                    method, self._url(path, params), json=body, headers=await self._headers(), proxy=self._proxy
+                    *(method, self._url(path, params)),
+                    json=body,
+                    headers=await self._headers() | (_PATCH if method == "PATCH" else {}),
+                    proxy=self._proxy,
                 ) as answer,
             ):
                 text = await answer.text()

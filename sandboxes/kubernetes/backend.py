@@ -12,6 +12,7 @@ from typing import Any, Self
 from sandboxes.base import SandboxError
 from sandboxes.docker.executor.container import Kind
 from sandboxes.docker.executor.remote import RemoteBackend
+from sandboxes.kubernetes.claims import ClaimStarter, check_controller
 from sandboxes.kubernetes.cluster import Cluster
 from sandboxes.kubernetes.guard import choose_guard
 from sandboxes.kubernetes.images import PodImages
@@ -48,6 +49,8 @@ class KubernetesBackend(RemoteBackend):
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             cluster = await stack.enter_async_context(Cluster.connect(self._options))
+            if self._options.warm:
+                await check_controller(cluster)
             await reap(cluster)
             await cluster.ensure(cluster.path("configmaps"), executor_map(self._options))
             reference = await stack.enter_async_context(leased(cluster, self._owner))
@@ -55,9 +58,10 @@ class KubernetesBackend(RemoteBackend):
             logger.info("Networks: %s", guard.text)
             watch = PodWatch(cluster, selector(self._owner.id))
             stack.push_async_callback(remove_pods, cluster, self._owner.id)
-            for task in (watch.run(), self.show_interest()):
+            parts = (cluster, watch, self._owner, reference, self._options, guard)
+            starter = ClaimStarter(*parts) if self._options.warm else PodStarter(*parts)
+            for task in (watch.run(), self.show_interest(), starter.run()):
                 stack.callback(asyncio.create_task(task, name="pods").cancel)
-            starter = PodStarter(cluster, watch, self._owner, reference, self._options, guard)
             stack.push_async_callback(starter.close)
             self._starter = starter
             self._stack = stack.pop_all()

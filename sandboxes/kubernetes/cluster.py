@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 import aiohttp
 
-from sandboxes.base import DaemonUnavailable, SandboxError
+from sandboxes.base import DaemonUnavailable, SandboxDied, SandboxError
 from sandboxes.kubernetes.api import ANSWER_S, Api, Body, Conflict, message_of
 from sandboxes.kubernetes.exec_stream import PROTOCOLS, ExecStream
 from sandboxes.kubernetes.options import PodOptions
@@ -70,6 +70,14 @@ class Cluster(Api):
     def path(self, kind: str, name: str = "", group: str = "") -> str:
         root = f"/apis/{group}" if group else "/api/v1"
         return f"{root}/namespaces/{self.namespace}/{kind}" + (f"/{name}" if name else "")
+
+    async def pod(self, name: str, uid: str) -> dict[str, Any] | None:
+        """Return a pod's state; None if it is gone, even if another one has its name."""
+        try:
+            found = await self.request("GET", self.path("pods", name))
+        except SandboxDied:
+            return None
+        return found if found["metadata"].get("uid") == uid else None
 
     async def watch(self, path: str, version: str, **params: str) -> AsyncIterator[dict[str, Any]]:
         """Yield events until the API server ends the watch. Raises Expired, DaemonUnavailable."""

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
 from sandboxes.base import DaemonRefused, SandboxDied, SandboxError
+from sandboxes.kubernetes.claims import check_controller
 from sandboxes.kubernetes.cluster import Cluster
 from sandboxes.kubernetes.guard import choose_guard
+from sandboxes.kubernetes.life import CLAIM_GROUP
 from sandboxes.kubernetes.manifest import executor_map
 from sandboxes.kubernetes.options import PodOptions
 from sandboxes.owner import Owner
 
+Rights = Mapping[tuple[str, str], tuple[str, ...]]
 MANIFEST = "docs/kubernetes/pods-rbac.yaml"
-RIGHTS = {
+RIGHTS: Rights = {
     ("", "pods"): ("create", "get", "list", "watch", "delete", "deletecollection"),
     ("", "pods/exec"): ("create", "get"),
     ("", "configmaps"): ("create",),
@@ -22,6 +25,14 @@ RIGHTS = {
     ("coordination.k8s.io", "leases"): ("create", "get", "list", "update", "delete"),
 }
 """Needed verbs by API group and resource, as `MANIFEST` grants them."""
+CLAIM_MANIFEST = "docs/kubernetes/claims-rbac.yaml"
+_CLAIMS = CLAIM_GROUP.partition("/")[0]
+CLAIM_RIGHTS: Rights = {
+    (_CLAIMS, "sandboxclaims"): ("create", "get", "list", "watch", "patch", "delete", "deletecollection"),
+    (_CLAIMS, "sandboxwarmpools"): ("create", "delete", "deletecollection"),
+    (_CLAIMS, "sandboxtemplates"): ("create", "get", "delete", "deletecollection"),
+}
+"""The same for warm pools, as `CLAIM_MANIFEST` grants them."""
 _REVIEW = "authorization.k8s.io/v1"
 
 
@@ -42,13 +53,16 @@ async def examine(options: PodOptions) -> AsyncIterator[Finding]:
             version = (await cluster.request("GET", "/version")).get("gitVersion", "of an unknown version")
             yield Finding(about, True, f"Kubernetes {version} answers at {cluster.url}")
             about = "rights"
-            missing = await _missing_rights(cluster)
-            for right in missing:
-                yield Finding(
-                    about, False, f"you may not {right} in namespace {cluster.namespace}; {MANIFEST} grants it"
-                )
-            if not missing:
-                yield Finding(about, True, f"all {sum(map(len, RIGHTS.values()))} of {MANIFEST} are granted")
+            for manifest, rights in [(MANIFEST, RIGHTS), (CLAIM_MANIFEST, CLAIM_RIGHTS)][: 2 if options.warm else 1]:
+                missing = await _missing_rights(cluster, rights)
+                for right in missing:
+                    text = f"you may not {right} in namespace {cluster.namespace}; {manifest} grants it"
+                    yield Finding(about, False, text)
+                if not missing:
+                    yield Finding(about, True, f"all {sum(map(len, rights.values()))} of {manifest} are granted")
+            if options.warm:
+                about = "warm pools"
+                await check_controller(cluster)
             about = "namespace"
             namespace = await _namespace(cluster, options)
             yield namespace
@@ -67,7 +81,7 @@ async def examine(options: PodOptions) -> AsyncIterator[Finding]:
         yield Finding(about, False, str(error))
 
 
-async def _missing_rights(cluster: Cluster) -> list[str]:
+async def _missing_rights(cluster: Cluster, rights: Rights) -> list[str]:
     """Return the rights that this user lacks, such as "create pods/exec"."""
 
     async def granted(group: str, resource: str, verb: str) -> bool:
@@ -81,7 +95,7 @@ async def _missing_rights(cluster: Cluster) -> list[str]:
         answer = await cluster.request("POST", f"/apis/{_REVIEW}/selfsubjectaccessreviews", review)
         return bool(answer.get("status", {}).get("allowed"))
 
-    every = [(group, resource, verb) for (group, resource), verbs in RIGHTS.items() for verb in verbs]
+    every = [(group, resource, verb) for (group, resource), verbs in rights.items() for verb in verbs]
     found = await asyncio.gather(*(granted(*one) for one in every))
     return [f"{verb} {resource}" for (_, resource, verb), has in zip(every, found, strict=True) if not has]
 

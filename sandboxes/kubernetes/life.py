@@ -6,11 +6,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from sandboxes.base import SandboxDied, SandboxError
+from sandboxes.base import DaemonRefused, SandboxDied, SandboxError
 from sandboxes.kubernetes.api import Conflict
 from sandboxes.kubernetes.cluster import Cluster
 from sandboxes.owner import PREFIX, Owner
@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 
 _GROUP = "coordination.k8s.io/v1"
 _RENEW_S = 30.0
+CLAIM_GROUP = "extensions.agents.x-k8s.io/v1beta1"
+_OF_CLAIMS = ("sandboxclaims", "sandboxwarmpools", "sandboxtemplates")
 LEASE_S = 180
 """Seconds without a renewal after which a driver is dead."""
 _OUTAGE_S = 60.0
@@ -80,9 +82,16 @@ def selector(owner_id: str = "") -> str:
 
 
 async def remove_pods(cluster: Cluster, owner_id: str) -> None:
-    """Delete all pods of an owner, and wait up to a minute until the cluster knows them no more."""
+    """Delete all pods of an owner and what would make others, and wait up to a minute until they are gone."""
+
+    async def delete(path: str) -> None:
+        await cluster.patiently(lambda: cluster.request("DELETE", path, labelSelector=selector(owner_id)), _OUTAGE_S)
+
     pods = cluster.path("pods")
-    await cluster.patiently(lambda: cluster.request("DELETE", pods, labelSelector=selector(owner_id)), _OUTAGE_S)
+    for kind in _OF_CLAIMS:
+        with suppress(SandboxDied, DaemonRefused):  # this cluster has no claims, or our driver had no right to make any
+            await delete(cluster.path(kind, group=CLAIM_GROUP))
+    await delete(pods)
     for _ in range(int(_OUTAGE_S)):
         left = await cluster.patiently(
             lambda: cluster.request("GET", pods, labelSelector=selector(owner_id), limit="1"), _OUTAGE_S

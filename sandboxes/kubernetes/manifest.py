@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sandboxes.docker.executor.container import Kind
-from sandboxes.docker.executor.program import CAPABILITIES, arguments, program_for, roots_capabilities
+from sandboxes.docker.executor.program import CAPABILITIES, LEASE_S, arguments, program_for, roots_capabilities
 from sandboxes.kubernetes.faults import BOX, LINK, WHO
 from sandboxes.kubernetes.options import PodOptions
 from sandboxes.owner import PREFIX
@@ -60,11 +60,12 @@ def pod(
     *,
     takes_down: bool,
     asks_user: bool,
+    lease_s: int = LEASE_S,
 ) -> dict[str, Any]:
     """Return a sandbox's pod.
 
     owner: the reference to the object with which the cluster removes it. takes_down: its link takes the network
-    down. asks_user: it starts with a look at its image's user.
+    down. asks_user: it starts with a look at its image's user. lease_s: how long it lives without its driver.
     """
     image = options.image_prefix + kind.image
     common = {
@@ -78,7 +79,7 @@ def pod(
     box = {
         **common,
         "name": BOX,
-        "command": [PROGRAM, f"link={SOCKET}", *arguments(kind)],
+        "command": [PROGRAM, f"link={SOCKET}", *arguments(kind, lease_s)],
         "volumeMounts": [*common["volumeMounts"], shm],
         "resources": _resources(kind, options),
         "securityContext": _secured(kept),

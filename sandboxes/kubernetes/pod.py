@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
-from sandboxes.base import DaemonUnavailable, SandboxDied, SandboxError
+from sandboxes.base import DaemonUnavailable, SandboxError
 from sandboxes.docker.executor.channel import Channel
 from sandboxes.docker.executor.container import Kind
 from sandboxes.docker.executor.tools import ToolContainer
@@ -42,10 +42,12 @@ class PodContainer(ToolContainer):
         stack: AsyncExitStack,
         *,
         cluster: Cluster,
+        uid: str,
         outage_s: float,
     ) -> None:
         super().__init__(kind, name, channel, image, stack)
         self._cluster = cluster
+        self._uid = uid
         self._outage_s = outage_s
 
     async def _run(self, command: tuple[str, ...], stdin: bytes, most: int) -> bytes:
@@ -89,10 +91,7 @@ class PodContainer(ToolContainer):
                 raise type(gone)(f"sandbox {self.name} is gone: {gone}") from cause
 
     async def _shown(self) -> Any:
-        try:
-            return await self._cluster.request("GET", self._cluster.path("pods", self.name))
-        except SandboxDied:
-            return None
+        return await self._cluster.pod(self.name, self._uid)
 
     async def overran(self) -> str | None:
         try:

@@ -75,6 +75,9 @@ class PodStarter:
         self._images: dict[str, Mapping[str, Any]] = {}
         """What is known of images: Env, WorkingDir, User."""
 
+    async def run(self) -> None:
+        """Do what starts need beside them, until cancelled."""
+
     async def close(self) -> None:
         await self._slots.close()
 
@@ -86,51 +89,65 @@ class PodStarter:
             stack.push_async_callback(self._remove, name)
             async with self._slots:
                 shown = await self._up(name, kind)
-                channel = await self._greet(stack, name, kind, shown)
+                channel = await self._greet(stack, kind, shown)
             image = await self._image(kind.image, shown, channel)
             return PodContainer(
-                *(kind, name, channel, image, stack.pop_all()),
+                *(kind, shown["metadata"]["name"], channel, image, stack.pop_all()),
                 cluster=self._cluster,
+                uid=shown["metadata"]["uid"],
                 outage_s=self._options.outage_timeout_s,
             )
 
     async def _up(self, name: str, kind: Kind) -> Pod:
-        """Create a pod, and wait until its containers run."""
+        """Have a pod, and wait until its containers run."""
         options, loop = self._options, asyncio.get_running_loop()
-        body = pod(
-            *(name, kind, options, self._owner.labels(), self._reference),
-            takes_down=self._guard.takes_down and not kind.limits.network,
-            asks_user=kind.image not in self._images,
-        )
         limit, doing = options.room_timeout_s, "find room"
         try:
             async with asyncio.timeout(limit) as patience:
-                await self._create(body)
-                await self._watch.until(name, _has_node)
+                pod_name = await self._have(name, kind)
+                await self._watch.until(pod_name, _has_node)
                 limit, doing = options.start_timeout_s, "start"
                 patience.reschedule(loop.time() + limit)
-                return await self._watch.until(name, _running)
+                return await self._watch.until(pod_name, _running)
         except TimeoutError as error:
             if isinstance(error, SandboxError):
                 raise
-            why = why_not_up(self._watch.seen(name))
-            raise SandboxTimeout(f"sandbox {name} did not {doing} within {limit:g} s: {why}") from error
+            raise SandboxTimeout(f"sandbox {name} did not {doing} within {limit:g} s: {self._why(name)}") from error
 
-    async def _create(self, body: Mapping[str, Any]) -> None:
-        """Create a pod, once: a repeated request finds it there. Waits for room in the quota."""
+    def _why(self, name: str) -> str:
+        """Describe what a start waits for."""
+        return why_not_up(self._watch.seen(name))
 
-        async def create() -> None:
-            with contextlib.suppress(Conflict):
-                await self._cluster.request("POST", self._cluster.path("pods"), body)
-
+    async def _have(self, name: str, kind: Kind) -> str:
+        """Create a pod, and return its name. Waits for room in the quota."""
+        body = self._pod(name, kind, asks_user=kind.image not in self._images)
         while True:
             try:
-                return await self._cluster.patiently(create, self._options.outage_timeout_s)
+                await self._create(self._object(name), body)
+                return name
             except QuotaExceeded as error:
                 logger.info("A sandbox waits for room: %s", error)
                 await asyncio.sleep(_QUOTA_PAUSE_S)
 
-    async def _greet(self, stack: AsyncExitStack, name: str, kind: Kind, shown: Pod) -> Channel:
+    def _pod(self, name: str, kind: Kind, **more: Any) -> dict[str, Any]:
+        takes_down = self._guard.takes_down and not kind.limits.network
+        labels = self._owner.labels()
+        return pod(name, kind, self._options, labels, self._reference, takes_down=takes_down, **more)
+
+    def _object(self, name: str) -> str:
+        """Return the path of the object that a start makes."""
+        return self._cluster.path("pods", name)
+
+    async def _create(self, path: str, body: Mapping[str, Any]) -> None:
+        """Create an object, once: a repeated request finds it there."""
+        place = path.rpartition("/")[0]
+        with contextlib.suppress(Conflict):
+            await self._cluster.patiently(
+                lambda: self._cluster.request("POST", place, body), self._options.outage_timeout_s
+            )
+
+    async def _greet(self, stack: AsyncExitStack, kind: Kind, shown: Pod) -> Channel:
+        name, uid = shown["metadata"]["name"], shown["metadata"]["uid"]
         doors: dict[int, Any] = {}
         closed = not kind.limits.network
         probes = (f"{shown['status'].get('hostIP', '')}:{_KUBELET}", *self._guard.probes)
@@ -141,7 +158,7 @@ class PodStarter:
             return await self._cluster.exec(name, LINK, command)
 
         async def runs() -> bool:
-            if (gone := end_of(await self._shown(name))) is not None:
+            if (gone := end_of(await self._cluster.pod(name, uid))) is not None:
                 raise gone
             return True
 
@@ -155,12 +172,6 @@ class PodStarter:
         await connection.greet(_GREET_S)
         return Channel(connection, doors)
 
-    async def _shown(self, name: str) -> Pod | None:
-        try:
-            return await self._cluster.request("GET", self._cluster.path("pods", name))
-        except SandboxDied:
-            return None
-
     async def _image(self, image: str, shown: Pod, channel: Channel) -> Mapping[str, Any]:
         """Return what the API server does not tell of an image: the container's first process knows it."""
         if image in self._images:
@@ -172,13 +183,13 @@ class PodStarter:
 
     async def _remove(self, name: str) -> None:
         """Delete a pod in the background of its node: nobody waits for its end."""
+        delete = self._object(name)
         try:
-            delete = self._cluster.path("pods", name)
             await finish(self._cluster.patiently(lambda: self._cluster.request("DELETE", delete), _REMOVE_S))
         except SandboxDied:  # it is gone
             pass
         except (DaemonUnavailable, SandboxError) as error:
-            logger.warning("pod %s stays for now: %s; `python -m sandboxes reap --pods` removes it later", name, error)
+            logger.warning("%s stays for now: %s; `python -m sandboxes reap --pods` removes it later", name, error)
         self._watch.forget(name)
 
 

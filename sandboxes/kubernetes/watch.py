@@ -1,4 +1,4 @@
-"""One watch over all pods of an owner, resumed after outages."""
+"""One watch over all pods of an owner, or over its claims, resumed after outages."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ T = TypeVar("T")
 
 
 class PodWatch:
-    """The last known state of each pod with a label; a pod that was deleted is None."""
+    """The last known state of each pod with a label; a pod that was deleted is None. path: of other objects than
+    pods."""
 
-    def __init__(self, cluster: Cluster, selector: str) -> None:
+    def __init__(self, cluster: Cluster, selector: str, path: str = "") -> None:
         self._cluster = cluster
+        self._path = path or cluster.path("pods")
         self._selector = selector
         self._pods: dict[str, Pod | None] = {}
         self._news = asyncio.Event()
@@ -43,14 +45,14 @@ class PodWatch:
                 await asyncio.sleep(_PAUSE_S)
 
     async def _list(self) -> None:
-        answer = await self._cluster.request("GET", self._cluster.path("pods"), labelSelector=self._selector)
+        answer = await self._cluster.request("GET", self._path, labelSelector=self._selector)
         found = {one["metadata"]["name"]: one for one in answer["items"]}
         self._pods = {name: found.get(name) for name in self._pods} | found
         self._version = answer["metadata"]["resourceVersion"]
         self._tell()
 
     async def _follow(self) -> None:
-        events = self._cluster.watch(self._cluster.path("pods"), self._version, labelSelector=self._selector)
+        events = self._cluster.watch(self._path, self._version, labelSelector=self._selector)
         async with aclosing(events):  # type: ignore[type-var]
             async for event in events:
                 pod = event["object"]

@@ -1,6 +1,7 @@
 """Tokenizers: SmolLM2's from the package registry always, with small templates of many habits; other
 families where there is a folder."""
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -10,14 +11,24 @@ from native_families import fitted_family
 from atropos_agent.tokens.template import ChatTemplate
 
 
-def pytest_itemcollected(item):
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc):
     """Leave all triples of a test marked `pairs` to `./run test --all`. Without it each pair of entries of its three
-    tables is run, with an entry of the third that depends on both: a Latin square, where the last is the shortest."""
-    for mark in item.iter_markers("pairs"):
-        first, second, third = (list(table).index(item.callspec.params[name]) for name, table in mark.kwargs.items())
-        *_, last = mark.kwargs.values()
-        if (first + second) % len(last) != third:
-            item.add_marker(pytest.mark.slow)
+    tables is run, with an entry of the third that depends on both: a Latin square, where the last is the shortest. The
+    others are not even collected then, which each worker would do: they are thousands."""
+    for mark in metafunc.definition.iter_markers("pairs"):
+        tables = [list(table) for table in mark.kwargs.values()]
+        pairs = set()
+        for (at, first), (beside, second) in product(enumerate(tables[0]), enumerate(tables[1])):
+            pairs.add((first, second, tables[2][(at + beside) % len(tables[2])]))
+        ordinary = metafunc.config.option.markexpr == "not slow"
+        triples = [
+            pytest.param(*triple, marks=() if triple in pairs else pytest.mark.slow)
+            for triple in product(*tables)
+            if triple in pairs or not ordinary
+        ]
+        indirect = [name for name in mark.kwargs if name == "any_tokenizer"]
+        metafunc.definition.add_marker(pytest.mark.parametrize(list(mark.kwargs), triples, indirect=indirect))
 
 
 def pytest_collection_finish(session):

@@ -36,9 +36,6 @@ NOTHING_ELSE = ("llama3_1", "Llama 4, by hand")
 
 
 @pytest.mark.pairs(name=FAMILIES, scenario=SCENARIOS, how=ENDS)
-@pytest.mark.parametrize("how", ENDS)
-@pytest.mark.parametrize("scenario", SCENARIOS)
-@pytest.mark.parametrize("name", FAMILIES)
 async def test_rows_and_prompts_are_the_truth(fit, name, scenario, how):
     fitted = fit(name)
     result, exchanges = await play(fitted, SCENARIOS[scenario], how)

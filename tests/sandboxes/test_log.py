@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from sandboxes import log
-from sandboxes.log import OwnRecords
+from sandboxes.log import OwnRecords, SaidOnce
 
 
 def record(file, level=logging.INFO, name="somebody"):
@@ -37,3 +37,13 @@ def test_set_up_every_handler_leaves_them_out(monkeypatch):
     logging.root.handle(record("/usr/lib/python3/site-packages/httpx2/client.py"))
     logging.root.handle(record("/home/me/my_environment.py", name="mine"))
     assert stream.getvalue().count("\n") == 1 and "INFO mine: said" in stream.getvalue()
+
+
+def test_a_message_is_said_once_a_minute_and_an_error_each_time():
+    once = SaidOnce()
+    waiting, error = record("/home/me/a.py", logging.WARNING), record("/home/me/a.py", logging.ERROR)
+    assert [once.filter(waiting), once.filter(waiting)] == [True, False]
+    assert once.filter(record("/home/me/a.py", name="another")), "another part of the program says the same"
+    assert once.filter(error) and once.filter(error)
+    waiting.created += SaidOnce.again_s
+    assert once.filter(waiting)

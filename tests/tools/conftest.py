@@ -16,12 +16,11 @@ from sandboxes.docker import DockerBackend
 from sandboxes.local import LocalBackend
 
 IMAGE = "atropos-agent/base:debian12"
-HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items):
     for item in items:
-        if HERE in item.path.parents and pytest_asyncio.is_async_test(item):
+        if item.nodeid.startswith("tests/tools/") and pytest_asyncio.is_async_test(item):
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
 
 

@@ -8,8 +8,11 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 
 from sandboxes.base import Sandbox
+from sandboxes.naming import later
 from tools.base import Tool
 from tools.mcp.servers import MCPServer
+
+_OPEN_TOOLS = later("tools.mcp.session:open_tools")
 
 
 @asynccontextmanager
@@ -22,7 +25,5 @@ async def tools_of(
     if not servers:
         yield []
         return
-    from tools.mcp.session import open_tools
-
-    async with open_tools(sandbox, servers, taken) as tools:
+    async with _OPEN_TOOLS()(sandbox, servers, taken) as tools:
         yield tools

@@ -65,14 +65,12 @@ def _inserted(modules: tuple[tuple[str, bytes], ...], failing: frozenset[str]) -
     source = SourceTests({path: text.tree for path, text in texts.items()}, found)
     trees = [text.tree for text in texts.values()]
     decoys = Decoys(random.SystemRandom(), vocabulary(trees), looked_for(trees))
-    bindings = {path: Bindings(text.tree) for path, text in texts.items()}
-    relied_on = set[str]().union(*(one.relied_on() for one in bindings.values()))
     spared: dict[str, set[str]] = {path: set() for path in texts}
     for where, name in (one for test in failing for one in source.of(test)):
         spared[where].add(name)
     for path, text in texts.items():
         try:
-            plant(path, text, bindings[path], key, decoys, spared[path], relied_on)
+            plant(path, text, Bindings(text.tree), key, decoys, spared[path])
             found[path] = text.edited()
             _check(found[path], path)
         except SystemError:

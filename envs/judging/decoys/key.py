@@ -20,7 +20,7 @@ class Key:
 
     sites: (path, line, column) by number. answers: a `Choice` by number. must: the sites that each run of a test
     reaches, {(path, test): numbers}. sets: the sites that compare with decoys, {site: the numbers of their sets}, with
-    None among them if its value may have no set. branches: the sites that other right code may not reach.
+    None among them if its value may have no set. certain: the sites that all right code reaches.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Key:
         self.answers: list[Choice] = []
         self.must: dict[tuple[str, str], set[int]] = {}
         self.sets: dict[int, list[int | None]] = {}
-        self.branches: set[int] = set()
+        self.certain: set[int] = set()
         self._numbers: dict[int, int] = {}
 
     def site(self, path: str, node: ast.stmt | ast.expr) -> int:

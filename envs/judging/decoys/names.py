@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import collections
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from envs.judging.decoys.literals import Names, alterable, constant, dotted, last_name, walk
 
@@ -30,71 +30,47 @@ _KNOWN_ERRORS = ("Error", "Warning", "Exception", "Exit", "Interrupt", "Iteratio
 _BY_NAME = frozenset(("locals", "vars", "globals", "eval", "exec", "getfixturevalue"))
 _NODE_NAMES = re.compile("snapshot|regression|request|datadir|vcr|cassette|record|golden|benchmark")
 _DISPLAYS = (ast.List, ast.Tuple)
-_LIBRARIES = frozenset(
-    (
-        *("cmath", "difflib", "filecmp", "hashlib", "inspect", "itertools", "json", "math", "numpy", "operator"),
-        *("os", "pathlib", "re", "shutil", "statistics", "struct", "subprocess"),
-    )
-)
-"""Modules with functions that asserts call, and that no honest work replaces."""
-_MOCKS = frozenset(("unittest.mock.AsyncMockMixin", "unittest.mock.NonCallableMock"))
-"""Classes with the asserts of mocks."""
-_CHANGING = frozenset(("append", "add", "pop", "remove", "extend", "update", "next"))
-_READING = frozenset(("items", "keys", "values", "parametrize"))
-MAKING = _READING | {"range", "enumerate", "zip", "sorted", "reversed", "list", "tuple", "set", "str", "len"}
+_MAKING = frozenset(("items", "keys", "values", "enumerate", "zip", "sorted", "reversed", "list", "tuple", "set"))
 """Functions and methods that take written values, and make others of them to loop over."""
 
 
 class Bindings:
     """The names of a module.
 
-    names: their meanings, as far as its imports say. quiet: functions that may be handed on, or are called in code that
-    catches a failing assert. bends_equality: whether to compare here may be more than to ask `==` of two values, as
-    often as one likes. tables: the names of values that are written with their parts, bound once and only read.
+    names: their meanings, as far as its imports say. bends_equality: whether to compare here may be more than to ask
+    `==` of two values, as often as one likes. tables: names that are bound once, to values written with their parts.
     parameters: the values that `parametrize` writes for a test's parameter, by the id of each node that reads it.
     """
 
     def __init__(self, tree: ast.Module) -> None:
         self._imported: dict[str, str] = {}
         self._bound: set[str] = set()
-        self._functions: dict[str, list[Function]] = collections.defaultdict(list)
-        self._called: dict[str | None, list[ast.Call]] = collections.defaultdict(list)
-        self._loads: dict[str, list[ast.expr]] = collections.defaultdict(list)
-        self._asserts: list[ast.Assert] = []
         inside = walk(tree)
         for node in inside:
-            self._note(node)
-        self._times = collections.Counter(name for node in inside for name in stored(node))
-        self._times.update(one.attr for one in inside if isinstance(one, ast.Attribute) and _is_changed(one))
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                self._note(node)
+            elif not isinstance(node, ast.alias):
+                self._bound.update(stored(node))
         self.names = Names(self._imported, self._bound)
-        eq_methods = self._functions.get("__eq__", ())
-        self.bends_equality = "addTypeEqualityFunc" in self._called or any(map(_changes, eq_methods))
-        self._lenient = set(_lenient(tree))
-        self.quiet = self._quiet(tree)
-        self.tables = {name for name in _tables(tree, inside) if name is not None and self.binds_once(name)}
+        times = collections.Counter(name for node in inside for name in stored(node))
+        self._own = {one.name for one in inside if isinstance(one, (*FUNCTIONS, ast.ClassDef))}
+        fixtures = [one for one in inside if isinstance(one, FUNCTIONS) and is_fixture(one)]
+        self._taken = {name for one in fixtures for name in _arguments(one)}
+        asked = any(isinstance(one, ast.Attribute) and one.attr == "addTypeEqualityFunc" for one in inside)
+        self.bends_equality = asked or "__eq__" in self._own
+        filled = [one.targets[0] for one in tree.body if isinstance(one, ast.Assign) and is_filled(one.value)]
+        self.tables = {one.id for one in filled if isinstance(one, ast.Name) and times[one.id] == 1}
         self.parameters: dict[int, list[ast.expr]] = {}
         for function in outermost(tree):
             self._parameters(function)
 
-    def relied_on(self) -> set[str]:
-        """Return the full names of the functions and classes of libraries that asserts call."""
-        called = [call for name, calls in self._called.items() if str(name).startswith("assert") for call in calls]
-        inside = [one for node in (*self._asserts, *called) for one in walk(node) if isinstance(one, ast.Call)]
-        names = {name for one in inside if (name := self.names.full(one.func)) is not None}
-        mocks = _MOCKS if any(str(name).startswith("assert_") for name in self._called) else frozenset()
-        return {name for name in names if name.partition(".")[0] in _LIBRARIES and "." in name} | mocks
-
-    def binds_once(self, name: str) -> bool:
-        """Return whether a name means one thing wherever it stands in the module."""
-        return self._times[name] == 1
-
     def defines(self, name: str) -> bool:
-        """Return whether the module has a function of this name."""
-        return name in self._functions
+        """Return whether the module has a function or a class of this name."""
+        return name in self._own
 
     def catches(self, node: ast.stmt) -> bool:
         """Return whether a failure in the body of a `try` or a `with` may be caught there."""
-        return catches_asserts(node, self._lenient)
+        return catches_asserts(node, self._own)
 
     def accept(self, compared: set[int]) -> tuple[set[int], list[ast.expr]]:
         """Return (ids of the nodes of parameters that are compared and used in no other way, the values written for
@@ -109,53 +85,15 @@ class Bindings:
         good = [one for one, loads in by_rows.items() if compared.issuperset(loads)]
         return {load for one in good for load in by_rows[one]}, [value for one in good for value in rows[one]]
 
-    def _note(self, node: ast.AST) -> None:
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            relative = isinstance(node, ast.ImportFrom) and (node.level or not node.module)
-            home = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
-            for alias in node.names:
-                name = alias.asname or alias.name.split(".")[0]
-                whole = home + (alias.name if alias.asname or home else name)
-                if relative or self._imported.setdefault(name, whole) != whole:
-                    self._bound.add(name)
-        elif isinstance(node, FUNCTIONS):
-            self._functions[node.name].append(node)
-            self._bound.add(node.name)
-        elif isinstance(node, ast.Call):
-            self._called[_called(node)].append(node)
-        elif isinstance(node, ast.Assert):
-            self._asserts.append(node)
-        elif isinstance(node, ast.Attribute):
-            self._loads[node.attr].append(node)
-        elif isinstance(node, ast.Name):
-            if isinstance(node.ctx, ast.Load):
-                self._loads[node.id].append(node)
-            else:
-                self._bound.add(node.id)
-        elif isinstance(node, ast.arg):
-            self._bound.add(node.arg)
-        elif isinstance(node, ast.ClassDef | ast.ExceptHandler) and node.name:
-            self._bound.add(node.name)
-
-    def _quiet(self, tree: ast.Module) -> set[str]:
-        quiet: set[str | None] = set()
-        inner: dict[str, set[str | None]] = {}
-        called = {id(call.func) for calls in self._called.values() for call in calls}
-        for name in self._functions:
-            if any(id(load) not in called for load in self._loads[name]):
-                quiet.add(name)
-        for node in walk(tree):
-            if isinstance(node, ast.stmt) and self.catches(node):
-                quiet.update(_calls(getattr(node, "body", [])))
-            elif isinstance(node, FUNCTIONS):
-                inner.setdefault(node.name, set()).update(_calls([node]))
-        found = {name for name in quiet if name in self._functions}
-        fresh = found
-        while fresh:
-            called_there = {name for one in fresh for name in inner[one] if name is not None}
-            fresh = called_there & self._functions.keys() - found
-            found |= fresh
-        return {name for name in found if not name.startswith("test")}
+    def _note(self, node: ast.Import | ast.ImportFrom) -> None:
+        """Note what names mean by an import."""
+        relative = isinstance(node, ast.ImportFrom) and (node.level or not node.module)
+        home = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+        for alias in node.names:
+            name = alias.asname or alias.name.split(".")[0]
+            whole = home + (alias.name if alias.asname or home else name)
+            if relative or self._imported.setdefault(name, whole) != whole:
+                self._bound.add(name)
 
     def _parameters(self, function: Function) -> None:
         """Note the values that `parametrize` writes for a function's parameters, if its rows are literals."""
@@ -175,15 +113,10 @@ class Bindings:
             names = _named(mark)
             for i, name in enumerate(names):
                 values = _column(rows, i if len(names) > 1 else None)
-                alone = name in arguments and not self._is_taken(name) and not _is_bound(name, inside)
+                alone = name in arguments and name not in self._taken and not _is_bound(name, inside)
                 if alone and any(alterable(value, self.names) for value in values):
                     loads = [one for one in inside if isinstance(one, ast.Name) and one.id == name]
                     self.parameters.update((id(one), values) for one in loads)
-
-    def _is_taken(self, name: str) -> bool:
-        """Return whether a fixture may take a parameter of this name."""
-        fixtures = [one for found in self._functions.values() for one in found if is_fixture(one)]
-        return any(name in _arguments(one) for one in fixtures)
 
 
 def _is_bound(name: str, inside: Iterable[ast.AST]) -> bool:
@@ -219,26 +152,19 @@ def _named(mark: ast.Call) -> list[str]:
     return [str((constant(one) or ("",))[0]) for one in getattr(mark.args[0], "elts", ())] if mark.args else []
 
 
-def _tables(tree: ast.Module, inside: Iterable[ast.AST]) -> set[str | None]:
-    """Return the names of values that a module writes with their parts, and only reads. inside: all of its nodes."""
-    made = [node for node in tree.body if isinstance(node, ast.Assign) and len(node.targets) == 1]
-    tables = {dotted(node.targets[0]) for node in made if is_filled(node.value)}
-    for node in inside if tables else ():
-        if isinstance(node, ast.Attribute) and node.attr not in _READING:
-            tables.discard(dotted(node.value))
-        elif isinstance(node, ast.Call) and _called(node) not in MAKING:
-            tables -= {dotted(one) for one in node.args}
-    return tables
-
-
-def _is_changed(node: ast.Attribute) -> bool:
-    return not isinstance(node.ctx, ast.Load)
-
-
-def is_filled(node: ast.expr) -> bool:
-    """Return whether a value is a list or a tuple that is written with parts, or a dict or a set."""
-    parts = getattr(node, "elts", None) or getattr(node, "keys", None) or []
-    return bool(parts) and all(one is not None and not isinstance(one, ast.Starred) for one in parts)
+def is_filled(node: ast.expr, tables: Collection[str] = ()) -> bool:
+    """Return whether a value is written with parts, or made of such values alone. tables: names of such values."""
+    if isinstance(node, ast.Name):
+        return node.id in tables
+    if isinstance(node, ast.Call):
+        name, held = last_name(node), node.func.value if isinstance(node.func, ast.Attribute) else None
+        numbers = [one[0] for one in map(constant, node.args) if one and type(one[0]) is int]
+        if name == "range":
+            return len(numbers) == len(node.args) and bool(range(*numbers))
+        parts = node.args if held is None else [*node.args, held]
+        return name in _MAKING and bool(parts) and all(is_filled(one, tables) for one in parts)
+    written = getattr(node, "elts", None) or getattr(node, "keys", None) or []
+    return bool(written) and all(one is not None and not isinstance(one, ast.Starred) for one in written)
 
 
 def outermost(tree: ast.Module | ast.ClassDef) -> Iterator[Function]:
@@ -267,11 +193,11 @@ def stored(node: ast.AST) -> Iterable[str]:
     return (name,) if isinstance(name, str) else ()
 
 
-def catches_asserts(node: ast.stmt, lenient: Iterable[str] = ()) -> bool:
-    """Return whether a failure in the body of a `try` or a `with` may be caught there. lenient: the module's own
-    contexts that may catch it."""
+def catches_asserts(node: ast.stmt, own: Collection[str] = ()) -> bool:
+    """Return whether a failure in the body of a `try` or a `with` may be caught there. own: the names of the module's
+    own functions and classes, which may catch it."""
     if isinstance(node, ast.With | ast.AsyncWith):
-        return any(_lets_fail(item.context_expr) or last_name(item.context_expr) in lenient for item in node.items)
+        return any(_lets_fail(item.context_expr) or last_name(item.context_expr) in own for item in node.items)
     for handler in getattr(node, "handlers", ()):
         kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
         for kind in kinds:
@@ -279,21 +205,6 @@ def catches_asserts(node: ast.stmt, lenient: Iterable[str] = ()) -> bool:
             if name in _ANY_ERROR or not name.endswith(_KNOWN_ERRORS):
                 return True
     return False
-
-
-def _lenient(tree: ast.Module) -> Iterator[str]:
-    """Yield the names of a module's own contexts that may catch an assert: generators that catch thrown exceptions, and
-    classes with an `__exit__` that may suppress them."""
-    for node in walk(tree):
-        if isinstance(node, ast.ClassDef):
-            ends = [one for one in node.body if isinstance(one, FUNCTIONS) and one.name in ("__exit__", "__aexit__")]
-            said = [one.value for end in ends for one in walk(end) if isinstance(one, ast.Return) and one.value]
-            if any(constant(value) not in ((None,), (False,)) for value in said):
-                yield node.name
-        elif isinstance(node, FUNCTIONS) and node.decorator_list:
-            tried = [one for one in walk(node) if isinstance(one, ast.Try) and catches_asserts(one)]
-            if any(isinstance(one, ast.Yield | ast.YieldFrom) for each in tried for one in walk(each)):
-                yield node.name
 
 
 def _lets_fail(context: ast.expr) -> bool:
@@ -311,24 +222,6 @@ def is_raising(node: ast.With | ast.AsyncWith) -> bool:
     """Return whether a `with` expects its body to end by an error, or may let it."""
     contexts = [item.context_expr for item in node.items]
     return any(_RAISING.search(ast.dump(one)) or last_name(one) == "ExitStack" or _lets_fail(one) for one in contexts)
-
-
-def _changes(function: ast.AST) -> bool:
-    """Return whether a function changes objects that it didn't make, as far as can be seen."""
-    for node in walk(function):
-        if isinstance(node, ast.AugAssign | ast.Global | ast.Nonlocal):
-            return True
-        if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
-            return True
-    return bool(_calls([function]) & _CHANGING)
-
-
-def _called(call: ast.Call) -> str | None:
-    return getattr(call.func, "attr", getattr(call.func, "id", None))
-
-
-def _calls(nodes: Iterable[ast.AST]) -> set[str | None]:
-    return {_called(one) for node in nodes for one in walk(node) if isinstance(one, ast.Call)}
 
 
 def _arguments(function: Function) -> list[str]:

@@ -6,14 +6,13 @@ expected one: this process alone keeps the `Key`.
 
 For right code a test does the same as before: some value of the set is equal, as the expected one was. So nothing
 is changed if a failing assert is part of the test: in `try` with a handler for it, in `raises`, in tests that expect
-to fail or are tried again.
+to fail or are tried again. Helpers of tests, and functions in a test, may be called there: they stay as they are.
 """
 
 from __future__ import annotations
 
 import ast
-import collections
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from envs.judging.decoys.comparing import PROBE, Comparisons
@@ -22,12 +21,10 @@ from envs.judging.decoys.literals import dotted, last_name, walk
 from envs.judging.decoys.names import (
     AGAIN,
     FUNCTIONS,
-    MAKING,
     ONCE,
     Bindings,
     Function,
     is_filled,
-    is_fixture,
     is_raising,
 )
 from envs.judging.decoys.sets import Decoys
@@ -37,70 +34,75 @@ from envs.judging.decoys.text import Text
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The present place in a walk through a module.
+    """The present place in a test.
 
-    owner: the names of the classes around it. depth: how many functions are around it. quiet: whether a failing assert
-    may be part of the test. must: the set for the sites that are reached for certain; None if it is not certain.
-    returns: whether the function may return before its end. branch: whether right code comes here at times.
+    quiet: whether a failing assert may be part of the test. certain: whether all right code comes here. must: the set
+    for the sites that each passing run of the test reaches; None if it may be run in another way.
     """
 
-    owner: tuple[str, ...] = ()
-    depth: int = 0
-    quiet: bool = False
-    must: set[int] | None = None
-    returns: bool = False
-    branch: bool = False
+    quiet: bool
+    certain: bool
+    must: set[int] | None
 
 
-def plant(
-    path: str,
-    text: Text,
-    bindings: Bindings,
-    key: Key,
-    decoys: Decoys,
-    spared: Collection[str],
-    relied_on: Iterable[str],
-) -> None:
+def plant(path: str, text: Text, bindings: Bindings, key: Key, decoys: Decoys, spared: Collection[str]) -> None:
     """Put a module's expected values among decoys, as edits of its text.
 
-    spared: tests that stay as they are, since they must fail. relied_on: names that asserts of all modules rely on.
+    spared: tests that stay as they are, since they must fail.
     """
+    found = _Sites(path, text, key, bindings, spared)
+    found.visit(text.tree)
     survey = Comparisons(text, key, decoys, bindings)
-    _Planter(path, text, key, bindings, spared, survey).visit(text.tree)
+    for node, site in found.asserts:
+        _compare(node, site, survey, text)
     accepted, values = bindings.accept(survey.compared)
     comparisons = Comparisons(text, key, decoys, bindings, accepted)
     for value in values:
         comparisons.cell(value)
-    planter = _Planter(path, text, key, bindings, spared, comparisons)
-    planter.visit(text.tree)
-    if planter.found:
-        text.begin(f"{PROBE}.load({','.join(map(repr, sorted(relied_on)))})")
+    for node, site in found.asserts:
+        if not _compare(node, site, comparisons, text):
+            text.append(node, _reached(site))
+    if found.asserts or found.must:
+        text.begin(f"{PROBE}.load()")
     for name, test in tests(text.tree):
-        if id(test) in planter.must:  # also as another class has it of its base
-            key.must.setdefault((path, name), planter.reached(test))
+        if id(test) in found.must:  # also as another class has it of its base
+            key.must.setdefault((path, name), found.must[id(test)])
 
 
-class _Planter(ast.NodeVisitor):
-    """One walk through a module. comparisons: the action at each site. must: sets for the sites of tests and of their
-    helpers, by the ids of the functions' nodes. found: whether there is a site."""
+def _compare(node: ast.Assert | ast.Expr, site: int, comparisons: Comparisons, text: Text) -> bool:
+    """Put what an assert, or a call of a method of unittest, compares with among decoys. Returns False if it does not
+    report by itself that it was reached."""
+    if isinstance(node, ast.Expr):
+        call = node.value
+        assert isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)  # noqa: S101 - as _Sites found it
+        changed = comparisons.method(call, call.func.attr, site)
+        if changed is not None:
+            text.replace(node, changed)
+        return changed is not None
+    comparison = comparisons.comparison(node.test, site)
+    if comparison is None:
+        comparisons.condition(node.test, site)
+        return False
+    said = "" if node.msg is None else f",lambda:{comparisons.message(node.msg, comparison.expected)}"
+    text.replace(node, comparisons.call("check", site, comparison, said))
+    return True
 
-    def __init__(
-        self,
-        path: str,
-        text: Text,
-        key: Key,
-        bindings: Bindings,
-        spared: Collection[str],
-        comparisons: Comparisons,
-    ) -> None:
+
+def _reached(site: int) -> str:
+    return f"{PROBE}.reached({FIRST + site})"
+
+
+class _Sites(ast.NodeVisitor):
+    """A walk through a module. asserts: the statements that compare, with their sites. must: the sets of tests, by the
+    ids of their nodes."""
+
+    def __init__(self, path: str, text: Text, key: Key, bindings: Bindings, spared: Collection[str]) -> None:
         self.path, self.text, self.key, self.bindings, self.spared = path, text, key, bindings, spared
-        self.comparisons, self.planting = comparisons, comparisons.planting
+        self.asserts: list[tuple[ast.Assert | ast.Expr, int]] = []
         self.must: dict[int, set[int]] = {}
-        self.found = False
-        self._helpers: dict[tuple[tuple[str, ...], str], int] = {}
-        self._calls: dict[int, list[tuple[tuple[str, ...], str]]] = collections.defaultdict(list)
-        self._at = _Place()
-        self._owner: ast.Module | ast.ClassDef = text.tree
+        self._at: _Place | None = None
+        self._returns = False
+        self._owners: list[ast.Module | ast.ClassDef] = [text.tree]
 
     def visit(self, node: ast.AST) -> None:
         if not isinstance(node, ast.expr):  # no statements are in there
@@ -109,115 +111,78 @@ class _Planter(ast.NodeVisitor):
     # Where we are
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        before, owner = self._at, self._owner
-        again = any(AGAIN.search(ast.dump(one)) for one in node.decorator_list)
-        self._at = replace(before, owner=(*before.owner, node.name), quiet=before.quiet or again)
-        self._owner = node
-        self.generic_visit(node)
-        self._at, self._owner = before, owner
+        if self._at is None and not any(AGAIN.search(ast.dump(one)) for one in node.decorator_list):
+            self._owners.append(node)
+            self.generic_visit(node)
+            self._owners.pop()
 
     def visit_FunctionDef(self, node: Function) -> None:
-        before = self._at
-        words = {getattr(one, "attr", getattr(one, "id", "")) for one in walk(node)} | {node.name}
-        again = any(map(AGAIN.search, words)) or bool(node.decorator_list and before.depth)
-        again = again or "::".join((*before.owner, node.name)) in self.spared
-        quiet = before.quiet or again or node.name in self.bindings.quiet or _is_odd_helper(node)
-        must = self._sites_of(node) if self.planting and not before.depth and not quiet else None
-        returns = any(isinstance(one, ast.Return) for one in walk(node))
-        branch = not is_test(node)
-        self._at = replace(before, quiet=quiet, must=must, returns=returns, branch=branch, depth=before.depth + 1)
+        if self._at is not None or not is_test(node):
+            return
+        inside = walk(node)
+        words = {getattr(one, "attr", getattr(one, "id", "")) for one in inside} | {node.name}
+        names = [getattr(one, "name", "") for one in self._owners[1:]]
+        if any(map(AGAIN.search, words)) or "::".join((*names, node.name)) in self.spared:
+            return
+        must = set[int]() if self._is_run_as_written(node) else None
+        self._returns = any(isinstance(one, ast.Return) for one in inside)
+        self._at = _Place(quiet=False, certain=True, must=must)
         self._block(node.body)
-        if self._at.must is not None and is_test(node):
-            self._end(node)
-        self._at = before
+        if must is not None:
+            self.must[id(node)] = must
+            self._end(node, must)
+        self._at = None
 
     visit_AsyncFunctionDef = visit_FunctionDef
 
-    def _sites_of(self, node: Function) -> set[int] | None:
-        """Return the set for the sites that a test, or a helper, reaches whenever the test passes; None if none is
-        certain."""
+    def _is_run_as_written(self, node: Function) -> bool:
+        """Return whether each run of a test runs its function, once."""
         marked = [".mark." in "." + (dotted(getattr(one, "func", one)) or "") for one in node.decorator_list]
         once = all(mark or last_name(one) in ONCE for mark, one in zip(marked, node.decorator_list, strict=True))
-        plain = isinstance(node, ast.FunctionDef) or (is_test(node) and self._is_awaited())
-        named = [one for one in self._owner.body if getattr(one, "name", None) == node.name]
-        alone = len(named) == 1 if is_test(node) else self.bindings.binds_once(node.name)
-        if not once or not plain or _yields(node) or not alone:
-            return None
-        if not is_test(node):
-            self._helpers[self._at.owner, node.name] = id(node)
-        self.must[id(node)] = set()
-        return self.must[id(node)]
-
-    def _note_call(self, node: ast.stmt) -> None:
-        """Note a helper that is called whenever a statement is reached."""
-        call = node.test if isinstance(node, ast.Assert) else getattr(node, "value", None)
-        if self._at.must is not None and isinstance(call, ast.Call):
-            name = dotted(call.func) or ""
-            home = self._at.owner if name.startswith("self.") else ()
-            self._calls[id(self._at.must)].append((home, name.removeprefix("self.")))
-
-    def reached(self, test: Function) -> set[int]:
-        """Return the sites that each passing run of a test reaches, also in its helpers."""
-        found: set[int] = set()
-        seen: set[int] = set()
-        todo = [id(test)]
-        while todo:
-            one = todo.pop()
-            if one not in seen:
-                seen.add(one)
-                found |= self.must[one]
-                todo += [self._helpers[call] for call in self._calls[id(self.must[one])] if call in self._helpers]
-        return found
+        plain = isinstance(node, ast.FunctionDef) or self._is_awaited()
+        named = [one for one in self._owners[-1].body if getattr(one, "name", None) == node.name]
+        return once and plain and not _yields(node) and len(named) == 1
 
     def _is_awaited(self) -> bool:
         """Return whether async tests here are awaited if they are run at all."""
-        bases = [(dotted(base) or "?").split(".")[-1] for base in getattr(self._owner, "bases", ())]
+        bases = [(dotted(base) or "?").split(".")[-1] for base in getattr(self._owners[-1], "bases", ())]
         return all("Async" in base or base == "object" for base in bases)
 
-    def _end(self, node: Function) -> None:
+    def _end(self, node: Function, must: set[int]) -> None:
         """Have a test report its end, if there is room for the call."""
         last = node.body[-1]
-        if last.lineno == node.lineno:  # all on one line
+        if last.lineno == node.lineno or not (self._at and self._at.certain):  # all on one line, or not always there
             return
         if isinstance(last, ast.Expr | ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Delete | ast.Pass):
-            self.text.append(last, self._reached(node))
+            self.text.append(last, _reached(self._site(node)))
         elif not isinstance(last, ast.Assert | ast.Return | ast.Raise):
             site = self._site(node)
-            if not self.text.fill(last, f"{PROBE}.reached({FIRST + site})") and self._at.must is not None:
-                self._at.must.discard(site)
+            if not self.text.fill(last, _reached(site)):
+                must.discard(site)
 
     def _block(self, statements: Sequence[ast.stmt]) -> None:
         for statement in statements:
-            self._note_call(statement)
             self.visit(statement)
-            if self._at.returns and any(isinstance(one, ast.Return) for one in _own(statement)):
-                self._at = replace(self._at, must=None, branch=True)
+            if self._returns and self._at is not None and any(isinstance(one, ast.Return) for one in _own(statement)):
+                self._at = replace(self._at, certain=False)
 
-    def _inside(
-        self, block: Sequence[ast.stmt], *, quiet: bool = False, must: bool = False, branch: bool = False
-    ) -> None:
-        """Visit a block of a statement. must: whether it is come to for certain. branch: whether only at times."""
+    def _inside(self, block: Sequence[ast.stmt], *, quiet: bool = False, certain: bool = False) -> None:
+        """Visit a block of a statement. certain: whether all right code that comes to the statement comes there."""
         before = self._at
-        self._at = replace(
-            before,
-            quiet=before.quiet or quiet,
-            must=before.must if must else None,
-            branch=before.branch or branch,
-        )
+        if before is not None:
+            self._at = replace(before, quiet=before.quiet or quiet, certain=before.certain and certain)
         self._block(block)
         self._at = before
 
     def visit_If(self, node: ast.If | ast.While) -> None:
-        self._inside(node.body, branch=True)
-        self._inside(node.orelse, branch=True)
+        self._inside(node.body)
+        self._inside(node.orelse)
 
     visit_While = visit_If
 
     def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
-        tables = self.bindings.tables
-        filled = is_filled(node.iter) or dotted(node.iter) in tables
-        leaves = any(isinstance(one, ast.Break | ast.Continue | ast.Starred) for one in walk(node))
-        self._inside(node.body, must=filled and not leaves, branch=not _is_written(node.iter, tables | MAKING))
+        leaves = any(isinstance(one, ast.Break | ast.Continue) for one in walk(node))
+        self._inside(node.body, certain=is_filled(node.iter, self.bindings.tables) and not leaves)
         self._inside(node.orelse)
 
     visit_AsyncFor = visit_For
@@ -225,85 +190,46 @@ class _Planter(ast.NodeVisitor):
     def visit_With(self, node: ast.With | ast.AsyncWith) -> None:
         named = not all(isinstance(item.context_expr, ast.Call) for item in node.items)
         raising = is_raising(node) or named
-        self._inside(node.body, quiet=self.bindings.catches(node), must=not raising, branch=raising)
+        self._inside(node.body, quiet=self.bindings.catches(node), certain=not raising)
 
     visit_AsyncWith = visit_With
 
     def visit_Try(self, node: ast.Try) -> None:
-        tried = bool(node.handlers)
-        self._inside(node.body, quiet=self.bindings.catches(node), must=not tried, branch=tried)
-        for handler in node.handlers:
-            self._inside(handler.body, branch=True)
-        self._inside(node.orelse, branch=True)
-        self._inside(node.finalbody)
+        self._inside(node.body, quiet=self.bindings.catches(node), certain=not node.handlers)
+        for block in (*(handler.body for handler in node.handlers), node.orelse):
+            self._inside(block)
+        self._inside(node.finalbody, certain=True)
 
     visit_TryStar = visit_Try  # type: ignore[assignment]  # they have the same fields
 
     def visit_Match(self, node: ast.Match) -> None:
         for case in node.cases:
-            self._inside(case.body, branch=True)
+            self._inside(case.body)
 
     # What we come to
 
-    def visit_Assert(self, node: ast.Assert) -> None:
-        if not self._at.depth or self._at.quiet:
-            return
-        site = self._site(node)
-        comparison = self.comparisons.comparison(node.test, site)
-        if comparison is not None:
-            said = "" if node.msg is None else f",lambda:{self.comparisons.message(node.msg, comparison.expected)}"
-            self.text.replace(node, self.comparisons.call("check", site, comparison, said))
-            return
-        self.comparisons.condition(node.test, site)
-        if self.planting:
-            self.text.append(node, f"{PROBE}.reached({FIRST + site})")
+    def visit_Assert(self, node: ast.Assert | ast.Expr) -> None:
+        if self._at is not None and not self._at.quiet:
+            self.asserts.append((node, self._site(node)))
 
     def visit_Expr(self, node: ast.Expr) -> None:
-        call = node.value
-        name = call.func.attr if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else ""
-        if not name.startswith("assert") or not isinstance(call, ast.Call) or not self._at.depth or self._at.quiet:
-            return
-        site = self._site(node)
-        changed = self.comparisons.method(call, name, site)
-        if changed is not None:
-            self.text.replace(node, changed)
-        elif self.planting:
-            self.text.append(node, f"{PROBE}.reached({FIRST + site})")
-
-    def _reached(self, node: ast.stmt) -> str:
-        return f"{PROBE}.reached({FIRST + self._site(node)})"
+        if getattr(getattr(node.value, "func", None), "attr", "").startswith("assert"):
+            self.visit_Assert(node)
 
     def _site(self, node: ast.stmt) -> int:
-        if not self.planting:
-            return 0
-        self.found = True
         site = self.key.site(self.path, node)
-        if self._at.must is not None:
-            self._at.must.add(site)
-        if self._at.branch:
-            self.key.branches.add(site)
+        if self._at is not None and self._at.certain:
+            self.key.certain.add(site)
+            if self._at.must is not None:
+                self._at.must.add(site)
         return site
-
-
-def _is_odd_helper(node: Function) -> bool:
-    """Return whether a function may be run in other ways than by its calls."""
-    known = ("staticmethod", "classmethod", "contextmanager", "setter", "asynccontextmanager")
-    odd = any(last_name(one) not in known for one in node.decorator_list)
-    return odd and not node.name.startswith("test") and not is_fixture(node)
-
-
-def _is_written(node: ast.expr, known: Collection[str]) -> bool:
-    """Return whether a loop's values are written in place, or in a table of the module: other right code may leave
-    nothing elsewhere. known: the names that may stand in such an expression."""
-    named = [one for one in walk(node) if isinstance(one, ast.Name | ast.Attribute)]
-    return all(getattr(one, "attr", getattr(one, "id", "")) in known for one in named)
 
 
 def _own(node: ast.AST) -> Iterator[ast.AST]:
     """Yield the nodes that run with a statement, without the bodies of functions that it makes."""
-    found = collections.deque([node])
+    found = [node]
     while found:
-        one = found.popleft()
+        one = found.pop()
         yield one
         if not isinstance(one, (*FUNCTIONS, ast.Lambda, ast.ClassDef)):
             found.extend(ast.iter_child_nodes(one))

@@ -16,6 +16,7 @@ import site
 import socket
 import sys
 import time
+import types
 
 from verifier_hook import loaded
 
@@ -60,8 +61,17 @@ _OF_UNITTEST = {
 }
 
 
-_RELIED = {}
-"""What asserts call in libraries: {dotted name: (names as `trusted` takes them, its code before)}."""
+_OF_LIBRARIES = dict.fromkeys(
+    "cmath difflib filecmp hashlib itertools math operator os.path pathlib.Path re statistics struct "
+    "unittest.mock.AsyncMockMixin unittest.mock.NonCallableMock".split()
+)
+_OF_LIBRARIES.update(
+    json=("dump", "dumps", "load", "loads"),
+    numpy=("allclose", "array_equal", "isclose"),
+    os=("access", "listdir", "stat", "walk"),
+    subprocess=("call", "check_call", "check_output", "run"),
+)
+"""What asserts call in libraries, and no honest work replaces."""
 
 
 class Line:
@@ -70,6 +80,7 @@ class Line:
     def __init__(self):
         self._number = self._seen = self._loaded = None
         self.began = False
+        self._fresh, self._functions, self._relied_on = [], [], {}
 
     def send(self, **message):
         self.write(_dumps(message))
@@ -87,15 +98,47 @@ class Line:
         self.began = True
         self.send(kind="begin")
 
-    def load(self, names):
+    def load(self, space, names):
         """Report that a hidden module is run, by a runner or without one. Without one its process reports how it ends:
-        what is ended early, as by `os._exit`, does not. names: of library functions that asserts call."""
-        for name in names:
-            rely_on(name)
+        what is ended early, as by `os._exit`, does not. space: of the module. names: those in its code."""
+        self._fresh.append(space)
+        for name, attributes in _OF_LIBRARIES.items():
+            module = name.rpartition(".")[0] if name.rpartition(".")[2][:1].isupper() else name
+            package, _, last = module.rpartition(".")
+            if module in names or last in names or (package in names and module in sys.modules):
+                self._rely_on(module, {name: attributes})
         self.send(kind="load")
         if self._loaded is None:
             self._loaded = os.getpid()
             atexit.register(self._unload)
+
+    def _rely_on(self, module, names):
+        """Note what is in a library, before the code under test is loaded."""
+        try:
+            __import__(module)
+        except ImportError:
+            return
+        for name, value in trusted(names).items():
+            self._relied_on.setdefault(name, (names, code_of(value)))
+
+    def keep(self):
+        """Note the functions of hidden modules that have been loaded."""
+        for space in self._fresh:
+            # By their own types: what else stands there may be a proxy that runs code when it is looked at.
+            classes = [vars(one) for one in space.values() if issubclass(type(one), type)]
+            for holder in [space] + [one for one in classes if one.get("__module__") == space["__name__"]]:
+                own = [(name, one) for name, one in holder.items() if type(one) is types.FunctionType]
+                self._functions += [(holder, name, one, one.__code__) for name, one in own if one.__globals__ is space]
+        del self._fresh[:]
+
+    def replaced(self):
+        """Yield what the code under test has replaced: functions of hidden modules, or what asserts call."""
+        for holder, name, function, code in self._functions:
+            if holder.get(name) is not function or function.__code__ is not code:
+                yield name
+        for name, (names, code) in self._relied_on.items():
+            if code_of(trusted(names).get(name)) != code:
+                yield name
 
     def _unload(self):
         if os.getpid() == self._loaded and not self.began:
@@ -103,7 +146,7 @@ class Line:
 
     def finish(self, **message):
         """Report an end, and wait until the judge has read all."""
-        message["tampered"] += [name for name, (names, code) in _RELIED.items() if code_of(name, names) != code]
+        message["tampered"] += self.replaced()
         self.send(kind="finish", **message)
         if self._number in (None, -1):
             return
@@ -164,6 +207,7 @@ class Listener:
         if not self._before:
             self.begin()
         self._open = _LINE.began = True
+        _LINE.keep()
         _PROBE.begin()
         _LINE.send(kind="start", id=node_id)
 
@@ -304,22 +348,8 @@ class UnittestListener(Listener):
         return function.__name__ if function else str(test.shortDescription() or "")
 
 
-def rely_on(name):
-    """Note a function of a library, or all of a class, as it is before the code under test."""
-    module, _, last = name.rpartition(".")
-    try:
-        __import__(module)
-    except ImportError:
-        return
-    is_class = last[:1].isupper() and isinstance(getattr(sys.modules[module], last, None), type)
-    names = {name: None} if is_class else {module: (last,)}
-    for found in trusted(names):
-        _RELIED.setdefault(found, (names, code_of(found, names)))
-
-
-def code_of(name, names):
-    """Return the code of what `trusted` finds, which is equal if its module is loaded again."""
-    value = trusted(names).get(name)
+def code_of(value):
+    """Return the code of a function, which is equal if its module is loaded again."""
     return getattr(value, "__code__", value)
 
 

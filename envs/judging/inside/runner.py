@@ -165,14 +165,10 @@ def _times():
 def _import_all():
     """Import what each session of pytest does, and what reports it."""
     # Here alone: `serve` has noted the world before, and a call that is handed over must not pay for them.
-    import runpy  # noqa: F401
-    from importlib import import_module
-
-    import pytest  # noqa: F401
-    from _pytest.config import default_plugins
-
-    for name in default_plugins:
-        import_module("_pytest." + name)
+    for name in ("runpy", "pytest", "_pytest.config"):
+        __import__(name)
+    for name in sys.modules["_pytest.config"].default_plugins:
+        __import__("_pytest." + name)
     for name in ("reporter", "reports", "installed"):
         loaded(name)
 

@@ -146,7 +146,7 @@ class Evidence:
         Sites are named by their place, sets by their order at a site: so they are the same in each run.
         """
         passed = {test for test, status in statuses.items() if status == "passed"}
-        clean = {test: self.clean[test] - self.key.branches for test in passed}
+        clean = {test: self.clean[test] & self.key.certain for test in passed}
         used = sorted({site for sites in clean.values() for site in sites})
         place = {site: i for i, site in enumerate(used)}
         return {

@@ -12,8 +12,10 @@ from typing import Any
 from envs.tasks.adapters.hub import Dataset
 from envs.tasks.adapters.patches import Patch, read_patch
 from envs.types import BadTask, BadTasks, Task
+from sandboxes.naming import later
 
 ROWS = ".jsonl, .jsonl.gz, .json or .parquet, a dataset's folder, or its name on the Hugging Face hub (owner/name)"
+_ARROW, _PARQUET = later("pyarrow"), later("pyarrow.parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +84,13 @@ def read_rows(path: Path) -> Iterator[Row]:
         return
     if path.suffix == ".parquet":
         try:
-            # Here alone: it is large, and few need it.
-            from pyarrow import ArrowException, parquet
+            arrow, parquet = _ARROW(), _PARQUET()
         except ImportError:
             raise BadTask(f"{path.name} needs the package pyarrow (pip install atropos-agent[datasets])") from None
 
         try:
             rows = list(enumerate(parquet.read_table(path).to_pylist(), 1))
-        except (ArrowException, OSError) as error:
+        except (arrow.ArrowException, OSError) as error:
             raise BadTask(f"{path} can't be read as Parquet: {str(error).splitlines()[0]}") from error
     else:
         rows = list(_json_rows(path))

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from envs.types import BadTask
+from sandboxes.naming import later
 
+_DATASETS = later("datasets")
 _NAME = re.compile(r"([\w-][\w.-]*/[\w-][\w.-]*?)(?::(\w[\w.-]*))?")
 _FILES = (".jsonl", ".gz", ".json", ".parquet")
 _REMEDY = "download its parquet file and give that file's path"
@@ -40,8 +42,7 @@ class Dataset:
         Raises BadTask, also without the package `datasets` or a connection to the hub.
         """
         try:
-            # Here alone: it takes seconds, and few need it.
-            import datasets
+            datasets = _DATASETS()
         except ImportError:
             raise BadTask(
                 f"{self.name} needs the package datasets (pip install atropos-agent[datasets]); or {_REMEDY}"

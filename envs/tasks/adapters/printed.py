@@ -77,6 +77,8 @@ _REPEATS = frozenset({"jest", "jest-json", "ticks", "vitest", "tap", "junit", "j
 }
 """Forms with ambiguous names of tests: titles without their files and groups, cases without their values."""
 _MAX_OUTPUT = 64 * 2**20
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+"""A terminal's colours in names of tests; `printed.awk` leaves them out of the output."""
 _REGION = re.compile(
     r"(.*)^[^\n]*>>>>> Start Test Output[^\n]*\n(.*)^[^\n]*>>>>> End Test Output", re.DOTALL | re.MULTILINE
 )
@@ -95,6 +97,7 @@ def printed_verifier(row: Row, listed: Sequence[str], *, workdir: str, prepare: 
     """Return `tests/` by path in the task directory. listed: the tests to be seen to pass. Raises BadTask."""
     if row.values.get("eval_type") == "fail_only":
         raise _bad(row, "eval_type fail_only takes a test that doesn't run for one that passes; leave the row out")
+    listed = [_CONTROL.sub("", name) for name in listed]
     odd = next((name for name in listed if "\n" in name or not name.strip()), None)
     if odd is not None:
         raise _bad(row, f"{odd!r} is not the name of a test on one line, so it can't be found")

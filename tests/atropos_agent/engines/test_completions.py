@@ -38,7 +38,7 @@ class Wire:
             answer = await self._inner.request(*request, **more)
         except httpx.HTTPError as error:
             raise NoAnswer(f"{type(error).__name__}: {error}") from error
-        return Response(answer.status_code, answer.content)
+        return Response(answer.status_code, answer.content, headers=answer.headers)
 
 
 def server_with(handler, **config):
@@ -223,10 +223,11 @@ async def test_another_model_is_told_from_no_answer():
     server = server_with(lambda request: httpx.Response(200, json={"data": [{"id": "a"}, {"id": "b"}]}))
     with pytest.raises(ModelNotServed, match=r"set --openai\.model_name to one of a, b"):
         await server.connect()
-    server = server_with(lambda request: httpx.Response(500))
-    with pytest.raises(EngineError, match="no inference server answers") as caught:
-        await server.connect()
-    assert not isinstance(caught.value, ModelNotServed)
+    for status in (429, 500, 503):
+        server = server_with(lambda request, status=status: httpx.Response(status, text="later"))
+        with pytest.raises(EngineError, match=rf"can't answer now \({status}: later\)") as caught:
+            await server.connect()
+        assert type(caught.value) is EngineError, "it is waited for"
 
 
 @pytest.mark.parametrize(
@@ -236,7 +237,8 @@ async def test_another_model_is_told_from_no_answer():
         (httpx.Response(403), "set --openai.api_key to its key"),
         (httpx.Response(404), "answers /v1/models with 404, so it is another program or another protocol"),
         (httpx.Response(405), "or --openai.server_type to what it speaks"),
-        (httpx.Response(301), "answers /v1/models with 301"),
+        (httpx.Response(301), "answers /v1/models with 301, so"),
+        (httpx.Response(301, headers={"location": "https://a/v1"}), "301 and points to https://a/v1"),
         (httpx.Response(200, text="<html>welcome</html>"), "something else than a list of models ('<html>welcome"),
         (httpx.Response(200, json={"models": []}), "something else than a list of models"),
     ],

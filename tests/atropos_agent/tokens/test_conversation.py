@@ -26,8 +26,6 @@ SHORT = [scenario for scenario in SCENARIOS if scenario != LONG]
 
 
 @pytest.mark.pairs(any_tokenizer=TOKENIZERS, scenario=SHORT, how=ENDS)
-@pytest.mark.parametrize("how", ENDS)
-@pytest.mark.parametrize("scenario", SHORT)
 async def test_rows_and_prompts_are_the_truth(any_tokenizer, template, scenario, how):
     if scenario == "an empty reply" and how == "withheld":
         # A reply without any token is the inference server's failure: it has its end at least.

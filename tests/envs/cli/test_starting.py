@@ -8,8 +8,10 @@ from pathlib import Path
 import orjson
 import pytest
 from pytest_httpserver import HTTPServer
-from sums import Sums
+from scripted_engine import ScriptedEngine
+from sums import Sums, half_right
 from teacher_engine import TeacherEngine
+from transformers import AutoTokenizer
 
 from atropos_agent.engines.errors import ModelNotServed, NotThisServer
 from atropos_agent.types import EngineError
@@ -62,6 +64,16 @@ def test_evaluate_works(endpoint, tmp_path):
     options = ["--env.run_dir", str(tmp_path), "--openai.api_key", "x"]
     assert cli.main(Sums, "evaluate", [*endpoint, *options]) == 0
     assert (tmp_path / "eval-0.json").exists()
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["by an option", "by the inference server"])
+def test_the_tokenizer_of_a_command_is_read_once(smollm2_tokenizer, tokenizer_folder, tmp_path, monkeypatch, named):
+    read, names = AutoTokenizer.from_pretrained, []
+    monkeypatch.setattr(AutoTokenizer, "from_pretrained", lambda name: names.append(str(name)) or read(name))
+    given = [f"--env.run_dir={tmp_path}", *([f"--env.tokenizer_name={tokenizer_folder}"] if named else [])]
+    with ScriptedEngine(half_right, smollm2_tokenizer, root=tokenizer_folder) as engine:
+        assert cli.main(Sums, "evaluate", [f"--openai.base_url={engine.url}", *given]) == 0
+    assert names.count(tokenizer_folder) == 1
 
 
 @pytest.fixture

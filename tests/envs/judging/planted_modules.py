@@ -11,7 +11,7 @@ import random
 import shutil
 import sys
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ class Line:
     def write(self, line: str) -> None:
         self.messages.append(json.loads(line))
 
-    def load(self, names: Iterable[str] = ()) -> None:
+    def load(self, *what: object) -> None:
         """A module is run, which these tests do themselves."""
 
 
@@ -71,8 +71,8 @@ def planted_with(source: str | bytes, seed: int = 0) -> DecoyedTests:
     """A module with its decoys, drawn as a seed says."""
     data = source if isinstance(source, bytes) else source.encode()
     text, key, chance = Text(data, PATH), Key(), random.Random(seed)
-    decoys, bindings = Decoys(chance, vocabulary([text.tree]), looked_for([text.tree])), Bindings(text.tree)
-    plant(PATH, text, bindings, key, decoys, (), bindings.relied_on())
+    decoys = Decoys(chance, vocabulary([text.tree]), looked_for([text.tree]))
+    plant(PATH, text, Bindings(text.tree), key, decoys, ())
     return DecoyedTests({PATH: text.edited()}, key, SourceTests({PATH: text.tree}, {PATH: data}))
 
 

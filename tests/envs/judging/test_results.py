@@ -22,17 +22,7 @@ from sandboxes.base import ExecResult
     [
         ("true", 0.0, "No reward: test.sh wrote no reward (test.sh ended with 0)"),
         ("echo boom; exit 3", 0.0, "No reward: test.sh wrote no reward (test.sh ended with 3).\nboom"),
-        (REWARD.format("nan"), 0.0, "reward.txt holds 'nan', not a finite number"),
-        (REWARD.format("1 2"), 0.0, "reward.txt holds '1 2', not a number"),
-        (REWARD.format("''"), 0.0, "test.sh wrote no reward"),
-        (REWARD.format("0.25"), 0.25, "Reward 0.25"),
         (REWARD.format("0") + '; echo \'{"reward": 1, "speed": 3}\' > /logs/verifier/reward.json', 1.0, "Reward 1"),
-        ("echo '{\"a\": 0.5}' > /logs/verifier/reward.json", 0.5, "Reward 0.5"),
-        ('echo \'{"a": 1, "b": 0}\' > /logs/verifier/reward.json', 0.0, "reward.json has a, b and no `reward`"),
-        ("echo 0.75 > /logs/verifier/reward.json", 0.75, "Reward 0.75"),
-        ("echo '[1]' > /logs/verifier/reward.json", 0.0, "reward.json holds [1], not finite numbers"),
-        ("echo '{\"a\": NaN}' > /logs/verifier/reward.json", 0.0, "not finite numbers"),
-        ("echo '{' > /logs/verifier/reward.json", 0.0, "reward.json is not JSON"),
         ("ln -s /tests/one /logs/verifier/reward.txt", 0.0, "test.sh wrote no reward"),
         ("rm -r /logs", 0.0, "the verifier's logs could not be read"),
     ],
@@ -42,6 +32,27 @@ async def test_what_test_sh_leaves_decides(docker_backend, base_image, tmp_path,
     verdict = await judge(docker_backend, sample, base_image, Changes())
     assert verdict.reward == reward
     assert said in verdict.explanation
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "reward", "said"),
+    [
+        ("txt", "nan", 0.0, "reward.txt holds 'nan', not a finite number"),
+        ("txt", "1 2", 0.0, "reward.txt holds '1 2', not a number"),
+        ("txt", "\n", 0.0, "test.sh wrote no reward"),
+        ("txt", "0.25\n", 0.25, "Reward 0.25"),
+        ("json", '{"a": 0.5}', 0.5, "Reward 0.5"),
+        ("json", '{"a": 1, "b": 0}', 0.0, "reward.json has a, b and no `reward`"),
+        ("json", "0.75", 0.75, "Reward 0.75"),
+        ("json", "[1]", 0.0, "reward.json holds [1], not finite numbers"),
+        ("json", '{"a": NaN}', 0.0, "not finite numbers"),
+        ("json", "{", 0.0, "reward.json is not JSON"),
+    ],
+)
+def test_a_reward_is_one_number(kind, text, reward, said):
+    ran = ScriptRun(ExecResult(0, b""), {f"reward.{kind}": text.encode()}, None, None, watched=False, known=True)
+    verdict = read_verdict(ran)
+    assert (verdict.reward, said in verdict.explanation) == (reward, True)
 
 
 def seen(problem: str | None = None, sign: str | None = None, share: float = 1.0, **tests: str) -> Outcome:

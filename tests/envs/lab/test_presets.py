@@ -12,8 +12,8 @@ from envs.agents.naming import FOREIGN
 from envs.lab.learn import PRACTICE_SEED, PRACTICE_TASKS, _environment, _parser, _write_tasks
 from envs.lab.parts import flags
 from envs.lab.presets import PRESETS, Preset
+from envs.lab.recipes import EASY, RECIPES
 from envs.lab.synthetic import examples
-from envs.lab.warm_start import EASY, RECIPES
 from envs.options.reading import read_options
 from envs.swe.config import SWEEnvConfig
 from envs.swe.environment import SWEEnv

@@ -211,7 +211,7 @@ WRONG = [
     (["--config"], "--config: it needs a value"),
     (["--config", "a.yaml", "--config", "b.yaml"], '--config: it is given twice ("a.yaml", "b.yaml"); leave one out'),
     (["--env.seed=1", "--env.seed=2"], '--env.seed: it is given twice ("1", "2"); leave one out'),
-    (["--env.chat_template_kwargs=a=1", "--env.chat_template_kwargs.a=2"], "a is given twice (1, 2)"),
+    (["--env.chat_template_kwargs=a=1", "--env.chat_template_kwargs.a=2"], ".a: it is given twice (1, 2)"),
     (["--config", "/nonexistent"], "No such file or directory; give a YAML file that is there"),
     (["--env.total_steps=0"], "--env.total_steps: nothing would be done"),
     (["--env.rollout_server_url", "localhost:8000"], "--env.rollout_server_url: this is no URL of a server"),

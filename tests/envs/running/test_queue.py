@@ -1,7 +1,5 @@
 """The task queue: which group is worked on next."""
 
-from packets import PLACE
-
 from envs.records.metrics import Metrics
 from envs.records.redaction import Redactor
 from envs.running.concurrency import CircuitBreaker
@@ -9,7 +7,7 @@ from envs.running.failures import FailureLog
 from envs.running.group import fates
 from envs.running.journal import Journal
 from envs.running.queue import TaskQueue
-from envs.types import GroupState, InfraError, Reward, Rollout, Task, Verdict
+from envs.types import InfraError, Task
 
 
 async def test_the_coming_task_is_the_one_that_is_drawn_next(tmp_path):
@@ -82,26 +80,3 @@ async def test_a_group_whose_task_is_not_there_any_more_is_gone(tmp_path):
         queue = await TaskQueue.open(journal, [Task("new", "")], failures, seed=0, task_failures=2)
         assert (await queue.next()).task.id == "new"
     assert [(fate.task, fate.state) for fate in fates(tmp_path)] == [("old", "gone"), ("new", "working")]
-
-
-async def test_rewards_of_the_run_so_far_say_which_task_is_drawn_also_after_a_restart(tmp_path):
-    tasks = [Task(name, "") for name in ("always", "never", "sometimes")]
-    rewards = {"always": (1.0, 1.0, 1.0, 1.0), "never": (0.0,) * 4, "sometimes": (0.0, 1.0, 0.0, 1.0)}
-    failures = FailureLog(tmp_path / "quarantined.jsonl", Metrics(), CircuitBreaker(0.5), Redactor())
-    drawn = []
-    for _ in range(2):
-        async with Journal(tmp_path) as journal:
-            queue = await TaskQueue.open(journal, tasks, failures, seed=0, task_failures=1, signal_of=4)
-            for _ in range(30):
-                group = await queue.next()
-                drawn.append(group.task.id)
-                for member, reward in enumerate(rewards[group.task.id]):
-                    rollout = Rollout("r", group.task, None, Verdict(reward, ""), Reward(reward))
-                    await group.add(member, rollout, PLACE)
-                await group.close(GroupState.EQUAL, "seen")
-                queue.note(group)
-                assert queue.coming() is not None
-    assert drawn[30:].count("sometimes") > 20
-    found = list(fates(tmp_path))
-    assert all(fate.drawn for fate in found)
-    assert any("last mean 0.50" in fate.drawn for fate in found)

@@ -3,6 +3,8 @@
 import asyncio
 import time
 
+import pytest
+
 from envs.running.watchdog import LoopWatch
 
 
@@ -24,3 +26,25 @@ async def test_a_short_block_is_counted_and_is_no_news(caplog):
         await asyncio.sleep(0.1)
     assert watch.blocks >= 1
     assert "blocked" not in caplog.text
+
+
+async def test_the_wait_for_a_processor_of_a_busy_machine_is_no_block(tmp_path, caplog):
+    schedule = tmp_path / "schedstat"
+    schedule.write_text("1000 0 1")
+    async with LoopWatch() as watch:
+        watch.long_s, watch._schedule = 0.2, schedule
+        await asyncio.sleep(0.1)
+        time.sleep(0.2)  # noqa: ASYNC251 - the kernel runs something else
+        schedule.write_text("1000 390000000 1")
+        time.sleep(0.2)  # noqa: ASYNC251 - the same
+        await asyncio.sleep(0.1)
+    assert watch.longest_s < 0.2
+    assert "blocked" not in caplog.text
+
+
+async def test_the_kernel_counts_the_waits_of_the_loops_thread():
+    async with LoopWatch() as watch:
+        if not watch._schedule.exists():
+            pytest.skip("this kernel counts no waits")
+        assert watch._waited_s() >= 0.0
+        assert watch._schedule.read_text().split()[0] != "0", "the thread has run"

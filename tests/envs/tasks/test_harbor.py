@@ -56,6 +56,21 @@ def test_an_instruction_must_say_something_in_utf8(tmp_path):
         load_task(directory)
 
 
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path):
+    folder = make_task(tmp_path)
+    for name in ("task.toml", "instruction.md"):
+        (folder / name).write_bytes(b"\xef\xbb\xbf" + (folder / name).read_bytes())
+    assert not load_task(folder).instruction.startswith("\ufeff")
+
+
+@pytest.mark.parametrize("name", ["tests/test.sh", "solution/solve.sh"])
+def test_a_script_with_the_line_ends_of_windows_is_refused(tmp_path, name):
+    folder = make_task(tmp_path)
+    (folder / name).write_bytes(b"#!/bin/bash\r\nset -e\r\n")
+    with pytest.raises(BadTask, match=rf"{name} has Windows' line ends"):
+        load_task(folder)
+
+
 def test_a_task_without_a_solution_can_be_read(tmp_path):
     directory = make_task(tmp_path)
     (directory / "solution/solve.sh").unlink()

@@ -1,15 +1,17 @@
-"""The loop of docs/trainers.md, against tinker's own types: its service is played."""
+"""Our rows as tinker's own data, and the loop of docs/trainers.md: tinker's service is played."""
 
 import re
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from row_samples import rollout, score
 from sums import Sums, half_right
 
 from atropos_agent.engines.objects import ObjectServer
 from atropos_agent.tokens.template import ChatTemplate
 from envs.config import AgentEnvConfig
+from envs.delivery.exports import tinker_rows
 from envs.options import EngineConfig
 
 tinker = pytest.importorskip("tinker")
@@ -60,3 +62,22 @@ async def test_the_loop_on_the_page_trains(smollm2_tokenizer, tokenizer_folder, 
     for data in training.data:
         assert len(data) == 8
         assert all(one.model_input.length == len(one.loss_fn_inputs["advantages"].data) for one in data)
+
+
+def test_the_cookbook_compares_logprobs_of_our_sampled_tokens_alone():
+    metrics = pytest.importorskip("tinker_cookbook.rl.metrics", reason="tinker-cookbook is not installed")
+    lines = list(tinker_rows(score([rollout(1.0, 2, "a"), rollout(0.0, 1, "b")]).rows))
+    data = [
+        tinker.Datum(
+            model_input=tinker.ModelInput.model_validate(line["model_input"]),
+            loss_fn_inputs={name: tinker.TensorData(**told) for name, told in line["loss_fn_inputs"].items()},
+        )
+        for line in lines
+    ]
+    trainers = []
+    for one in data:
+        sampled = one.loss_fn_inputs["mask"].to_torch() > 0
+        trainers.append((one.loss_fn_inputs["logprobs"].to_torch() - 0.25).where(sampled, -99.0))
+    found = metrics.compute_kl_sample_train(data, trainers)
+    assert found["optim/kl_sample_train_v1"] == pytest.approx(0.25)
+    assert found["optim/entropy"] == pytest.approx(0.5), "the mean of all sampled tokens, each with logprob -0.5"

@@ -131,3 +131,42 @@ def test_a_rollout_whose_rows_are_not_the_record_is_a_failure_and_no_output(verl
     unsound = replace(one, result=replace(one.result, record=()))
     with pytest.raises(InfraError):
         list(verl.outputs(given(unsound), 8))
+
+
+class Queue:
+    """Plays verl's TransferQueue, which wants Ray."""
+
+    def __init__(self):
+        self.keys, self.fields = [], []
+
+    async def async_kv_batch_put(self, keys, fields, tags, partition_id):
+        self.keys += keys
+        self.fields += [fields[n] for n in range(len(keys))]
+
+
+async def test_the_v1_worker_makes_one_advantage_of_a_rollouts_outputs(verl, monkeypatch):
+    import torch
+    from verl import DataProto
+    from verl.trainer.ppo.core_algos import AdvantageEstimator
+    from verl.trainer.ppo.v1 import agent_loop_tq
+    from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
+
+    queue = Queue()
+    monkeypatch.setattr(agent_loop_tq, "tq", queue)
+    worker = object.__new__(agent_loop_tq.AgentLoopWorkerTQ.__ray_metadata__.modified_class)
+    worker.reward_loop_worker_handles, worker.distillation_enabled, worker.processor = None, False, None
+    for number, one in enumerate([rollout(1.0, 3), rollout(0.0, 1)]):
+        kwargs = {"uid": "g", "session_id": number, "global_steps": 0, "raw_prompt": []}
+        await worker._agent_loop_postprocess(list(verl.outputs(given(one), 8)), False, **kwargs)
+    assert queue.keys == ["g_0_0", "g_0_1", "g_0_2", "g_1_0"]
+
+    names = ("response_mask", "rm_scores", "rollout_log_probs")
+    columns = {
+        name: torch.nn.utils.rnn.pad_sequence([field[name] for field in queue.fields], batch_first=True)
+        for name in names
+    }
+    columns["token_level_scores"] = columns["token_level_rewards"] = columns["rm_scores"]
+    data = DataProto.from_dict(columns, non_tensors={"uid": np.array(["g"] * 4, dtype=object)})
+    told = {"adv_estimator": AdvantageEstimator.GRPO, "norm_adv_by_std_in_grpo": False}
+    got = compute_advantage_for_multi_trajectories(data, queue.keys, **told).batch
+    assert got["advantages"].sum(1).tolist() == [1.0, 1.5, 2.0, -1.0], "0.5 a token, by two rollouts and not four rows"

@@ -37,7 +37,8 @@ class E2BServer:
     """image: of the template. mounts: what a virtual machine's template would hold beside it.
 
     refusals: answers to the next requests, each (method, part of the path, status, message); negative: it is done, and
-    its answer is lost. token: whether it gives an access token for envd. memory: of a machine."""
+    its answer is lost. token: whether it gives an access token for envd. memory: of a machine. groups:
+    whether its root can make control groups."""
 
     def __init__(self, image: str, mounts: list[str]) -> None:
         self.image = image
@@ -47,6 +48,7 @@ class E2BServer:
         self.refusals: deque[tuple[str, str, int, str]] = deque()
         self.token = True
         self.memory = "1g"
+        self.groups = True
         self.streams: list[web.Request] = []
         self._inputs: dict[int, asyncio.subprocess.Process] = {}
         self._numbers = itertools.count(1)
@@ -105,6 +107,10 @@ class E2BServer:
             *("--entrypoint", "/bin/sleep", self.image, "infinity"),
         )
         assert code == 0, said
+        if self.groups:
+            writable = "for one in pids memory cpu; do mount -o remount,rw,bind /sys/fs/cgroup/$one; done"
+            code, said = await docker("exec", name, "sh", "-c", writable)
+            assert code == 0, said
         self.sandboxes[name] = {
             "templateID": TEMPLATE,
             "sandboxID": name,

@@ -43,6 +43,24 @@ async def test_root_in_a_sandbox_reaches_no_program_that_runs_outside_of_its_con
         assert not [name for name in names if name.startswith(("sd", "vd", "nvme", "loop"))]
 
 
+async def test_a_tasks_limits_hold_where_the_machines_root_can_make_control_groups(make, server, spec):
+    limited = replace(spec, limits=Limits(pids=20, memory_mb=100, cpus=0.5))
+    breeds = "for one in $(seq 40); do sleep 1 & done; wait"
+    async with make() as backend:
+        async with backend.open(limited) as box:
+            assert "Cannot fork" in (await box.exec(breeds)).output
+            for _ in range(100):  # until those have ended
+                if (await box.exec("true")).ok:
+                    break
+                await asyncio.sleep(0.1)
+            assert (await box.exec(["python3", "-c", "bytearray(300 << 20)"])).exit_code == 137
+            groups = "find /sys/fs/cgroup -path '*atropos/*' -name pids.max"
+            assert "Read-only" in (await box.exec(f"for one in $({groups}); do echo max >$one; done")).output
+        server.groups = False
+        async with backend.open(limited) as box:
+            assert (await box.exec(breeds)).ok
+
+
 async def test_files_outside_of_the_disk_fill_no_memory(make, spec):
     """No killing of processes would free it."""
     async with make() as backend, backend.open(spec) as box:

@@ -8,6 +8,7 @@ import asyncio
 import base64
 import itertools
 import json
+import shutil
 from collections import deque
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -67,6 +68,7 @@ class ApiServer:
             app.router.add_delete(path, self._delete_all)
             app.router.add_get(path + "/{name}", self._get)
             app.router.add_put(path + "/{name}", self._put)
+            app.router.add_patch(path + "/{name}", self._patch)
             app.router.add_delete(path + "/{name}", self._delete)
             app.router.add_get(path + "/{name}/exec", self._exec)
         runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -89,16 +91,18 @@ class ApiServer:
         finally:
             for name in list(self.objects["pods"]):
                 await self.remove(name)
+            if self._tasks:
+                await asyncio.wait(self._tasks, timeout=20)  # their pods are gone
             for task in self._tasks:
                 task.cancel()
             await runner.cleanup()
 
     # What tests do to it
 
-    def change(self, name: str, **status: object) -> None:
-        pod = self.objects["pods"][name]
-        pod["status"] |= status
-        self._tell("MODIFIED", pod)
+    def change(self, name: str, kind: str = "pods", **status: object) -> None:
+        shown = self.objects[kind][name]
+        shown["status"] = shown.get("status", {}) | status
+        self._tell("MODIFIED", shown, kind)
 
     async def remove(self, name: str) -> None:
         pod = self.objects["pods"].pop(name, None)
@@ -125,6 +129,8 @@ class ApiServer:
                     await handler(request)
                     status = -status
                 return _failed(status, message)
+        if request.match_info.get("kind", "pods") not in self.objects:
+            return _failed(404, "the server could not find the requested resource")
         return await handler(request)
 
     async def _say_version(self, request):
@@ -137,9 +143,9 @@ class ApiServer:
         allowed = (asked["verb"], resource) not in self.denied
         return web.json_response(body | {"status": {"allowed": allowed}}, status=201)
 
-    def _tell(self, kind: str, shown: dict) -> None:
+    def _tell(self, what: str, shown: dict, kind: str = "pods") -> None:
         shown["metadata"]["resourceVersion"] = str(next(self._versions))
-        self._events.append({"type": kind, "object": json.loads(json.dumps(shown))})
+        self._events.append((kind, {"type": what, "object": json.loads(json.dumps(shown))}))
         self._news.set()
         self._news = asyncio.Event()
 
@@ -172,7 +178,9 @@ class ApiServer:
             return answer
         while True:
             news = self._news
-            for event in list(self._events):
+            for kind, event in list(self._events):
+                if kind != request.match_info["kind"]:
+                    continue
                 if int(event["object"]["metadata"]["resourceVersion"]) > at:
                     at = int(event["object"]["metadata"]["resourceVersion"])
                     await answer.write(json.dumps(event).encode() + b"\n")
@@ -191,15 +199,19 @@ class ApiServer:
             return _failed(409, "already exists")
         if kind == "pods" and len(every) >= self.quota:
             return _failed(403, "exceeded quota: boxes")
-        every[name] = body
-        body["metadata"] |= {"uid": name, "resourceVersion": str(next(self._versions))}
+        self.add(kind, body)
+        return web.json_response(body, status=201)
+
+    def add(self, kind: str, body: dict) -> None:
+        name = body["metadata"]["name"]
+        self.objects[kind][name] = body
+        body["metadata"] |= {"uid": f"{name}-{next(self._versions)}"}
         if kind == "pods":
             self.created.append(name)
             body["status"] = {"phase": "Pending"}
-            self._tell("ADDED", body)
             task = asyncio.create_task(self._run(body))
             self._tasks.add(task)
-        return web.json_response(body, status=201)
+        self._tell("ADDED", body, kind)
 
     async def _get(self, request):
         found = self.objects[request.match_info["kind"]].get(request.match_info["name"])
@@ -213,6 +225,14 @@ class ApiServer:
         self.objects[kind][name] = body
         return await self._get(request)
 
+    async def _patch(self, request):
+        kind, name, change = request.match_info["kind"], request.match_info["name"], await request.json()
+        if name not in self.objects[kind] or request.content_type != "application/merge-patch+json":
+            return _failed(404, "not found")
+        self.objects[kind][name]["spec"] |= change["spec"]
+        self._tell("MODIFIED", self.objects[kind][name], kind)
+        return await self._get(request)
+
     async def _delete(self, request):
         kind, name = request.match_info["kind"], request.match_info["name"]
         if name not in self.objects[kind]:
@@ -220,12 +240,13 @@ class ApiServer:
         if kind == "pods":
             await self.remove(name)
         else:
-            del self.objects[kind][name]
+            self._tell("DELETED", self.objects[kind].pop(name), kind)
         return web.json_response({"status": "Success"})
 
     async def _delete_all(self, request):
         for one in self._matching(request):
-            await self.remove(one["metadata"]["name"])
+            request.match_info["name"] = one["metadata"]["name"]
+            await self._delete(request)
         return web.json_response({"status": "Success"})
 
     async def _exec(self, request):
@@ -272,7 +293,7 @@ class ApiServer:
 
     async def _run(self, pod: dict) -> None:
         name, spec, status = pod["metadata"]["name"], pod["spec"], pod["status"]
-        while sum("hostIP" in one["status"] for one in self.objects["pods"].values()) >= self.room:
+        while self._has(pod) and sum("hostIP" in o["status"] for o in self.objects["pods"].values()) >= self.room:
             unschedulable = {
                 "type": "PodScheduled",
                 "status": "False",
@@ -283,6 +304,8 @@ class ApiServer:
                 status["conditions"] = [unschedulable]
                 self._tell("MODIFIED", pod)
             await asyncio.sleep(0.1)
+        if not self._has(pod):
+            return
         status |= {"hostIP": "127.0.0.1", "conditions": [{"type": "PodScheduled", "status": "True"}]}
         self._tell("MODIFIED", pod)
         place = self.folder / name
@@ -312,9 +335,14 @@ class ApiServer:
             else:
                 state = {"running": {"startedAt": "now"}}
             states.append({"name": one["name"], "image": one["image"], "state": state})
-        if name in self.objects["pods"]:
+        if self._has(pod):
             self.change(name, phase="Running")
             await self._follow(name, states[0])
+        elif name not in self.objects["pods"]:  # it was deleted while it started
+            await docker("rm", "-f", "-v", *(f"{name}-{one['name']}" for one in states))
+
+    def _has(self, pod: dict) -> bool:
+        return self.objects["pods"].get(pod["metadata"]["name"]) is pod
 
     def _has_none(self, pod: dict) -> bool:
         return self.closes and "none" in json.dumps(pod["metadata"])
@@ -329,6 +357,7 @@ class ApiServer:
 
 
 def _put_executor(place: Path, config: dict) -> None:
+    shutil.rmtree(place, ignore_errors=True)  # an earlier pod of this name had one
     place.mkdir()
     (place / "said").touch()
     (place / "said").chmod(0o666)  # as a kubelet makes it, for images of any user

@@ -9,7 +9,7 @@ from envs.cli.checks import Status
 from envs.swe import doctor
 from envs.swe.config import SWEEnvConfig
 from envs.swe.environment import SWEEnv
-from sandboxes.kubernetes.examine import MANIFEST, RIGHTS, examine
+from sandboxes.kubernetes.examine import CLAIM_MANIFEST, CLAIM_RIGHTS, MANIFEST, RIGHTS, examine
 from sandboxes.kubernetes.options import PodOptions
 
 
@@ -22,11 +22,12 @@ async def found(options):
     return {one.name: (one.ok, one.text) async for one in examine(options)}
 
 
-def test_the_examined_rights_are_those_of_the_manifest():
-    every = yaml.safe_load_all((Path(__file__).parents[3] / MANIFEST).read_text())
+@pytest.mark.parametrize(("manifest", "rights"), [(MANIFEST, RIGHTS), (CLAIM_MANIFEST, CLAIM_RIGHTS)])
+def test_the_examined_rights_are_those_of_the_manifests(manifest, rights):
+    every = yaml.safe_load_all((Path(__file__).parents[3] / manifest).read_text())
     [role] = [one for one in every if one["kind"] == "Role"]
     granted = {(rule["apiGroups"][0], rule["resources"][0]): tuple(rule["verbs"]) for rule in role["rules"]}
-    assert granted == RIGHTS
+    assert granted == rights
 
 
 @pytest.mark.docker

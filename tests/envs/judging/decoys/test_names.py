@@ -34,8 +34,3 @@ def test_a_parameter_is_accepted_where_all_that_reads_it_compares():
     accepted, values = bindings.accept({reads["one"], reads["two"]} & bindings.parameters.keys())
     assert accepted == {reads["one"]}
     assert [value.value for value in values] == [1]
-
-
-def test_functions_that_are_handed_on_or_caught_are_quiet():
-    tree = ast.parse("def a(): b()\ndef b(): pass\ndef c(): pass\ndef test_x():\n    again(a)\n    c()\n")
-    assert names.Bindings(tree).quiet == {"a", "b"}

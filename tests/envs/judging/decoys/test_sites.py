@@ -207,7 +207,7 @@ def test_sites_that_a_run_may_miss_need_not_tell(body):
 
 
 def test_what_the_reference_told_of_must_be_told_again():
-    run = Run(MODULE % "for x in range(3, 4):\n        assert f(x) == 6")
+    run = Run("def odd(test):\n    return test\n\n@odd\ndef test_f():\n    assert f(3) == 6\n")
     record = run.record()
     assert run.verdict(record=record) == ("passed", [])
     run.messages[:] = [message for message in run.messages if message.get("set") in (None, -1)]
@@ -243,7 +243,6 @@ def test_a_site_at_which_the_reference_is_equal_to_more_is_no_evidence():
         {"kind": "site", "site": FIRST + 99, "set": FIRST, "equal": ""},
         {"kind": "site", "site": -1, "set": 0, "equal": ""},
         {"kind": "site", "site": FIRST, "set": FIRST + 99, "equal": "1"},
-        {"kind": "site", "site": FIRST, "set": FIRST, "equal": "2"},
         {"kind": "site", "site": FIRST, "set": FIRST, "equal": ["1"]},
         {"kind": "site", "site": True, "set": FIRST, "equal": ""},
         {"kind": "site", "site": "0", "set": 0, "equal": "1"},
@@ -353,50 +352,32 @@ def test_each_test_that_is_run_as_it_is_written_is_asked_for_its_sites(source, a
 
 
 @pytest.mark.parametrize(
-    ("source", "asked"),
+    "source",
     [
-        ("def check(x):\n    assert x == 6\ndef test_f():\n    check(f(3))\n", True),
-        ("def check(x):\n    assert x == 6\ndef more(x):\n    check(x)\ndef test_f():\n    x = more(f(3))\n", True),
-        ("def check(x):\n    assert x == 6\n    check(x)\ndef test_f():\n    assert check(f(3))\n", True),
-        ("def check(x):\n    assert x == 6\ndef test_f():\n    if f(3):\n        check(f(3))\n", False),
-        ("def check(x):\n    assert x == 6\ndef test_f(check):\n    check(f(3))\n", False),
-        ("def check(x):\n    assert x == 6\ndef test_f():\n    with pytest.raises(E):\n        check(f(3))\n", False),
-        ("def check(x):\n    assert x == 6\ndef check(x):\n    pass\ndef test_f():\n    check(f(3))\n", False),
-        ("def check(x):\n    if x:\n        return\n    assert x == 6\ndef test_f():\n    check(f(3))\n", False),
-        ("def check(x):\n    assert x == 6\n    yield\ndef test_f():\n    check(f(3))\n", False),
-        ("async def check(x):\n    assert x == 6\ndef test_f():\n    check(f(3))\n", False),
-        ("def check(x):\n    assert x == 6\ndef test_f():\n    lib.check(f(3))\n", False),
-        (
-            "class T:\n    def check(self, x):\n        assert x == 6\n"
-            "    def test_f(self):\n        self.check(f(3))\n",
-            True,
-        ),
-        (
-            "class A:\n    def check(self, x):\n        assert x == 6\nclass T(B, A):\n    def test_f(self):\n"
-            "        self.check(f(3))\n",
-            False,
-        ),
+        "def check(x):\n    assert x == 6\ndef test_f():\n    check(f(3))\n",
+        "def test_f():\n    def inner():\n        assert f(3) == 6\n    again(inner)\n",
+        "class TestA:\n    def check(self):\n        assert f(3) == 6\n    def test_f(self):\n        self.check()\n",
     ],
 )
-def test_asserts_of_a_helper_are_asked_for_where_a_test_calls_it_each_time(source, asked):
-    _, key = text_of(source.replace("class T:", "class TestA:").replace("class T(", "class TestA("))
-    (sites,) = key.must.values()
-    assert (0 in sites) is asked
+def test_helpers_stay_as_they_are(source):
+    """They may be called where a failing assert is caught."""
+    text, _ = text_of(source)
+    assert b".want" not in text
 
 
 @pytest.mark.parametrize(
     ("before", "rows", "asked"),
     [
         ("", "[1, 2]", True),
+        ("", "range(1, 3)", True),
+        ("", "range(3, 1)", False),
         ("ROWS = [1, 2]\n", "ROWS", True),
         ("ROWS = {1: 2}\n", "enumerate(ROWS.items())", True),
         ("ROWS = []\n", "ROWS", False),
-        ("ROWS = [1, 2]\nROWS.clear()\n", "ROWS", False),
-        ("ROWS = [1, 2]\nuse_up(ROWS)\n", "ROWS", False),
         ("ROWS = [1, 2]\nROWS = f(ROWS)\n", "ROWS", False),
         ("", "f(3)", False),
     ],
 )
 def test_asserts_of_a_loop_are_asked_for_where_all_right_code_comes_to_them(before, rows, asked):
     _, key = text_of(f"{before}def test_f():\n    for row in {rows}:\n        assert f(row)\n    assert f(3)\n")
-    assert (0 not in key.branches) is asked
+    assert (0 in key.certain) is asked

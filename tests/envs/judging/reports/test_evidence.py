@@ -30,7 +30,7 @@ def reports(*outcomes, record=None, rare=0):
     site = key.site("/tests/test_a.py", ast.Pass(lineno=1, col_offset=0))
     key.answer(Choice(NODES, 1, rare))
     key.sets[site] = [0]
-    key.must["/tests/test_a.py", "test_f"] = {site}
+    key.must["/tests/test_a.py", "test_f"] = key.certain = {site}
     seen = of(key, record)
     sites = [{"kind": "site", "site": FIRST + site, "set": FIRST, "equal": equal} for equal in outcomes]
     seen.read([{"kind": "start", "id": ID}, *sites])
@@ -89,6 +89,7 @@ def test_each_expected_value_of_which_the_reference_told_must_be_told_of():
     def run(record, *answers):
         key = Key()
         site = key.site("/tests/test_a.py", ast.Pass(lineno=1, col_offset=0))
+        key.certain.add(site)
         key.sets[site] = [key.answer(Choice(NODES, i, 0)) for i in range(2)]
         seen = of(key, record)
         for test, number in zip("ab", answers, strict=True):

@@ -137,6 +137,13 @@ def test_a_row_of_swe_rebench_has_its_commands_and_parser_in_install_config(tmp_
     assert "WORKDIR /caddy" in (tmp_path / "out/caddyserver__caddy-6411/environment/Dockerfile").read_text()
 
 
+def test_a_terminals_colours_are_no_part_of_a_listed_tests_name(tmp_path):
+    (task,) = tasks_of(
+        tmp_path, {**REBENCH, "FAIL_TO_PASS": ["\x1b[32mTestA\x1b[0m"], "PASS_TO_PASS": ["TestB \x1b[90m"]}
+    )
+    assert (task.hidden.tests / "listed").read_text() == "TestA\nTestB\n"
+
+
 def test_a_row_of_the_multilingual_set_has_its_commands_and_parser_in_the_package(tmp_path, swebench):
     swebench.install()
     (task,) = tasks_of(tmp_path, MULTILINGUAL)

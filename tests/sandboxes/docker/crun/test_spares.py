@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from earlier_life import LEFT
+from turns import turn
 
 from sandboxes.base import Limits, SandboxDied, SandboxSpec
 from sandboxes.docker import DockerBackend, PoolLimits
@@ -33,8 +34,16 @@ async def life(backend, spec, *commands, stop=False):
         return box.id, said
 
 
-@pytest.mark.parametrize("stop", [False, True], ids=["left", "stopped"])
-@pytest.mark.parametrize("left", LEFT)
+# Each by turns either left or stopped.
+@pytest.mark.parametrize(
+    ("left", "stop"),
+    [
+        pytest.param(left, stop, id=f"{left}, {'stopped' if stop else 'left'}", marks=[pytest.mark.slow] * late)
+        for number, left in enumerate(LEFT)
+        for stop in (False, True)
+        for late in [(number + stop) % 2 != turn(2)]
+    ],
+)
 async def test_nothing_of_it_is_there_for_the_next(crun_backend, spec, left, stop):
     leave, find = LEFT[left]
     _, at_the_start = await life(crun_backend, replace(spec, shared=""), find)
