@@ -155,10 +155,12 @@ async def test_pi_takes_three_windows(docker_backend: DockerBackend, base_image:
     for task in (TRAIN[0], HELD_OUT[0]):
         says, spec = ReaderBehindPi(tokenizer, task).says, SandboxSpec(base_image, workdir=WORKING_DIR)
         seen = await play(PI, docker_backend, spec, fitted, task.instruction, says, config, task.files)
-        branches = [step.branch for step in sorted(seen.result.steps, key=lambda step: step.index)]
+        steps = sorted(seen.result.steps, key=lambda step: step.index)
+        *branches, last = [step.branch for step in steps]
         assert branches == ["main", "summary", *["main"] * 3, "summary", *["main"] * 4], seen.result.error
+        assert last == "side call", "it sums up once more when it has done its work"
         assert seen.result.stop_reason is StopReason.ANSWERED
-        assert seen.result.steps[-2].calls[0].arguments == {"command": f"echo {' '.join(words(task))} > out"}
+        assert steps[-3].calls[0].arguments == {"command": f"echo {' '.join(words(task))} > out"}
         told = seen.result.metadata["gateway"]
-        assert not told["untrained_tokens"] and told["compaction"]["count"] == 2
+        assert told["untrained_tokens"].keys() == {"side call"} and told["compaction"]["count"] == 2
         assert sum(row.turns for row in seen.result.segments) == len(branches), "each reply is in one row"
