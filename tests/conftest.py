@@ -4,6 +4,7 @@ import asyncio
 import fcntl
 import functools
 import gc
+import logging
 import math
 import os
 import shutil
@@ -115,6 +116,15 @@ def pytest_collection_finish():
     """Keep what was imported out of all later garbage collections: it stays, and there is much of it."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def log_without_filters():
+    """A command in this process filters pytest's own handlers, for all tests after it."""
+    before = {handler: [*handler.filters] for handler in logging.getLogger().handlers}
+    yield
+    for handler, filters in before.items():
+        handler.filters = filters
 
 
 @pytest.fixture(scope="session", autouse=True)
