@@ -49,7 +49,8 @@ def test_a_dropped_group_says_why(client):
     assert "The journal says: all rewards are 0" in page.text
 
 
-def test_an_unfinished_group_of_a_run_that_is_over_waits_for_nothing(client):
+def test_an_unfinished_group_of_a_run_that_is_over_waits_for_nothing(client, monkeypatch):
+    monkeypatch.setattr("envs.viewer.frame.goes_on", lambda _: False)
     page = shown(client, "/0/groups/3")
     assert "member 3" in page.text and "not there" in page.text
     assert "not there yet" not in page.text and "being made" not in page.text
