@@ -35,7 +35,7 @@ class OwnRecords(logging.Filter):
 
 
 class SaidOnce(logging.Filter):
-    """Passes a message at most once in `again_s` seconds; errors always."""
+    """Passes a message at most once in `again_s` seconds; one with a traceback always."""
 
     again_s = 60.0
 
@@ -44,7 +44,7 @@ class SaidOnce(logging.Filter):
         self._said: dict[tuple[str, str], float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.levelno >= logging.ERROR:
+        if record.exc_info:
             return True
         what, now = (record.name, record.getMessage()), record.created
         if now - self._said.get(what, -self.again_s) < self.again_s:

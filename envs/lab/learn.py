@@ -86,8 +86,9 @@ def _wrong(options: argparse.Namespace) -> str | None:
         return "--model says what a server of yours serves: give --engine-url too, or leave it out"
     if options.trainer in WITHIN and find_spec(options.trainer) is None:
         return f"--trainer {options.trainer} is not installed: pip install 'atropos-agent[{options.trainer}]'"
-    if options.trainer in WITHIN and PRESETS[options.preset].adapter:
-        return f"--trainer {options.trainer} trains all weights, and preset {options.preset} an adapter: take smoke"
+    if options.trainer in WITHIN and PRESETS[options.preset].model is None:
+        server = f"the embedded inference server alone, and preset {options.preset} has a server of yours"
+        return f"--trainer {options.trainer} gives weights to {server}: take smoke or laptop"
     if PRESETS[options.preset].model is None and not options.engine_url:
         return f"preset {options.preset} needs an inference server of yours: give --engine-url and --model"
     return lacking("learn", smollm2=PRESETS[options.preset].model == "smollm2" and not options.engine_url)
@@ -191,7 +192,7 @@ def _trainer(preset: Preset, options: argparse.Namespace, warm: Sequence[str]) -
         *("--seed", str(options.seed)),
         *("--batch-size", str(preset.batch_size)),
         *("--max-lag", str(preset.max_lag)),
-        *(["--lora", *warm] if preset.adapter and options.trainer not in WITHIN else []),
+        *(["--lora", *warm] if preset.adapter or warm else []),
         *given,
     ]
 

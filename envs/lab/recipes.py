@@ -99,7 +99,9 @@ def find(name: str, given: Path | None = None, cache: Path = CACHE, agent: str =
 
     The full recipe's for the same agent, if present, is taken in place of any other. Raises FileNotFoundError.
     """
-    if given is not None and not given.is_file():
+    if given is not None and not given.exists():
         raise FileNotFoundError(f"--adapter {given}: there is no such file")
-    places = [given] if given else [replace(RECIPES[one], agent=agent).path(cache) for one in ("full", name)]
+    if given is not None:
+        return given
+    places = [replace(RECIPES[one], agent=agent).path(cache) for one in ("full", name)]
     return next((path for path in places if path.is_file()), None)

@@ -27,7 +27,7 @@ from typing import Any
 
 import httpx
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model, set_peft_model_state_dict
+from peft import LoraConfig, get_peft_model, load_peft_weights, set_peft_model_state_dict
 from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor
@@ -131,7 +131,11 @@ class Policy:
         if options.gradient_checkpointing:
             network.gradient_checkpointing_enable({"use_reentrant": False})
             network.enable_input_require_grads()
-        self.network: Any = _adapted(network, checkpoint or options.adapter, options) if options.lora else network
+        self.network: Any = network
+        if options.lora:
+            settings, factors = lora(checkpoint or options.adapter, options.rank)
+            self.network = get_peft_model(network, settings)
+            set_peft_model_state_dict(self.network, factors)
         self.network.train()
         self.parameters = [p for p in self.network.parameters() if p.requires_grad]
         optimizer = torch.optim.SGD if options.sgd else torch.optim.AdamW
@@ -189,20 +193,20 @@ class Policy:
         partial.rename(folder)
 
 
-def _adapted(network: Any, adapter: Path | None, options: argparse.Namespace) -> Any:
-    """Return the network with a new adapter, or with the one in PEFT's folder or a single file."""
-    if adapter is not None and adapter.is_dir():
-        return PeftModel.from_pretrained(network, adapter, is_trainable=True)
-    settings: dict[str, Any] = {"r": options.rank, "lora_alpha": 2 * options.rank, "target_modules": "all-linear"}
-    factors: dict[str, Tensor] = {}
-    if adapter is not None:
-        with safe_open(adapter, framework="pt") as file:
-            settings = {name: int(file.metadata()[name]) for name in ("r", "lora_alpha")}
-        factors = {name: tensor.float() for name, tensor in load_file(adapter).items()}
-        settings["target_modules"] = sorted({name.split(".lora_")[0].rpartition(".")[2] for name in factors})
-    adapted = get_peft_model(network, LoraConfig(**settings))
-    set_peft_model_state_dict(adapted, factors)
-    return adapted
+def lora(adapter: Path | None, rank: int) -> tuple[LoraConfig, dict[str, Tensor]]:
+    """Return the settings and the factors of an adapter in PEFT's folder or a single file; without one, the settings of
+    a new one of this rank."""
+    if adapter is None:
+        return LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear"), {}
+    if adapter.is_dir():
+        settings = LoraConfig.from_pretrained(adapter)
+        settings.inference_mode = False
+        return settings, load_peft_weights(str(adapter), device="cpu")
+    with safe_open(adapter, framework="pt") as file:
+        sizes = {name: int(file.metadata()[name]) for name in ("r", "lora_alpha")}
+    factors = {name: tensor.float() for name, tensor in load_file(adapter).items()}
+    modules = sorted({name.split(".lora_")[0].rpartition(".")[2] for name in factors})
+    return LoraConfig(**sizes, target_modules=modules), factors
 
 
 def _summary(tokens: Mapping[str, Tensor]) -> dict[str, float]:

@@ -92,19 +92,20 @@ def model(cache: Path, on_step: Callable[[int, float], None] | None = None, agen
     Raises InfraError, SandboxError, AgentError if that agent can't be listened to."""
 
     def make(folder: Path) -> None:
-        make_model = _SCRATCH().make_model
         rng = random.Random(0)
         heard = None if agent is None else asyncio.run(listen(agent))
         tokenizer = asyncio.run(spelled(rng, heard))
         rows = asyncio.run(dialogues(_DIALOGUES, tokenizer, rng, heard))
         drills = _drills(_DRILLS, tokenizer, rng, heard)
-        make_model([*rows, *drills], tokenizer, folder, steps=_STEPS, on_step=on_step)
+        _SCRATCH().make_model([*rows, *drills], tokenizer, folder, steps=_STEPS, on_step=on_step)
         if heard is not None:
             # Summaries are rows of their own, so one row in five says the last word: it needs more.
             rows += 2 * [row for row in rows if _END in row.full_text and "> out" in row.full_text]
             rows += 3 * drills
             steps = _HEARD_STEPS
-            make_model(rows, tokenizer, folder, steps=steps, learning_rate=2e-3, begun=folder, on_step=on_step)
+            _SCRATCH().make_model(
+                rows, tokenizer, folder, steps=steps, learning_rate=2e-3, begun=folder, on_step=on_step
+            )
 
     said = (Hermes().instructions(()), Hermes().correction(()), SUM_UP, SUMMED_UP)
     parts = (FIRST, LAST, FILLING, READ, WRITE, _FLAWED, FLAWED, _NEXT, _WHOLE, _VOCABULARY, _DIALOGUES, _DRILLS)

@@ -19,12 +19,14 @@ from typing import Any
 
 import torch
 from datasets import Dataset
+from peft import set_peft_model_state_dict
 from transformers import AutoTokenizer
 from transformers.trainer_callback import TrainerCallback
 from trl.experimental.async_grpo import AsyncGRPOConfig, AsyncGRPOTrainer
 
 from envs.base import AgentEnv
 from envs.cli.starting import open_env
+from envs.lab.trainer import lora
 from envs.options.command import Options
 from envs.options.reading import read_options
 from envs.swe.config import SWEEnvConfig
@@ -81,7 +83,8 @@ class Report(TrainerCallback):  # type: ignore[misc]  # transformers is untyped
 
 
 def make_trainer(options: argparse.Namespace, worker: Worker) -> AsyncGRPOTrainer:
-    """Return TRL's trainer with its worker."""
+    """Return TRL's trainer with its worker. It merges an adapter into the weights that it sends."""
+    settings, factors = lora(options.adapter, options.rank) if options.lora else (None, {})
     args = AsyncGRPOConfig(
         output_dir=str(options.out),
         max_steps=options.steps,
@@ -96,7 +99,7 @@ def make_trainer(options: argparse.Namespace, worker: Worker) -> AsyncGRPOTraine
         max_staleness=options.max_lag,
         temperature=options.temperature,
         use_cpu=options.device == "cpu",
-        bf16=options.dtype == "bfloat16",
+        bf16=options.autocast,
         gradient_checkpointing=options.gradient_checkpointing,
         dataloader_pin_memory=options.device != "cpu",
         save_steps=1,
@@ -105,16 +108,20 @@ def make_trainer(options: argparse.Namespace, worker: Worker) -> AsyncGRPOTraine
         disable_tqdm=True,
         seed=options.seed,
     )
-    return AsyncGRPOTrainer(
+    trainer = AsyncGRPOTrainer(
         model=str(options.model),
         args=args,
         reward_funcs=given_reward,
         train_dataset=Dataset.from_list([{"prompt": "the worker draws the tasks"}]),
         processing_class=AutoTokenizer.from_pretrained(options.model),
+        peft_config=settings,
         callbacks=[worker.callback, Report(worker, options.out / "steps.jsonl")],
         rollout_worker=worker,
         weight_transfer=LoadedWeights(options.engine, options.out, options.model, worker.version),
     )
+    if factors:
+        set_peft_model_state_dict(trainer.model, factors)
+    return trainer
 
 
 def check_device(options: argparse.Namespace) -> None:
@@ -134,6 +141,9 @@ def train(options: argparse.Namespace, told: Options, env_cls: type[AgentEnv[Any
     options.temperature = told.env.temperature
     groups = max(1, options.max_lag) * -(-options.batch_size // told.env.group_size)
     worker = Worker(make_env, options.out, groups=groups)
+    if worker.version >= options.steps:  # transformers would take one more
+        logger.info("the checkpoint has %d steps already", worker.version)
+        return
     make_trainer(options, worker).train(resume_from_checkpoint=worker.checkpoint)
 
 
@@ -142,6 +152,9 @@ def parse(argv: Sequence[str] | None = None, config_cls: type[SWEEnvConfig] = SW
     parser = Parser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     add = parser.add_argument
     add("--model", type=there, required=True, help="folder of the model that the inference server started with")
+    add("--lora", action="store_true", help="train an adapter, not all weights")
+    add("--adapter", type=there, help="adapter to begin with (PEFT's folder or one file)")
+    add("--rank", type=count, default=16, help="of a new adapter")
     add("--engine", type=url, default="http://localhost:9004", help="where the embedded inference server answers")
     add("--out", type=folder, default=Path("checkpoints"), help="checkpoints and steps.jsonl")
     add("--steps", type=natural, default=20, help="in all, those of earlier starts included")
@@ -151,7 +164,7 @@ def parse(argv: Sequence[str] | None = None, config_cls: type[SWEEnvConfig] = SW
     add("--learning-rate", type=positive, default=3e-4, help="constant")
     add("--max-grad-norm", type=positive, default=1.0, help=" ")
     add("--device", choices=["cuda", "cpu"], default="cuda", help="on cpu TRL 1.16 starts only if it is patched")
-    add("--dtype", choices=["float32", "bfloat16"], default="float32", help="of products")
+    add("--autocast", action="store_true", help="multiply 16-bit numbers")
     add("--gradient-checkpointing", action="store_true", help="less memory, more time")
     add("--seed", type=int, default=0)
     options, rest = parser.parse_known_args(argv)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from tools.base import ToolCall
 MAX_TEXT = 20_000
 """Characters of one message, reply or result; more are cut from its middle."""
 MAX_PATCH_LINES = 4000
+_RULE = re.compile(r"([-=_*#~])\1{9,}\n?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ def detail_of(rollout: SavedRollout) -> Detail:
     result, seat = rollout.result, rollout.seat
     replies = [place for place, message in enumerate(result.messages) if message["role"] == "assistant"]
     sampled = len(result.steps)
-    opening = result.messages[: replies[-sampled]] if 0 < sampled <= len(replies) else result.messages
+    opening = result.messages[: replies[-sampled]] if 0 < sampled <= len(replies) else _task(result.messages)
     place = {"group": seat.group, "member": seat.member, "trainer's step": seat.step}
     return Detail(
         opening=opening,
@@ -94,6 +96,11 @@ def detail_of(rollout: SavedRollout) -> Detail:
         patch=patch_lines(rollout.verdict.patch),
         output=rollout.verdict.output,
     )
+
+
+def _task(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return the messages up to the first of the user's: with it each conversation of a rollout begins."""
+    return messages[: next((place for place, message in enumerate(messages, 1) if message["role"] == "user"), None)]
 
 
 def _conversations(result: AgentResult) -> Iterator[tuple[str, str]]:
@@ -155,6 +162,11 @@ def shown(text: object) -> str:
     return visible(text)
 
 
+def unruled(text: str) -> str:
+    """Return text without the lines that programs draw."""
+    return _RULE.sub("", text)
+
+
 def argument(value: Any) -> str:
     """Return a call's argument as text."""
     return shown(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2))
@@ -173,7 +185,7 @@ def plural(count: int, noun: str, plural: str | None = None) -> str:
 def templates(loader: BaseLoader) -> Environment:
     """Return the environment of pages: everything is escaped, and a missing value is an error."""
     made = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, loader=loader)
-    made.filters |= {"shown": shown, "argument": argument, "digits": digits, "plural": plural}
+    made.filters |= {"shown": shown, "unruled": unruled, "argument": argument, "digits": digits, "plural": plural}
     return made
 
 

@@ -132,4 +132,6 @@ def _facts(run: Path, starts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _model(saved: SavedRollout) -> str:
-    return saved.result.conditions.model or "unnamed"
+    """Return a model's name; of a folder on this machine its last part."""
+    name = saved.result.conditions.model or "unnamed"
+    return Path(name).name if Path(name).is_absolute() else name

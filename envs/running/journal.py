@@ -213,5 +213,6 @@ class Journal:
 
 
 def _log_failure(write: Any) -> None:
-    if not write.cancelled() and (error := write.exception()) is not None:
+    # A full disk was reported already.
+    if not write.cancelled() and (error := write.exception()) is not None and not may_pass(error):
         logger.error("a turn could not be journalled", exc_info=error)

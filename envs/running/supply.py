@@ -119,7 +119,10 @@ class Supply:
         total = spent.pop("total")
         if total <= 0:
             return {}
-        return {**{name: part / total for name, part in spent.items()}, "the rest": 1 - sum(spent.values()) / total}
+        return {
+            **{name: part / total for name, part in spent.items()},
+            "the agent and all else": 1 - sum(spent.values()) / total,
+        }
 
     def _watch(self, metrics: Metrics) -> None:
         self._waited.append(bool(self.lacks))

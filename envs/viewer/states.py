@@ -5,7 +5,7 @@ from __future__ import annotations
 from envs.types import GroupState
 
 _MEANINGS = {
-    GroupState.WORKING: "not complete: its rollouts are being made, or were when the run ended.",
+    GroupState.WORKING: "not all of its rollouts are made; a later start of the run makes the others.",
     GroupState.OUTBOX: "it is complete, and its rows wait for the trainer API.",
     GroupState.DELIVERED: "the trainer API has its rows.",
     GroupState.TAKEN: "the trainer has it in memory, and has not confirmed it: a later start gives it again.",

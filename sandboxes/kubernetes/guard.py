@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from sandboxes.base import DaemonRefused, Limits
 from sandboxes.docker.executor.container import Kind
+from sandboxes.kubernetes.api import QuotaExceeded
 from sandboxes.kubernetes.cluster import Cluster
 from sandboxes.kubernetes.manifest import no_network_policy, pod
 from sandboxes.kubernetes.options import PodOptions
@@ -45,7 +47,8 @@ async def choose_guard(
             asks_user=False,
         )
         try:
-            await cluster.request("POST", cluster.path("pods"), trial, dryRun="All")
+            with suppress(QuotaExceeded):  # quotas are asked last: it is admitted once there is room
+                await cluster.request("POST", cluster.path("pods"), trial, dryRun="All")
         except DaemonRefused as error:
             if options.network_off == "namespace" or "PodSecurity" not in str(error):
                 raise

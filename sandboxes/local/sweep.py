@@ -12,9 +12,12 @@ import os
 import signal
 import time
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 
 _ROUNDS = 200
+_KERNELS_OWN = 0x00200000
+"""The flag PF_KTHREAD: such a process has no environment, and most on an idle machine are such."""
 
 
 def kill_marked(marker: str, *, since: Moment | None = None) -> None:
@@ -67,16 +70,16 @@ def _family(needle: bytes, since: Moment | None) -> set[int]:
     found: set[int] = set()
     older: set[int] = set()
     kept: set[int] = set()
-    for entry in Path("/proc").glob("[0-9]*"):
+    for name in (entry.name for entry in os.scandir("/proc") if entry.name.isdigit()):
         try:
-            fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
+            fields = _read(f"/proc/{name}/stat").rpartition(b")")[2].split()
             state, parent, _, session = fields[:4]
-            pid = int(entry.name)
-            if state in b"ZX":
+            pid = int(name)
+            if state in b"ZX" or int(fields[6]) & _KERNELS_OWN:
                 continue
             parents[pid], sessions[pid] = int(parent), int(session)
             old = since is not None and not since.is_before(pid, int(fields[19]))
-            if (b"\0" + (entry / "environ").read_bytes()).find(b"\0" + needle) >= 0:
+            if b"\0" + needle in b"\0" + _read(f"/proc/{name}/environ"):
                 (older if old else found).add(pid)
             elif old:
                 kept.add(pid)
@@ -95,6 +98,12 @@ def _family(needle: bytes, since: Moment | None) -> set[int]:
         if not more:
             return found - {os.getpid()}
         found |= more
+
+
+def _read(path: str) -> bytes:
+    """Read a file in /proc, in the quickest way: there are two for each process of the machine."""
+    with FileIO(path) as file:
+        return file.read()
 
 
 def _descends(pid: int, parents: dict[int, int], older: set[int], root: int) -> bool:

@@ -68,6 +68,7 @@ async def make_run(directory: Path, groups: Sequence[Made] = GROUPS, also: Seque
         for one in also:
             await writer.write(one)
             metrics.count_rollout(one)
+    metrics.compactions, metrics.tokens_saved = 245, 61_046
     (directory / "metrics.json").write_bytes(metrics.to_json())
     return directory
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import random
+import time
 from dataclasses import replace
 from functools import partial
 
@@ -154,7 +155,9 @@ class TestCommands:
         assert (await box.exec("echo $LEAK; pwd")).output == f"\n{box.workdir}\n"
 
     async def test_durations_are_measured(self, box):
-        assert 0.2 <= (await box.exec("sleep 0.2")).duration_s < 5
+        began = time.monotonic()
+        duration = (await box.exec("sleep 0.2")).duration_s
+        assert 0.2 <= duration <= time.monotonic() - began
 
     async def test_many_commands_run_at_once(self, box):
         watch = Stopwatch()
@@ -204,22 +207,24 @@ class TestOutput:
         assert b"[... 49990000 bytes dropped ...]" in result.raw
 
     async def test_an_endless_flood_is_stopped_by_its_time_limit(self, box):
+        watch = Stopwatch()
         result = await box.exec("yes", timeout=0.5, max_output=1000)
         assert (result.exit_code, result.timed_out, result.truncated) == (124, True, True)
-        assert result.duration_s < 10
+        assert watch.seconds < 10
 
     @pytest.mark.parametrize("shell", ["fresh", "session"])
     async def test_ten_gigabytes_cost_us_a_fixed_buffer_and_end_with_the_time_limit(self, box, shell):
         runner = box.exec if shell == "fresh" else (await box.session()).run
         await runner("head -c 3000000 /dev/zero", max_output=1_000_000)  # buffers are there before it begins
         before, highest = resident_mb(), 0.0
+        watch = Stopwatch()
         flood = asyncio.create_task(runner("cat /dev/zero", timeout=1.5, max_output=1_000_000))
         while not flood.done():
             highest = max(highest, resident_mb())
             await asyncio.sleep(0.01)
         result = await flood
         assert (result.timed_out, result.truncated) == (True, True)
-        assert len(result.raw) < 1_000_100 and result.duration_s < 10
+        assert len(result.raw) < 1_000_100 and watch.seconds < 10
         dropped = int(result.raw.partition(b"[... ")[2].split()[0])
         assert dropped > 20_000_000  # it did print more than we may take
         assert highest - before < 8
@@ -285,9 +290,10 @@ class TestStreamsApart:
 
 class TestTimeLimits:
     async def test_a_timeout_is_a_result_with_what_was_printed(self, box):
+        watch = Stopwatch()
         result = await box.exec("echo begun; sleep 60; echo never", timeout=1)
         assert (result.exit_code, result.timed_out, result.output) == (124, True, "begun\n")
-        assert 1 <= result.duration_s < 10
+        assert result.duration_s >= 1 and watch.seconds < 10
 
     @pytest.mark.parametrize(
         "escape",
@@ -347,15 +353,17 @@ class TestTimeLimits:
 
 class TestBackgroundProcesses:
     async def test_one_that_holds_the_output_open_does_not_block(self, box):
+        watch = Stopwatch()
         result = await box.exec("sleep 5432 & echo started", timeout=20)
         assert (result.output, result.timed_out) == ("started\n", False)
-        assert result.duration_s < 5
+        assert watch.seconds < 5
 
     async def test_one_that_keeps_printing_does_not_block(self, box):
+        watch = Stopwatch()
         result = await box.exec("(while :; do echo tick; sleep 0.02; done) & echo started", timeout=20)
         assert not result.timed_out
         assert result.output.startswith(("started", "tick"))
-        assert result.duration_s < 5
+        assert watch.seconds < 5
 
     async def test_it_lives_on_and_may_print(self, box):
         count = "i=0; while :; do i=$((i+1)); echo $i; echo $i >next; mv next count; sleep 0.05; done"

@@ -39,9 +39,10 @@ def test_set_up_every_handler_leaves_them_out(monkeypatch):
     assert stream.getvalue().count("\n") == 1 and "INFO mine: said" in stream.getvalue()
 
 
-def test_a_message_is_said_once_a_minute_and_an_error_each_time():
+def test_a_message_is_said_once_a_minute_and_one_with_a_traceback_each_time():
     once = SaidOnce()
-    waiting, error = record("/home/me/a.py", logging.WARNING), record("/home/me/a.py", logging.ERROR)
+    waiting, error = record("/home/me/a.py", logging.ERROR), record("/home/me/a.py", logging.ERROR)
+    error.exc_info = (ValueError, ValueError(), None)
     assert [once.filter(waiting), once.filter(waiting)] == [True, False]
     assert once.filter(record("/home/me/a.py", name="another")), "another part of the program says the same"
     assert once.filter(error) and once.filter(error)

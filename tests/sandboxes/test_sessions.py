@@ -252,9 +252,10 @@ class TestTimeLimits:
     async def test_what_the_command_started_is_killed_and_the_state_kept(self, box, shell):
         await mark(shell)
         daemon = "(setsid sh -c 'setsid sleep 4321 & sleep 4321' >/dev/null 2>&1 </dev/null &)"
+        watch = Stopwatch()
         result = await shell.run(f"cd /; {daemon}; echo begun; sleep 60", timeout=0.5)
         assert (result.exit_code, result.timed_out, result.output) == (124, True, "begun\n")
-        assert result.shell_ended and result.duration_s < 10
+        assert result.shell_ended and watch.seconds < 10
         left = count_of(4321)
         assert (await box.exec(left)).output == "0\n"
         await assert_marked(shell)

@@ -14,6 +14,7 @@ from scripted_engine import ScriptedEngine
 from small_disk import small_disk
 from stopwatch import Stopwatch
 from sums import right
+from waiting import in_time
 
 HERE = Path(__file__).parent
 
@@ -51,12 +52,9 @@ def start(engine, tmp_path, disk):
     return start
 
 
-def wait_for(condition, process, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert process.poll() is None, "the process ended by itself"
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+def wait_for(condition, process):
+    assert in_time(lambda: condition() or process.poll() is not None)
+    assert condition(), "the process ended by itself"
 
 
 def groups(run):
@@ -110,10 +108,7 @@ def test_a_start_on_a_full_disk_says_so_and_takes_nothing_for_damaged(start, dis
     before = groups(run)
     disk.fill()
     process = start(4)
-    deadline = time.monotonic() + 60
-    while process.poll() is None and "until it can be written" not in log.read_text():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    assert in_time(lambda: process.poll() is not None or "until it can be written" in log.read_text())
     assert process.poll() is None or "make room" in log.read_text(), "it waits, or says what to do"
     disk.make_room()
     assert not list(run.glob("state.damaged*"))

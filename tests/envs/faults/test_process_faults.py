@@ -15,6 +15,7 @@ from programs import Program
 from scripted_engine import ScriptedEngine
 from small_disk import small_disk
 from sums import half_right, right
+from waiting import in_time
 
 from atropos_agent.compaction import SUM_UP
 from atropos_agent.tokens.record import problems
@@ -58,12 +59,9 @@ def written(run):
     return [orjson.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
 
 
-def wait_for(condition, process, seconds=90):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert process.poll() is None, "the process ended by itself"
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+def wait_for(condition, process):
+    assert in_time(lambda: condition() or process.poll() is not None)
+    assert condition(), "the process ended by itself"
 
 
 @pytest.mark.long(25)

@@ -9,6 +9,7 @@ import time
 import asking
 import pytest
 from pids import lives
+from waiting import in_time
 
 from envs.functions import LLM
 from envs.functions.calling import Hung, call
@@ -16,9 +17,7 @@ from envs.types import Failure, Task
 
 
 def wait_for_end(pids):
-    deadline = time.monotonic() + 20
-    while any(map(lives, pids)) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    in_time(lambda: not any(map(lives, pids)))
 
 
 async def test_it_asks_and_rewards_from_its_process(attempted):

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from waiting import in_time
 
 from envs.lab.children import STOP_S, start_child
 from sandboxes.owner import process_start
@@ -41,19 +42,8 @@ def living(pids: list[int]) -> list[int]:
     return [pid for pid in pids if process_start(pid)]
 
 
-def left(pids: list[int], seconds: float) -> list[int]:
-    """Which of them are still there after so long."""
-    deadline = time.monotonic() + seconds
-    while living(pids) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return living(pids)
-
-
 def pids_in(path: Path, count: int) -> list[int]:
-    deadline = time.monotonic() + 60
-    while not path.exists() or path.read_text().count("\n") < count:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    assert in_time(lambda: path.exists() and path.read_text().count("\n") >= count)
     return [int(line) for line in path.read_text().split()]
 
 
@@ -71,7 +61,7 @@ def test_when_their_parent_dies_programs_and_what_they_started_end(
         parent.send_signal(way)
         time.sleep(0.3)
     parent.wait(120)
-    assert left(pids, 60 if deaf else 10) == []
+    assert in_time(lambda: not living(pids))
 
 
 def test_the_second_signal_ends_a_process_whose_programs_do_not_heed_the_first(tmp_path: Path) -> None:
@@ -96,4 +86,4 @@ async def test_a_program_that_is_stopped_takes_with_it_what_it_started(tmp_path:
     child = await start_child(["-c", GRANDCHILDREN.format(inner=inner)], stdout=devnull, stderr=None, env=os.environ)
     (pid,) = await asyncio.to_thread(pids_in, tmp_path / "pids", 1)
     await child.stop()
-    assert await asyncio.to_thread(left, [pid, child.pid], 5) == []
+    assert await asyncio.to_thread(in_time, lambda: not living([pid, child.pid]))

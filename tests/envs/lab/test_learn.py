@@ -190,19 +190,28 @@ def test_the_trainer_is_a_module_or_a_file_of_ones_own(tmp_path: Path) -> None:
     mine.touch()
     assert _trainer(SMOKE, options(tmp_path, "--trainer", str(mine)), [])[0] == str(mine)
     assert _trainer(SMOKE, options(tmp_path, "--trainer", "trl"), [])[:2] == ["-m", "envs.lab.with_trl"]
-    adapted = _trainer(PRESETS["laptop"], options(tmp_path), ["--adapter", str(mine)])
-    assert trainer.parse([*adapted[2:], "--model", "x"]).adapter == mine
 
 
-def test_a_trainer_of_others_is_refused_where_it_is_not_installed_or_trains_no_adapter(
+@pytest.mark.parametrize("given", [[], ["--trainer", "trl"]])
+@pytest.mark.parametrize("preset", ["laptop", "smoke"])
+def test_the_trainer_trains_the_adapter_that_the_inference_server_begins_with(
+    tmp_path: Path, preset: str, given: list[str]
+) -> None:
+    words = _trainer(PRESETS[preset], options(tmp_path, *given), ["--adapter", str(tmp_path)])
+    adapted = trainer.parse([*words[2:], "--model", "x"])
+    assert (adapted.lora, adapted.adapter) == (True, tmp_path)
+
+
+def test_a_trainer_of_others_is_refused_where_it_is_not_installed_or_gives_no_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("envs.lab.learn.find_spec", lambda name: None)
     assert "pip install 'atropos-agent[trl]'" in (_wrong(options(tmp_path, "--trainer", "trl")) or "")
     assert _wrong(options(tmp_path)) is None
     monkeypatch.setattr("envs.lab.learn.find_spec", lambda name: name)
-    assert _wrong(options(tmp_path, "--trainer", "trl")) is None
-    assert "take smoke" in (_wrong(options(tmp_path, "--trainer", "trl", "--preset", "laptop")) or "")
+    for preset in ("smoke", "laptop"):
+        assert _wrong(options(tmp_path, "--trainer", "trl", "--preset", preset)) is None
+    assert "take smoke or laptop" in (_wrong(options(tmp_path, "--trainer", "trl", "--preset", "gpu")) or "")
 
 
 def test_every_task_of_the_smoke_preset_is_there(tmp_path: Path) -> None:

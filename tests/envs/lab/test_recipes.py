@@ -38,6 +38,7 @@ async def test_an_adapter_of_ones_own_is_taken_before_any_other(tmp_path: Path) 
         await adapter("quick", given=own)
     own.write_bytes(b"")
     assert await adapter("quick", given=own) == own
+    assert await adapter("quick", given=tmp_path) == tmp_path, "PEFT saves a folder"
 
 
 def test_what_was_made_before_is_found_the_full_one_first(tmp_path: Path) -> None:

@@ -10,8 +10,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from peft import LoraConfig, get_peft_model
 from programs import Program
+from transformers import AutoModelForCausalLM
 
+from atropos_agent.cpu_engine.model import DEFAULT_CACHE
+from envs.lab import smoke
 from envs.records.read import read_rollouts
 
 pytest.importorskip("trl", reason="trl is not installed")
@@ -41,11 +46,41 @@ def test_a_step_is_written_as_our_trainer_writes_it(tmp_path: Path) -> None:
     assert (line["ratio"], line["lag"]) == (1.0, 0.5)
 
 
+def write_adapter(folder: Path) -> Path:
+    """Write an adapter that changes the smoke model a little."""
+    torch.manual_seed(0)
+    settings = LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", init_lora_weights=False)
+    network = get_peft_model(AutoModelForCausalLM.from_pretrained(smoke.model(DEFAULT_CACHE)), settings)
+    for name, factor in network.named_parameters():
+        if "lora_B" in name:
+            factor.data *= 0.05
+    network.save_pretrained(folder)
+    return folder
+
+
+def test_a_checkpoint_with_all_steps_is_trained_no_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved = tmp_path / "out/checkpoint-2"
+    saved.mkdir(parents=True)
+    state = {"global_step": 2, "stateful_callbacks": {"Confirming": {"args": {}, "attributes": {"version": 2}}}}
+    (saved / "trainer_state.json").write_text(json.dumps(state))
+    steps: list[int] = []
+    told = SimpleNamespace(train=lambda **_: steps.append(options.steps))
+    monkeypatch.setattr(with_trl, "make_trainer", lambda *_: told)
+    for number in ("1", "2", "3"):
+        options, values = with_trl.parse(
+            ["--model", str(tmp_path), "--out", str(tmp_path / "out"), "--steps", number, "--env.tasks=starter"]
+        )
+        with_trl.train(options, values)
+    assert steps == [3]
+
+
 @pytest.mark.slow
 @pytest.mark.docker
 @pytest.mark.timeout(1500)
-@pytest.mark.parametrize("masks", ["learn", "shifted"])
-async def test_the_first_ratio_is_one_and_shifted_masks_show_in_it(base_image: str, tmp_path: Path, masks: str) -> None:
+@pytest.mark.parametrize(("masks", "adapted"), [("learn", False), ("learn", True), ("shifted", False)])
+async def test_the_first_ratio_is_one_and_shifted_masks_show_in_it(
+    base_image: str, tmp_path: Path, masks: str, adapted: bool
+) -> None:
     command = [
         Path(__file__).parents[1] / "trainers/trl_on_cpu.py",
         masks,
@@ -53,6 +88,7 @@ async def test_the_first_ratio_is_one_and_shifted_masks_show_in_it(base_image: s
         "smoke",
         "--steps",
         "2",
+        *(["--adapter", write_adapter(tmp_path / "adapter")] if adapted else []),
         "--run-dir",
     ]
     told = {**os.environ, "HF_HUB_OFFLINE": "1"}
@@ -66,3 +102,4 @@ async def test_the_first_ratio_is_one_and_shifted_masks_show_in_it(base_image: s
     rows = read_rollouts(tmp_path / "run/environment")
     versions = {step.policy_version for rollout in rows for step in rollout.result.steps}
     assert {0, 1} <= versions, "weights were pushed, and the server says which it sampled from"
+    assert (tmp_path / "run/trainer/checkpoint-2/adapter_model.safetensors").exists() is adapted

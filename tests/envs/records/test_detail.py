@@ -6,7 +6,7 @@ import pytest
 from samples import rollout
 
 from envs.records.atif import to_atif
-from envs.records.detail import MAX_PATCH_LINES, MAX_TEXT, agent_of, detail_of, patch_lines, shown
+from envs.records.detail import MAX_PATCH_LINES, MAX_TEXT, agent_of, detail_of, patch_lines, shown, unruled
 from envs.records.read import from_atif
 
 PATCH = """\
@@ -102,6 +102,19 @@ def test_patch_and_verifiers_output_are_those_of_the_verdict():
     detail = detail_of(saved(replace(one, verdict=replace(one.verdict, patch=PATCH, output="printed"))))
     assert [line.text for line in detail.patch] == PATCH.splitlines()
     assert detail.output == "printed"
+
+
+def test_a_conversation_that_was_compacted_began_with_its_task():
+    one = rollout()
+    system, task = {"role": "system", "content": "S"}, {"role": "user", "content": "Do it."}
+    summary, reply = {"role": "user", "content": "Until now: …"}, {"role": "assistant", "content": "done"}
+    short = replace(one, result=replace(one.result, messages=(system, task, summary, reply)))
+    assert len(one.result.steps) > 1, "more were sampled than the conversation still has"
+    assert [message["content"] for message in detail_of(short).opening] == ["S", "Do it."]
+
+
+def test_the_lines_that_programs_draw_are_left_out():
+    assert unruled("Reward 1.\n" + "-" * 70 + "\nRan 9 tests\n====") == "Reward 1.\nRan 9 tests\n===="
 
 
 def test_long_text_is_cut_in_its_middle_and_control_characters_are_seen():

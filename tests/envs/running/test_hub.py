@@ -1,6 +1,7 @@
 """A run as a dataset for the hub."""
 
 import json
+from dataclasses import replace
 
 import httpx
 import orjson
@@ -23,7 +24,9 @@ async def run(tmp_path):
     """A run of three rollouts, whose tasks were checked."""
     async with RolloutWriter(tmp_path / "run") as writer:
         for n in range(3):
-            await writer.write(renamed(rollout(), f"r-{n}"))
+            one = renamed(rollout(), f"r-{n}")
+            conditions = replace(one.result.conditions, model=str(tmp_path / "models/small"))
+            await writer.write(replace(one, result=replace(one.result, conditions=conditions)))
     attack = Attack("built-in", "exit 0", 1.0, True, patch="the secret patch")
     checked = [
         CheckResult(f"t{n}", "d" * 64, "image", (1.0,), (0.0,), 1.0, record="41 and 42", attacks=(attack,))
@@ -43,6 +46,7 @@ async def test_the_folder_is_a_dataset_with_its_card(run, tmp_path, capsys):
     configs = {one["config_name"]: one["data_files"] for one in yaml.safe_load(head)["configs"]}
     assert configs["rows"] == "data/rows.parquet"
     assert "3 rollouts of 1 tasks" in words and "last started 2026-01-02" in words
+    assert "models: small\n" in words
     assert str(tmp_path) not in words  # nothing of this machine
 
 

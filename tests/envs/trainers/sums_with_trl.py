@@ -90,6 +90,8 @@ def train(engine: str, folder: Path, tokenizer: str, budget: int, steps: int) ->
         return ManySums(AgentEnvConfig(**told), [EngineConfig(base_url=engine, model_name="scripted")])
 
     worker = Worker(make_env, folder / "out", groups=6)
+    if worker.version >= steps:
+        return  # killed between its last checkpoint and its end; transformers would take one more
     args = AsyncGRPOConfig(
         output_dir=str(folder / "out"),
         max_steps=steps,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 import torch
 from pytest_httpserver import HTTPServer
 from safetensors.torch import load_file
+from waiting import in_time
 from werkzeug import Request, Response
 
 from envs.trainers import transfer
@@ -68,8 +68,6 @@ def test_a_server_that_comes_back_gets_the_weights_again(
     for version in range(2):
         weights.send_weights(iter([("w", torch.tensor(float(version)))]))
     engine.has = {"version": 0, "path": None}
-    deadline = time.monotonic() + 30
-    while len(engine.loaded) < 3 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    in_time(lambda: len(engine.loaded) >= 3)
     weights.destroy()
     assert engine.loaded == [(0, 0.0), (1, 1.0), (1, 1.0)]

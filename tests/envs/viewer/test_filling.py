@@ -4,17 +4,12 @@ import os
 import shutil
 import time
 
+from waiting import in_time
+
 from envs.running.database import locked
 from envs.runs.index import FILE_NAME, Index
 from envs.runs.reader import QUIET_S, goes_on
 from envs.viewer.filling import Filling
-
-
-def until(condition, seconds=20.0):
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return condition()
 
 
 def test_nothing_is_indexed_before_somebody_looks(run_dir, tmp_path):
@@ -25,7 +20,7 @@ def test_nothing_is_indexed_before_somebody_looks(run_dir, tmp_path):
         time.sleep(0.1)
         assert index.coverage().indexed == 0
         filling.looked()
-        assert until(lambda: index.coverage().share == 1.0)
+        assert in_time(lambda: index.coverage().share == 1.0)
 
 
 def test_a_run_that_ended_in_good_order_is_over_at_once(tmp_path):

@@ -80,6 +80,8 @@ async def test_no_page_has_a_serious_fault_or_is_wider_than_the_window(site, pho
                 await page.goto(site + path)
                 await settled(page)
                 assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+                wide = "[...document.querySelectorAll('.tiles div')].filter((one) => one.scrollWidth > one.clientWidth)"
+                assert await page.evaluate(f"{wide}.map((one) => one.innerText)") == [], path
                 if found := await serious(page):
                     faults[path] = found
             assert faults == {}

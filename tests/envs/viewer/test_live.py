@@ -9,12 +9,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import httpx
 import pytest
 from pids import lives
+from waiting import in_time
 
 from envs.viewer.door import KEY_FILE
 from envs.viewer.live import live_page
@@ -73,7 +73,4 @@ def test_it_ends_also_when_the_run_is_killed(run_dir):
         run.stdout.readline()
         (page,) = map(int, Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split())
         run.send_signal(signal.SIGKILL)
-    deadline = time.monotonic() + 30
-    while lives(page) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not lives(page)
+    assert in_time(lambda: not lives(page))

@@ -49,10 +49,16 @@ def test_a_dropped_group_says_why(client):
     assert "The journal says: all rewards are 0" in page.text
 
 
-def test_a_group_that_is_being_made_shows_which_members_are_missing(client):
+def test_an_unfinished_group_of_a_run_that_is_over_waits_for_nothing(client):
     page = shown(client, "/0/groups/3")
-    assert "member 3" in page.text
-    assert "not there yet" in page.text
+    assert "member 3" in page.text and "not there" in page.text
+    assert "not there yet" not in page.text and "being made" not in page.text
+    assert "the run ended before all its rollouts were made" in shown(client, "/0/groups").text
+
+
+def test_a_group_that_is_being_made_shows_which_members_are_missing(client, monkeypatch):
+    monkeypatch.setattr("envs.viewer.frame.goes_on", lambda _: True)
+    assert "not there yet" in shown(client, "/0/groups/3").text
 
 
 PATHS = ("", "steps", "rollouts", "rollouts?q=needle_0_1", "rollouts/0", "groups/0", "groups/4", "failures")

@@ -1,8 +1,9 @@
 """What is to be seen on this machine of sandboxes that crun has started."""
 
 import asyncio
-import time
 from pathlib import Path
+
+from waiting import in_time
 
 from sandboxes.docker.crun.cgroups import TREE
 from sandboxes.docker.crun.reap import OWNERS
@@ -24,8 +25,6 @@ def left_of(owner: str, storage: Path) -> list[str]:
     return found + [str(folder)] * folder.exists()
 
 
-async def gone(owner: str, storage: Path, patience_s: float = 30.0) -> list[str]:
-    until = time.monotonic() + patience_s
-    while (left := await asyncio.to_thread(left_of, owner, storage)) and time.monotonic() < until:  # noqa: ASYNC110
-        await asyncio.sleep(0.1)
-    return left
+async def gone(owner: str, storage: Path) -> list[str]:
+    await asyncio.to_thread(in_time, lambda: not left_of(owner, storage))
+    return await asyncio.to_thread(left_of, owner, storage)

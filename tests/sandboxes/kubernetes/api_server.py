@@ -193,12 +193,12 @@ class ApiServer:
             return _failed(404, f'namespaces "{namespace}" not found')
         if kind == "pods" and self.baseline and "NET_ADMIN" in json.dumps(body):
             return _failed(403, f'pods "{name}" is forbidden: violates PodSecurity "baseline:latest"')
-        if request.query.get("dryRun"):
-            return web.json_response(body, status=201)
         if name in every:
             return _failed(409, "already exists")
         if kind == "pods" and len(every) >= self.quota:
             return _failed(403, "exceeded quota: boxes")
+        if request.query.get("dryRun"):
+            return web.json_response(body, status=201)
         self.add(kind, body)
         return web.json_response(body, status=201)
 

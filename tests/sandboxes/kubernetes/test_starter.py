@@ -39,6 +39,19 @@ async def test_room_in_the_quota_and_on_a_node_is_waited_for(make, server, spec)
             group.create_task(used())
 
 
+async def test_a_driver_may_start_while_the_quota_is_full(make, server, spec):
+    server.quota = 0
+    async with make() as backend, asyncio.TaskGroup() as group:
+
+        async def used():
+            async with backend.open(spec) as box:
+                assert (await box.exec("true")).ok
+
+        group.create_task(used())
+        await asyncio.sleep(0.2)
+        server.quota = 1
+
+
 async def test_a_wait_for_room_ends_with_the_schedulers_words(make, server, spec):
     server.room = 0
     async with make(room_timeout_s=1) as backend:

@@ -65,19 +65,7 @@ def f(x):
         frame = frame.f_back
 g = f
 """
-LIAR = """
-class Liar(%s):
-    def __eq__(self, other): return %s
-    def __ne__(self, other): return False
-    def __sub__(self, other): return 0
-    __rsub__ = __abs__ = __round__ = __sub__
-    __hash__ = None
-def f(x): return Liar()
-g = f
-"""
 FORCED = {
-    "an object equal to everything": LIAR % ("object", "True"),
-    "pytest runs nothing": "import _pytest.python as p\np.pytest_pyfunc_call = lambda pyfuncitem: True\nf = g = None\n",
     "tests emptied": """
 import gc, types
 def f(x):
@@ -110,11 +98,6 @@ import builtins
 builtins.__verifier__ = Probe()
 f = g = None
 """,
-    "a probe that finds all equal": """
-for name in ("equal", "same", "inside", "method", "check", "_compare"):
-    setattr(type(__verifier__), name, lambda *args, **options: True)
-f = g = lambda x: x
-""",
 }
 
 
@@ -146,6 +129,11 @@ def f(x):
             one.__code__ = (lambda *args: None).__code__
     return x
 """,
+    ),
+    "helpers are replaced": (
+        "from solution import f\n\ndef check(x, want):\n    assert x == want\n\n"
+        "def test_it():\n    got = f(4)\n    check(got, 8)\n",
+        "import sys\ndef f(x):\n    sys._getframe(1).f_globals['check'] = lambda *args: None\n    return x\n",
     ),
     "a function of a library agrees": (
         "import math\nfrom solution import f\n\ndef test_it():\n    assert math.isclose(f(4), 8)\n",
@@ -191,6 +179,9 @@ async def test_honest_work_passes_with_and_without_pythons_own_asserts(judged, c
         "    assert json.loads(str(f(4)))\n"
         "    seen = mock.Mock()\n    seen(f(4))\n    seen.assert_called_once_with(8)\n\ndef test_mocked():\n"
         "    with mock.patch('math.isclose', return_value=True):\n        assert math.isclose(f(1), 7)\n\n"
+        "class Proxy:\n    @property\n    def __class__(self):\n        raise RuntimeError\n\nproxy = Proxy()\n\n"
+        "def helper():\n    return 1\n\ndef test_own(monkeypatch):\n"
+        "    monkeypatch.setitem(globals(), 'helper', lambda: 2)\n    assert helper() == 2\n\n"
         "def test_again():\n    import importlib\n    assert importlib.reload(json).loads(str(f(2))) == 4\n"
     )
     work = "import json\njson.JSONEncoder.default = lambda self, o: str(o)\ndef f(x): return 2 * x\n"

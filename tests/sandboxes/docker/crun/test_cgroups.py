@@ -2,10 +2,10 @@
 
 import os
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
+from waiting import in_time
 
 from sandboxes.docker.crun import cgroups
 from sandboxes.docker.crun.cgroups import TREE, Cgroup, is_unified, weigh
@@ -109,9 +109,7 @@ def test_a_frozen_process_ends_and_its_group_goes():
     assert not cgroup.remove(), "it has a process"
     cgroup.end()
     process.wait(120)
-    until = time.monotonic() + 5
-    while not cgroup.remove() and time.monotonic() < until:
-        time.sleep(0.01)
+    assert in_time(cgroup.remove)
     assert not folder.exists()
 
 
