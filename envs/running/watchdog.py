@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import sys
 import threading
 import time
 import traceback
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Self
 
 logger = logging.getLogger(__name__)
@@ -80,7 +81,7 @@ class LoopWatch:
 
     def _blocked(self) -> None:
         """Find the present block of the loop, wait for its end, and report it."""
-        since, frame = self._beaten, sys._current_frames().get(self._thread_id)
+        since, frame = self._beaten, _frame_of(self._thread_id)
         waited = self._waited_s()
         stack = "".join(traceback.format_stack(frame, limit=12)) if frame is not None else ""
         del frame  # else its locals would live until the next block
@@ -104,3 +105,17 @@ class LoopWatch:
             return int(self._schedule.read_text().split()[1]) / 1e9
         except (OSError, IndexError):
             return 0.0
+
+
+def _frame_of(thread_id: int) -> FrameType | None:
+    """Return a thread's present frame.
+
+    Python before 3.11.8 and 3.12.1 may collect garbage inside of the call, with a lock held: what then runs in a
+    finalizer or another thread can wait for that lock forever."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return sys._current_frames().get(thread_id)
+    finally:
+        if collecting:
+            gc.enable()

@@ -1,6 +1,8 @@
 """What blocks the event loop is seen."""
 
 import asyncio
+import gc
+import sys
 import time
 
 import pytest
@@ -48,3 +50,20 @@ async def test_the_kernel_counts_the_waits_of_the_loops_thread():
             pytest.skip("this kernel counts no waits")
         assert watch._waited_s() >= 0.0
         assert watch._schedule.read_text().split()[0] != "0", "the thread has run"
+
+
+async def test_no_garbage_is_collected_while_a_stack_is_read(monkeypatch):
+    """It would be with the interpreter's lock on threads held, and a finalizer that needs it would never end."""
+    read, collecting = sys._current_frames, []
+
+    def noted():
+        collecting.append(gc.isenabled())
+        return read()
+
+    monkeypatch.setattr(sys, "_current_frames", noted)
+    async with LoopWatch():
+        await asyncio.sleep(0.1)
+        time.sleep(0.15)  # noqa: ASYNC251 - the fault
+        await asyncio.sleep(0.1)
+    assert collecting and not any(collecting)
+    assert gc.isenabled()
