@@ -21,7 +21,7 @@ RETRY_S = 2.0
 """Seconds between two looks at the inference server's weights."""
 
 REREADING = (0, 33)
-"""The first vLLM that reads an adapter loaded in place once. Older ones read it from disk for each token that they sample."""
+"""The first vLLM that reads an adapter loaded in place once. Older ones read it from disk for each token."""
 
 REFUSALS = 5
 """Refusals in a row after which no other answer is expected."""
