@@ -3,7 +3,8 @@
 A record has an entry for each step of the task; most tasks have one. `tests`: for each test that passed in all repeats,
 the sites that told each time of the expected value alone, as indexes of `sites` (file, line, column, number there).
 `sets`: for each of these, the expected values that it told of, by their order there. `odd`: sites with
-another equal value too, which are no evidence. `step`: the entry's step, in a task of several.
+another equal value too, which are no evidence. `replaced`: what it replaced of the things that tests rely
+on. `step`: the entry's step, in a task of several.
 """
 
 from __future__ import annotations
@@ -31,13 +32,14 @@ def unverified(record: str) -> tuple[str, ...]:
 
 
 def has_odd(evidence: Sequence[Evidence]) -> bool:
-    """Tell whether a site was equal to more than the expected value, or to something else."""
-    return any(call.get("odd") for call in evidence)
+    """Tell whether a site was equal to more than the expected value, or to something else, or if something that tests
+    rely on was replaced."""
+    return any(call.get("odd") or call.get("replaced") for call in evidence)
 
 
 def only_odd(evidence: Sequence[Evidence]) -> str:
-    """Return a record with nothing but the sites that are no evidence."""
-    return json.dumps([{"odd": call.get("odd", []), **_step(call)} for call in evidence])
+    """Return a record with nothing but what is no evidence, since the reference did it."""
+    return json.dumps([{name: call.get(name, []) for name in ("odd", "replaced")} | _step(call) for call in evidence])
 
 
 def of_step(record: str, name: str) -> str:
@@ -71,6 +73,7 @@ def _merged(calls: Sequence[Evidence]) -> Evidence:
         "tests": {test: sorted(place[site] for site in found) for test, found in sorted(common.items())},
         "sites": sites,
         "sets": [sorted(set.intersection(*(each.get(site, set()) for each in sets))) for site in sites],
+        "replaced": sorted({name for call in calls for name in call.get("replaced", ())}),
         "odd": sorted({tuple(site) for call in calls for site in call.get("odd", ())}),
         "unverified": sorted(set(common).intersection(*(call.get("unverified", ()) for call in calls))),
     }

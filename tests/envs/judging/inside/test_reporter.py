@@ -93,7 +93,6 @@ async def test_ctrf_and_json_reports_are_written_where_their_plugins_are_not(jud
     ("solution", "sign"),
     [
         ("import os\nos._exit(0)\n", "ended its tests early"),
-        ("import time\ntime.time = lambda: 0.0\ndef f(x): return x + x\n", "changed what tests rely on"),
         ("import _pytest.python as p\np.Function.runtest = lambda self: None\nf = abs\n", "changed what tests rely on"),
     ],
 )
