@@ -46,11 +46,11 @@ def outcome_of(
     evidence = Evidence(decoyed, record)
     for call in calls:
         evidence.read(call)
-    outcomes, signs = evidence.judge(reports.outcomes, required.includes)
+    outcomes, forced = evidence.judge(reports.outcomes, required.includes)
     statuses, demanded, failed = _statuses(reports, outcomes, required, decoyed.source)
     problem, sign = _problem(reports, outcomes, required, decoyed.source, failed)
-    if failed and sign is None and signs:
-        sign = signs[0]
+    if failed and sign is None:
+        sign = forced
     report = {**evidence.report(outcomes), "replaced": sorted(set(reports.tampered))}
     if sign is not None:  # no test is known to have passed
         statuses = {name: "failed" if what == "passed" else what for name, what in statuses.items()}

@@ -135,7 +135,7 @@ def test_right_code_passes_as_before(body):
     for seed in range(4):
         run = Run(MODULE % body, seed=seed)
         assert run.failed is None
-        assert run.verdict() == ("passed", [])
+        assert run.verdict() == ("passed", None)
 
 
 @pytest.mark.parametrize("body", BODIES)
@@ -153,7 +153,7 @@ def test_what_raises_still_does(body):
 @pytest.mark.parametrize("body", COMPARED_WITH_LITERALS)
 def test_an_object_that_is_equal_to_everything_has_not_passed(body):
     run = Run(MODULE % body, lambda x: EqualToAll())
-    assert run.verdict("passed") == ("failed", [FORCED])
+    assert run.verdict("passed") == ("failed", FORCED)
 
 
 def test_an_object_that_is_equal_to_some_has_not_passed():
@@ -172,23 +172,10 @@ def test_a_value_that_stands_only_among_decoys_has_not_passed():
         assert run.verdict()[0] == "failed"
 
 
-def test_values_that_chance_hardly_hits_are_a_sign_of_a_look_at_the_candidates():
-    def reads(x):
-        import sys
-
-        want = [const for const in sys._getframe(1).f_code.co_consts if isinstance(const, tuple) and len(const) == 8]
-        return want[0][0]
-
-    signs = [Run(MODULE % "assert f(3) == 'qwzxv'", reads, seed).verdict() for seed in range(60)]
-    passed = sum(status == "passed" for status, _ in signs)
-    assert passed < 20
-    assert sum(bool(found) for status, found in signs if status == "failed") == 60 - passed
-
-
 def test_a_test_that_is_said_to_pass_without_its_sites_has_not():
     run = Run(MODULE % "assert f(3) == 6")
     del run.messages[1:]
-    assert run.verdict("passed") == ("failed", [FORCED])
+    assert run.verdict("passed") == ("failed", FORCED)
 
 
 @pytest.mark.parametrize(
@@ -203,16 +190,16 @@ def test_a_test_that_is_said_to_pass_without_its_sites_has_not():
     ],
 )
 def test_sites_that_a_run_may_miss_need_not_tell(body):
-    assert Run(MODULE % body).verdict() == ("passed", [])
+    assert Run(MODULE % body).verdict() == ("passed", None)
 
 
 def test_what_the_reference_told_of_must_be_told_again():
     run = Run("def odd(test):\n    return test\n\n@odd\ndef test_f():\n    assert f(3) == 6\n")
     record = run.record()
-    assert run.verdict(record=record) == ("passed", [])
+    assert run.verdict(record=record) == ("passed", None)
     run.messages[:] = [message for message in run.messages if message.get("set") in (None, -1)]
-    assert run.verdict("passed") == ("passed", [])
-    assert run.verdict("passed", record) == ("failed", [FORCED])
+    assert run.verdict("passed") == ("passed", None)
+    assert run.verdict("passed", record) == ("failed", FORCED)
 
 
 @pytest.mark.parametrize(
@@ -226,14 +213,14 @@ def test_what_the_reference_told_of_must_be_told_again():
 def test_other_right_code_need_not_tell_what_the_reference_did(body, other):
     module = "def same(got, want):\n    assert got == want\n\n" + MODULE % body
     record = Run(module).record()
-    assert Run(module).verdict(record=record) == ("passed", [])
-    assert Run(module, other).verdict(record=record) == ("passed", [])
+    assert Run(module).verdict(record=record) == ("passed", None)
+    assert Run(module, other).verdict(record=record) == ("passed", None)
 
 
 def test_a_site_at_which_the_reference_is_equal_to_more_is_no_evidence():
     run = Run(MODULE % "assert f(3) == 6", lambda x: EqualToAll())
     record = run.evidence().report({})
-    assert run.verdict(record={**record, "tests": {}}) == ("passed", [])
+    assert run.verdict(record={**record, "tests": {}}) == ("passed", None)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +239,7 @@ def test_a_site_at_which_the_reference_is_equal_to_more_is_no_evidence():
 def test_nonsense_is_passed_over(message):
     run = Run(MODULE % "assert f(3) == 6")
     run.messages.append(message)
-    assert run.verdict() == ("passed", [])
+    assert run.verdict() == ("passed", None)
 
 
 PARAMETRIZED = """
@@ -305,14 +292,14 @@ def test_a_row_that_is_to_raise_need_not_come_to_an_assert():
         twice=8,
         end=pytest.raises(TypeError),
     )
-    assert run.verdict() == ("passed", [])
+    assert run.verdict() == ("passed", None)
 
 
 def test_unittests_that_are_methods_are_planted_too():
     source = "import unittest\nclass T(unittest.TestCase):\n    def test_f(self):\n        self.assertEqual(f(3), 6)\n"
-    assert Run(source, test="T::test_f").verdict() == ("passed", [])
-    assert Run(source, lambda x: 4, test="T::test_f").verdict() == ("failed", [])
-    assert Run(source, lambda x: EqualToAll(), test="T::test_f").verdict() == ("failed", [FORCED])
+    assert Run(source, test="T::test_f").verdict() == ("passed", None)
+    assert Run(source, lambda x: 4, test="T::test_f").verdict() == ("failed", None)
+    assert Run(source, lambda x: EqualToAll(), test="T::test_f").verdict() == ("failed", FORCED)
 
 
 def test_a_failed_method_of_unittests_fails_as_it_did():
@@ -326,7 +313,7 @@ def test_each_comparison_of_an_assert_has_its_sets():
     ((site, numbers),) = run.key.sets.items()
     told = {message["set"] - FIRST for message in run.messages if message.get("site") == FIRST + site}
     assert len(numbers) == 2 and set(numbers) <= told
-    assert run.verdict() == ("passed", [])
+    assert run.verdict() == ("passed", None)
 
 
 @pytest.mark.parametrize(
@@ -363,21 +350,3 @@ def test_helpers_stay_as_they_are(source):
     """They may be called where a failing assert is caught."""
     text, _ = text_of(source)
     assert b".want" not in text
-
-
-@pytest.mark.parametrize(
-    ("before", "rows", "asked"),
-    [
-        ("", "[1, 2]", True),
-        ("", "range(1, 3)", True),
-        ("", "range(3, 1)", False),
-        ("ROWS = [1, 2]\n", "ROWS", True),
-        ("ROWS = {1: 2}\n", "enumerate(ROWS.items())", True),
-        ("ROWS = []\n", "ROWS", False),
-        ("ROWS = [1, 2]\nROWS = f(ROWS)\n", "ROWS", False),
-        ("", "f(3)", False),
-    ],
-)
-def test_asserts_of_a_loop_are_asked_for_where_all_right_code_comes_to_them(before, rows, asked):
-    _, key = text_of(f"{before}def test_f():\n    for row in {rows}:\n        assert f(row)\n    assert f(3)\n")
-    assert (0 in key.certain) is asked
