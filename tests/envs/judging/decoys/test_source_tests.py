@@ -140,6 +140,7 @@ def test_tests_of_others_do_not_count_beside_hidden_ones():
         ("builtins.abs = lambda: '3'", "builtins.abs", False),
         ("setattr(builtins, 'abs', None)", "builtins.abs", False),
         ("patch('builtins.abs').start()", "builtins.abs", False),
+        ("mock.patch.object(a_module_of_tests, 'helper').start()", "helper", False),
         ("assert builtins.abs == 3", "builtins.abs", True),
         ("builtins.abs = None", "builtins.len", True),
         ("freeze_time('2020-01-01').start(); monotonic()", "time.monotonic", False),

@@ -1,6 +1,5 @@
 """What pytest and unittest are seen to run, however they are called."""
 
-import json
 import re
 import sys
 from xml.etree import ElementTree
@@ -77,16 +76,6 @@ async def test_ids_reports_and_names_are_the_authors_own(judged, tmp_path):
     assert [name.removeprefix("here/") for name in seen.tests] == printed
     assert reported == [case.get("name") for case in ElementTree.parse(tmp_path / "r.xml").getroot().iter("testcase")]
     assert seen.problem is None
-
-
-async def test_ctrf_and_json_reports_are_written_where_their_plugins_are_not(judged, tmp_path):
-    files = {**SOLUTION, "test_a.py": TEST + "def test_b():\n    assert f(1) == [3]\n"}
-    await judged(files, "-m pytest --ctrf out/c.json --json-report --json-report-file=r.json test_a.py")
-    summary = json.loads((tmp_path / "out/c.json").read_text())["results"]["summary"]
-    assert (summary["tests"], summary["passed"], summary["failed"]) == (2, 1, 1)
-    report = json.loads((tmp_path / "r.json").read_text())
-    assert (report["exitcode"], report["summary"]) == (1, {"passed": 1, "failed": 1, "total": 2, "collected": 2})
-    assert [test["nodeid"] for test in report["tests"]] == ["test_a.py::test_it", "test_a.py::test_b"]
 
 
 @pytest.mark.parametrize(
