@@ -121,7 +121,7 @@ def _merge(weights: dict[str, Tensor], adapter: Path) -> None:
     `adapter` is PEFT's folder, or one file with `r` and `lora_alpha` in its metadata.
     """
     if adapter.is_dir():
-        settings = json.loads((adapter / "adapter_config.json").read_text())
+        settings = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
         file = adapter / "adapter_model.safetensors"
     else:
         with safe_open(adapter, framework="pt") as opened:
