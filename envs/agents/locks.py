@@ -55,7 +55,7 @@ def find(agent: str, platform: Platform, recipe: Recipe, folder: Path = FOLDER) 
     path = path_of(agent, platform, recipe, folder)
     if not path.is_file():
         return ""
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     return text if _named_in(text, recipe) == _wanted(recipe, platform) else ""
 
 
@@ -67,11 +67,11 @@ def digest(lock: str) -> str:
 def write(lock: str, recipe: Recipe, platform: Platform, folder: Path) -> None:
     """Put a lock where the recipe's commands look for it."""
     if recipe.npm:
-        (folder / "package-lock.json").write_text(lock)
+        (folder / "package-lock.json").write_text(lock, encoding="utf-8")
         root = json.loads(lock)["packages"][""]
-        (folder / "package.json").write_text(json.dumps({"name": "pack", **root}))
+        (folder / "package.json").write_text(json.dumps({"name": "pack", **root}), encoding="utf-8")
         return
-    (folder / "locked.txt").write_text("\n".join(_for(lock, platform)) + "\n")
+    (folder / "locked.txt").write_text("\n".join(_for(lock, platform)) + "\n", encoding="utf-8")
 
 
 def made(recipe: Recipe, platform: Platform) -> str:
@@ -83,7 +83,7 @@ def made(recipe: Recipe, platform: Platform) -> str:
 def _of_npm(recipe: Recipe, platform: Platform, folder: Path) -> str:
     target = (f"--prefix={folder}", "--os=linux", f"--cpu={platform.cpu}", f"--libc={platform.libc}")
     _run([*_NPM, "--omit-lockfile-registry-resolved", *target, *_wanted(recipe, platform)])
-    lock = json.loads((folder / "package-lock.json").read_text())
+    lock = json.loads((folder / "package-lock.json").read_text(encoding="utf-8"))
     lock["name"] = "pack"
     packages = {path: one for path, one in lock.pop("packages").items() if _fits(one, platform)}
     names = {path.rpartition("node_modules/")[2] for path in packages}
