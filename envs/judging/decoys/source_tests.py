@@ -58,12 +58,14 @@ class SourceTests:
         others = {id(node) for _, node in functions} - mine
         return _speaks_of_skipping(self.trees[path], others)
 
-    def replaces(self, name: str) -> bool:
-        """Return whether the tests themselves replace something that others rely on, such as `time.time`."""
+    def rely_on(self, name: str) -> bool:
+        """Return whether the tests rely on what code under test has replaced, such as `time.time`: they do not replace
+        it themselves, and read it if it is a clock."""
         module, _, attribute = (part.encode() for part in name.rpartition("."))
-        told = rb"\b%s\.%s\s*=[^=]|setattr\(\s*['\"]?%s\b.{0,9}\b%s\b" % (module, attribute, module, attribute)
+        told = rb"\b(setattr|patch[.\w]*)\([^\n]*\b%s\b|\b%s\.%s\s*=[^=]" % (attribute, module, attribute)
         frozen = rb"|freeze_time|time_machine" if module == b"time" else b""
-        return any(re.search(told + frozen, source) for source in self.sources.values())
+        read = module != b"time" or any(re.search(rb"\b%s\(" % attribute, one) for one in self.sources.values())
+        return read and not any(re.search(told + frozen, source) for source in self.sources.values())
 
     def of(self, test: str) -> list[tuple[str, str]]:
         """Return the tests that a node id may stand for: (path, name), with or without its case.
