@@ -2,7 +2,7 @@
 
 The loop, sandboxes, verifier and token ids are ours. verifiers names the inference server, the task and the sampling,
 and gets traces with our rows as nodes, token for token. A plugin is an installed module of one name; see
-examples/atropos_vf.py. Made for verifiers 0.4.0.
+examples/atropos_vf.py. Made for verifiers 0.4.0, and for the commit that prime-rl 0.8 pins.
 """
 
 from __future__ import annotations
@@ -41,8 +41,14 @@ class AtroposTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]  # it need n
     held_out: bool = False
 
 
-class AtroposTask(vf.Task[vf.TaskData]):  # type: ignore[misc]  # it need not be installed
+class AtroposTaskData(vf.TaskData):  # type: ignore[misc]  # it need not be installed
     """A task's id and its instruction; its hidden parts stay in the environment's process."""
+
+    id: str
+
+
+class AtroposTask(vf.Task[AtroposTaskData]):  # type: ignore[misc]  # it need not be installed
+    """A task without hooks of its own."""
 
 
 class AtroposTaskset(vf.Taskset[AtroposTask, AtroposTasksetConfig]):  # type: ignore[misc]  # it need not be installed
@@ -51,8 +57,8 @@ class AtroposTaskset(vf.Taskset[AtroposTask, AtroposTasksetConfig]):  # type: ig
     def load(self) -> Iterable[AtroposTask]:
         """Yield them in their own order."""
         env_cls, options = named(self.config.environment, self.config.options)
-        for task in env_cls.load_tasks(options.env)[self.config.held_out]:
-            yield AtroposTask(vf.TaskData(id=task.id, prompt=task.instruction), self.config.task)
+        for number, task in enumerate(env_cls.load_tasks(options.env)[self.config.held_out]):
+            yield AtroposTask(AtroposTaskData(idx=number, id=task.id, prompt=task.instruction), self.config.task)
 
 
 class AtroposEnv(vf.SingleAgentEnv):  # type: ignore[misc]  # it need not be installed
@@ -66,12 +72,7 @@ class AtroposEnv(vf.SingleAgentEnv):  # type: ignore[misc]  # it need not be ins
             yield
 
     async def run_episode(
-        self,
-        task: Any,
-        ctx: ModelContext,
-        *,
-        on_trace: Callable[[Trace], None] | None = None,
-        on_discard: Callable[[Trace], None] | None = None,
+        self, task: Any, ctx: ModelContext, *, on_trace: Callable[[Trace], None] | None = None, **_: Any
     ) -> Episode:
         """Make a rollout and return it as an episode; an infrastructure failure is an error of it, without a reward."""
         told = TraceTask(type=type(task).__name__, data=task.data, key=task.key, hash=task.hash)
@@ -88,7 +89,6 @@ class AtroposEnv(vf.SingleAgentEnv):  # type: ignore[misc]  # it need not be ins
             trace.stop("error")
             episode.errors += trace.errors
         episode.traces.append(trace)
-        trace.notify()
         episode.ok = trace.ok
         return episode
 

@@ -1,6 +1,6 @@
 """TRL's AsyncGRPOTrainer on an environment that adds numbers, in processes that are killed one after another.
 
-python sums_with_trl.py ENGINE_URL FOLDER TOKENIZER BUDGET KILLS STEPS
+python sums_with_trl.py ENGINE_URL FOLDER TOKENIZER BUDGET KILLS
 
 What takes long to import is imported once; each life is a fork. A checkpoint holds, beside what is ours, every row that
 its weights were trained on, as the trainer's own collator saw them.
@@ -36,6 +36,8 @@ from envs.trainers.trl_async import Worker
 from envs.types import Task
 
 SAVE_STEPS, ACCUMULATED = 2, 2
+ENDLESS = 10_000
+"""Steps of a life that is killed: how many it takes depends on how busy the machine is."""
 
 
 class ManySums(Sums):
@@ -90,8 +92,6 @@ def train(engine: str, folder: Path, tokenizer: str, budget: int, steps: int) ->
         return ManySums(AgentEnvConfig(**told), [EngineConfig(base_url=engine, model_name="scripted")])
 
     worker = Worker(make_env, folder / "out", groups=6)
-    if worker.version >= steps:
-        return  # killed between its last checkpoint and its end; transformers would take one more
     args = AsyncGRPOConfig(
         output_dir=str(folder / "out"),
         max_steps=steps,
@@ -128,6 +128,8 @@ def live(work: Callable[[], None], out: Path, wanted: int | None, pause: float) 
     child = begin(work)
     began = time.monotonic()
     while wanted is not None and newest(out) < before + wanted * SAVE_STEPS:
+        if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            break  # it failed
         time.sleep(0.02)
     if wanted is not None:
         # As long as a checkpoint took, or less: anywhere between two of them.
@@ -140,19 +142,19 @@ def newest(out: Path) -> int:
     return max((int(path.name.rpartition("-")[2]) for path in out.glob("checkpoint-*")), default=0)
 
 
-def main(engine: str, place: str, tokenizer: str, budget: int, kills: int, steps: int) -> int:
+def main(engine: str, place: str, tokenizer: str, budget: int, kills: int) -> int:
     patch()
     torch.set_num_threads(1)
     folder, rng = Path(place), random.Random(kills + budget)
     sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     config = LlamaConfig(vocab_size=len(AutoTokenizer.from_pretrained(tokenizer)), **sizes)
     LlamaForCausalLM(config).save_pretrained(folder / "model")
-    work = partial(train, engine, folder, tokenizer, budget, steps)
+    out, work = folder / "out", partial(train, engine, folder, tokenizer, budget)
     for kill in range(kills):
-        ended = live(work, folder / "out", rng.choice((1, 1, 2)), rng.random())
-        print("life", kill, "ended with", ended, "at checkpoint", newest(folder / "out"), flush=True)
-    return live(work, folder / "out", None, 0.0)
+        ended = live(partial(work, ENDLESS), out, rng.choice((1, 1, 2)), rng.random())
+        print("life", kill, "ended with", ended, "at checkpoint", newest(out), flush=True)
+    return live(partial(work, newest(out) + 2 * SAVE_STEPS), out, None, 0.0)
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:4], *map(int, sys.argv[4:7])))
+    sys.exit(main(*sys.argv[1:4], *map(int, sys.argv[4:6])))

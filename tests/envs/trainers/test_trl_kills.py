@@ -49,16 +49,18 @@ async def test_kills_cost_no_group_and_double_none(
     engine: ScriptedEngine, model: Path, tmp_path: Path, budget: int, request: pytest.FixtureRequest
 ) -> None:
     kills = request.config.getoption("--kills")
-    steps = 4 * kills + 4  # each life saves two checkpoints at most, of two steps each
     paths = os.pathsep.join([str(HERE), str(HERE.parent), *sys.path])
-    command = [HERE / "sums_with_trl.py", engine.url, tmp_path, model, budget, kills, steps]
+    command = [HERE / "sums_with_trl.py", engine.url, tmp_path, model, budget, kills]
     told = {**os.environ, "PYTHONPATH": paths, "HF_HUB_OFFLINE": "1"}
     program = Program([*map(str, command)], stdout=tmp_path / "log", env=told)
-    assert await asyncio.to_thread(program.wait, 3500) == 0, (tmp_path / "log").read_text()[-3000:]
+    ended = await asyncio.to_thread(program.wait, 3500)
+    log = (tmp_path / "log").read_text()
+    assert ended == 0, log[-3000:]
+    assert log.count("ended with -9") == kills
     checkpoint, ours = newest_checkpoint(tmp_path / "out")
     assert checkpoint is not None
     state = json.loads((Path(checkpoint) / STATE).read_bytes())
-    assert state["global_step"] == steps
+    assert state["global_step"] == state["max_steps"], "the last life came to its end"
     trained = Counter(map(tuple, state["stateful_callbacks"]["History"]["attributes"]["rows"]))
     assert set(trained.values()) == {1}, "no row twice"
     found = list(fates(tmp_path / "run"))
@@ -68,6 +70,5 @@ async def test_kills_cost_no_group_and_double_none(
     numbers = {int(name.rpartition("-")[2]) for name in whole}
     assert {fate.number for fate in found if fate.state == "confirmed"} == numbers
     assert {fate.state for fate in found} <= {"confirmed", "taken", "working"}, "all others are given again"
-    log = (tmp_path / "log").read_text()
     print("\n".join(line for line in log.splitlines() if line.startswith("life")))
     print(f"{len(found)} groups: {Counter(fate.state.value for fate in found)}; {trained.total()} rows trained on")

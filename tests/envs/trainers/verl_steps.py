@@ -218,7 +218,7 @@ def main():
 
 
 def hand_over(trainer, folder, model, http, version):
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     named, _ = trainer.engine.get_per_tensor_param()
     tensors = {name: value.detach().cpu().clone().contiguous() for name, value in named}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
