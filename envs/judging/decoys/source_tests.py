@@ -162,21 +162,14 @@ def _methods(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef | None]) -> 
 
 def _inherited(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef | None]) -> dict[str, Function]:
     """Return the tests that a class has of its bases, by name; none if it is uncertain."""
-    found: dict[str, Function] = {}
-    own: set[str] = set()
     bases = _bases(node, classes)
-    if not bases or node.keywords or any(".mark." not in f".{dotted(one) or ''}" for one in node.decorator_list):
+    if node.keywords or any(".mark." not in f".{dotted(one) or ''}" for one in node.decorator_list):
         return {}
-    for statement in node.body:
-        if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
-            own.add(statement.name)
-        elif isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr | ast.Pass):
-            own |= {name for one in walk(statement) for name in stored(one)}
-        else:
-            return {}
+    if any(_is_no_test(one) for base in bases for one in base.body):
+        return {}
+    own = {name for statement in node.body for one in walk(statement) for name in stored(one)}
+    found: dict[str, Function] = {}
     for base in bases:
-        if any(map(_is_no_test, base.body)):
-            return {}
         for name, method in _methods(base, {known: one for known, one in classes.items() if one is not base}):
             if "::" not in name and name not in own:
                 found.setdefault(name, method)
