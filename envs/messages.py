@@ -43,7 +43,7 @@ def said(main: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
     escapes."""
     status = 1
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
         status = main(argv)
