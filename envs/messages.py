@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -38,8 +39,12 @@ def said(main: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
     """Run a command, and make sure its output is written. Returns the exit status: 130 after Ctrl-C, 1 if the output
     could not be written.
 
-    A reader may close the pipe before the end, as `| head` does."""
+    A reader may close the pipe before the end, as `| head` does. Characters that its encoding lacks are written as
+    escapes."""
     status = 1
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         status = main(argv)
         if sys.stdout is not None:  # as it is behind `>&-`

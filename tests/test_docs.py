@@ -5,17 +5,24 @@ from __future__ import annotations
 import pkgutil
 import re
 import shlex
+import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 
 from envs.cli.program import parse
+from envs.functions.config import FunctionConfig
 from envs.judging import manifest
 from envs.records import atif, provenance
 from envs.running import database
 from envs.runs import index
+from envs.swe.__main__ import main as swe_command
 from envs.swe.program import PROGRAM
+from sandboxes import __main__ as sandboxes_command
+from sandboxes.arguments import Parser
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "envs/swe/starter/README.md"])
@@ -118,26 +125,53 @@ def test_every_module_has_a_file_of_tests_that_is_found_by_its_name() -> None:
 
 def commands_of(page: Path) -> list[str]:
     """The commands in a page's blocks whose options are ours to read, a line each."""
-    blocks = re.findall(r"^```(?:sh|bash|console)?\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    blocks = [block for language, block in fenced if language in ("", "sh", "bash", "console")]
     lines = re.sub(r" \[[^\]\n]*\]", "", "\n".join(blocks).replace("\\\n", " ")).splitlines()  # what may be left out
-    found = [
-        re.search(r"(?:python -m envs\.swe|atropos-agent) (serve|process|evaluate|doctor)\b.*", line) for line in lines
-    ]
+    program = r"python -m envs\.swe|atropos-agent|python -m sandboxes|python \w+\.py"
+    found = [re.search(rf"(?:{program}) [a-z]+\b.*", line.partition("  #")[0].partition(" &")[0]) for line in lines]
     return [match[0] for match in found if match is not None]
 
 
 COMMANDS = sorted({command for page in OF_TODAY for command in commands_of(page)})
+FUNCTION = replace(PROGRAM, config_cls=FunctionConfig)
 
 
 @pytest.mark.parametrize("line", COMMANDS)
-def test_every_command_in_a_block_has_the_options_that_it_needs(line: str) -> None:
-    words = shlex.split(line.partition("  #")[0].partition(" &")[0], comments=True)
-    name = next(word for word in words if word in ("serve", "process", "evaluate", "doctor"))
-    argv = words[words.index(name) + 1 :]
+def test_every_command_in_a_block_has_the_options_that_it_needs(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    program, _, rest = line.removeprefix("python ").removeprefix("-m ").partition(" ")
+    name, *argv = shlex.split(rest, comments=True)
     while "--config" in argv:  # the reader's own file
         del argv[argv.index("--config") : argv.index("--config") + 2]
-    parse(PROGRAM, name, [word for word in argv if word != "--json"])
+    if name in ("serve", "process", "evaluate", "doctor"):
+        own = FUNCTION if program.endswith(".py") else PROGRAM
+        parse(own, name, [word for word in argv if word != "--json"])
+        return
+    real = Parser.parse_args
+
+    def only_parse(*given: Any, **named: Any) -> NoReturn:
+        real(*given, **named)
+        raise Parsed
+
+    monkeypatch.setattr(Parser, "parse_args", only_parse)
+    with pytest.raises(Parsed):
+        if program == "sandboxes":
+            monkeypatch.setattr(sys, "argv", [program, name, *argv])
+            sandboxes_command.main()
+        else:
+            swe_command([name, *argv])
+
+
+class Parsed(Exception):
+    """The options were read."""
 
 
 def test_there_are_such_commands() -> None:
-    assert len(COMMANDS) > 15
+    assert len(COMMANDS) > 30
+
+
+@pytest.mark.parametrize("page", OF_TODAY, ids=ids)
+def test_every_extra_that_is_named_is_there(page: Path) -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = re.findall(r"(?:atropos-agent|-e '?\.)\[([\w,-]+)\]", page.read_text())
+    assert {extra for one in named for extra in one.split(",")} <= set(extras)

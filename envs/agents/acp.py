@@ -24,6 +24,6 @@ def over_acp(start: Callable[[Place], Start]) -> Callable[[Place], Start]:
         program = start(replace(at, task=""))
         client = f"{HOME}/acp_client.py"
         argv = ["python3", "-I", client, at.workdir, at.task, *program.argv]
-        return Start(argv, program.env, {**program.files, client: _CLIENT.read_text()})
+        return Start(argv, program.env, {**program.files, client: _CLIENT.read_text(encoding="utf-8")})
 
     return started

@@ -62,6 +62,7 @@ class ForeignAgent:
     budget: the way to report its budget to it. beside: its requests beside its main line.
     shell: its tool for commands: name, the argument with the command, other required arguments; None without tools.
     edits: of an agent without tools: its reply to write a file, by path and text.
+    done: its reply to end its work.
     failures: the meaning of its exit statuses.
     submits: a text of its last call as the sign of its end; "" if a reply without calls is the sign.
     finishes: its tool with a call as another sign of its end; "" for none.
@@ -83,6 +84,7 @@ class ForeignAgent:
     finishes: str = ""
     late_system: bool = False
     edits: Callable[[str, str], str] | None = None
+    done: str = "Done."
     mcp: Collection[Transport] = ()
 
     def __post_init__(self) -> None:

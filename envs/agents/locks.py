@@ -9,19 +9,26 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import tomllib
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
 
 from packaging.requirements import Requirement
+from packaging.utils import parse_wheel_filename
 
 from envs.agents.recipes import Platform, Recipe
 
 FOLDER = Path(__file__).with_name("locked")
 _OF = "# of: "
-_UV = ("uv", "pip", "compile", "--universal", "--generate-hashes", "--no-header", "--no-annotate", "--quiet")
+_UV = ("uv", "pip", "compile", "--universal", "--format=pylock.toml", "--only-binary=:all:", "--quiet")
+_TOLD = frozenset({"resolved", "funding", "license", "engines", "deprecated"})
+"""Fields of npm's locks without meaning for an installation."""
 _NPM = (
     "npm",
     "install",
@@ -48,7 +55,7 @@ def find(agent: str, platform: Platform, recipe: Recipe, folder: Path = FOLDER) 
     path = path_of(agent, platform, recipe, folder)
     if not path.is_file():
         return ""
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     return text if _named_in(text, recipe) == _wanted(recipe, platform) else ""
 
 
@@ -60,11 +67,11 @@ def digest(lock: str) -> str:
 def write(lock: str, recipe: Recipe, platform: Platform, folder: Path) -> None:
     """Put a lock where the recipe's commands look for it."""
     if recipe.npm:
-        (folder / "package-lock.json").write_text(lock)
+        (folder / "package-lock.json").write_text(lock, encoding="utf-8")
         root = json.loads(lock)["packages"][""]
-        (folder / "package.json").write_text(json.dumps({"name": "pack", **root}))
+        (folder / "package.json").write_text(json.dumps({"name": "pack", **root}), encoding="utf-8")
         return
-    (folder / "locked.txt").write_text("\n".join(_for(lock, platform)) + "\n")
+    (folder / "locked.txt").write_text("\n".join(_for(lock, platform)) + "\n", encoding="utf-8")
 
 
 def made(recipe: Recipe, platform: Platform) -> str:
@@ -76,19 +83,63 @@ def made(recipe: Recipe, platform: Platform) -> str:
 def _of_npm(recipe: Recipe, platform: Platform, folder: Path) -> str:
     target = (f"--prefix={folder}", "--os=linux", f"--cpu={platform.cpu}", f"--libc={platform.libc}")
     _run([*_NPM, "--omit-lockfile-registry-resolved", *target, *_wanted(recipe, platform)])
-    lock = json.loads((folder / "package-lock.json").read_text())
+    lock = json.loads((folder / "package-lock.json").read_text(encoding="utf-8"))
     lock["name"] = "pack"
-    for one in lock["packages"].values():
-        for key in ("resolved", "funding"):
-            one.pop(key, None)
-    return json.dumps(lock, indent=1) + "\n"
+    packages = {path: one for path, one in lock.pop("packages").items() if _fits(one, platform)}
+    names = {path.rpartition("node_modules/")[2] for path in packages}
+    lines = ",\n".join(f"{json.dumps(path)}: {json.dumps(_kept(one, names))}" for path, one in packages.items())
+    return f'{json.dumps(lock)[:-1]}, "packages": {{\n{lines}\n}}}}\n'
+
+
+def _fits(package: Mapping[str, Any], platform: Platform) -> bool:
+    """Tell whether a package is for a platform: a lock of npm's has optional ones for all."""
+    wanted = {"os": "linux", "cpu": platform.cpu, "libc": platform.libc}
+    told = {key: package[key] for key in wanted if key in package}
+    lists = {key: {given} if isinstance(given, str) else set(given) for key, given in told.items()}
+    return all(
+        wanted[key] in given or (all(one.startswith("!") for one in given) and f"!{wanted[key]}" not in given)
+        for key, given in lists.items()
+    )
+
+
+def _kept(package: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Return a package's entry with its optional dependencies that are locked: `npm ci` misses others."""
+    kept = {key: value for key, value in package.items() if key not in _TOLD}
+    if "optionalDependencies" in kept:
+        optional = kept["optionalDependencies"].items()
+        kept["optionalDependencies"] = {name: version for name, version in optional if name in names}
+    return kept
 
 
 def _of_pypi(recipe: Recipe) -> str:
-    oldest = ("--only-binary", ":all:", "--python-version", recipe.least_python, "-")
-    locked = _run([*_UV, *oldest], "\n".join(recipe.pypi))
-    alone = _run([*_UV, "--no-deps", *oldest], "\n".join(recipe.bare)) if recipe.bare else ""
-    return "".join((f"{_OF}{' '.join((*recipe.pypi, *recipe.bare))}\n", locked, alone))
+    oldest = (f"--python-version={recipe.least_python}", "-")
+    locked = [_run([*_UV, *oldest], "\n".join(recipe.pypi))]
+    if recipe.bare:
+        locked.append(_run([*_UV, "--no-deps", *oldest], "\n".join(recipe.bare)))
+    lines = (line for one in locked for line in _requirements(one, recipe.least_python))
+    return "\n".join((f"{_OF}{' '.join((*recipe.pypi, *recipe.bare))}", *lines, ""))
+
+
+def _requirements(pylock: str, least_python: str) -> Iterator[str]:
+    """Yield the packages of a pylock.toml as requirements, with the hashes of wheels for Linux."""
+    always = f"python_full_version >= '{least_python}'"
+    for package in tomllib.loads(pylock)["packages"]:
+        hashes = [wheel["hashes"]["sha256"] for wheel in package.get("wheels", ()) if _for_linux(wheel["url"])]
+        marker = package.get("marker", always)
+        if hashes:
+            named = f"{package['name']}=={package['version']}" + ("" if marker == always else f" ; {marker}")
+            yield " ".join((named, *(f"--hash=sha256:{one}" for one in sorted(hashes))))
+
+
+def _for_linux(url: str) -> bool:
+    """Tell whether a wheel is for CPython 3 on one of the processors of packs."""
+    *_, tags = parse_wheel_filename(unquote(url.rpartition("/")[2]))
+    return any(
+        tag.interpreter.startswith(("py3", "cp3"))
+        and not tag.abi.endswith("t")
+        and (tag.platform == "any" or re.search("linux.*(x86_64|aarch64)$", tag.platform))
+        for tag in tags
+    )
 
 
 def _run(command: Sequence[str], given: str = "") -> str:
@@ -124,9 +175,7 @@ def _for(lock: str, platform: Platform) -> Iterator[str]:
         **{"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"},
         **{"implementation_name": "cpython", "platform_python_implementation": "CPython"},
     }
-    for line in lock.replace("\\\n", " ").splitlines():
-        if not line.strip() or line.startswith("#"):
-            continue
+    for line in lock.splitlines()[1:]:
         named, *hashes = line.split(" --hash=")
         wanted = Requirement(named.strip())
         if wanted.marker is None or wanted.marker.evaluate(about):

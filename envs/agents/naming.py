@@ -14,24 +14,27 @@ from envs.agents import (
     claude_code,
     codex,
     gemini_cli,
+    goose,
     gptme,
     hermes_agent,
     kilo,
+    kimi_code,
     mini_swe_agent,
     opencode,
     openhands,
     pi,
     qwen_code,
+    terminus_2,
 )
 from envs.agents.facts import ForeignAgent
 from envs.running.mix import Mix
 from sandboxes.naming import resolve
 
-_AGENTS = (
-    *(aider.AGENT, claude_code.AGENT, codex.AGENT, gemini_cli.AGENT, gptme.AGENT, hermes_agent.AGENT, kilo.AGENT),
-    *(mini_swe_agent.AGENT, opencode.AGENT, openhands.AGENT, pi.AGENT, qwen_code.AGENT),
+_MODULES = (
+    *(aider, claude_code, codex, gemini_cli, goose, gptme, hermes_agent, kilo, kimi_code, mini_swe_agent, opencode),
+    *(openhands, pi, qwen_code, terminus_2),
 )
-FOREIGN: Mapping[str, ForeignAgent] = MappingProxyType({agent.name: agent for agent in _AGENTS})
+FOREIGN: Mapping[str, ForeignAgent] = MappingProxyType({one.AGENT.name: one.AGENT for one in _MODULES})
 
 Agent = ForeignAgent | type[AtroposAgent]
 

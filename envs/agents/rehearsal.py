@@ -102,7 +102,7 @@ def _policy(agent: ForeignAgent, fitted: FittedFormat, commands: Sequence[str]) 
         if not shows.search(shown):
             return f"{closed}A title"
         if not left:
-            return f"{closed}Done."
+            return f"{closed}{agent.done}"
         return closed + left.pop(0)
 
     return reply

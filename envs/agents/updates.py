@@ -99,7 +99,7 @@ async def move(agent: ForeignAgent, version: str, fitted: FittedFormat, image: s
     """Move an agent's pin and its locks to a version, if the agent works there. Returns whether it does."""
     old, new = agent.recipe, agent.recipe.at(version)
     places = {platform: locks.path_of(agent.name, platform, old) for platform in PLATFORMS}
-    before = {path: path.read_text() if path.exists() else None for path in places.values()}
+    before = {path: path.read_text(encoding="utf-8") if path.exists() else None for path in places.values()}
     passed = False
     try:
         if await asyncio.to_thread(_lock, new, places):
@@ -134,12 +134,13 @@ def _lock(recipe: Recipe, places: Mapping[Platform, Path]) -> bool:
     for path in places.values():
         path.unlink(missing_ok=True)
     for path, lock in made.items():
-        path.write_text(lock)
+        path.write_text(lock, encoding="utf-8")
     return next(iter(places.values())) in made
 
 
 def _move_pin(source: Path, old: str, new: str) -> None:
-    source.write_text(re.sub(rf"(?<=[@=]){re.escape(old)}(?![0-9.])", new, source.read_text()))
+    text = source.read_text(encoding="utf-8")
+    source.write_text(re.sub(rf"(?<=[@=]){re.escape(old)}(?![0-9.])", new, text), encoding="utf-8")
 
 
 def _restore(before: Mapping[Path, str | None]) -> None:
@@ -147,7 +148,7 @@ def _restore(before: Mapping[Path, str | None]) -> None:
         if text is None:
             path.unlink(missing_ok=True)
         else:
-            path.write_text(text)
+            path.write_text(text, encoding="utf-8")
 
 
 def _said(command: Sequence[str]) -> str:

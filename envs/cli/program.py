@@ -34,7 +34,7 @@ from envs.records.comparison import NoEvaluation, read_rates
 from envs.records.redaction import Redactor
 from envs.running.database import RunDirectoryError
 from envs.running.limits import raise_open_files
-from envs.running.stopping import STATUS, EndBySignal, ended_while_loading
+from envs.running.stopping import STARTING_S, STATUS, EndBySignal, ended_while_loading
 from envs.types import BadTask
 from sandboxes.log import TIMED, set_up_log
 from sandboxes.naming import later, meant, resolve
@@ -136,7 +136,7 @@ def main(env: Program | type[AgentEnv[Any]], command: str, argv: Sequence[str]) 
             logger.info("loading")
             env_cls, run_command = program.load(), _START()
         raise_open_files()
-        with EndBySignal() as end:
+        with EndBySignal(closing_s=STARTING_S) as end:
             return asyncio.run(_followed(run_command(env_cls, command, options, redactor, end), end))
     except (KeyboardInterrupt, asyncio.CancelledError):
         return STATUS

@@ -27,7 +27,7 @@ from envs.records.stats import EvalSummary
 from envs.records.tables import paper
 from envs.running.commands import evaluate_once, process_groups, serve_trainer
 from envs.running.evaluation import OtherEvaluation, Samples, described, shortage
-from envs.running.stopping import STATUS, EndBySignal
+from envs.running.stopping import CLOSING_S, STATUS, EndBySignal
 from envs.running.teaching import open_teacher, teacher_of
 from envs.running.waiting import once_reachable
 from envs.viewer.live import live_page
@@ -59,7 +59,7 @@ async def run_command(
 
 
 async def _run(env: AgentEnv[Any], command: str, options: Options, end: EndBySignal) -> int:
-    why = None
+    why, end.closing_s = None, CLOSING_S
     if command == "evaluate":
         summary = await evaluate_and_compare(env, options)
         shared = getattr(options.env, "shard", _WHOLE) != _WHOLE  # its part may have no task

@@ -22,7 +22,6 @@ from envs.judging.flakes import disagreement
 from envs.judging.manifest import CheckResult, with_record
 from envs.judging.record import REFERENCE, has_odd, merged, only_odd, unverified
 from envs.judging.results import WRITTEN
-from envs.judging.shadowed_packages import installed_copies
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.steps import parts
@@ -194,8 +193,6 @@ async def _check(backend: Backend, starts: StartTrees, task: Task, repeats: int)
         flaky = disagreement(nothing or reference)
         if flaky is not None:
             problem = f"repeats disagree: the task is flaky{''.join(f', {test}' for test in flaky[:_NAMED])}"
-        if problem is not None and (copies := await installed_copies(backend, task, image)):
-            problem += f"\nThe image has its own copy of {', '.join(copies)}: tests may find it in place of the tree's"
     except DaemonUnavailable:
         raise
     except (BadTask, InfraError, SandboxError) as error:

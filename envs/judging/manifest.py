@@ -19,7 +19,7 @@ from envs.types import BadTask, Hidden, Step, Task
 
 logger = logging.getLogger(__name__)
 
-VERSION = 4
+VERSION = 5
 NAME = "manifest.json"
 
 

@@ -1,9 +1,9 @@
 """The evidence of the reference's tests, kept so each later judgement asks for the same.
 
 A record has an entry for each step of the task; most tasks have one. `tests`: for each test that passed in all repeats,
-the sites that told each time of the expected value alone, as indexes of `sites` (file, line, column, number there).
-`sets`: for each of these, the expected values that it told of, by their order there. `odd`: sites with
-another equal value too, which are no evidence. `step`: the entry's step, in a task of several.
+the sites that reported the expected value alone each time (file, line, column, number there). `odd`: sites with another
+equal value too, which are no evidence. `replaced`: replaced things that tests rely on. `unverified`: tests that compare
+with nothing among decoys. `step`: the entry's step, in a task of several.
 """
 
 from __future__ import annotations
@@ -31,13 +31,16 @@ def unverified(record: str) -> tuple[str, ...]:
 
 
 def has_odd(evidence: Sequence[Evidence]) -> bool:
-    """Tell whether a site was equal to more than the expected value, or to something else."""
-    return any(call.get("odd") for call in evidence)
+    """Tell whether a site was equal to more than the expected value, or to something else, or if something that tests
+    rely on was replaced."""
+    return any(call.get("odd") or call.get("replaced") for call in evidence)
 
 
 def only_odd(evidence: Sequence[Evidence]) -> str:
-    """Return a record with nothing but the sites that are no evidence."""
-    return json.dumps([{"odd": call.get("odd", []), **_step(call)} for call in evidence])
+    """Return a record with nothing but what is no evidence, since the reference did it."""
+    return json.dumps(
+        [{"odd": call.get("odd", []), "replaced": call.get("replaced", []), **_step(call)} for call in evidence]
+    )
 
 
 def of_step(record: str, name: str) -> str:
@@ -52,25 +55,12 @@ def _step(call: Evidence) -> Evidence:
 
 
 def _merged(calls: Sequence[Evidence]) -> Evidence:
-    told = [
-        {test: {tuple(call["sites"][i]) for i in sites} for test, sites in call.get("tests", {}).items()}
-        for call in calls
-    ]
-    common = {
-        test: set.intersection(*(each[test] for each in told)) for test in told[0] if all(test in each for each in told)
-    }
-    sites = sorted(set().union(*common.values()))
-    sets = [
-        dict(zip(map(tuple, call.get("sites", ())), map(set, call.get("sets", ())), strict=False))
-        for call in calls
-        if call
-    ]
-    place = {site: i for i, site in enumerate(sites)}
+    told = [{test: set(map(tuple, sites)) for test, sites in call.get("tests", {}).items()} for call in calls]
+    common = {test for test in told[0] if all(test in each for each in told)}
     return {
         **_step(calls[0]),
-        "tests": {test: sorted(place[site] for site in found) for test, found in sorted(common.items())},
-        "sites": sites,
-        "sets": [sorted(set.intersection(*(each.get(site, set()) for each in sets))) for site in sites],
+        "tests": {test: sorted(set.intersection(*(each[test] for each in told))) for test in sorted(common)},
         "odd": sorted({tuple(site) for call in calls for site in call.get("odd", ())}),
-        "unverified": sorted(set(common).intersection(*(call.get("unverified", ()) for call in calls))),
+        "replaced": sorted({name for call in calls for name in call.get("replaced", ())}),
+        "unverified": sorted(common.intersection(*(call.get("unverified", ()) for call in calls))),
     }

@@ -4,14 +4,12 @@
 In a watched task the observed tests make the reward, and test.sh's own figure can only make it less. In an
 unwatched one test.sh's word counts.
 
-`Verdict.tests` has the observed tests. Without any, `ctrf.json` explains a reward and never changes it: the code under
-test may have written it.
+`Verdict.tests` has the observed tests.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,11 +19,8 @@ from envs.judging.reports.outcome import Outcome
 from envs.types import SIGN, TESTS_UNSEEN, VERIFIER_TIMED_OUT, Failure, InfraError, TestStatus, Verdict
 from sandboxes.base import ExecResult
 
-logger = logging.getLogger(__name__)
-
 WRITTEN = "test_sh_reward"
 """The metric of test.sh's own figure."""
-_CTRF = {"passed": TestStatus.PASSED, "failed": TestStatus.FAILED}
 _NAMES = 200
 _SEEN = {"passed": TestStatus.PASSED, "missing": TestStatus.MISSING, "skipped": TestStatus.MISSING}
 
@@ -163,16 +158,6 @@ def _rewards(logs: Mapping[str, bytes]) -> dict[str, float]:
 
 
 def _tests(ran: ScriptRun) -> dict[str, TestStatus]:
-    """Return the status of each test; empty if none was seen or is reported."""
-    if ran.seen is not None:
-        return {name: _SEEN.get(what, TestStatus.FAILED) for name, what in ran.seen.statuses.items()}
-    return _from_ctrf(ran.logs["ctrf.json"]) if "ctrf.json" in ran.logs else {}
-
-
-def _from_ctrf(report: bytes) -> dict[str, TestStatus]:
-    try:
-        tests = json.loads(report)["results"]["tests"]
-        return {str(test["name"]): _CTRF.get(test["status"], TestStatus.MISSING) for test in tests}
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        logger.info("ctrf.json can't be read: %r", error)
-        return {}
+    """Return the status of each observed test."""
+    statuses = {} if ran.seen is None else ran.seen.statuses
+    return {name: _SEEN.get(what, TestStatus.FAILED) for name, what in statuses.items()}

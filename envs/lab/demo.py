@@ -89,7 +89,9 @@ async def _set_up(parts: Parts, daemon: AsyncExitStack, options: argparse.Namesp
     def preparation() -> Preparation:
         now = dict(states)
         if now["warm start"] == "…" and log.is_file():
-            now["warm start"] = (log.read_text(errors="replace").splitlines() or ["…"])[-1].removeprefix("warm start: ")
+            now["warm start"] = (log.read_text(encoding="utf-8", errors="replace").splitlines() or ["…"])[
+                -1
+            ].removeprefix("warm start: ")
         return Preparation(time.monotonic() - begun, now)
 
     async def told(name: str, work: Coroutine[Any, Any, Any]) -> Any:

@@ -306,7 +306,7 @@ def _config(options: argparse.Namespace, preset: Preset) -> dict[str, Any]:
         "evaluations": {"after steps": str(preset.milestones), "samples": preset.eval_samples, "temperature": 1.0},
     }
     if path.is_file():
-        saved: dict[str, Any] = json.loads(path.read_text())
+        saved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if "rung" in saved:  # as runs of 0.1 call it
             saved["preset"] = saved.pop("rung")
         if {name: saved.get(name) for name in config} != config:

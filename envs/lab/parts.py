@@ -231,4 +231,4 @@ async def _spawn(arguments: Sequence[str], log: Path, env: Mapping[str, str]) ->
 
 
 def _tail(log: Path) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])

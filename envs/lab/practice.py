@@ -63,7 +63,7 @@ def at(name):
 
 
 def lines(name):
-    text = at(name).read_text(errors="replace").strip()
+    text = at(name).read_text(encoding="utf-8", errors="replace").strip()
     return [line.strip().removeprefix("./") for line in text.splitlines()]
 
 
@@ -127,7 +127,7 @@ def _write_world(world: Sequence[Example], out: Path) -> list[Path]:
             "solution/solve.sh": f"#!/bin/sh\nset -e\ncd /app\n{example.command}\n",
         }.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(text)
+            (folder / name).write_text(text, encoding="utf-8")
         folders.append(folder)
     return folders
 
@@ -158,7 +158,7 @@ def _fill(place: Path, files: Mapping[str, str]) -> None:
     place.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (place / name).parent.mkdir(parents=True, exist_ok=True)
-        (place / name).write_text(text)
+        (place / name).write_text(text, encoding="utf-8")
 
 
 def _state(place: Path) -> dict[str, Any]:
@@ -172,5 +172,5 @@ def _state(place: Path) -> dict[str, Any]:
             state[name] = {"kind": "directory"}
         else:
             executable = bool(path.stat().st_mode & 0o111)
-            state[name] = {"kind": "file", "text": path.read_text(), "executable": executable}
+            state[name] = {"kind": "file", "text": path.read_text(encoding="utf-8"), "executable": executable}
     return state

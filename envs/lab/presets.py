@@ -200,4 +200,4 @@ PRESETS["gpu-small"] = replace(
     trainer={**_LAPTOP.trainer, "device": "cuda"},
     agents={},
 )
-"""For `./run gpu`: never run, as no machine of the project has a GPU."""
+"""For `./run gpu`."""

@@ -189,7 +189,7 @@ class Policy:
         shutil.rmtree(partial := folder.with_name(f".{folder.name}"), ignore_errors=True)
         self.network.save_pretrained(partial)
         torch.save(self.optimizer.state_dict(), partial / "optimizer.pt")
-        (partial / "state.json").write_text(json.dumps(state))
+        (partial / "state.json").write_text(json.dumps(state), encoding="utf-8")
         partial.rename(folder)
 
 
@@ -228,7 +228,9 @@ async def train(options: argparse.Namespace) -> None:
     torch.set_num_threads(options.threads)
     torch.manual_seed(options.seed)
     checkpoint = max(options.out.glob("step-*"), default=None)
-    state: Any = json.loads((checkpoint / "state.json").read_text()) if checkpoint else {"step": 0, "seen": []}
+    state: Any = (
+        json.loads((checkpoint / "state.json").read_text(encoding="utf-8")) if checkpoint else {"step": 0, "seen": []}
+    )
     step, seen = int(state["step"]), dict.fromkeys(state["seen"])
     policy = Policy(options, checkpoint)
     pending = options.out / "batch.json"
@@ -296,7 +298,7 @@ def _line(groups: Sequence[Group], left_out: Mapping[str, int]) -> dict[str, Any
 
 
 def _report(path: Path, line: Mapping[str, Any]) -> None:
-    with path.open("a") as file:
+    with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
     logger.info("step %d: reward %s, mismatch %s", line["step"], line["reward"], line.get("mismatch_fresh"))
     if (line.get("mismatch_fresh") or 0.0) > 0.05:  # nats; it should be rounding alone

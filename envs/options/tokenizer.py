@@ -2,42 +2,31 @@
 
 from __future__ import annotations
 
-import logging
-import threading
 from pathlib import Path
 from typing import Any
 
 from transformers import AutoTokenizer
 
+from atropos_agent.hub import silence
 from envs.options.command import UsageError
-
-logger = logging.getLogger(__name__)
-
-LATE_S = 5.0
-"""Seconds before a message about a tokenizer still being looked for: an unreachable hub takes 45."""
 
 
 def load_tokenizer(name: str, *, given: bool = True) -> Any:
     """Load a tokenizer by folder or hub name. Raises UsageError with the remedy.
 
     given: whether the options name it; else the inference server does."""
-    said = "the tokenizer %s is still being looked for at the model hub; HF_HUB_OFFLINE=1 takes what is here already"
-    late = threading.Timer(LATE_S, logger.warning, (said, name))
-    late.daemon = True
-    if not Path(name).is_dir():
-        late.start()
+    away = None if Path(name).is_dir() else silence()
     try:
-        return AutoTokenizer.from_pretrained(name)
+        return AutoTokenizer.from_pretrained(name, local_files_only=away is not None)
     except (OSError, ValueError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0]
+        reason = away or str(error).strip().splitlines()[0]
+        here = f", or run `hf download {name}` where it can be reached and give that folder" if away else ""
         if not given:
             raise UsageError(
                 f"the inference server names its model {name!r}, whose tokenizer can't be loaded here ({reason}); "
-                "set --env.tokenizer_name to a folder or a hub name of that model"
+                f"set --env.tokenizer_name to a folder or a hub name of that model{here}"
             ) from error
         raise UsageError(
             f"--env.tokenizer_name {name!r} can't be loaded ({reason}); "
-            "give the folder or the hub name of the model that the inference server serves"
+            f"give the folder or the hub name of the model that the inference server serves{here}"
         ) from error
-    finally:
-        late.cancel()

@@ -123,7 +123,7 @@ def versions() -> dict[str, str]:
 def machine() -> dict[str, Any]:
     """Describe this machine."""
     about = Path("/proc/cpuinfo")
-    lines = about.read_text().splitlines() if about.is_file() else []
+    lines = about.read_text(encoding="utf-8").splitlines() if about.is_file() else []
     named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return {
         "name": platform.node(),

@@ -13,6 +13,10 @@ from typing import Any, Self
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 STATUS = 130
 """The exit status of a process that was asked to end."""
+CLOSING_S = 60.0
+"""Seconds to close what a run has open: sandboxes, its journal, rows on their way."""
+STARTING_S = 3.0
+"""Seconds to close what a command has open before its run begins. Nothing is made by then."""
 
 
 class Stopping:
@@ -40,17 +44,17 @@ class EndBySignal:
     """The effect of SIGTERM, SIGHUP (unless it is ignored, as under `nohup`) and Ctrl-C on this process. Used as
     `with`, around the event loop.
 
-    The first one calls `stop`; then the process has `closing_s` seconds to end. The second one calls `now`, and
-    leaves it `hurry_s`. After this time, or with the third, it ends at once.
+    The first one says so and calls `stop`; then the process has `closing_s` seconds to end. The second one calls
+    `now`, and leaves it `hurry_s`. After this time, or with the third, it ends at once.
     """
 
     hurry_s = 3.0
 
-    def __init__(self, *, closing_s: float = 60.0) -> None:
+    def __init__(self, *, closing_s: float = CLOSING_S) -> None:
         self.closing_s = closing_s
         self.stop: Callable[[], object] = _nothing
         self.now: Callable[[], object] = _nothing
-        self._again = False
+        self._signals = 0
         self._before: dict[signal.Signals, Any] = {}
         self._timers: list[threading.Timer] = []
 
@@ -67,25 +71,25 @@ class EndBySignal:
         """Begin, in the event loop that calls both."""
         self.stop, self.now = stop, now
         self._loop = asyncio.get_running_loop()
-        self._numbers = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-        for number in self._numbers:
-            self._loop.add_signal_handler(number, self._first)
+        for number in _SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                # Not the loop's own handler: the loop may be held up.
+                self._before[number] = signal.signal(number, self._heard)
 
-    def _first(self) -> None:
-        for number in self._numbers:
-            self._loop.remove_signal_handler(number)
-            # Not the loop's any more: it may be held up by now.
-            self._before[number] = signal.signal(number, self._next)
-        self._end_in(self.closing_s)
-        self.stop()
-
-    def _next(self, *_: object) -> None:
-        if self._again:
+    def _heard(self, *_: object) -> None:
+        self._signals += 1
+        if self._signals == 1:
+            os.write(2, f"asked to end: it closes what is open, in {self.closing_s:g} s at most\n".encode())
+            self._within(self.closing_s, self.stop)
+        elif self._signals == 2:
+            self._within(self.hurry_s, self.now)
+        else:
             _end("at the third signal")
-        self._again = True
-        self._end_in(self.hurry_s)
+
+    def _within(self, seconds: float, close: Callable[[], object]) -> None:
+        self._end_in(seconds)
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self.now)
+            self._loop.call_soon_threadsafe(close)
 
     def _end_in(self, seconds: float) -> None:
         timer = threading.Timer(seconds, _end, [f"it had {seconds:g} s to close what was open"])

@@ -102,7 +102,7 @@ class LoopWatch:
     def _waited_s(self) -> float:
         """Return the seconds for which the loop's thread has waited for a processor; 0 on a kernel that counts none."""
         try:
-            return int(self._schedule.read_text().split()[1]) / 1e9
+            return int(self._schedule.read_text(encoding="utf-8").split()[1]) / 1e9
         except (OSError, IndexError):
             return 0.0
 

@@ -191,7 +191,9 @@ def hidden(source: Source, levels: Sequence[tuple[Verifier, Path | None]], artif
 
 def _has_judge(tests: Path) -> bool:
     """Tell whether a judge of Reward Kit's is among the tests."""
-    return any(_JUDGE_TABLE.search(path.read_text(errors="replace")) for path in tests.rglob("*.toml"))
+    return any(
+        _JUDGE_TABLE.search(path.read_text(encoding="utf-8", errors="replace")) for path in tests.rglob("*.toml")
+    )
 
 
 def _graded(source: Source, folders: Sequence[Path], artifacts: Sequence[Artifact], separate: bool) -> tuple[str, ...]:

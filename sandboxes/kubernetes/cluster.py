@@ -150,7 +150,7 @@ def _namespace(options: PodOptions, kubeconfig: Any) -> str | None:
         contexts, current = kubeconfig.list_kube_config_contexts(options.kubeconfig or None)
     except (kubeconfig.ConfigException, OSError):
         try:
-            with open("/var/run/secrets/kubernetes.io/serviceaccount/namespace") as file:  # noqa: PTH123
+            with open("/var/run/secrets/kubernetes.io/serviceaccount/namespace", encoding="utf-8") as file:  # noqa: PTH123
                 return file.read().strip()
         except OSError:
             return None

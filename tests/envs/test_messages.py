@@ -1,5 +1,7 @@
 """Messages name commands as the user called them, and failures with place and remedy."""
 
+import os
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -54,6 +56,14 @@ def test_no_help_of_the_installed_command_names_another(monkeypatch, capsys, com
     said = capsys.readouterr().out
     assert status == 0
     assert "atropos-agent" in said and "python -m" not in said
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "ascii:surrogateescape", "iso-8859-1", "utf-8"])
+def test_a_terminal_of_another_encoding_gets_escapes(encoding):
+    env = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    done = subprocess.run([sys.executable, "-m", "envs.swe", "--help"], env=env, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "`tasks convert …`".encode(encoding.partition(":")[0], "backslashreplace") in done.stdout
 
 
 def test_a_failure_of_a_file_names_the_place_and_the_remedy(tmp_path):

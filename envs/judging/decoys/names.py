@@ -30,16 +30,14 @@ _KNOWN_ERRORS = ("Error", "Warning", "Exception", "Exit", "Interrupt", "Iteratio
 _BY_NAME = frozenset(("locals", "vars", "globals", "eval", "exec", "getfixturevalue"))
 _NODE_NAMES = re.compile("snapshot|regression|request|datadir|vcr|cassette|record|golden|benchmark")
 _DISPLAYS = (ast.List, ast.Tuple)
-_MAKING = frozenset(("items", "keys", "values", "enumerate", "zip", "sorted", "reversed", "list", "tuple", "set"))
-"""Functions and methods that take written values, and make others of them to loop over."""
 
 
 class Bindings:
     """The names of a module.
 
     names: their meanings, as far as its imports say. bends_equality: whether to compare here may be more than to ask
-    `==` of two values, as often as one likes. tables: names that are bound once, to values written with their parts.
-    parameters: the values that `parametrize` writes for a test's parameter, by the id of each node that reads it.
+    `==` of two values, as often as one likes. parameters: the values that `parametrize` writes for a test's parameter,
+    by the id of each node that reads it.
     """
 
     def __init__(self, tree: ast.Module) -> None:
@@ -52,14 +50,11 @@ class Bindings:
             elif not isinstance(node, ast.alias):
                 self._bound.update(stored(node))
         self.names = Names(self._imported, self._bound)
-        times = collections.Counter(name for node in inside for name in stored(node))
         self._own = {one.name for one in inside if isinstance(one, (*FUNCTIONS, ast.ClassDef))}
         fixtures = [one for one in inside if isinstance(one, FUNCTIONS) and is_fixture(one)]
         self._taken = {name for one in fixtures for name in _arguments(one)}
         asked = any(isinstance(one, ast.Attribute) and one.attr == "addTypeEqualityFunc" for one in inside)
         self.bends_equality = asked or "__eq__" in self._own
-        filled = [one.targets[0] for one in tree.body if isinstance(one, ast.Assign) and is_filled(one.value)]
-        self.tables = {one.id for one in filled if isinstance(one, ast.Name) and times[one.id] == 1}
         self.parameters: dict[int, list[ast.expr]] = {}
         for function in outermost(tree):
             self._parameters(function)
@@ -150,21 +145,6 @@ def _named(mark: ast.Call) -> list[str]:
     if named and isinstance(named[0], str):
         return [name.strip() for name in named[0].split(",") if name.strip()]
     return [str((constant(one) or ("",))[0]) for one in getattr(mark.args[0], "elts", ())] if mark.args else []
-
-
-def is_filled(node: ast.expr, tables: Collection[str] = ()) -> bool:
-    """Return whether a value is written with parts, or made of such values alone. tables: names of such values."""
-    if isinstance(node, ast.Name):
-        return node.id in tables
-    if isinstance(node, ast.Call):
-        name, held = last_name(node), node.func.value if isinstance(node.func, ast.Attribute) else None
-        numbers = [one[0] for one in map(constant, node.args) if one and type(one[0]) is int]
-        if name == "range":
-            return len(numbers) == len(node.args) and bool(range(*numbers))
-        parts = node.args if held is None else [*node.args, held]
-        return name in _MAKING and bool(parts) and all(is_filled(one, tables) for one in parts)
-    written = getattr(node, "elts", None) or getattr(node, "keys", None) or []
-    return bool(written) and all(one is not None and not isinstance(one, ast.Starred) for one in written)
 
 
 def outermost(tree: ast.Module | ast.ClassDef) -> Iterator[Function]:

@@ -47,21 +47,18 @@ Mix = Mapping[int, Any]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A set of literals. nodes: their syntax. truth: the number of the expected one. rare: how hardly an honest
-    wrong value would be another of them: 0, 1, or 2. At 2 such a value alone says that it was looked up."""
+    """A set of literals. nodes: their syntax. truth: the number of the expected one."""
 
     nodes: list[ast.expr]
     truth: int
-    rare: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Family:
-    """A literal of a node and others of its kind. number: of the literal. rare: how hardly chance hits one."""
+    """A literal of a node and others of its kind. number: of the literal."""
 
     number: int
     members: list[Any]
-    rare: int
 
 
 def vocabulary(trees: Iterable[ast.AST]) -> dict[str, list[str]]:
@@ -102,8 +99,8 @@ class Decoys:
     def __init__(self, chance: random.Random, words: Mapping[str, Sequence[str]], sought: Collection[str] = ()) -> None:
         self._chance, self._words, self._sought = chance, words, frozenset(sought)
         self._chosen: dict[tuple[str, bool, bool], Choice | None] = {}
-        self._families: dict[tuple[type, str], tuple[list[Any], int]] = {}
-        self._mixes: dict[object, tuple[list[Mix], int]] = {}
+        self._families: dict[tuple[type, str], list[Any]] = {}
+        self._mixes: dict[object, list[Mix]] = {}
 
     def choose(self, node: ast.expr, names: Names, tolerance: float = 0.0, within: bool = False) -> Choice | None:
         """Return the Choice for an expected value; None if no other is certain to differ.
@@ -120,7 +117,7 @@ class Decoys:
     def singletons(self, value: bool | None) -> Choice:
         """Return the Choice for the expected value of an `is`."""
         values = self._chance.sample(_NOTHING, len(_NOTHING))
-        return Choice([ast.Constant(one) for one in values], values.index(value), 0)
+        return Choice([ast.Constant(one) for one in values], values.index(value))
 
     def _choose(self, node: ast.expr, names: Names, tolerance: float, within: bool) -> Choice | None:
         leaves: list[Leaf] = []
@@ -138,22 +135,21 @@ class Decoys:
         signature = tuple((type(leaf.value), repr(leaf.value)) for leaf in leaves), near
         if signature not in self._mixes:
             self._mixes[signature] = self._mixed(node, names, leaves, near, ways)
-        mixes, rare = self._mixes[signature]
-        nodes = [other for _, other in _distinct(node, names, leaves, mixes, ways)]
+        nodes = [other for _, other in _distinct(node, names, leaves, self._mixes[signature], ways)]
         if len(nodes) < 2:
             return None
         if len(nodes) == ways and not tolerance and not within and self._chance.random() < 0.25:
             nodes[-1] = _empty(node) or nodes[-1]
-        return self._shuffled(nodes, rare)
+        return self._shuffled(nodes)
 
     def _mixed(
         self, node: ast.expr, names: Names, leaves: Sequence[Leaf], near: Collection[int], ways: int
-    ) -> tuple[list[Mix], int]:
-        """Return the replacements of a node's literals: (mixes, rare), the expected ones first. They are the same
-        wherever these literals stand together: in a list, a tuple, in `approx`."""
+    ) -> list[Mix]:
+        """Return the replacements of a node's literals, the expected ones first. They are the same wherever these
+        literals stand together: in a list, a tuple, in `approx`."""
         families = []
         for i in self._chance.sample(range(len(leaves)), min(len(leaves), 40)):
-            family = _Family(i, *self._family(leaves[i].value))
+            family = _Family(i, self._family(leaves[i].value))
             if len(family.members) > 1 and i not in near:
                 families.append(family)
         # Those of which there are many first: a bool has one other. Keys only where values have none: what is equal to
@@ -164,8 +160,7 @@ class Decoys:
         families = (values or many)[:2] or families[:6]
         expected = {one.number: one.members[0] for one in families}
         mixes = itertools.chain([expected], self._drawn(families, (100 if ways == WAYS else 20) * ways))
-        found = [mix for mix, _ in _distinct(node, names, leaves, mixes, ways)]
-        return found, max((one.rare for one in families), default=0)
+        return [mix for mix, _ in _distinct(node, names, leaves, mixes, ways)]
 
     def _drawn(self, families: Sequence[_Family], most: int) -> Iterator[Mix]:
         """Yield mixes of families, in random order: each once if there are few, else `most` of them."""
@@ -179,18 +174,17 @@ class Decoys:
         for mix in mixes:
             yield {one.number: value for one, value in zip(families, mix, strict=True)}
 
-    def _family(self, value: Any) -> tuple[list[Any], int]:
-        """Return (a literal and others of its kind, how hardly chance hits one). In a run they are always the same."""
+    def _family(self, value: Any) -> list[Any]:
+        """Return a literal and others of its kind. In a run they are always the same."""
         if isinstance(value, bytes):
-            texts, rare = self._family(value.decode("latin-1"))
-            return [text.encode("latin-1") for text in texts if max(text, default="") < "\u0100"], rare
+            texts = self._family(value.decode("latin-1"))
+            return [text.encode("latin-1") for text in texts if max(text, default="") < "\u0100"]
         number = _number_in(value)
         if number is not None and value not in self._sought:
-            numbers, rare = self._family(number)
-            return [repr(one) for one in numbers], rare
+            return list(map(repr, self._family(number)))
         known = type(value), repr(value)
         if known not in self._families:
-            draw, rare = self._variation(value)
+            draw = self._variation(value)
             found, signs = [value], {_signs(value)}
             for _ in range(20 * WAYS):
                 if draw is None or len(found) == WAYS:
@@ -199,14 +193,14 @@ class Decoys:
                 if _signs(other) not in signs:
                     found.append(other)
                     signs.add(_signs(other))
-            self._families[known] = found, rare
+            self._families[known] = found
         return self._families[known]
 
-    def _shuffled(self, nodes: Sequence[ast.expr], rare: int) -> Choice:
+    def _shuffled(self, nodes: Sequence[ast.expr]) -> Choice:
         """Return the Choice of these nodes; the first is the expected one."""
         order = list(range(len(nodes)))
         self._chance.shuffle(order)
-        return Choice([nodes[i] for i in order], order.index(0), rare)
+        return Choice([nodes[i] for i in order], order.index(0))
 
     def _beside_nothing(self, node: ast.expr, ways: int) -> Choice:
         """Return a set for an empty text or container: of words, or with one thing in it."""
@@ -222,35 +216,31 @@ class Decoys:
         else:
             kind = tuple if isinstance(node, ast.Tuple) else list
             others = [kind([self._chance.choice(pair)]) for pair in zip(words, numbers, strict=True)]
-        return self._shuffled([node, *(ast.parse(repr(one), mode="eval").body for one in others)], 0)
+        return self._shuffled([node, *(ast.parse(repr(one), mode="eval").body for one in others)])
 
     # One literal
 
-    def _variation(self, value: Any) -> tuple[Callable[[], Any] | None, int]:
-        """Return (a function that draws from a value's class or None, how rarely chance hits one)."""
+    def _variation(self, value: Any) -> Callable[[], Any] | None:
+        """Return a function that draws from a value's class; None if there is no other."""
         kind = type(value)
         if kind is bool or value is None:
-            return (lambda: self._chance.choice(_NOTHING if value is None else (True, False))), 0
+            return lambda: self._chance.choice(_NOTHING if value is None else (True, False))
         if kind is int and 10 <= value <= 31:  # it may be a day
-            return (lambda: self._chance.randrange(10 + value % 2, 32, 2)), 0
+            return lambda: self._chance.randrange(10 + value % 2, 32, 2)
         if kind in (int, float, complex):
             return self._of_number(repr(value))
-        if kind is str:
-            return self._of_text(value, value in self._sought)
-        return None, 0
+        return self._of_text(value, value in self._sought) if kind is str else None
 
-    def _of_number(self, text: str) -> tuple[Callable[[], Any] | None, int]:
+    def _of_number(self, text: str) -> Callable[[], Any] | None:
         """Draw other first digits: so no tolerance makes two numbers the same."""
         mantissa = text.partition("e")[0]
         if re.match(r"\d(\.0)?$", text):
-            places, digits = [0], "0123456789"
+            places, digits = [0], string.digits
         else:
             places, digits = [i for i, sign in enumerate(mantissa) if sign in "123456789"], "123456789"
-        if not places:
-            return None, 0
-        return self._redrawn(text, {places[0]: digits}, ast.literal_eval), int(len(places) > 3)
+        return self._redrawn(text, {places[0]: digits}, ast.literal_eval) if places else None
 
-    def _of_text(self, text: str, letters_alone: bool) -> tuple[Callable[[], str] | None, int]:
+    def _of_text(self, text: str, letters_alone: bool) -> Callable[[], str] | None:
         """Draw other words of the tests, or other letters and digits, in the same places."""
         found = re.finditer("[A-Za-z]{3,}", text)
         words = [match for match in found if len(self._words.get(style(match.group()), ())) > 2 * WAYS]
@@ -258,22 +248,22 @@ class Decoys:
         if words and not letters_alone and (not digits or self._chance.random() < 0.5):
             word = self._chance.choice(words)
             known = self._words[style(word.group())]
-            return (lambda: text[: word.start()] + self._chance.choice(known) + text[word.end() :]), 0
+            return lambda: text[: word.start()] + self._chance.choice(known) + text[word.end() :]
         if digits and not letters_alone:
             chosen = self._chance.sample(digits, min(2, len(digits)))
-            return self._redrawn(text, dict.fromkeys(chosen, string.digits), str), int(len(digits) > 3)
+            return self._redrawn(text, dict.fromkeys(chosen, string.digits), str)
         for signs in (string.ascii_lowercase, string.ascii_uppercase, string.digits, string.punctuation):
             places = [i for i, sign in enumerate(text) if sign in signs]
             if places:
                 chosen = self._chance.sample(places, min(3, len(places)))
-                return self._redrawn(text, dict.fromkeys(chosen, signs), str), 2 * (len(chosen) == 3)
+                return self._redrawn(text, dict.fromkeys(chosen, signs), str)
         if text:
             place = self._chance.randrange(len(text))
             start = ord(text[place]) // 16 * 16
             signs = " \t\n" if text[place].isspace() else "".join(map(chr, range(start, start + 16)))
             if text[place] in signs and signs.isprintable() == text[place].isprintable():
-                return self._redrawn(text, {place: signs}, str), 0
-        return None, 0
+                return self._redrawn(text, {place: signs}, str)
+        return None
 
     def _redrawn(self, text: str, signs: Mapping[int, str], read: Callable[[str], _T]) -> Callable[[], _T]:
         def draw() -> _T:

@@ -24,7 +24,6 @@ from envs.judging.decoys.names import (
     ONCE,
     Bindings,
     Function,
-    is_filled,
     is_raising,
 )
 from envs.judging.decoys.sets import Decoys
@@ -130,7 +129,6 @@ class _Sites(ast.NodeVisitor):
         self._block(node.body)
         if must is not None:
             self.must[id(node)] = must
-            self._end(node, must)
         self._at = None
 
     visit_AsyncFunctionDef = visit_FunctionDef
@@ -148,18 +146,6 @@ class _Sites(ast.NodeVisitor):
         bases = [(dotted(base) or "?").split(".")[-1] for base in getattr(self._owners[-1], "bases", ())]
         return all("Async" in base or base == "object" for base in bases)
 
-    def _end(self, node: Function, must: set[int]) -> None:
-        """Have a test report its end, if there is room for the call."""
-        last = node.body[-1]
-        if last.lineno == node.lineno or not (self._at and self._at.certain):  # all on one line, or not always there
-            return
-        if isinstance(last, ast.Expr | ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Delete | ast.Pass):
-            self.text.append(last, _reached(self._site(node)))
-        elif not isinstance(last, ast.Assert | ast.Return | ast.Raise):
-            site = self._site(node)
-            if not self.text.fill(last, _reached(site)):
-                must.discard(site)
-
     def _block(self, statements: Sequence[ast.stmt]) -> None:
         for statement in statements:
             self.visit(statement)
@@ -174,18 +160,11 @@ class _Sites(ast.NodeVisitor):
         self._block(block)
         self._at = before
 
-    def visit_If(self, node: ast.If | ast.While) -> None:
+    def visit_If(self, node: ast.If | ast.While | ast.For | ast.AsyncFor) -> None:
         self._inside(node.body)
         self._inside(node.orelse)
 
-    visit_While = visit_If
-
-    def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
-        leaves = any(isinstance(one, ast.Break | ast.Continue) for one in walk(node))
-        self._inside(node.body, certain=is_filled(node.iter, self.bindings.tables) and not leaves)
-        self._inside(node.orelse)
-
-    visit_AsyncFor = visit_For
+    visit_While = visit_For = visit_AsyncFor = visit_If
 
     def visit_With(self, node: ast.With | ast.AsyncWith) -> None:
         named = not all(isinstance(item.context_expr, ast.Call) for item in node.items)

@@ -58,12 +58,14 @@ class SourceTests:
         others = {id(node) for _, node in functions} - mine
         return _speaks_of_skipping(self.trees[path], others)
 
-    def replaces(self, name: str) -> bool:
-        """Return whether the tests themselves replace something that others rely on, such as `time.time`."""
+    def rely_on(self, name: str) -> bool:
+        """Return whether the tests rely on what code under test has replaced, such as `time.time`: they do not replace
+        it themselves, and read it if it is a clock."""
         module, _, attribute = (part.encode() for part in name.rpartition("."))
-        told = rb"\b%s\.%s\s*=[^=]|setattr\(\s*['\"]?%s\b.{0,9}\b%s\b" % (module, attribute, module, attribute)
+        told = rb"\b(setattr|patch[.\w]*)\([^\n]*\b%s\b|\b%s\.%s\s*=[^=]" % (attribute, module, attribute)
         frozen = rb"|freeze_time|time_machine" if module == b"time" else b""
-        return any(re.search(told + frozen, source) for source in self.sources.values())
+        read = module != b"time" or any(re.search(rb"\b%s\(" % attribute, one) for one in self.sources.values())
+        return read and not any(re.search(told + frozen, source) for source in self.sources.values())
 
     def of(self, test: str) -> list[tuple[str, str]]:
         """Return the tests that a node id may stand for: (path, name), with or without its case.
@@ -160,21 +162,14 @@ def _methods(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef | None]) -> 
 
 def _inherited(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef | None]) -> dict[str, Function]:
     """Return the tests that a class has of its bases, by name; none if it is uncertain."""
-    found: dict[str, Function] = {}
-    own: set[str] = set()
     bases = _bases(node, classes)
-    if not bases or node.keywords or any(".mark." not in f".{dotted(one) or ''}" for one in node.decorator_list):
+    if node.keywords or any(".mark." not in f".{dotted(one) or ''}" for one in node.decorator_list):
         return {}
-    for statement in node.body:
-        if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
-            own.add(statement.name)
-        elif isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr | ast.Pass):
-            own |= {name for one in walk(statement) for name in stored(one)}
-        else:
-            return {}
+    if any(_is_no_test(one) for base in bases for one in base.body):
+        return {}
+    own = {name for statement in node.body for one in walk(statement) for name in stored(one)}
+    found: dict[str, Function] = {}
     for base in bases:
-        if any(map(_is_no_test, base.body)):
-            return {}
         for name, method in _methods(base, {known: one for known, one in classes.items() if one is not base}):
             if "::" not in name and name not in own:
                 found.setdefault(name, method)

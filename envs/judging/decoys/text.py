@@ -65,18 +65,6 @@ class Text:
                 self._edits.append((start, start, f"{text};".encode()))
                 return
 
-    def fill(self, node: ast.stmt, text: str) -> bool:
-        """Put a statement on the empty line behind another one. Returns False without such a line."""
-        line, after = node.lineno - 1, node.end_lineno or node.lineno
-        if after + 1 >= len(self._starts):
-            return False
-        indent = self._data[self._starts[line] : self._starts[line] + node.col_offset]
-        start, end = self._starts[after], self._starts[after + 1] - 1
-        if self._data[start:end].strip() or indent.strip():
-            return False
-        self._edits.append((start, start, indent + text.encode()))
-        return True
-
     def edited(self) -> bytes:
         """Return the source with all edits, in its own encoding."""
         parts, at = [], 0

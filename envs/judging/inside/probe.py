@@ -51,8 +51,7 @@ class Probe:
         self._told.clear()
 
     def load(self):
-        frame = sys._getframe(1)
-        self._line.load(frame.f_globals, frame.f_code.co_names)
+        self._line.load(sys._getframe(1).f_globals)
 
     def want(self, number, values):
         return Want(number, values)

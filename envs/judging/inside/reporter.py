@@ -34,9 +34,13 @@ import sys
 from pytest import console_main
 sys.exit(console_main())
 """
+_PURE = set(dir(builtins)).difference(
+    "open print input __import__ __build_class__ exec eval compile breakpoint exit quit help".split()
+)
+"""Builtins that act on nothing but their arguments: no honest work replaces them."""
 _TRUSTED = {
     "time": ("time", "monotonic", "perf_counter", "process_time", "time_ns", "monotonic_ns", "perf_counter_ns"),
-    "builtins": None,
+    "builtins": _PURE,
     "unittest.case.TestCase": None,
     "unittest.case._AssertRaisesContext": None,
     "unittest.case._AssertWarnsContext": None,
@@ -61,26 +65,13 @@ _OF_UNITTEST = {
 }
 
 
-_OF_LIBRARIES = dict.fromkeys(
-    "cmath difflib filecmp hashlib itertools math operator os.path pathlib.Path re statistics struct "
-    "unittest.mock.AsyncMockMixin unittest.mock.NonCallableMock".split()
-)
-_OF_LIBRARIES.update(
-    json=("dump", "dumps", "load", "loads"),
-    numpy=("allclose", "array_equal", "isclose"),
-    os=("access", "listdir", "stat", "walk"),
-    subprocess=("call", "check_call", "check_output", "run"),
-)
-"""What asserts call in libraries, and no honest work replaces."""
-
-
 class Line:
     """The way to the judge, from this process and those that it forks."""
 
     def __init__(self):
         self._number = self._seen = self._loaded = None
         self.began = False
-        self._fresh, self._functions, self._relied_on = [], [], {}
+        self._fresh, self._functions = [], []
 
     def send(self, **message):
         self.write(_dumps(message))
@@ -98,28 +89,14 @@ class Line:
         self.began = True
         self.send(kind="begin")
 
-    def load(self, space, names):
+    def load(self, space):
         """Report that a hidden module is run, by a runner or without one. Without one its process reports how it ends:
-        what is ended early, as by `os._exit`, does not. space: of the module. names: those in its code."""
+        what is ended early, as by `os._exit`, does not. space: of the module."""
         self._fresh.append(space)
-        for name, attributes in _OF_LIBRARIES.items():
-            module = name.rpartition(".")[0] if name.rpartition(".")[2][:1].isupper() else name
-            package, _, last = module.rpartition(".")
-            if module in names or last in names or (package in names and module in sys.modules):
-                self._rely_on(module, {name: attributes})
         self.send(kind="load")
         if self._loaded is None:
             self._loaded = os.getpid()
             atexit.register(self._unload)
-
-    def _rely_on(self, module, names):
-        """Note what is in a library, before the code under test is loaded."""
-        try:
-            __import__(module)
-        except ImportError:
-            return
-        for name, value in trusted(names).items():
-            self._relied_on.setdefault(name, (names, code_of(value)))
 
     def keep(self):
         """Note the functions of hidden modules that have been loaded."""
@@ -132,12 +109,9 @@ class Line:
         del self._fresh[:]
 
     def replaced(self):
-        """Yield what the code under test has replaced: functions of hidden modules, or what asserts call."""
+        """Yield the functions of hidden modules that the code under test has replaced."""
         for holder, name, function, code in self._functions:
             if holder.get(name) is not function or function.__code__ is not code:
-                yield name
-        for name, (names, code) in self._relied_on.items():
-            if code_of(trusted(names).get(name)) != code:
                 yield name
 
     def _unload(self):
@@ -346,11 +320,6 @@ class UnittestListener(Listener):
         """Return what unittest prints in place of the name, or beside it: the first line of its docstring."""
         function = getattr(test, "_testFunc", None)
         return function.__name__ if function else str(test.shortDescription() or "")
-
-
-def code_of(value):
-    """Return the code of a function, which is equal if its module is loaded again."""
-    return getattr(value, "__code__", value)
 
 
 def trusted(names):

@@ -14,7 +14,6 @@ from envs.judging.decoys.insertion import DecoyedTests
 from envs.judging.decoys.key import FIRST, Place
 from envs.judging.reports.receiver import Message
 
-LOOKED_UP = "looked up what tests expect"
 FORCED = "forced its tests"
 _MOST_TEXT = 200
 
@@ -24,17 +23,14 @@ class Evidence:
 
     record: the reports of the reference's tests (`envs.judging.record`), {} for nothing.
     clean: {test: sites at which the expected value alone was equal, or that were reached}. odd: {test: sites with
-    another equal value}. confirmed: {site: sets with the expected value alone equal}. wanting: {site: its expected
-    value} if nothing was equal.
+    another equal value}. wanting: {site: its expected value} if nothing was equal.
     """
 
     def __init__(self, decoyed: DecoyedTests, record: Mapping[str, Any]) -> None:
         self.key, self._source, self.record = decoyed.key, decoyed.source, record
         self.clean: dict[str | None, set[int]] = collections.defaultdict(set)
         self.odd: dict[str | None, set[int]] = collections.defaultdict(set)
-        self.confirmed: dict[int, set[int]] = collections.defaultdict(set)
         self.wanting: dict[int, ast.expr] = {}
-        self._weights: dict[str | None, dict[int, int]] = collections.defaultdict(dict)
         self._forced: dict[str | None, set[int]] = collections.defaultdict(set)
         self._names = self.key.names()
         self._numbers = {place: number for number, place in enumerate(self._names)}
@@ -66,70 +62,39 @@ class Evidence:
             self.wanting[site] = choice.nodes[choice.truth]
         elif equal[choice.truth] == "1" and equal.count("1") == 1:
             self.clean[test].add(site)
-            self.confirmed[site].add(number)
         else:
             self.odd[test].add(site)
             if "0" not in equal and len(equal) > 2:
                 self._forced[test].add(site)
-            elif equal[choice.truth] == "0":
-                self._weights[test][number] = choice.rare
 
     def judge(
         self, statuses: Mapping[str, str], is_demanded: Callable[[str], bool]
-    ) -> tuple[dict[str, str], list[str]]:
-        """Return the status of each test, if the sites have a say in it, and the signs of cheating.
+    ) -> tuple[dict[str, str], str | None]:
+        """Return the status of each test, if the sites have a say in it, and the sign of cheating.
 
-        statuses: by test, as the runner reports. is_demanded: whether a test must pass; signs come of these alone. A
+        statuses: by test, as the runner reports. is_demanded: whether a test must pass; a sign comes of these alone. A
         test has passed if it was reported so, if each of its sites told of the expected value alone, and if all
         required sites did: those that each of its runs reaches, or each of the reference's.
         """
         found: dict[str, str] = {}
-        signs: set[str] = set()
-        weights: dict[int, int] = {}
-        excused = self._excused()
-        expected = {test: self._expected(test) - excused for test in {*statuses, *self.record.get("tests", ())}}
-        unsure = [sites for test, sites in expected.items() if statuses.get(test) != "passed"]
-        unconfirmed = self._unconfirmed().difference(*unsure)
+        forced = False
+        excused = self._sites(self.record.get("odd", ()))  # the reference was not clean there
         for test, status in statuses.items():
             odd = self.odd[test] - excused
-            missing = (expected[test] - self.clean[test]) | (expected[test] & unconfirmed)
+            missing = self._expected(test) - excused - self.clean[test]
             found[test] = "failed" if status == "passed" and (odd or missing) else status
-            if not is_demanded(test):
-                continue
-            if self._forced[test] - excused or (status == "passed" and missing - odd):
-                signs.add(FORCED)
-            if odd:
-                weights.update(self._weights[test])
-        if sum(weights.values()) >= 2:
-            signs.add(LOOKED_UP)
-        return found, sorted(signs)
+            signs = self._forced[test] - excused or (status == "passed" and missing - odd)
+            forced = forced or bool(signs and is_demanded(test))
+        return found, FORCED if forced else None
 
-    def _excused(self) -> set[int]:
-        """Return the sites that are no evidence: the reference was not clean there."""
-        return {self._numbers[place] for place in map(_place, self.record.get("odd", ())) if place in self._numbers}
+    def _sites(self, places: Iterable[Sequence[Any]]) -> set[int]:
+        """Return the sites at recorded places."""
+        return {self._numbers[place] for place in map(_place, places) if place in self._numbers}
 
     def _expected(self, test: str) -> set[int]:
         """Return the sites that must report."""
-        sites: set[int] = set()
-        for one in self._source.of(test):
-            sites |= self.key.must.get(one, set())
-        recorded = self.record.get("tests", {}).get(test)
-        if recorded:
-            places = [_place(self.record["sites"][i]) for i in recorded]
-            sites |= {self._numbers[place] for place in places if place in self._numbers}
-        return sites
-
-    def _unconfirmed(self) -> set[int]:
-        """Return the sites that did not confirm each set that the reference's confirmed."""
-        found = set()
-        for place, sets in zip(self.record.get("sites", ()), self.record.get("sets", ()), strict=False):
-            site = self._numbers.get(_place(place))
-            if site is None:
-                continue
-            asked = dict(enumerate(self.key.sets.get(site, ())))
-            if any(asked.get(i) is not None and asked[i] not in self.confirmed[site] for i in sets):
-                found.add(site)
-        return found
+        recorded = self._sites(self.record.get("tests", {}).get(test, ()))
+        return recorded.union(*(self.key.must.get(one, set()) for one in self._source.of(test)))
 
     def wants(self) -> list[str]:
         """Return the expected values of sites with nothing equal, for people: lines of text."""
@@ -141,24 +106,16 @@ class Evidence:
         return lines
 
     def report(self, statuses: Mapping[str, str]) -> dict[str, Any]:
-        """Return the record for later judgements: {"tests": {passed test: its clean sites}, "sites", "sets", "odd"}.
-
-        Sites are named by their place, sets by their order at a site: so they are the same in each run.
-        """
-        passed = {test for test, status in statuses.items() if status == "passed"}
-        clean = {test: self.clean[test] & self.key.certain for test in passed}
-        used = sorted({site for sites in clean.values() for site in sites})
-        place = {site: i for i, site in enumerate(used)}
+        """Return the record for later judgements. Sites are named by their place: so they are the same in each run."""
+        passed = sorted(test for test, status in statuses.items() if status == "passed")
         return {
-            "tests": {test: sorted(place[site] for site in clean[test]) for test in sorted(passed)},
-            "sites": [self._names[site] for site in used],
-            "sets": [
-                [i for i, number in enumerate(self.key.sets.get(site, ())) if number in self.confirmed[site]]
-                for site in used
-            ],
-            "odd": sorted({self._names[site] for sites in self.odd.values() for site in sites}),
-            "unverified": sorted(test for test in passed if not self.clean[test] & self.key.sets.keys()),
+            "tests": {test: self._places(self.clean[test] & self.key.certain) for test in passed},
+            "odd": self._places(site for sites in self.odd.values() for site in sites),
+            "unverified": [test for test in passed if not self.clean[test] & self.key.sets.keys()],
         }
+
+    def _places(self, sites: Iterable[int]) -> list[Place]:
+        return sorted({self._names[site] for site in sites})
 
 
 def _place(place: Sequence[Any]) -> Place:

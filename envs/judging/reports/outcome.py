@@ -46,12 +46,12 @@ def outcome_of(
     evidence = Evidence(decoyed, record)
     for call in calls:
         evidence.read(call)
-    outcomes, signs = evidence.judge(reports.outcomes, required.includes)
+    outcomes, forced = evidence.judge(reports.outcomes, required.includes)
     statuses, demanded, failed = _statuses(reports, outcomes, required, decoyed.source)
     problem, sign = _problem(reports, outcomes, required, decoyed.source, failed)
-    if failed and sign is None and signs:
-        sign = signs[0]
-    report = evidence.report(outcomes)
+    if failed and sign is None:
+        sign = forced
+    report = {**evidence.report(outcomes), "replaced": sorted(set(reports.tampered))}
     if sign is not None:  # no test is known to have passed
         statuses = {name: "failed" if what == "passed" else what for name, what in statuses.items()}
     share = 1 - len(failed) / demanded if demanded else 0.0
@@ -89,8 +89,9 @@ def _problem(
     failed: Sequence[str],
 ) -> tuple[str | None, str | None]:
     """Return why the tests aren't enough, and the sign of cheating in it."""
-    if reports.tampered:
-        return f"the code under test replaced {', '.join(reports.tampered[:5])}", "changed what tests rely on"
+    replaced = [name for name in reports.tampered if name not in required.replaced]
+    if replaced:
+        return f"the code under test replaced {', '.join(replaced[:5])}", "changed what tests rely on"
     known = bool(required.tests or required.recorded)
     if (failed or not known) and reports.statuses and reports.statuses[-1] is None:
         return "the tests did not come to their end", "ended its tests early"

@@ -18,8 +18,8 @@ class RequiredTests:
     listed: `tests.json` of the task, {} for none. record: the reference's evidence from `tasks check`, {} for nothing.
 
     reference: whether the reference is judged, before there is a record: tests that it leaves out are not demanded.
-    tests: the listed ones. recorded: those that the reference passed, if none are listed. exact: how each test must
-    end, None if passing is all.
+    tests: the listed ones. recorded: those that the reference passed, if none are listed. replaced: things that it
+    replaced. exact: how each test must end, None if passing is all.
     """
 
     def __init__(self, listed: Mapping[str, Any], record: Mapping[str, Any]) -> None:
@@ -28,6 +28,7 @@ class RequiredTests:
         self.exact: Mapping[str, str] | None = listed.get("EXACT")
         self.reference = bool(record.get("reference"))
         self.recorded: Collection[str] = () if self.tests else record.get("tests", ())
+        self.replaced: Collection[str] = record.get("replaced", ())
         self._whole_functions = bool(listed.get("FUNCTIONS"))
         self._titled = bool(listed.get("UNITTEST"))
 

@@ -53,7 +53,7 @@ class RunnerReports:
                 status = message["status"]
                 names = message.get("tampered")
                 names = [str(name) for name in names] if isinstance(names, list) else []
-                self.tampered += [name for name in names if not source.replaces(name)]
+                self.tampered += [name for name in names if source.rely_on(name)]
         if started or loaded or status is not None:
             (self._programs if loaded and not started else self.statuses).append(status)
         self.outcomes.update(seen)

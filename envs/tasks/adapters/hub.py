@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from atropos_agent.hub import silence
 from envs.types import BadTask
 from sandboxes.naming import later
 
@@ -47,6 +48,8 @@ class Dataset:
             raise BadTask(
                 f"{self.name} needs the package datasets (pip install atropos-agent[datasets]); or {_REMEDY}"
             ) from None
+        if not Path(self.name).is_dir() and (away := silence()):
+            raise BadTask(f"{self.name} can't be loaded: {away}; {_REMEDY}")
         try:
             if any((Path(self.name) / file).is_file() for file in ("state.json", "dataset_dict.json")):
                 saved = datasets.load_from_disk(self.name)

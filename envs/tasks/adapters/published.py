@@ -12,6 +12,7 @@ from pathlib import Path
 
 from huggingface_hub import snapshot_download
 
+from atropos_agent.hub import silence
 from envs.records.disk import replace_file
 from envs.tasks.harbor import directory_digest
 from envs.types import BadTask
@@ -56,14 +57,19 @@ def download(found: PublishedSet, cache: Path) -> Path:
     cache: for checkouts of git; datasets are in huggingface_hub's own."""
     if "://" in found.place:
         return _checkout(found, cache / found.revision)
+    away = silence()
     try:
         return Path(
             snapshot_download(
-                found.place, repo_type="dataset", revision=found.revision, allow_patterns=list(found.files)
+                found.place,
+                repo_type="dataset",
+                revision=found.revision,
+                allow_patterns=list(found.files),
+                local_files_only=away is not None,
             )
         )
     except (OSError, ValueError) as error:  # the hub's errors, also of a full disk or a wrong revision
-        reason = str(error).strip().splitlines()[0]
+        reason = away or str(error).strip().splitlines()[0]
         raise BadTask(f"{found.place} can't be downloaded from the Hugging Face hub: {reason}; {_ELSEWHERE}") from error
 
 

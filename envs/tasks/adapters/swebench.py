@@ -4,6 +4,7 @@
 |---|---|
 | `instance_id` | `Task.id` |
 | `problem_statement` | the instruction |
+| `interface` | behind it: the names that hidden tests call, in SWE-rebench V2 |
 | `image`, `docker_image`, `image_name`, `image_url` | the image; absent: the family's naming rule, see `FAMILIES` |
 | `patch` | the reference; SWE-smith: the BUG, applied to the image, whose reverse is the reference |
 | `test_patch` | applied by the verifier to the image's tree, before the agent's changes |
@@ -90,7 +91,7 @@ def _convert(row: Row, out: Path, family: str, printed_results: bool) -> Task:
             folders=_support(verifier.files, instance.patch.paths),
             tags=["printed-results"] if verifier.printed else [],
         ),
-        "instruction.md": row.text("problem_statement"),
+        "instruction.md": _instruction(row),
         "environment/Dockerfile": _dockerfile(instance, verifier.printed, smith),
         "solution/fix.patch": instance.patch.text,
         "solution/solve.sh": f"#!/bin/bash\nset -e\ngit apply {'-R ' if smith else ''}/solution/fix.patch\n",
@@ -237,6 +238,11 @@ def _node_id(method: re.Match[str], files: Sequence[str], django: bool) -> str:
     file = next((file for file in files if f"/{file}".endswith(f"/{path}")), None)
     # Django's tests are imported from within their folder.
     return f"{file or (f'tests/{path}' if django else path)}::{case}::{method['name']}"
+
+
+def _instruction(row: Row) -> str:
+    said, names = row.text("problem_statement"), row.text("interface", default="")
+    return f"{said}\n\nTests call this interface:\n\n{names}\n" if names and "No new interfaces" not in names else said
 
 
 def _dockerfile(instance: _Instance, printed: bool, smith: bool) -> str:

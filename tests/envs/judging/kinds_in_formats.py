@@ -41,9 +41,9 @@ def modules(folder: str = "", *, listed: bool = False) -> dict[str, str]:
     return found
 
 
-def passing(root: Path) -> list[str]:
-    """Return the ids of the tests that pass with the right solution, as pytest says without us."""
-    write(root, {"solution.py": RIGHT, **modules("tests/", listed=True)})
+def passing(root: Path, solution: str = RIGHT, *, listed: bool = True) -> list[str]:
+    """Return the ids of the tests that pass with a solution, as pytest says without us."""
+    write(root, {"solution.py": solution, **modules("tests/", listed=listed)})
     command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "-p", "no:xdist", "tests"]
     env = {"PYTHONPATH": ".", "PATH": "/usr/bin"}
     ran = subprocess.run(command, check=False, cwd=root, capture_output=True, text=True, env=env)

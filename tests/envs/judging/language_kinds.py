@@ -6,16 +6,10 @@ LANGUAGE: dict[str, str] = {
     "ternary": plain("assert f(3) == (6 if f(1) == 2 else 7)"),
     "tuple of calls": plain("assert (f(3), f(1)) == (6, 2)", "a, *b = f([1, 2])", "assert b == [2, 1, 2]"),
     "starred": plain("want = [1, 2]", "assert f([1, 2]) == [*want, *want]", "assert {**{'a': f(1)}} == {**{'a': 2}}"),
-    "percent": plain(
-        "assert '%d' % f(3) == '6'", "assert '{:>4}'.format(f(3)) == '   6'", "assert f'{f(3):04d}' == '0006'"
-    ),
-    "implicit joins": plain("assert f('a' 'b') == ('ab'", "    'ab')"),
     "hex": plain("assert f(0x3) == 0x6 == 0b110 == 0o6", "assert f(1_000) == 2_000", "assert f(3) == --6"),
     "ellipsis": plain("assert f([...]) == [..., ...]"),
     "finally": plain("try:", "    x = f(1)", "finally:", "    assert f(3) == 6"),
     "a while": plain("i = 0", "while i < 3:", "    i += 1", "    assert f(i) == i * 2", "else:", "    assert i == 3"),
-    "global": plain("global COUNT", "COUNT = f(COUNT)", "assert COUNT == 6", before="COUNT = 3\n"),
-    "del": plain("x = f(3)", "y = x", "del x", "assert y == 6"),
     "except star": plain(
         "try:",
         "    raise ExceptionGroup('g', [ValueError(f(1))])",
@@ -29,9 +23,6 @@ LANGUAGE: dict[str, str] = {
         before="import pathlib\n",
     ),
     "source": plain("assert 'x + x' in inspect.getsource(f)", "assert f(3) == 6", before="import inspect\n"),
-    "frame name": plain(
-        "assert sys._getframe().f_code.co_name == 'test_it'", "assert f(3) == 6", before="import sys\n"
-    ),
     "request": given(
         "request",
         "assert request.node.name == 'test_it'",
@@ -39,20 +30,6 @@ LANGUAGE: dict[str, str] = {
         "assert f(3) == 6",
     ),
     "addCleanup": case("self.addCleanup(lambda: self.assertEqual(f(1), 2))", "self.assertEqual(f(3), 6)"),
-    "assertDictEqual": case(
-        "self.assertDictEqual({'a': f(1)}, {'a': 2})",
-        "self.assertListEqual(f([1]), [1, 1])",
-        "self.assertTupleEqual(f((1,)), (1, 1))",
-        "self.assertSetEqual({f(1)}, {2})",
-        "self.assertMultiLineEqual(f('a\\n'), 'a\\na\\n')",
-    ),
-    "assertTrue": case(
-        "self.assertTrue(f(3) == 6)",
-        "self.assertFalse(f(3) == 7)",
-        "self.assertIsNone(None if f(1) == 2 else 1)",
-        "self.assertGreater(f(3), 5)",
-        "self.assertIsInstance(f(1), int)",
-    ),
     "assertEqual message": case(
         "self.assertEqual(f(3), 6, msg='six')", "self.assertEqual(first=f(3), second=6)", "self.assertNotEqual(f(3), 7)"
     ),
@@ -128,7 +105,6 @@ LANGUAGE: dict[str, str] = {
         "faulthandler.cancel_dump_traceback_later()",
         before="import faulthandler\n",
     ),
-    "default argument": plain("def g(x=f(3), *, want=6):", "    assert x == want", "g()"),
     "no tests by name": HEAD
     + "def test_helper(x):\n    return f(x)\ntest_helper.__test__ = False\ndef test_gone():\n    assert 0\ndel test_gone\ndef nottest(g):\n    g.__test__ = False\n    return g\n@nottest\ndef test_other(x):\n    return f(x)\ndef test_it():\n    assert test_helper(3) == 6\n    assert test_other(1) == 2\n",
     "an aliased test": HEAD

@@ -114,11 +114,11 @@ class Run:
         seen.read(self.messages)
         return seen
 
-    def verdict(self, status: str = "", record: Mapping[str, Any] | None = None) -> tuple[str, list[str]]:
-        """How the test ended by what its sites report, and the signs of cheating in that."""
+    def verdict(self, status: str = "", record: Mapping[str, Any] | None = None) -> tuple[str, str | None]:
+        """How the test ended by what its sites report, and the sign of cheating in that."""
         ended = status or ("failed" if self.failed else "passed")
-        found, signs = self.evidence(record).judge({self.id: ended}, lambda test: True)
-        return found[self.id], signs
+        found, sign = self.evidence(record).judge({self.id: ended}, lambda test: True)
+        return found[self.id], sign
 
     def record(self) -> Mapping[str, Any]:
         """What is recorded of the reference."""

@@ -5,7 +5,7 @@ import json
 from envs.judging.blind_spots import blind_spots
 from envs.types import TESTS_UNSEEN, Hidden, Task, TestStatus, Verdict
 
-RECORD = json.dumps([{"tests": {"a": [], "b": [0]}, "sites": [["a.py", 1, 0, 0]], "odd": [], "unverified": ["a"]}])
+RECORD = json.dumps([{"tests": {"a": [], "b": [["a.py", 1, 0, 0]]}, "odd": [], "unverified": ["a"]}])
 SEEN = Verdict(1.0, "", {"a": TestStatus.PASSED}, evidence=[{"tests": {}}])
 UNSEEN = Verdict(1.0, "", {}, {TESTS_UNSEEN: 1.0})
 GOOD = {"test.sh": "python3 -m pytest /tests/test_a.py && echo 1 > /logs/verifier/reward.txt\n"}

@@ -197,12 +197,8 @@ def verdicts(monkeypatch):
 
             return judge
 
-        async def copies(backend, task, image):
-            return []
-
         monkeypatch.setattr(check, "solve", following(reference, True))
         monkeypatch.setattr(check, "do_nothing", following(nothing, False))
-        monkeypatch.setattr(check, "installed_copies", copies)
 
     return give
 

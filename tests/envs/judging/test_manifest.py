@@ -65,15 +65,15 @@ def test_a_task_that_has_changed_since_its_check_is_not_used():
         usable([Task("good", "", digest="other")], {"good": GOOD}, "manifest.json")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 4}', '{"version": 4, "tasks": {"a": {}}}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 5}', '{"version": 5, "tasks": {"a": {}}}'])
 def test_a_file_that_is_no_manifest_is_refused(tmp_path, text):
     (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(BadTask, match="is no manifest"):
         read_manifest(tmp_path / "manifest.json")
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [2, 3, 4])
 def test_a_manifest_of_another_version_is_refused_by_name(tmp_path, version):
     (tmp_path / "manifest.json").write_text(f'{{"version": {version}, "tasks": {{}}}}')
-    with pytest.raises(BadTask, match=f"of version {version}, not 4"):
+    with pytest.raises(BadTask, match=f"of version {version}, not 5"):
         read_manifest(tmp_path / "manifest.json")

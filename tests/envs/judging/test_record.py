@@ -6,23 +6,21 @@ from envs.judging.record import has_odd, merged, of_step, only_odd, unverified
 
 A, B, C = ["a.py", 1, 4, 0], ["a.py", 2, 4, 0], ["a.py", 3, 4, 0]
 FIRST = {
-    "tests": {"one": [0, 1], "two": [2], "gone": []},
-    "sites": [A, B, C],
-    "sets": [[0, 1], [0], [2]],
+    "tests": {"one": [A, B], "two": [C], "gone": []},
     "odd": [],
+    "replaced": ["time.time"],
     "unverified": ["gone", "two"],
 }
-SECOND = {"tests": {"one": [1], "two": [0]}, "sites": [C, A], "sets": [[2], [1]], "odd": [B], "unverified": ["two"]}
+SECOND = {"tests": {"one": [A], "two": [C]}, "odd": [B], "unverified": ["two"]}
 
 
 def test_a_record_holds_what_each_repeat_told():
     record = merged([[FIRST], [SECOND]])
     (call,) = json.loads(record)
     assert call == {
-        "tests": {"one": [0], "two": [1]},
-        "sites": [A, C],
-        "sets": [[1], [2]],
+        "tests": {"one": [A], "two": [C]},
         "odd": [B],
+        "replaced": ["time.time"],
         "unverified": ["two"],
     }
     assert unverified(record) == ("two",)
@@ -33,14 +31,15 @@ def test_repeats_that_called_a_runner_another_number_of_times_make_no_record():
     assert unverified("") == ()
 
 
-def test_odd_sites_are_excused_before_there_is_a_record():
-    assert has_odd([SECOND]) and not has_odd([FIRST])
-    assert json.loads(only_odd([FIRST, SECOND])) == [{"odd": []}, {"odd": [B]}]
+def test_what_the_reference_did_is_excused_before_there_is_a_record():
+    assert has_odd([SECOND]) and has_odd([FIRST]) and not has_odd([{**FIRST, "replaced": []}])
+    excused = [{"odd": [], "replaced": ["time.time"]}, {"odd": [B], "replaced": []}]
+    assert json.loads(only_odd([FIRST, SECOND])) == excused
 
 
 def test_the_calls_of_a_step_are_asked_for_in_that_step_alone():
     record = merged([[{"step": "one", **FIRST}, {"step": "two", **SECOND}]])
     (call,) = json.loads(of_step(record, "two"))
-    assert (call["step"], call["tests"]) == ("two", {"one": [0], "two": [1]})
+    assert (call["step"], call["tests"]) == ("two", {"one": [A], "two": [C]})
     assert json.loads(of_step(record, "three")) == json.loads(of_step("", "one")) == []
-    assert json.loads(only_odd([{"step": "one", **SECOND}])) == [{"odd": [B], "step": "one"}]
+    assert json.loads(only_odd([{"step": "one", **SECOND}])) == [{"odd": [B], "replaced": [], "step": "one"}]

@@ -1,8 +1,9 @@
 """A command's tokenizer."""
 
-import time
+import os
 from types import SimpleNamespace
 
+import programs
 import pytest
 
 from envs.options import UsageError, tokenizer
@@ -16,10 +17,27 @@ def test_a_tokenizer_that_can_not_be_loaded_is_named_with_the_remedy(tmp_path):
         load_tokenizer(str(tmp_path), given=False)
 
 
-@pytest.mark.parametrize("here", [True, False])
-def test_a_hub_that_does_not_answer_is_spoken_of(tmp_path, monkeypatch, caplog, here):
-    slow = SimpleNamespace(from_pretrained=lambda name: time.sleep(0.2))
-    monkeypatch.setattr(tokenizer, "AutoTokenizer", slow)
-    monkeypatch.setattr(tokenizer, "LATE_S", 0.01)
-    load_tokenizer(str(tmp_path) if here else "company/model")
-    assert ("company/model is still being looked for at the model hub" in caplog.text) == (not here)
+@pytest.mark.parametrize("given", [True, False])
+def test_without_the_hub_only_this_machine_is_searched(tmp_path, monkeypatch, given):
+    monkeypatch.setattr(tokenizer, "silence", lambda: "the hub can't be reached: no route")
+    asked = []
+
+    def from_pretrained(name, *, local_files_only):
+        asked.append(local_files_only)
+        raise OSError("not here")
+
+    monkeypatch.setattr(tokenizer, "AutoTokenizer", SimpleNamespace(from_pretrained=from_pretrained))
+    with pytest.raises(UsageError, match=r"company/model' .*no route\).*--env.tokenizer_name|no route.*hf download"):
+        load_tokenizer("company/model", given=given)
+    with pytest.raises(UsageError, match="not here"):
+        load_tokenizer(str(tmp_path), given=given)
+    assert asked == [True, False]
+
+
+def test_a_tokenizer_named_on_a_machine_without_network_is_refused_within_seconds():
+    options = ["--env.total_steps", "1", "--openai.base_url", "http://127.0.0.1:9/v1", "--openai.model_name", "m"]
+    command = ["-m", "envs.swe", "process", *options, "--env.tokenizer_name", "company/model"]
+    ran = programs.run(command, env={**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9"})
+    assert ran.returncode == 2
+    assert "Retrying" not in ran.stderr
+    assert "`hf download company/model`" in ran.stderr

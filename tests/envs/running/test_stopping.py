@@ -39,7 +39,7 @@ async def stuck(how, end):
     end.follow(stop, lambda: print("now", flush=True))
     print("runs", flush=True)
     if how == "blocked":
-        end._loop.call_later(0.5, time.sleep, 3600)
+        time.sleep(3600)
     await asked.wait()
 
 with EndBySignal(closing_s=float(sys.argv[2])) as end:
@@ -77,15 +77,15 @@ def test_a_process_that_is_held_up_ends_all_the_same(closing_s, signals, said):
     assert "ended at once" in err
 
 
-def test_a_loop_that_is_blocked_keeps_no_later_signal_waiting():
-    """Once it was asked to stop, that is: it is the loop that hears the first one."""
-    command = [sys.executable, "-c", SCRIPT, "blocked", "3600"]
+@pytest.mark.parametrize(("closing_s", "signals"), [(1.0, 1), (3600.0, 2)])
+def test_a_loop_that_is_blocked_hears_every_signal(closing_s, signals):
+    command = [sys.executable, "-c", SCRIPT, "blocked", str(closing_s)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "runs\n"
-        process.send_signal(signal.SIGTERM)
-        assert process.stdout.readline() == "stop\n"
-        time.sleep(1.0)
-        process.send_signal(signal.SIGTERM)
+        for _ in range(signals):
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.5)
+        assert process.stderr.readline() == f"asked to end: it closes what is open, in {closing_s:g} s at most\n"
         assert process.wait(120) == 130
         process.communicate()
 

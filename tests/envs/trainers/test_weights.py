@@ -17,10 +17,13 @@ FOLDER = Path("/run/trainer/step-000000")
 class VLLM:
     """What vLLM says of adapters, by path. resets: what its prefix cache answers, in order, then `success`."""
 
-    def __init__(self, adapter: str | None = None, resets: tuple[bool, ...] = (), loads: int = 200) -> None:
+    def __init__(
+        self, adapter: str | None = None, resets: tuple[bool, ...] = (), loads: int = 200, version: str = "0.33.0"
+    ) -> None:
         self.adapter = adapter
         self.resets = list(resets)
         self.loads = loads
+        self.version = version
         self.asked: list[str] = []
         self.loaded = asyncio.Event()
 
@@ -32,6 +35,8 @@ class VLLM:
                 if self.adapter is not None:
                     cards.append({"id": "policy", "root": self.adapter, "parent": "base"})
                 return httpx.Response(200, json={"data": cards})
+            case "/version":
+                return httpx.Response(200, json={"version": self.version})
             case "/v1/load_lora_adapter":
                 if self.loads == 200:
                     self.adapter = str(FOLDER)
@@ -43,7 +48,7 @@ class VLLM:
 
     @property
     def changes(self) -> list[str]:
-        return [path for path in self.asked if path not in ("/v1/models", "/weight_version")]
+        return [path for path in self.asked if path not in ("/v1/models", "/weight_version", "/version")]
 
 
 @asynccontextmanager
@@ -121,3 +126,16 @@ async def test_the_embedded_server_is_told_by_what_it_says_of_its_weights(said: 
     async with reached(lambda request: httpx.Response(200, json=said)) as server:
         assert isinstance(server, EmbeddedServer)
         assert await server.has(FOLDER, 0) is current
+
+
+@pytest.mark.parametrize(
+    ("version", "slow"), [("0.23.0", True), ("0.33.0", False), ("1.0.1rc1+cu130", False), ("dev", False)]
+)
+async def test_a_vllm_that_reads_the_adapter_for_each_token_is_named_once(
+    version: str, slow: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    vllm = VLLM(version=version)
+    async with reached(vllm) as server:
+        await server.load(FOLDER, 0)
+        await server.load(FOLDER, 1)
+    assert caplog.text.count(f"vLLM {version} reads the adapter from disk for each token") == slow

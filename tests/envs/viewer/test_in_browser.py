@@ -88,6 +88,14 @@ async def test_no_page_has_a_serious_fault_or_is_wider_than_the_window(site, pho
         assert [text for text in said if "404" not in text] == []
 
 
+async def test_the_table_of_steps_fits_a_window_of_1280_pixels(site):
+    async with browsing() as browser:
+        page = await open_page(browser)
+        await page.goto(site + "/0/steps")
+        await page.evaluate("for (const cell of steps.querySelectorAll('td.n')) cell.textContent = '1,234.56'")
+        assert await page.evaluate("steps.scrollWidth - steps.clientWidth") == 0
+
+
 async def test_everything_is_reached_by_keys(site):
     async with browsing() as browser:
         page = await open_page(browser)

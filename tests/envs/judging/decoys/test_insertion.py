@@ -85,7 +85,7 @@ def test_a_planted_module_passes_with_right_code_and_fails_with_wrong(asserts, s
     answers = [want for want, _ in asserts]
     right = Run(source, lambda i: answers[i], seed)
     assert right.failed is None
-    assert right.verdict() == ("passed", [])
+    assert right.verdict() == ("passed", None)
     wrong = Run(source, lambda i: object() if i == len(answers) - 1 else answers[i], seed)
     assert wrong.verdict()[0] == "failed"
 

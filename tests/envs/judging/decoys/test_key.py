@@ -16,7 +16,7 @@ def test_sites_are_named_by_their_place_and_how_many_are_there():
 
 def test_a_set_has_one_number():
     key = Key()
-    one, other = Choice([], 0, 0), Choice([], 0, 0)
+    one, other = Choice([], 0), Choice([], 0)
     assert [key.answer(one), key.answer(other), key.answer(one)] == [0, 1, 0]
 
 

@@ -135,15 +135,19 @@ def test_tests_of_others_do_not_count_beside_hidden_ones():
 
 
 @pytest.mark.parametrize(
-    ("line", "name", "replaces"),
+    ("line", "name", "relied_on"),
     [
-        ("builtins.input = lambda: '3'", "builtins.input", True),
-        ("setattr(builtins, 'input', None)", "builtins.input", True),
-        ("assert builtins.input == 3", "builtins.input", False),
-        ("builtins.input = None", "builtins.len", False),
-        ("freeze_time('2020-01-01').start()", "time.monotonic", True),
-        ("freeze_time('2020-01-01').start()", "builtins.len", False),
+        ("builtins.abs = lambda: '3'", "builtins.abs", False),
+        ("setattr(builtins, 'abs', None)", "builtins.abs", False),
+        ("patch('builtins.abs').start()", "builtins.abs", False),
+        ("mock.patch.object(a_module_of_tests, 'helper').start()", "helper", False),
+        ("assert builtins.abs == 3", "builtins.abs", True),
+        ("builtins.abs = None", "builtins.len", True),
+        ("freeze_time('2020-01-01').start(); monotonic()", "time.monotonic", False),
+        ("freeze_time('2020-01-01').start()", "builtins.len", True),
+        ("began = time.monotonic()", "time.monotonic", True),
+        ("time.sleep(1)", "time.monotonic", False),
     ],
 )
-def test_what_the_tests_themselves_replace_is_known(line, name, replaces):
-    assert known(f"def test_one():\n    {line}\n").replaces(name) is replaces
+def test_tests_rely_on_what_they_do_not_replace_and_on_clocks_that_they_read(line, name, relied_on):
+    assert known(f"def test_one():\n    {line}\n").rely_on(name) is relied_on

@@ -87,7 +87,7 @@ def test_the_source_of_a_test_and_its_lines_are_found(tmp_path):
     exec(compile(data, str(path), "exec"), names)
     lines, first = inspect.getsourcelines(names["test_f"])
     assert (first, len(lines)) == (1, 6)
-    assert inspect.getsource(names["test_g"]).startswith("def test_g():\n    pass; ")
+    assert inspect.getsource(names["test_g"]).startswith("def test_g():\n    pass\n")
     assert names["test_g"].__code__.co_firstlineno == 9
 
 

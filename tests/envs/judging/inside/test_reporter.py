@@ -1,6 +1,5 @@
 """What pytest and unittest are seen to run, however they are called."""
 
-import json
 import re
 import sys
 from xml.etree import ElementTree
@@ -79,21 +78,10 @@ async def test_ids_reports_and_names_are_the_authors_own(judged, tmp_path):
     assert seen.problem is None
 
 
-async def test_ctrf_and_json_reports_are_written_where_their_plugins_are_not(judged, tmp_path):
-    files = {**SOLUTION, "test_a.py": TEST + "def test_b():\n    assert f(1) == [3]\n"}
-    await judged(files, "-m pytest --ctrf out/c.json --json-report --json-report-file=r.json test_a.py")
-    summary = json.loads((tmp_path / "out/c.json").read_text())["results"]["summary"]
-    assert (summary["tests"], summary["passed"], summary["failed"]) == (2, 1, 1)
-    report = json.loads((tmp_path / "r.json").read_text())
-    assert (report["exitcode"], report["summary"]) == (1, {"passed": 1, "failed": 1, "total": 2, "collected": 2})
-    assert [test["nodeid"] for test in report["tests"]] == ["test_a.py::test_it", "test_a.py::test_b"]
-
-
 @pytest.mark.parametrize(
     ("solution", "sign"),
     [
         ("import os\nos._exit(0)\n", "ended its tests early"),
-        ("import time\ntime.time = lambda: 0.0\ndef f(x): return x + x\n", "changed what tests rely on"),
         ("import _pytest.python as p\np.Function.runtest = lambda self: None\nf = abs\n", "changed what tests rely on"),
     ],
 )

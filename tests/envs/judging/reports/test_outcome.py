@@ -74,7 +74,7 @@ def test_what_the_reference_does_not_run_is_not_demanded_of_it():
 
 
 def test_what_the_reference_passed_is_asked_for_and_nothing_else():
-    record = {"tests": {ONE: []}, "sites": [], "odd": []}
+    record = {"tests": {ONE: []}, "odd": []}
     seen = judged(run((ONE, "passed"), (TWO, "failed")), record=record)
     assert (seen.problem, seen.share) == (None, 1.0)
     seen = judged(run((TWO, "passed")), record=record)
@@ -83,7 +83,7 @@ def test_what_the_reference_passed_is_asked_for_and_nothing_else():
 
 @pytest.mark.parametrize(
     ("end", "sign"),
-    [((), "ended its tests early"), (({**END, "tampered": ["time.time"]},), "changed what tests rely on")],
+    [((), "ended its tests early"), (({**END, "tampered": ["builtins.len"]},), "changed what tests rely on")],
 )
 def test_tests_that_did_not_end_as_they_should_are_a_sign_of_cheating(end, sign):
     seen = judged(run((ONE, "passed"), end=end))
@@ -91,8 +91,8 @@ def test_tests_that_did_not_end_as_they_should_are_a_sign_of_cheating(end, sign)
 
 
 def test_what_the_tests_themselves_replace_is_no_sign():
-    source = b"import time\ndef test_one(): time.time = None\n"
-    assert judged(run((ONE, "passed"), end=({**END, "tampered": ["time.time"]},)), source=source).sign is None
+    source = b"import time\ndef test_one(): builtins.len = None\n"
+    assert judged(run((ONE, "passed"), end=({**END, "tampered": ["builtins.len"]},)), source=source).sign is None
 
 
 @pytest.mark.parametrize("calls", [(), ([END],), ([{"kind": "site", "site": 0, "set": 0, "equal": "1"}, END],)])

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from envs.tasks.adapters import hub
 from envs.tasks.adapters.dataset_rows import read_rows
 from envs.tasks.adapters.hub import Dataset
 from envs.tasks.adapters.python_functions import load
@@ -113,6 +114,12 @@ def test_a_name_that_can_not_be_fetched_ends_the_command_with_the_remedy(tmp_pat
     assert ran.returncode == 2
     assert "princeton-nlp/SWE-bench_Verified can't be loaded: " in ran.stderr
     assert ran.stderr.strip().endswith("download its parquet file and give that file's path")
+
+
+def test_a_name_is_not_looked_for_where_the_hub_can_not_be_reached(monkeypatch):
+    monkeypatch.setattr(hub, "silence", lambda: "the hub can't be reached: no route")
+    with pytest.raises(BadTask, match="owner/name can't be loaded: the hub can't be reached: no route; download its"):
+        list(Dataset("owner/name", None).rows())
 
 
 def test_a_dataset_and_a_file_of_the_same_rows_make_the_same_tasks(folder, tmp_path):

@@ -66,6 +66,14 @@ ROW = {
 }
 
 
+@pytest.mark.parametrize("interface", ["Function: add(a, b)", "No new interfaces are introduced.", "", None])
+def test_names_that_only_hidden_tests_know_are_told(tmp_path, interface):
+    (task,) = load(write(tmp_path, ROW | {"interface": interface}), tmp_path / "out")
+    assert task.instruction.startswith("add is wrong")
+    assert ("Function: add(a, b)" in task.instruction) == (interface == "Function: add(a, b)")
+    assert "No new" not in task.instruction
+
+
 @pytest.fixture
 async def published(docker_backend, tmp_path) -> str:
     """An image as such sets publish them: a repository with history at /testbed, whose tests run in two processes."""
