@@ -95,7 +95,7 @@ def test_gradients_of_16_bit_products_point_the_same_way(tiny: LoadedModel, monk
 
 @pytest.mark.parametrize(("flags", "has"), [("avx512_bf16", True), ("amx_bf16", True), ("avx512f", False)])
 def test_the_cpu_says_whether_it_multiplies_16_bits(monkeypatch: pytest.MonkeyPatch, flags: str, has: bool) -> None:
-    monkeypatch.setattr(Path, "read_text", lambda _: f"flags : fpu {flags} sse")
+    monkeypatch.setattr(Path, "read_text", lambda _, encoding: f"flags : fpu {flags} sse")
     assert lora._multiplies_16_bits.__wrapped__() is has
 
 

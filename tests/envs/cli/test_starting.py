@@ -69,7 +69,12 @@ def test_evaluate_works(endpoint, tmp_path):
 @pytest.mark.parametrize("named", [True, False], ids=["by an option", "by the inference server"])
 def test_the_tokenizer_of_a_command_is_read_once(smollm2_tokenizer, tokenizer_folder, tmp_path, monkeypatch, named):
     read, names = AutoTokenizer.from_pretrained, []
-    monkeypatch.setattr(AutoTokenizer, "from_pretrained", lambda name: names.append(str(name)) or read(name))
+
+    def noted(name, **options):
+        names.append(str(name))
+        return read(name, **options)
+
+    monkeypatch.setattr(AutoTokenizer, "from_pretrained", noted)
     given = [f"--env.run_dir={tmp_path}", *([f"--env.tokenizer_name={tokenizer_folder}"] if named else [])]
     with ScriptedEngine(half_right, smollm2_tokenizer, root=tokenizer_folder) as engine:
         assert cli.main(Sums, "evaluate", [f"--openai.base_url={engine.url}", *given]) == 0

@@ -10,7 +10,6 @@ from test_unittests import diff
 
 from envs.judging.check import check_tasks
 from envs.judging.verifier import judge
-from envs.types import TestStatus
 from sandboxes.docker import DockerBackend
 
 # A repository whose runner is a script that prints as go does.
@@ -164,7 +163,7 @@ async def test_no_cheat_is_rewarded_but_printing_alone(docker_backend, tmp_path,
         printing = await verdict({"run.sh": "#!/bin/sh\nprintf -- '--- PASS: %s (0.00s)\\n' TestZero TestSum/two\n"})
     assert rewards == dict.fromkeys([*cheats, "changes the tests"], 0.0)
     assert (right.reward, printing.reward) == (1.0, 1.0)
-    assert right.tests == {"TestSum/two": TestStatus.PASSED, "TestZero": TestStatus.PASSED}
+    assert right.tests == {}, "what is printed names no tests that were observed"
 
 
 # Real projects, by Debian's own compilers and runners.
