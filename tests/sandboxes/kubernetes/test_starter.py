@@ -1,6 +1,7 @@
 """Starts of pods."""
 
 import asyncio
+from ipaddress import ip_network
 
 import pytest
 from api_server import docker
@@ -72,9 +73,10 @@ async def test_policies_that_close_a_network_are_enough_where_net_admin_is_refus
 
 async def test_an_open_network_is_refused_where_policies_alone_would_close_it(make, server, spec):
     server.closes = False
-    code, gateway = await docker(*("network", "inspect", "bridge", "-f", "{{range .IPAM.Config}}{{.Gateway}} {{end}}"))
+    # A daemon that has just made the network names its subnet alone; the machine has the first address there.
+    code, subnets = await docker(*("network", "inspect", "bridge", "-f", "{{range .IPAM.Config}}{{.Subnet}} {{end}}"))
     assert code == 0
-    [host, *_] = gateway.split()
+    host = str(next(ip_network(subnets.split()[0]).hosts()))
     async with await asyncio.start_server(lambda _, writer: writer.close(), host, 0) as listening:
         probe = f"{host}:{listening.sockets[0].getsockname()[1]}"
         async with make(network_off="policy", network_probe=[probe]) as backend:
