@@ -10,8 +10,8 @@ import signal
 import socket
 from pathlib import Path
 
-_DEFAULT = (signal.SIGPIPE, signal.SIGXFSZ)
-"""Signals ignored by Python; a program would inherit this."""
+_DEFAULT = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+"""Signals that a program would inherit as ignored: Python ignores some itself, and nohup another."""
 _SEALS = 0xF
 """F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_WRITE."""
 

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -30,6 +31,23 @@ async def test_the_container_has_the_stream_and_its_end_is_told(tmp_path):
         assert ours.recv(10) == b"HELLO"
         assert await container.ended(10) == 70 == container.exit_code
         assert await container.close(10)
+
+
+async def test_what_this_process_ignores_a_container_does_not(tmp_path):
+    crun = tmp_path / "crun"
+    crun.write_text("#!/bin/sh\ngrep SigIgn /proc/self/status\n")
+    crun.chmod(0o755)
+    ours, theirs = socket.socketpair()
+    before = [(number, signal.signal(number, signal.SIG_IGN)) for number in (signal.SIGHUP, signal.SIGINT)]
+    try:
+        with ours, theirs:
+            container = CrunProcess(spawn(crun, tmp_path, tmp_path, "name", theirs))
+            assert await container.ended(10) == 0
+            ignored = int(ours.recv(100).split()[1], 16)
+            assert ignored & ~(3 << 31) == 0, "but for two of the C library's own"
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
 
 
 def test_a_program_is_run_from_a_copy_that_nobody_can_change(tmp_path):
