@@ -50,6 +50,7 @@ from sandboxes.local.ports import streams_to
 from sandboxes.local.process import LocalProcess
 from sandboxes.local.pump import Pump
 from sandboxes.local.session import LocalSession
+from sandboxes.local.spawn import spawn
 from sandboxes.local.sweep import kill_marked
 from sandboxes.output import CollectedOutput
 from sandboxes.owner import Owner, process_space, process_start
@@ -338,14 +339,13 @@ class _Command:
         with tempfile.TemporaryFile() as source:
             source.write(self.stdin)
             source.seek(0)
-            return await asyncio.create_subprocess_exec(
+            return await spawn(
                 *self.argv,
                 env=self.env,
                 cwd=self.cwd,
                 stdin=source,
                 stdout=pipes[0],
                 stderr=pipes[-1],
-                start_new_session=True,
             )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sandboxes.base import PtySize, SandboxDied
+from sandboxes.local.spawn import spawn
 from sandboxes.local.sweep import kill_marked
 from sandboxes.process import WINDOW, RunningProcess
 from sandboxes.shielding import finish
@@ -76,9 +77,7 @@ class LocalProcess(RunningProcess):
             self._sources = [_Source(self, reader, stream) for stream, (reader, _) in enumerate(pipes)]
         if self._input is not None:
             os.set_blocking(self._input, False)
-        return await asyncio.create_subprocess_exec(
-            *argv, env=env, cwd=cwd, stdin=given, stdout=outputs[0], stderr=outputs[-1], start_new_session=True
-        )
+        return await spawn(*argv, env=env, cwd=cwd, stdin=given, stdout=outputs[0], stderr=outputs[-1])
 
     async def close(self) -> None:
         """Kill it if it has not ended."""

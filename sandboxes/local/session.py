@@ -15,6 +15,7 @@ from pathlib import Path
 
 from sandboxes.base import ExecResult, SandboxDied, Session
 from sandboxes.local.pump import Pump
+from sandboxes.local.spawn import spawn
 from sandboxes.local.sweep import Moment, kill_marked
 from sandboxes.output import CollectedOutput
 from sandboxes.shell import LOOP, LOOP_VARIABLE, session_argv
@@ -162,14 +163,13 @@ class LocalSession(Session):
         argv = session_argv(str(self._cwd), str(self._directory))
         try:
             with on_failure(lambda _: transport.close()), on_failure(lambda _: os.close(writes)):
-                process = await asyncio.create_subprocess_exec(
+                process = await spawn(
                     *("/bin/sh", "-c", redirect, "sh", str(self._directory), *argv),
                     env=self._env,
                     cwd="/",
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=pipes[0][1],
                     stderr=pipes[1][1],
-                    start_new_session=True,
                 )
         finally:
             for _, out in pipes:

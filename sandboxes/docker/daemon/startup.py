@@ -95,7 +95,8 @@ def _spawn(program: str, log: Path) -> int:
         (os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o644),
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
-    return os.posix_spawnp(program, [program], os.environ, file_actions=files, setsid=True)
+    heeded = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}  # A container would inherit what is ignored.
+    return os.posix_spawnp(program, [program], os.environ, file_actions=files, setsid=True, setsigdef=heeded)
 
 
 def _ended(pid: int) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from contextlib import asynccontextmanager
 
 import pytest
@@ -82,3 +83,17 @@ class TestPackagesAreInstalled:
         monkeypatch.setattr(startup, "_APT_TRIES", 2)
         with pytest.raises(DaemonUnavailable, match="install it by hand"):
             await startup.install("docker.io")
+
+
+def test_a_daemon_starts_with_no_signal_ignored(tmp_path):
+    """Its containers would inherit that."""
+    program, log = tmp_path / "dockerd", tmp_path / "log"
+    program.write_text("#!/bin/sh\ngrep SigIgn /proc/self/status\n")
+    program.chmod(0o755)
+    before = [(number, signal.signal(number, signal.SIG_IGN)) for number in (signal.SIGHUP, signal.SIGINT)]
+    try:
+        os.waitpid(startup._spawn(str(program), log), 0)
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+    assert int(log.read_text().split()[1], 16) & ~(3 << 31) == 0, "but for two of the C library's own"
