@@ -14,13 +14,12 @@ import sandboxes
 from sandboxes.docker.crun.kernel_log import KernelLog
 from sandboxes.docker.crun.layers import Layer
 from sandboxes.docker.crun.reap import CGROUP, LOCK, OWNERS, STATE, make_locked, remove_remains
-from sandboxes.docker.executor.program import EXECUTOR
+from sandboxes.docker.executor.program import EXECUTOR, hosts_of
 from sandboxes.shielding import finish
 
 HOSTNAME = "sandbox"
 _WATCH = f"""flock "$0/{LOCK}" sh -c '[ ! -e "$0" ] || exec "$@"' "$0" "$@" &"""
 """After an orderly end of the owner, its folder is gone by the time the lock is free."""
-_HOSTS = f"127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.0.1\t{HOSTNAME}\n"
 
 
 class OwnerDirectory:
@@ -72,8 +71,13 @@ class OwnerDirectory:
         _write(self.executor.path / EXECUTOR, self._program, 0o755)
         for name in ("dev", "proc", "sys"):
             make_folder(self.etc.path / name)
-        for name, text in {"hosts": _HOSTS, "hostname": HOSTNAME + "\n", "resolv.conf": ""}.items():
-            _write(self.etc.path / "etc" / name, text.encode(), 0o644)
+        for name, data in {
+            "hosts": hosts_of(HOSTNAME),
+            "hostname": f"{HOSTNAME}\n".encode(),
+            "resolv.conf": b"",
+        }.items():
+            _write(self.etc.path / "etc" / name, data, 0o644)
+        (self.etc.path / "etc" / "mtab").symlink_to("/proc/mounts")
         _write(self.etc.path / ".dockerenv", b"", 0o755)
 
     def _watch(self) -> None:

@@ -47,6 +47,7 @@ from sandboxes.docker.executor.program import (
     EXECUTOR,
     archive_of,
     arguments,
+    hosts_of,
     program_for,
     roots_capabilities,
 )
@@ -125,7 +126,7 @@ class DaemonStarter(Starter):
                 try:
                     async with asyncio.timeout(self._timeout_s), daemon_errors(f"start sandbox {name}"):
                         container = await self._create(name, kind)
-                        image = await self._place_executor(container)
+                        image = await self._place_files(container, kind)
                         channel = await self._attach_and_start(stack, container, name, kind)
                 except ImageMissing as error:
                     raise ImageMissing(image_remedy(kind.image)) from error
@@ -154,7 +155,7 @@ class DaemonStarter(Starter):
         async with self._slots, daemon_errors(f"hold image {image}"), asyncio.timeout(self._timeout_s):
             creating = self._client.containers.create(config, name=name)
             container = await finish(asyncio.wait_for(creating, self._timeout_s))
-            await self._place_executor(container)
+            await self._place_files(container, kind)
             await container.start()
 
     async def close(self) -> None:
@@ -186,21 +187,23 @@ class DaemonStarter(Starter):
             return await self._create(name, kind)
         return container
 
-    async def _place_executor(self, container: aiodocker.containers.DockerContainer) -> Mapping[str, Any]:
-        """Put the executor into a container before its start. Returns its image's configuration."""
+    async def _place_files(self, container: aiodocker.containers.DockerContainer, kind: Kind) -> Mapping[str, Any]:
+        """Put the executor into a container before its start, and the names of hosts, which the Docker daemon writes
+        for those with a network alone. Returns its image's configuration."""
         shown = await container.show()
-        if not (self._shortcut and await self._write_executor(shown)):
-            archive = archive_of(self.executor)
-            await container.put_archive("/", archive)  # type: ignore[no-untyped-call]  # aiodocker's gap
+        files = {EXECUTOR: (self.executor, 0o755)}
+        if not kind.limits.network:
+            files["etc/hosts"] = (hosts_of(shown["Config"]["Hostname"]), 0o644)
+        if not (self._shortcut and await self._write_files(shown, files)):
+            await container.put_archive("/", archive_of(files))  # type: ignore[no-untyped-call]  # aiodocker's gap
         return await self._image(shown["Image"])
 
-    async def _write_executor(self, shown: Mapping[str, Any]) -> bool:
-        """Write the executor into the container's layer, which spares a process. Returns whether this layer is on this
+    async def _write_files(self, shown: Mapping[str, Any], files: Mapping[str, tuple[bytes, int]]) -> bool:
+        """Write files into the container's layer, which spares a process. Returns whether this layer is on this
         machine."""
-        layer = shown.get("GraphDriver", {}).get("Data") or {}
-        path = Path(layer.get("UpperDir") or "/nowhere", EXECUTOR)
+        layer = Path((shown.get("GraphDriver", {}).get("Data") or {}).get("UpperDir") or "/nowhere")
         try:
-            await asyncio.to_thread(_write_program, path, self.executor)
+            await asyncio.to_thread(_write, layer, files)
         except OSError as error:
             logger.debug("the executor takes the Docker daemon's way: %r", error)
             return False
@@ -330,6 +333,11 @@ def _host_paths(shown: aiodocker.containers.DockerContainer) -> HostPaths | None
     return HostPaths((layer, *volumes, *names), shown["State"]["Pid"])
 
 
-def _write_program(path: Path, program: bytes) -> None:
-    path.write_bytes(program)
-    path.chmod(0o755)
+def _write(layer: Path, files: Mapping[str, tuple[bytes, int]]) -> None:
+    for name, (data, mode) in files.items():
+        path = layer / name
+        if path.parent != layer and not path.parent.is_dir():
+            path.parent.mkdir()
+            path.parent.chmod(0o755)  # despite this process's umask
+        path.write_bytes(data)
+        path.chmod(mode)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 
 from sandboxes.base import SandboxError
@@ -50,13 +50,19 @@ def program_for(architecture: str) -> bytes:
     return binary.read_bytes()
 
 
-def archive_of(program: bytes) -> bytes:
-    """Return a tar archive with the executor, for the root directory."""
-    info = tarfile.TarInfo(EXECUTOR)
-    info.mode, info.size = 0o755, len(program)
+def hosts_of(hostname: str) -> bytes:
+    """Return /etc/hosts of a container without a network; an image's own is empty."""
+    return f"127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.0.1\t{hostname}\n".encode()
+
+
+def archive_of(files: Mapping[str, tuple[bytes, int]]) -> bytes:
+    """Return a tar archive for the root directory, of files' contents and modes by path."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
-        tar.addfile(info, io.BytesIO(program))
+        for path, (data, mode) in files.items():
+            info = tarfile.TarInfo(path)
+            info.mode, info.size = mode, len(data)
+            tar.addfile(info, io.BytesIO(data))
     return buffer.getvalue()
 
 

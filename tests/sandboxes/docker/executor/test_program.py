@@ -25,7 +25,7 @@ def test_a_processor_without_one_is_named():
 
 
 def test_it_is_an_executable_in_the_root_directory():
-    with tarfile.open(fileobj=io.BytesIO(archive_of(b"program"))) as tar:
+    with tarfile.open(fileobj=io.BytesIO(archive_of({EXECUTOR: (b"program", 0o755)}))) as tar:
         (info,) = tar.getmembers()
         assert (info.name, info.mode, tar.extractfile(info).read()) == (EXECUTOR, 0o755, b"program")
 
