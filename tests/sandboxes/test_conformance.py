@@ -90,6 +90,9 @@ class TestCommands:
     async def test_death_by_signal_reads_as_in_a_shell(self, box, signal, code):
         assert (await box.exec(f"kill -{signal} $$")).exit_code == code
 
+    async def test_this_machines_name_is_found(self, box):
+        assert (await box.exec("getent hosts localhost")).ok
+
     async def test_an_unknown_program_is_a_result(self, box):
         result = await box.exec(["no-such-program"])
         assert result.exit_code == 127
