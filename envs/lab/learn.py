@@ -16,6 +16,7 @@ import time
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import replace
+from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -55,6 +56,9 @@ MADE_UP = {"smoke": smoke.tasks, "windows": windows.tasks}
 WITHIN: dict[str, list[str]] = {"trl": ["-m", "envs.lab.with_trl"]}
 """Trainers with the environment in their own process, so neither the trainer API nor another process is needed."""
 
+MADE_FOR = {"trl": "1.16"}
+"""Their versions."""
+
 ON_A_GPU = {"trl"}
 """Trainers that start on a GPU alone."""
 
@@ -87,25 +91,29 @@ def _wrong(options: argparse.Namespace) -> str | None:
         return "--engine-url: give --model too, the folder or hub name of the model that it serves"
     if options.model and not options.engine_url:
         return "--model says what a server of yours serves: give --engine-url too, or leave it out"
-    if options.trainer in WITHIN and find_spec(options.trainer) is None:
-        return f"--trainer {options.trainer} is not installed: pip install 'atropos-agent[{options.trainer}]'"
-    if options.trainer in WITHIN and PRESETS[options.preset].model is None:
-        server = f"the embedded inference server alone, and preset {options.preset} has a server of yours"
-        return f"--trainer {options.trainer} gives weights to {server}: take smoke or laptop"
-    if options.trainer in ON_A_GPU and not _gpu():
-        return (
-            f"--trainer {options.trainer} needs a GPU, and PyTorch finds none here: leave it out, and a trainer of ours "
-            "learns on this CPU; docs/trainers.md says how tests run TRL on one"
-        )
+    if (wrong := _wrong_trainer(options.trainer, options.preset) if options.trainer in WITHIN else None) is not None:
+        return wrong
     if PRESETS[options.preset].model is None and not options.engine_url:
         return f"preset {options.preset} needs an inference server of yours: give --engine-url and --model"
     return lacking("learn", smollm2=PRESETS[options.preset].model == "smollm2" and not options.engine_url)
 
 
-def _gpu() -> bool:
-    import torch  # the extra `engine` has it, which may be missing
-
-    return bool(torch.cuda.is_available())
+def _wrong_trainer(name: str, preset: str) -> str | None:
+    """Return what keeps a trainer with an environment of its own from this machine or preset, and the remedy."""
+    install = f"pip install 'atropos-agent[{name}]'"
+    if find_spec(name) is None:
+        return f"--trainer {name} is not installed: {install}"
+    if not (found := version(name)).startswith(f"{MADE_FOR[name]}."):
+        return f"--trainer {name} is made for {MADE_FOR[name]}, and {found} is installed: {install}"
+    if PRESETS[preset].model is None:
+        server = f"the embedded inference server alone, and preset {preset} has a server of yours"
+        return f"--trainer {name} gives weights to {server}: take smoke or laptop"
+    if name in ON_A_GPU and not import_module("torch").cuda.is_available():
+        return (
+            f"--trainer {name} needs a GPU, and PyTorch finds none here: leave it out, and a trainer of ours learns on "
+            "this CPU; docs/trainers.md says how tests run TRL on one"
+        )
+    return None
 
 
 async def _learn(options: argparse.Namespace) -> int:

@@ -184,7 +184,8 @@ def test_a_run_goes_on_with_the_same_settings_only_and_also_when_it_is_an_old_on
     for name, given in (("trained by '', now 'trl'", ["--trainer", "trl"]), ("adapter", ["--adapter", str(tmp_path)])):
         with pytest.raises(ValueError, match=name):
             _config(options(tmp_path, *given), SMOKE)
-    file.write_text(json.dumps({name: value for name, value in config.items() if name not in ("trained by", "adapter")}))
+    del config["trained by"], config["adapter"]
+    file.write_text(json.dumps(config))
     _config(options(tmp_path, "--trainer", "trl"), SMOKE)
 
 
@@ -223,6 +224,9 @@ def test_a_trainer_of_others_is_refused_where_it_is_not_installed_or_gives_no_we
     assert "pip install 'atropos-agent[trl]'" in (_wrong(options(tmp_path, "--trainer", "trl")) or "")
     assert _wrong(options(tmp_path)) is None
     monkeypatch.setattr("envs.lab.learn.find_spec", lambda name: name)
+    monkeypatch.setattr("envs.lab.learn.version", lambda name: "1.15.2")
+    assert "made for 1.16, and 1.15.2 is installed" in (_wrong(options(tmp_path, "--trainer", "trl")) or "")
+    monkeypatch.setattr("envs.lab.learn.version", lambda name: "1.16.0")
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert "needs a GPU" in (_wrong(options(tmp_path, "--trainer", "trl")) or ""), "before an evaluation, not behind it"
     assert _wrong(options(tmp_path)) is None
