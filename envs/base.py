@@ -203,6 +203,8 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
                 # It would read the tokenizer again.
                 empty_tokenizer().save_pretrained(folder)
                 other["tokenizer_name"] = folder
+            elif not config.tokenizer_name:
+                raise ValueError("tokenizer_name is empty; give the folder or the hub name of the server's model")
             super().__init__(config.model_copy(update=other), server_configs, slurm, testing)
         if tokenizer is not None:
             self.tokenizer = tokenizer

@@ -16,6 +16,7 @@ import time
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import replace
+from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -55,6 +56,12 @@ MADE_UP = {"smoke": smoke.tasks, "windows": windows.tasks}
 WITHIN: dict[str, list[str]] = {"trl": ["-m", "envs.lab.with_trl"]}
 """Trainers with the environment in their own process, so neither the trainer API nor another process is needed."""
 
+MADE_FOR = {"trl": "1.16"}
+"""Their versions."""
+
+ON_A_GPU = {"trl"}
+"""Trainers that start on a GPU alone."""
+
 HELD_OUT_SEED = 2_000_003
 """Seed of the made-up tasks to be held out."""
 
@@ -84,14 +91,29 @@ def _wrong(options: argparse.Namespace) -> str | None:
         return "--engine-url: give --model too, the folder or hub name of the model that it serves"
     if options.model and not options.engine_url:
         return "--model says what a server of yours serves: give --engine-url too, or leave it out"
-    if options.trainer in WITHIN and find_spec(options.trainer) is None:
-        return f"--trainer {options.trainer} is not installed: pip install 'atropos-agent[{options.trainer}]'"
-    if options.trainer in WITHIN and PRESETS[options.preset].model is None:
-        server = f"the embedded inference server alone, and preset {options.preset} has a server of yours"
-        return f"--trainer {options.trainer} gives weights to {server}: take smoke or laptop"
+    if (wrong := _wrong_trainer(options.trainer, options.preset) if options.trainer in WITHIN else None) is not None:
+        return wrong
     if PRESETS[options.preset].model is None and not options.engine_url:
         return f"preset {options.preset} needs an inference server of yours: give --engine-url and --model"
     return lacking("learn", smollm2=PRESETS[options.preset].model == "smollm2" and not options.engine_url)
+
+
+def _wrong_trainer(name: str, preset: str) -> str | None:
+    """Return what keeps a trainer with an environment of its own from this machine or preset, and the remedy."""
+    install = f"pip install 'atropos-agent[{name}]'"
+    if find_spec(name) is None:
+        return f"--trainer {name} is not installed: {install}"
+    if not (found := version(name)).startswith(f"{MADE_FOR[name]}."):
+        return f"--trainer {name} is made for {MADE_FOR[name]}, and {found} is installed: {install}"
+    if PRESETS[preset].model is None:
+        server = f"the embedded inference server alone, and preset {preset} has a server of yours"
+        return f"--trainer {name} gives weights to {server}: take smoke or laptop"
+    if name in ON_A_GPU and not import_module("torch").cuda.is_available():
+        return (
+            f"--trainer {name} needs a GPU, and PyTorch finds none here: leave it out, and a trainer of ours learns on "
+            "this CPU; docs/trainers.md says how tests run TRL on one"
+        )
+    return None
 
 
 async def _learn(options: argparse.Namespace) -> int:
@@ -304,13 +326,19 @@ def _config(options: argparse.Namespace, preset: Preset) -> dict[str, Any]:
         "environment": {name: str(value) for name, value in preset.environment.items()},
         "trainer": {name: str(value) for name, value in preset.trainer.items()},
         "evaluations": {"after steps": str(preset.milestones), "samples": preset.eval_samples, "temperature": 1.0},
+        "trained by": str(options.trainer or ""),
+        "adapter": str(options.adapter.resolve()) if options.adapter else "",
     }
     if path.is_file():
         saved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if "rung" in saved:  # as runs of 0.1 call it
             saved["preset"] = saved.pop("rung")
-        if {name: saved.get(name) for name in config} != config:
-            raise ValueError(f"{options.run_dir} holds a run with other settings; see its config.json")
+        # Runs of 0.2 say neither their trainer's name nor the adapter.
+        if other := [name for name, value in config.items() if saved.get(name, value) != value]:
+            told = "; ".join(f"{name} {saved[name]!r}, now {config[name]!r}" for name in other)
+            raise ValueError(
+                f"{path} holds a run with other settings ({told}): give those, or another --run-dir for a new run"
+            )
         return saved
     config["versions"] = {**versions(), "peft": version("peft")}
     config["machine"] = machine()
@@ -330,7 +358,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--model", type=named, help="folder or hub name of the model that your server serves")
     add(
         "--trainer",
-        type=lambda text: text if text in WITHIN else there(text),
+        type=_trainer_named,
         help="trl for TRL's AsyncGRPOTrainer, or a trainer's file to run instead of envs.lab.trainer",
     )
     add(
@@ -350,6 +378,17 @@ def _parser() -> argparse.ArgumentParser:
     add("--steps", type=count, help="take so many instead of the preset's")
     add("--seed", type=int, default=0, help="of task order and trainer (default: %(default)s)")
     return parser
+
+
+def _trainer_named(text: str) -> str | Path:
+    """Return a trainer's name, or its file."""
+    try:
+        return text if text in WITHIN else there(text).resolve()
+    except argparse.ArgumentTypeError:
+        known = f"{', '.join(WITHIN)} or a trainer's file"
+        raise argparse.ArgumentTypeError(
+            f"{text} is neither; take {known}. Other trainers start the environment: docs/trainers.md"
+        ) from None
 
 
 def _named_value(text: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ when the run is there:
 
 To choose the next group yourself, ask for it. Groups, journal and retries are the run's:
 
-    config = SWEEnvConfig(tasks=["tasks"], run_dir=Path("runs/mine"), tokenizer_name="model")
+    config = SWEEnvConfig(tasks="tasks", run_dir=Path("runs/mine"), tokenizer_name="model")
     env = SWEEnv(config, [EngineConfig(base_url="http://localhost:9001/v1")])
     async with feed(env) as fed:
         group = await fed.ask("fix-the-parser", members=8, name="step-12/3", version=12)
@@ -38,6 +38,7 @@ from typing import Any, Generic, Self
 from typing_extensions import TypeVar
 
 from envs.delivery.rows import ScoredGroup
+from envs.messages import told
 from envs.running.environment import Environment
 from envs.running.group import Group, confirm
 from envs.running.resources import Resources
@@ -127,7 +128,8 @@ class Feed(Generic[S, P]):
             if not asked.making.done():
                 ended = None if self._making.cancelled() else self._making.exception()
                 if ended is not None or self.run.env.stopping.asked:
-                    raise RunEnded("no group is made any more: the run has ended") from ended
+                    why = "" if ended is None else f": {told(ended)}"
+                    raise RunEnded(f"no group is made any more: the run has ended{why}") from ended
             return await asyncio.shield(asked.making)
         finally:
             asked.waiting -= 1
@@ -216,12 +218,15 @@ class FeedThread(Generic[S, P]):
         try:
             return asyncio.run_coroutine_threadsafe(work(self.fed), self._loop).result()
         except CancelledError:
-            raise RunEnded("the run has ended") from self.error
+            raise self._ended() from self.error
 
     def check(self) -> None:
         """Raise RunEnded when the run has ended."""
         if not self._thread.is_alive():
-            raise RunEnded("the run has ended") from self.error
+            raise self._ended() from self.error
+
+    def _ended(self) -> RunEnded:
+        return RunEnded("the run has ended" if self.error is None else f"the run has ended: {told(self.error)}")
 
     def _main(self) -> None:
         try:

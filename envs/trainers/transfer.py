@@ -49,25 +49,28 @@ class LoadedWeights:
         partial.mkdir(parents=True)
         save(partial)
         if not (partial / CONFIG).exists():
-            shutil.copyfile(self._model / CONFIG, partial / CONFIG)
+            if not (given := self._model / CONFIG).exists():
+                raise ValueError(f"{given} is not there; give the folder that the inference server's model is in")
+            shutil.copyfile(given, partial / CONFIG)
         with self._sending:
             shutil.rmtree(target, ignore_errors=True)
             partial.rename(target)
-            asyncio.run(self._hand_over(_Anew, target, version))
+            # The server may have weights of this version from a step lost with its process.
+            asyncio.run(self._hand_over(target, version, anew=True))
             self._sent, self._next = (target, version), version + 1
         for old in sorted(self._folder.glob("step-*"))[:-2]:
             shutil.rmtree(old)
 
-    async def _hand_over(self, server: type[EmbeddedServer], folder: Path, version: int) -> None:
+    async def _hand_over(self, folder: Path, version: int, *, anew: bool = False) -> None:
         async with httpx.AsyncClient(base_url=self._engine, timeout=300.0) as http:
-            await hand_over(server(http), folder, version)
+            await hand_over(EmbeddedServer(http), folder, version, anew=anew)
 
     def _keep(self) -> None:
         while not self._ended.wait(RETRY_S):
             with self._sending:
                 try:
                     if self._sent is not None:
-                        asyncio.run(self._hand_over(EmbeddedServer, *self._sent))
+                        asyncio.run(self._hand_over(*self._sent))
                 except WeightsRefused as error:
                     logger.error("%s", error)
 
@@ -84,18 +87,3 @@ class LoadedWeights:
     def destroy(self) -> None:
         """See TRL's protocol."""
         self._ended.set()
-
-
-class _Anew(EmbeddedServer):
-    """The server; it may have weights of this version from a step lost with its process."""
-
-    def __init__(self, http: httpx.AsyncClient) -> None:
-        super().__init__(http)
-        self._loaded = False
-
-    async def has(self, folder: Path, version: int) -> bool:
-        return self._loaded
-
-    async def load(self, folder: Path, version: int) -> None:
-        await super().load(folder, version)
-        self._loaded = True

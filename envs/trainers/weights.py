@@ -125,15 +125,15 @@ async def policy_server(http: httpx.AsyncClient) -> PolicyServer:
     return EmbeddedServer(http) if embedded else VLLMServer(http)
 
 
-async def hand_over(server: PolicyServer, folder: Path, version: int) -> None:
+async def hand_over(server: PolicyServer, folder: Path, version: int, *, anew: bool = False) -> None:
     """Wait until the inference server samples from the weights in `folder`, those of step `version`.
 
-    A silent server is waited for. Raises WeightsRefused when it goes on refusing.
+    anew: it loads them whatever it has. A silent server is waited for. Raises WeightsRefused when it goes on refusing.
     """
     refusals = 0
     while True:
         try:
-            if not await server.has(folder, version):
+            if anew or not await server.has(folder, version):
                 await server.load(folder, version)
                 logger.info("the inference server has the weights of step %d", version)
             return

@@ -30,6 +30,11 @@ def test_an_agent_is_made_for_its_seat(make_env):
     assert (agent.config.max_total_tokens, agent.config.temperature, agent.split) == (4096, 0.25, "eval")
 
 
+def test_a_tokenizer_that_is_not_named_is_asked_for(make_env):
+    with pytest.raises(ValueError, match="tokenizer_name is empty; give the folder or the hub name"):
+        make_env(tokenizer_name="")
+
+
 def test_evaluations_may_cut_the_distribution_and_training_is_told_nothing_of_it(make_env):
     env = make_env(eval_top_p=0.9, eval_top_k=20, eval_min_p=0.1)
     config = env.agent(Seat(evaluating=True), ToolRegistry()).config

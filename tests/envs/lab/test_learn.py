@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import copy
+import json
 import random
 import runpy
 import sys
@@ -178,8 +179,14 @@ def test_a_run_goes_on_with_the_same_settings_only_and_also_when_it_is_an_old_on
     file = tmp_path / "config.json"
     file.write_text(file.read_text().replace('"preset"', '"rung"'))
     assert _config(options(tmp_path), SMOKE) == config
-    with pytest.raises(ValueError, match="holds a run with other settings"):
+    with pytest.raises(ValueError, match=r"other settings \(seed 0, now 1\): give those, or another --run-dir"):
         _config(options(tmp_path, "--seed", "1"), SMOKE)
+    for name, given in (("trained by '', now 'trl'", ["--trainer", "trl"]), ("adapter", ["--adapter", str(tmp_path)])):
+        with pytest.raises(ValueError, match=name):
+            _config(options(tmp_path, *given), SMOKE)
+    del config["trained by"], config["adapter"]
+    file.write_text(json.dumps(config))
+    _config(options(tmp_path, "--trainer", "trl"), SMOKE)
 
 
 def test_the_trainer_is_a_module_or_a_file_of_ones_own(tmp_path: Path) -> None:
@@ -202,6 +209,14 @@ def test_the_trainer_trains_the_adapter_that_the_inference_server_begins_with(
     assert (adapted.lora, adapted.adapter) == (True, tmp_path)
 
 
+def test_a_trainer_that_is_neither_named_nor_a_file_is_refused_with_those_that_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        options(tmp_path, "--trainer", "verl")
+    assert "verl is neither; take trl or a trainer's file" in capsys.readouterr().err
+
+
 def test_a_trainer_of_others_is_refused_where_it_is_not_installed_or_gives_no_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,6 +224,13 @@ def test_a_trainer_of_others_is_refused_where_it_is_not_installed_or_gives_no_we
     assert "pip install 'atropos-agent[trl]'" in (_wrong(options(tmp_path, "--trainer", "trl")) or "")
     assert _wrong(options(tmp_path)) is None
     monkeypatch.setattr("envs.lab.learn.find_spec", lambda name: name)
+    monkeypatch.setattr("envs.lab.learn.version", lambda name: "1.15.2")
+    assert "made for 1.16, and 1.15.2 is installed" in (_wrong(options(tmp_path, "--trainer", "trl")) or "")
+    monkeypatch.setattr("envs.lab.learn.version", lambda name: "1.16.0")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert "needs a GPU" in (_wrong(options(tmp_path, "--trainer", "trl")) or ""), "before an evaluation, not behind it"
+    assert _wrong(options(tmp_path)) is None
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     for preset in ("smoke", "laptop"):
         assert _wrong(options(tmp_path, "--trainer", "trl", "--preset", preset)) is None
     assert "take smoke or laptop" in (_wrong(options(tmp_path, "--trainer", "trl", "--preset", "gpu")) or "")

@@ -1,6 +1,7 @@
 """A run as a library: groups in its own order, or as they are asked for, each trained on once."""
 
 import asyncio
+import time
 from functools import partial
 
 import pytest
@@ -129,7 +130,7 @@ async def test_whoever_asks_is_told_that_the_run_has_ended(make_env):
         fed.run.beside(fail())
         with pytest.raises(OSError, match="disk is gone"):
             await fed.done()
-        with pytest.raises(RunEnded) as raised:
+        with pytest.raises(RunEnded, match="the run has ended: the disk is gone") as raised:
             await fed.ask("sum-1", members=1, name="a")
     assert isinstance(raised.value.__cause__, OSError)
     async with feed(make_env()) as fed:
@@ -167,6 +168,24 @@ def test_in_a_program_without_an_event_loop_a_thread_has_it(make_env):
         thread.check()
     with pytest.raises(RunEnded):
         thread.call(lambda fed: fed.ask("sum-1", members=2, name="c"))
+
+
+def test_a_thread_whose_run_has_ended_says_why(make_env):
+    async def made():
+        return make_env()
+
+    async def fail():
+        raise OSError("the disk is gone")
+
+    async def end(fed):
+        fed.run.beside(fail())
+
+    with FeedThread(made) as thread:
+        thread.call(end)
+        while thread.error is None:
+            time.sleep(0.01)
+        with pytest.raises(RunEnded, match="the run has ended: the disk is gone"):
+            thread.call(lambda fed: fed.ask("sum-1", members=2, name="c"))
 
 
 def test_what_keeps_a_run_from_opening_is_raised_where_the_thread_was_started():

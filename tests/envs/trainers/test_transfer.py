@@ -71,3 +71,9 @@ def test_a_server_that_comes_back_gets_the_weights_again(
     in_time(lambda: len(engine.loaded) >= 3)
     weights.destroy()
     assert engine.loaded == [(0, 0.0), (1, 1.0), (1, 1.0)]
+
+
+def test_a_model_that_is_no_folder_is_named_with_the_remedy(httpserver: HTTPServer, tmp_path: Path) -> None:
+    weights = LoadedWeights(httpserver.url_for("/v1"), tmp_path / "weights", Path("company/model"))
+    with pytest.raises(ValueError, match=r"company/model/config\.json is not there; give the folder"):
+        weights.send_weights(iter([("w", torch.tensor(1.0))]))

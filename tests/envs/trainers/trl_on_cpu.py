@@ -68,6 +68,7 @@ def main(argv: list[str]) -> int:
         from envs.lab import learn
 
         learn.WITHIN["trl"] = [str(Path(__file__).resolve()), command]
+        learn.ON_A_GPU.clear()
         return learn.main([*argv, "--trainer", "trl"])
     patch()
     if command == "shifted":
