@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-
 from waiting import until
 
 from sandboxes.base import DaemonRestarted
