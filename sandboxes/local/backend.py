@@ -267,7 +267,8 @@ class LocalSandbox(Sandbox):
         def unpack() -> None:
             target.mkdir(parents=True, exist_ok=True)
             with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-                tar.extractall(target, filter="tar")
+                tar.extraction_filter = getattr(tarfile, "tar_filter", None)  # Python 3.11.4 brought it
+                tar.extractall(target)
 
         await asyncio.to_thread(unpack)
 

@@ -18,7 +18,7 @@ from sandboxes.base import DaemonError, DaemonRefused, DaemonUnavailable, Sandbo
 logger = logging.getLogger(__name__)
 
 ANSWER_S = 60.0
-_RIGHTS_S = 20.0
+_RIGHTS_S = 60.0
 _PATCH = {"Content-Type": "application/merge-patch+json"}
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 5.0
 

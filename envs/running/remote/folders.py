@@ -117,7 +117,8 @@ def unpack(packed: bytes, to: Path) -> None:
         alone = len(members) == 1 and members[0].name == "." and members[0].isfile()
         if not alone:
             # Who sends it is the driver, and modes are part of a task's digest.
-            archive.extractall(to, filter="fully_trusted", numeric_owner=True)
+            archive.extraction_filter = lambda member, _to: member  # `filter=` came with Python 3.11.4
+            archive.extractall(to, numeric_owner=True)
             return
         found = archive.extractfile(members[0])
         to.parent.mkdir(parents=True, exist_ok=True)

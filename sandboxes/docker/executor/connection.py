@@ -74,6 +74,8 @@ class Connection:
         self._numbers = itertools.count(1)
         self._calls: dict[int, Call] = {}
         self._token = os.urandom(_TOKEN_SIZE)
+        self._token_known = False
+        """Whether the executor has answered a request, and so has the token before it."""
         self._stream: Stream | None = None
         self._reader: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()
@@ -116,6 +118,8 @@ class Connection:
         self._start_reading()
         try:
             _, payload = await self.answer(hello, timeout_s)
+        except DaemonRestarted:
+            return  # it has greeted on a new stream, and knows the token
         finally:
             self.forget(hello)
         (version,) = struct.unpack("<I", payload)
@@ -282,12 +286,13 @@ class Connection:
 
     async def _resume(self, stream: Stream) -> bytearray:
         """Have both sides drop incomplete frames; return the bytes after the executor's token."""
-        await stream.write(self._token)
+        await stream.write(self._token if self._token_known else _HEADER.pack(_TOKEN_SIZE, 0, b"V") + self._token)
         heard = bytearray()
         while data := await stream.read():
             heard += data
             before, found, after = heard.partition(self._token)
             if found:
+                self._token_known = True
                 return bytearray(after)
             heard = before[-_TOKEN_SIZE:]
         raise ConnectionError("the new stream ended")
@@ -316,6 +321,7 @@ class Connection:
             elif kind in b"12GY" and call.heard is not None:
                 call.heard(kind, bytes(payload))
             else:
+                self._token_known = self._token_known or number != 0
                 call.answer.set_result((kind, bytes(payload)))
         del buffer[:at]
 

@@ -225,6 +225,15 @@ static void start_anew(size_t from) {
   greet();
 }
 
+/* Where a cut has kept the frame with the token from us, who comes back by a link sends it in a frame of its own. Alone,
+ * a token that we don't know is another executor's: of this container before it was started again, without its files. */
+static void know_token(void) {
+  static const char frame[HEADER] = {sizeof token, [8] = 'V'};
+  if (!is_lasting() || has_token || in.len < HEADER + sizeof token || memcmp(in.at, frame, HEADER)) return;
+  memcpy(token, in.at + HEADER, sizeof token);
+  has_token = 1;
+}
+
 static void read_frames(void) {
   reserve(&in, CHUNK, 0);
   ssize_t n = read(0, in.at + in.len, in.cap - in.len);
@@ -235,6 +244,7 @@ static void read_frames(void) {
   }
   last_input = now_ms();
   in.len += n;
+  know_token();
   start_anew(in.len - n);
   size_t at = 0;
   while (in.len - at >= HEADER) {

@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
+from waiting import until
 
-from sandboxes.base import (
-    DaemonRestarted,
-)
+from sandboxes.base import DaemonRestarted
+from sandboxes.kubernetes.exec_stream import ExecStream
 
 pytestmark = pytest.mark.docker
 
@@ -22,3 +22,23 @@ async def test_a_cut_stream_is_taken_up_again_and_nothing_runs_twice(make, serve
             await running
         assert (await box.exec("cat /app/times")).output == "x\n"
         assert (await session.run("echo $KEPT")).output == "1\n"
+
+
+async def test_a_stream_that_is_cut_before_the_executor_has_its_token_is_taken_up_again(
+    make, server, spec, monkeypatch
+):
+    write, lost = ExecStream.write, []
+
+    async def lose_the_first(stream, data):
+        if lost:
+            await write(stream, data)
+            return
+        lost.append(data)
+        cut = set(server.streams)
+        await server.cut()
+        await until(lambda: set(server.streams) - cut)
+
+    monkeypatch.setattr(ExecStream, "write", lose_the_first)
+    async with make() as backend, backend.open(spec) as box:
+        assert (await box.exec("echo $((6 * 7))")).output == "42\n"
+    assert lost

@@ -1,6 +1,7 @@
 """Folders of tasks on their way to another machine."""
 
 import fcntl
+import tarfile
 import tempfile
 from pathlib import Path
 
@@ -26,6 +27,17 @@ def test_a_folder_arrives_as_it_was(tmp_path):
     assert (there / "inner/run.sh").stat().st_mode & 0o777 == 0o750
     assert (there / "link").readlink() == Path("inner/run.sh")
     assert (there / "dangling").is_symlink()
+
+
+def test_a_folder_arrives_with_a_python_before_3_11_4(tmp_path, monkeypatch):
+    extract = tarfile.TarFile.extractall
+
+    def without_filter(archive, path, members=None, *, numeric_owner=False):
+        extract(archive, path, members, numeric_owner=numeric_owner)
+
+    monkeypatch.setattr(tarfile.TarFile, "extractall", without_filter)
+    unpack(pack(folder(tmp_path / "here")), tmp_path / "there")
+    assert (tmp_path / "there/inner/run.sh").read_text() == "#!/bin/sh\n"
 
 
 def test_a_file_arrives_as_it_was(tmp_path):
