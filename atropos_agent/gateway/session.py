@@ -35,7 +35,6 @@ from atropos_agent.sampling import Sampler
 from atropos_agent.tokens.conversation import Completion
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig, AgentError, AgentResult, Branch, Counts, Reply, StopReason, Unanswered
-from sandboxes.shielding import finish
 
 _OURS = re.compile(r"call_(\d{1,6})")
 _NOTED = 100
@@ -254,13 +253,11 @@ class Session:
             if budget is not None and budget <= 0:
                 raise self._ends(StopReason.MAX_TOKENS, f"{tokens} tokens > {tokens + budget - 1} maximum")
             completion = await self._sampler.sample(line.conversation, budget, stop=turn.asked.stop)
-            # A token that came is in the record: it is taken in even if the rollout ends meanwhile.
-            await finish(self._take_in(turn, completion, time.monotonic() - started))
+            await self._take_in(turn, completion, time.monotonic() - started)
             if ended_by is StopReason.MAX_TOKENS and turn.asked.tools:
                 self.ended_by = None  # one conversation was too long, and the agent goes on in another
-        except BaseException as error:  # also a cancellation: a turn without its answer is taken back
-            if turn.sampled is None:
-                self._prompts.take_back(turn)
+        except BaseException as error:  # also a cancellation: the turn is taken back
+            self._prompts.take_back(turn)
             if isinstance(error, ContextOverflow):
                 raise self._ends(StopReason.MAX_TOKENS, str(error)) from error
             if isinstance(error, Exception) and not isinstance(error, Refusal):

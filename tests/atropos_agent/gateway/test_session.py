@@ -8,7 +8,6 @@ from native import DONE, asks
 from native_families import one_system_message
 
 from atropos_agent.engines.errors import ContextOverflow
-from atropos_agent.gateway import session
 from atropos_agent.types import EngineError, StopReason, Unanswered
 
 
@@ -111,30 +110,6 @@ async def test_what_is_sampled_when_a_rollout_ends_is_abandoned_and_counted(fitt
         with pytest.raises(Told, match="ended"):
             await asking
     assert (result.counts.abandoned_requests, result.segments) == (1, ())
-
-
-async def test_a_reply_that_came_before_the_end_is_read_and_counted(fitted, monkeypatch):
-    reading, read_on = asyncio.Event(), asyncio.Event()
-
-    async def slowly(work, tokens):
-        reading.set()
-        await read_on.wait()
-        return work()
-
-    async with opened(fitted, [asks("one"), DONE]) as (client, engine):
-        agent = ChatAgent(client)
-        agent.user("go")
-        agent.results(await agent.ask())
-        monkeypatch.setattr(session, "aside", slowly)
-        asking = asyncio.create_task(agent.ask())
-        await reading.wait()
-        ending = asyncio.create_task(client.session.result())
-        await asyncio.sleep(0)
-        read_on.set()
-        result = await ending
-        await asyncio.gather(asking, return_exceptions=True)
-    assert_every_token_is_accounted_for(result, engine)
-    assert len(result.record) == 2
 
 
 async def test_an_agents_settings_are_not_followed_but_its_limit_is(fitted):
