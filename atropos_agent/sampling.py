@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from atroposlib.envs.server_handling.server_baseline import APIServer
@@ -64,6 +64,12 @@ class Sampler:
         self._given_back_until = -math.inf
         self._place = tracing.Place.here()
         """The rollout's place in a trace: a session's requests come from outside of it."""
+        self._requests: set[asyncio.Future[Any]] = set()
+
+    def give_up(self) -> None:
+        """Give up the requests that are not answered: their `sample` is cancelled. A reply that came is returned."""
+        for request in self._requests:
+            request.cancel()
 
     async def sample(
         self, conversation: Conversation | ChatLog, max_tokens: int | None, *, stop: Sequence[str] = ()
@@ -115,8 +121,9 @@ class Sampler:
                 completion = sound_chat(await self._answer(self.server.chat_completion(messages=messages, **asked)))
                 self._give_back(began, outage_s, len(completion.text or "") // CHARACTERS_OF_TOKEN)
                 return completion
-            answer = await self._answer(self.server.tokens_and_logprobs_completion(input_ids=sent, **options))
-            self._give_back(began, outage_s, sum(len(ids) for ids in answer[1]))
+            asking = self.server.tokens_and_logprobs_completion(input_ids=sent, **options)
+            answer = await self._answer(asking, _tokens)
+            self._give_back(began, outage_s, _tokens(answer))
             completion = sound(answer, sent, self.template.unknown_id, most=max_tokens)
             self._check_length(completion, max_tokens)
         except AgentError as error:
@@ -177,11 +184,14 @@ class Sampler:
                 lost_tokens=len(completion.ids),
             )
 
-    async def _answer(self, asking: Coroutine[Any, Any, T]) -> T:
+    async def _answer(self, asking: Coroutine[Any, Any, T], tokens: Callable[[T], int] = lambda _: 0) -> T:
         """Await the inference server's answer. If it has not come when the rollout's time is over, this proves nothing
-        against the model: it has `GRACE_S` more. Raises EngineError when it does not come."""
+        against the model: it has `GRACE_S` more. Raises EngineError when it does not come.
+
+        tokens: tells how many an answer has."""
         began, outage_s = time.monotonic(), self._outage_s
         request = asyncio.ensure_future(asking)
+        self._requests.add(request)
         try:
             limit = self.config.request_timeout_s
             await asyncio.wait({request}, timeout=min(limit, self.remaining()))
@@ -197,9 +207,11 @@ class Sampler:
             cause = _cause(error)
             raise EngineError(f"{type(cause).__name__}: {cause}") from cause
         except asyncio.CancelledError:
-            self.counts += Counts(abandoned_requests=1)
+            came = request.done() and not request.cancelled() and request.exception() is None
+            self.counts += Counts(refused_tokens=tokens(request.result())) if came else Counts(abandoned_requests=1)
             raise
         finally:
+            self._requests.discard(request)
             request.cancel()
             await asyncio.gather(request, return_exceptions=True)
 
@@ -228,6 +240,11 @@ class Sampler:
         """Tell whether the inference server answers at all; taken for granted of servers that can't be asked."""
         ask = getattr(self.server, "alive", None)
         return ask is None or bool(await ask())
+
+
+def _tokens(answer: tuple[Any, Sequence[Sequence[int]], Any, Any]) -> int:
+    """Return how many tokens were sampled for an answer."""
+    return sum(len(ids) for ids in answer[1])
 
 
 def _cause(error: BaseException) -> BaseException:

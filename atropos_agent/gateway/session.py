@@ -107,10 +107,9 @@ class Session:
         await self.close()
 
     async def close(self) -> None:
-        """Take no more requests, and end those under way."""
+        """Take no more requests, and end those under way. Replies that were sampled are kept."""
         self._closed = True
-        for task in self._work:
-            task.cancel()
+        self._sampler.give_up()  # a turn's own task is not cancelled: its reply may have come, and is not read yet
         await asyncio.gather(*self._work, return_exceptions=True)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -248,6 +247,8 @@ class Session:
         """Sample a turn's reply. Raises Refusal at the end of a budget, AgentError for an infrastructure failure."""
         line, started, ended_by = turn.line, time.monotonic(), self.ended_by
         try:
+            if self._closed:
+                raise Refusal("the rollout has ended", Fault.TOO_LONG)
             tokens = len(line.conversation.prompt)
             budget = self._sampler.budget(tokens, turn.asked.max_tokens)
             if budget is not None and budget <= 0:

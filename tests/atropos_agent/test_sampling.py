@@ -79,3 +79,15 @@ async def test_a_reply_that_was_cut_off_early_is_the_servers_failure(template):
         await sampler.sample(conversation(template, "go"), 5)
     assert sampler.counts.refused_tokens == 1
     assert sampler.record.exchanges == []
+
+
+async def test_the_tokens_of_an_answer_that_came_as_its_task_was_cancelled_are_counted(template):
+    sampler = Sampler(PlaybackServer([Turn([template.close_id])]), AgentConfig(), template, "train")
+    asking = asyncio.create_task(sampler.sample(conversation(template, "go"), 5))
+    await asyncio.sleep(0)  # it waits for its request
+    await asyncio.sleep(0)  # which is answered, and nobody has read it yet
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert (sampler.counts.refused_tokens, sampler.counts.abandoned_requests) == (1, 0)
+    assert not sampler.record.exchanges

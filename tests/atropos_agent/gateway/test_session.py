@@ -180,3 +180,42 @@ async def test_two_system_messages_are_one_where_the_template_takes_one(smollm2_
         assert prompt.index("The instructions.\n\nWhat the developer says.") < prompt.index("go<|im_end|>")
         assert (len(result.segments), result.drift) == (1, None)
         assert_every_token_is_accounted_for(result, engine)
+
+
+@pytest.mark.parametrize("steps", range(12))
+@pytest.mark.parametrize("kind", AGENTS)
+async def test_a_reply_sampled_while_the_session_closes_is_counted(fitted, kind, steps):
+    """Agents leave while the title that they asked for is sampled. steps: of the event loop until the close."""
+    async with opened(fitted, [DONE, DONE]) as (client, engine):
+        agent, title = AGENTS[kind](client), AGENTS[kind](client, tools=())
+        agent.user("go")
+        await agent.ask()
+        engine.gate.clear()
+        title.user("a title")
+        asking = asyncio.create_task(title.ask())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert client.session.working
+        engine.gate.set()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        result = await client.session.result()
+        await asyncio.gather(asking, return_exceptions=True)
+    assert not client.session.working
+    assert_every_token_is_accounted_for(result, engine)
+
+
+async def test_a_reply_that_waits_to_be_read_while_the_session_closes_is_counted(fitted):
+    async with opened(fitted, [DONE]) as (client, engine):
+        agent = ChatAgent(client)
+        agent.user("go")
+        async with client.session._reading:
+            asking = asyncio.create_task(agent.ask())
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert engine.exchanges
+            closing = asyncio.create_task(client.session.result())
+            await asyncio.sleep(0)
+        result = await closing
+        await asyncio.gather(asking, return_exceptions=True)
+    assert_every_token_is_accounted_for(result, engine)
