@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, Generic, TypeVar
 
@@ -68,14 +68,29 @@ class LoopThread:
 
     def start(self) -> None:
         started: Future[asyncio.AbstractEventLoop] = Future()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._main(started)), name="sandboxes", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(started,), name="sandboxes", daemon=True)
         self._thread.start()
         self._loop = started.result()
+
+    def _run(self, started: Future[asyncio.AbstractEventLoop]) -> None:
+        # `asyncio.run` ends the loop's threads by a new one, which an ending process has none of from Python 3.12 on.
+        loop, threads = asyncio.new_event_loop(), ThreadPoolExecutor(thread_name_prefix="sandboxes")
+        loop.set_default_executor(threads)
+        try:
+            loop.run_until_complete(self._main(started))
+        finally:
+            threads.shutdown()
+            loop.close()
 
     async def _main(self, started: Future[asyncio.AbstractEventLoop]) -> None:
         self._end = asyncio.Event()
         started.set_result(asyncio.get_running_loop())
         await self._end.wait()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.get_running_loop().shutdown_asyncgens()
 
     def close(self) -> None:
         if self._thread is not None:

@@ -85,3 +85,17 @@ def test_what_is_cancelled_in_another_loop_has_ended_there(beside_us):
 
     asyncio.run(cancelled())
     assert steps == ["ended", "cancelled"]
+
+
+ENDS = """
+import asyncio
+from sandboxes.adapters.beside import beside
+beside().do(beside().backend("local"))
+beside().do(asyncio.to_thread(print, "done"))
+"""
+
+
+def test_a_process_that_used_threads_ends_in_silence():
+    ended = subprocess.run([sys.executable, "-c", ENDS], check=False, capture_output=True, text=True, timeout=120)
+    assert (ended.returncode, ended.stdout) == (0, "done\n")
+    assert "Traceback" not in ended.stderr
