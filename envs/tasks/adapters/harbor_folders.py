@@ -20,6 +20,7 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from envs.tasks.harbor import load_task
+from envs.tasks.tarballs import unpack
 from envs.types import BadTask, BadTasks, Task
 
 
@@ -51,8 +52,7 @@ def _folders(source: Path, unpacked: ExitStack) -> Iterator[Path]:
     for tarball in sorted(source.rglob("*.tar.gz")) if source.is_dir() else [source]:
         folder = unpacked.enter_context(tempfile.TemporaryDirectory())
         try:
-            with tarfile.open(tarball) as tar:
-                tar.extractall(folder, filter="data")
+            unpack(tarball, Path(folder))
         except (tarfile.TarError, EOFError, OSError) as error:
             raise BadTask(f"{tarball} can't be unpacked: {error}; remove it, and get it again") from error
         yield Path(folder)

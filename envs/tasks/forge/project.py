@@ -6,11 +6,11 @@ import asyncio
 import re
 import shutil
 import sys
-import tarfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from envs.tasks.tarballs import unpack
 from envs.types import BadTask
 from sandboxes.shielding import ending
 
@@ -126,8 +126,7 @@ def _unpack(folder: Path) -> None:
         with zipfile.ZipFile(archives[0]) as archive:
             archive.extractall(unpacked)
     else:
-        with tarfile.open(archives[0]) as tar:
-            tar.extractall(unpacked, filter="data")
+        unpack(archives[0], unpacked)
     (tree,) = unpacked.iterdir()
     tree.rename(folder / "tree")
 
