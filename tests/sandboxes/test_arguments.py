@@ -46,7 +46,7 @@ WRONG = [
     # A file system that refuses everybody, also root.
     ("warmstart", ["--cache", "/proc/x"], "/proc can't be written"),
     ("demo", ["--run-dir", f"{__file__}/x"], "is not a directory; give another place"),
-    ("learn", ["--trainer", "no/such/file.py"], "no/such/file.py is not there"),
+    ("learn", ["--trainer", "no/such/file.py"], "no/such/file.py is no trainer's name and no file that is there"),
     ("engine", ["--adapter", "no/such/adapter"], "no/such/adapter is not there"),
     ("trainer", ["--out", __file__], "is there and is not a directory"),
     ("tasks", ["forge", "x", "--out", __file__], "is there and is not a directory"),

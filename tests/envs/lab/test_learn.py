@@ -214,7 +214,9 @@ def test_a_trainer_that_is_neither_named_nor_a_file_is_refused_with_those_that_a
 ) -> None:
     with pytest.raises(SystemExit):
         options(tmp_path, "--trainer", "verl")
-    assert "verl is neither; take trl or a trainer's file" in capsys.readouterr().err
+    assert (
+        "verl is no trainer's name and no file that is there; take trl or a trainer's file" in capsys.readouterr().err
+    )
 
 
 def test_a_trainer_of_others_is_refused_where_it_is_not_installed_or_gives_no_weights(
