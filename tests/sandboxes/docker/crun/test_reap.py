@@ -92,7 +92,17 @@ async def test_what_a_power_cut_leaves_goes_with_the_next_start(with_crun, base_
 def living_of(owner: str, storage: Path) -> list[int]:
     """The processes of `left_of`, without those that are dead and have no command line any more."""
     lines = [line for line in left_of(owner, storage) if line.startswith("process ") and not line.endswith(" b''")]
-    return [int(line.split()[1].rstrip(":")) for line in lines]
+    return [pid for line in lines if not is_killed(pid := int(line.split()[1].rstrip(":")))]
+
+
+def is_killed(pid: int) -> bool:
+    """Whether a process would die if a fork had not frozen it: a power cut asks nobody."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return True
+    pending = [int(line.split()[1], 16) for line in status.splitlines() if line.startswith(("SigPnd", "ShdPnd"))]
+    return any(signals & 1 << signal.SIGKILL - 1 for signals in pending)
 
 
 def owners_folder(storage: Path, name: str) -> Path:
