@@ -387,8 +387,8 @@ def _trainer_named(text: str) -> str | Path:
     except argparse.ArgumentTypeError:
         known = f"{', '.join(WITHIN)} or a trainer's file"
         raise argparse.ArgumentTypeError(
-            f"{text} is no trainer's name and no file that is there; take {known}. Other trainers start the environment: "
-            "docs/trainers.md"
+            f"{text} is no trainer's name and no file that is there; take {known}. Other trainers start the "
+            "environment: docs/trainers.md"
         ) from None
 
 
