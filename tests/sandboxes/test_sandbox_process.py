@@ -229,10 +229,11 @@ class TestSignals:
             assert (await process.wait()).exit_code == 3
 
     async def test_and_what_it_runs_in_its_group(self, box):
-        async with box.start("echo ready; sleep 60; echo slept") as process:
-            await process.stdout.readline()
+        async with box.start("cat; sleep 60", stdin=True) as process:
+            await process.write(b"ready\n")  # a shell's child that is no program yet loses its SIGINT
+            assert await process.stdout.readline() == b"ready\n"
             await process.send_signal(signal.SIGINT)
-            assert (await process.wait()).exit_code == 130
+            assert (await asyncio.wait_for(process.wait(), 20)).exit_code == 130
 
     async def test_one_right_after_the_start_ends_it(self, box):
         for _ in range(20):
