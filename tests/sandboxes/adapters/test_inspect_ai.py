@@ -99,7 +99,9 @@ def looks():
 
 
 @pytest.mark.parametrize("how", ["name", "dockerfile", "config"])
-async def test_evaluations_name_it(base_image, tmp_path, how):
+async def test_evaluations_name_it(base_image, tmp_path, monkeypatch, how):
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")  # inspect takes a Dockerfile of the working directory
     (tmp_path / "Dockerfile").write_text(f"FROM {base_image}\nWORKDIR /here\nRUN touch /here/file\n")
     named = {
         "name": "atropos",
