@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -66,6 +67,8 @@ _GVISOR_THREADS = 32
 beyond it gVisor ends."""
 _REMOVAL_S = 120.0
 """How long a removal may take, with its turn; then leaving the backend tries again, or a later start."""
+_INITIAL = "-init/diff"
+"""The end of the path of the layer with a container's `/etc/hosts` and the like, by the overlay drivers."""
 _HOLDING = Limits(cpus=0.1, memory_mb=32, pids=16)
 """Limits of a container that does nothing."""
 _SHM = 64 * 2**20
@@ -199,11 +202,10 @@ class DaemonStarter(Starter):
         return await self._image(shown["Image"])
 
     async def _write_files(self, shown: Mapping[str, Any], files: Mapping[str, tuple[bytes, int]]) -> bool:
-        """Write files into the container's layer, which spares a process. Returns whether this layer is on this
-        machine."""
-        layer = Path((shown.get("GraphDriver", {}).get("Data") or {}).get("UpperDir") or "/nowhere")
+        """Write files into the container's layers, which spares a process. Returns whether they are on this machine."""
+        layers = shown.get("GraphDriver", {}).get("Data") or {}
         try:
-            await asyncio.to_thread(_write, layer, files)
+            await asyncio.to_thread(_write, layers, files)
         except OSError as error:
             logger.debug("the executor takes the Docker daemon's way: %r", error)
             return False
@@ -333,11 +335,18 @@ def _host_paths(shown: aiodocker.containers.DockerContainer) -> HostPaths | None
     return HostPaths((layer, *volumes, *names), shown["State"]["Pid"])
 
 
-def _write(layer: Path, files: Mapping[str, tuple[bytes, int]]) -> None:
+def _write(layers: Mapping[str, str], files: Mapping[str, tuple[bytes, int]]) -> None:
+    """Write files at the top of a container's own layer. Those below its top are in the layer that the Docker daemon
+    made for it with an owner of its own, who is not this process's in namespaces of users: such a file is there, and
+    empty."""
+    own, below = layers.get("UpperDir") or "/nowhere", (layers.get("LowerDir") or "").partition(":")[0]
     for name, (data, mode) in files.items():
-        path = layer / name
-        if path.parent != layer and not path.parent.is_dir():
-            path.parent.mkdir()
-            path.parent.chmod(0o755)  # despite this process's umask
-        path.write_bytes(data)
-        path.chmod(mode)
+        if "/" not in name:
+            path = Path(own, name)
+            path.write_bytes(data)
+            path.chmod(mode)
+        elif below.endswith(_INITIAL):
+            with os.fdopen(os.open(Path(below, name), os.O_WRONLY | os.O_NOFOLLOW), "wb") as file:
+                file.write(data)
+        else:
+            raise FileNotFoundError(name)

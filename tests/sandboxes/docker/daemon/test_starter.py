@@ -6,6 +6,7 @@ import aiodocker
 import pytest
 
 from sandboxes.base import Limits, SandboxSpec
+from sandboxes.docker import DockerBackend
 from sandboxes.docker.daemon.starter import container_config
 from sandboxes.docker.executor.container import Kind
 from sandboxes.docker.executor.proxy import PORT
@@ -51,6 +52,20 @@ class TestStarts:
         starts = [what for _, what in asked if what in ("create", "attach", "start")]
         assert starts == ["create", "attach", "start"]
         assert len(asked) <= 6, "create, show, attach, start, show, delete"
+
+    async def test_a_folder_with_a_file_of_ours_stays_the_images(self, base_image, tmp_path):
+        (tmp_path / "Dockerfile").write_text(f"FROM {base_image}\nRUN chown games /etc && chmod 711 /etc\n")
+        async with (
+            DockerBackend(starter="docker") as backend,
+            backend.open(SandboxSpec(await backend.ensure_image(None, tmp_path))) as box,
+        ):
+            found = await box.exec("stat -c '%U %a' /etc; getent hosts localhost >/dev/null && echo found")
+            assert found.output == "games 711\nfound\n"
+
+    async def test_an_engine_of_another_layout_places_files_itself(self, base_image, monkeypatch):
+        monkeypatch.setattr("sandboxes.docker.daemon.starter._INITIAL", "of no engine")
+        async with DockerBackend(starter="docker") as backend, backend.open(SandboxSpec(base_image)) as box:
+            assert (await box.exec("getent hosts localhost")).ok
 
 
 class TestWhatTheDaemonIsTold:
