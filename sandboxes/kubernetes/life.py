@@ -105,9 +105,10 @@ async def remove_pods(cluster: Cluster, owner_id: str) -> None:
 async def reap(cluster: Cluster) -> int:
     """Remove the pods of dead drivers, and their leases. Returns how many pods there were."""
     place = cluster.path("leases", group=_GROUP)
+    # Pods first: a driver that starts meanwhile has its Lease before its first pod.
+    pods = (await cluster.request("GET", cluster.path("pods"), labelSelector=selector()))["items"]
     leases = (await cluster.request("GET", place, labelSelector=selector()))["items"]
     alive = {one["metadata"]["labels"][PREFIX + "owner"] for one in leases if not _is_dead(one)}
-    pods = (await cluster.request("GET", cluster.path("pods"), labelSelector=selector()))["items"]
     doomed = [one["metadata"]["labels"][PREFIX + "owner"] for one in pods]
     dead = {owner for owner in doomed if owner not in alive}
     for owner_id in dead:

@@ -260,21 +260,24 @@ class Connection:
         Raises SandboxError if it is gone, or out of reach for a minute.
         """
         await _closed(old)
-        async with asyncio.timeout(self._return_s) as patience:
-            while True:
-                try:
-                    async with asyncio.timeout(_ATTEMPT_S):
-                        if not await self._runs():
-                            raise SandboxDied("its container does not run any more")
-                        stream = await self._attach()
-                        buffer = await self._resume(stream)
-                    break
-                except (SandboxDied, LookupError) as error:
-                    raise SandboxDied(str(error)) from error
-                except (SandboxError, OSError) as error:
-                    if patience.expired():
-                        raise SandboxDied(f"its {self._host} does not answer: {error}") from error
-                    await asyncio.sleep(0.25)
+        last: Exception | None = None
+        try:
+            async with asyncio.timeout(self._return_s):
+                while True:
+                    try:
+                        async with asyncio.timeout(_ATTEMPT_S):
+                            if not await self._runs():
+                                raise SandboxDied("its container does not run any more")
+                            stream = await self._attach()
+                            buffer = await self._resume(stream)
+                        break
+                    except (SandboxDied, LookupError) as error:
+                        raise SandboxDied(str(error)) from error
+                    except (SandboxError, OSError) as error:
+                        last = error
+                        await asyncio.sleep(0.25)
+        except TimeoutError as error:
+            raise SandboxDied(f"its {self._host} does not answer: {last}") from error
         logger.info("Sandbox %s has survived an absence of its %s", self._name, self._host)
         self._stream = stream
         self.era += 1

@@ -51,6 +51,7 @@ class ApiServer:
         self.gone_before = 0
         self.created: list[str] = []
         self.streams: set[web.WebSocketResponse] = set()
+        self._boxes: dict[str, list[str]] = {}
         self._versions = itertools.count(1)
         self._events: list[dict] = []
         self._news = asyncio.Event()
@@ -110,6 +111,15 @@ class ApiServer:
             await docker("rm", "-f", "-v", *(f"{name}-{one}" for one in ("box", "link")))
             self._tell("DELETED", pod)
             await self.cut(name)
+
+    async def start_again(self, name: str) -> None:
+        """Start the pod's box once more, with its files as in the image: some kubelets do after their own start."""
+        words = self._boxes[name] = [*self._boxes[name]]
+        await docker("rm", "-f", "-v", f"{name}-box")
+        code, said = await docker("run", "--network", f"container:{name}-link", *words)
+        assert not code, said
+        [box, _] = self.objects["pods"][name]["status"]["containerStatuses"]
+        self._tasks.add(asyncio.create_task(self._follow(name, box)))
 
     async def cut(self, name: str = "") -> None:
         """Cut every stream, or those of one pod, as a load balancer does."""
@@ -318,12 +328,15 @@ class ApiServer:
         for one in spec["containers"]:
             network = f"container:{name}-box" if states else "none" if self._has_none(pod) else "bridge"
             rights = one["securityContext"]["capabilities"].get("add", ())
-            code, said = await docker(
-                *("run", "-d", "--name", f"{name}-{one['name']}", *mount, "--network", network, "--user", "0:0"),
+            words = [
+                *("-d", "--name", f"{name}-{one['name']}", *mount, "--user", "0:0"),
                 *("--security-opt", "no-new-privileges", "--cap-drop", "ALL", *(f"--cap-add={r}" for r in rights)),
                 *(("--memory", one["resources"]["limits"]["memory"][:-1], "--pids-limit", "256") if not states else ()),
                 *("--entrypoint", one["command"][0], one["image"], *one["command"][1:]),
-            )
+            ]
+            code, said = await docker("run", "--network", network, *words)
+            if not states:
+                self._boxes[name] = words
             if code:
                 state = {"waiting": {"reason": "ErrImagePull", "message": f"{said}: not found"}}
             else:
@@ -342,8 +355,9 @@ class ApiServer:
         return self.closes and "none" in json.dumps(pod["metadata"])
 
     async def _follow(self, name: str, box: dict) -> None:
+        started = self._boxes[name]
         code, said = await docker("wait", f"{name}-box")
-        if code or name not in self.objects["pods"]:
+        if code or name not in self.objects["pods"] or self._boxes[name] is not started:
             return
         _, oom = await docker("inspect", "-f", "{{.State.OOMKilled}}", f"{name}-box")
         box["state"] = {"terminated": {"exitCode": int(said), "reason": "OOMKilled" if oom == "true" else "Error"}}

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+from contextlib import AsyncExitStack
 
 import pytest
 from waiting import until
@@ -12,6 +13,8 @@ from sandboxes.base import (
 )
 from sandboxes.docker.executor.container import Kind
 from sandboxes.kubernetes import life
+from sandboxes.kubernetes.cluster import Cluster
+from sandboxes.kubernetes.options import PodOptions
 from sandboxes.owner import PREFIX
 
 pytestmark = pytest.mark.docker
@@ -30,6 +33,23 @@ async def test_a_dead_drivers_pods_are_removed_at_the_next_start(make, server, s
         async with make():
             assert list(server.objects["pods"]) == [kept.id]
         await dead.__aexit__()
+
+
+async def test_a_driver_that_starts_while_the_dead_are_looked_for_keeps_its_pods(make, server, spec):
+    options = PodOptions(kubeconfig=str(server.kubeconfig))
+    async with Cluster.connect(options) as cluster, AsyncExitStack() as stack:
+        request, meanwhile = cluster.request, []
+
+        async def listing(method, path, *arguments, **query):
+            said = await request(method, path, *arguments, **query)
+            if not meanwhile:
+                meanwhile.append(await stack.enter_async_context(make()))
+                await stack.enter_async_context(meanwhile[0].open(spec))
+            return said
+
+        cluster.request = listing
+        assert await life.reap(cluster) == 0
+        assert len(server.objects["pods"]) == 1
 
 
 DRIVER = """
