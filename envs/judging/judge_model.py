@@ -26,12 +26,13 @@ from envs.types import Failure, InfraError, JudgeModel
 from sandboxes.shielding import stop
 from tools.output import bounded
 
-_PATHS: Mapping[str, tuple[str, str]] = {
-    "chat/completions": ("max_completion_tokens", "max_tokens"),
-    "responses": ("max_output_tokens", "max_output_tokens"),
-    "messages": ("max_tokens", "max_tokens"),
+_PATHS: Mapping[str, tuple[str, str, str]] = {
+    "chat/completions": ("max_completion_tokens", "max_tokens", "choices"),
+    "responses": ("max_output_tokens", "max_output_tokens", "output"),
+    "messages": ("max_tokens", "max_tokens", "content"),
 }
-"""The paths of requests below /v1, and the fields that bound a reply: the one to set, and its other name."""
+"""The paths of requests below /v1, the fields that bound a reply (the one to set, and its other name), and the field
+of an answer that holds the reply."""
 _PASSED = ("anthropic-version", "anthropic-beta", "openai-beta")
 """Headers of a request that say how to read it."""
 _BODY = 4 << 20
@@ -46,9 +47,11 @@ _PLAIN_S = 15.0
 _PLAIN_TOKENS = 16
 _NONE = 0
 """The status of no answer."""
+_SENSELESS = 1
+"""The status of an answer without a reply, such as a proxy's page."""
 _BUSY = 429
 _NO_SUCH = frozenset({404, 405, 501})
-_FAILED = frozenset({_NONE, 401, 403, 404, 405, 408, 409, _BUSY})
+_FAILED = frozenset({_NONE, _SENSELESS, 401, 402, 403, 404, 405, 408, 409, _BUSY})
 _LEFT = "[not waited for]"
 _SHOWN = 2000
 """Characters of a question and of an answer that are kept, their ends."""
@@ -126,7 +129,7 @@ class Bench:
             asked = json.loads(
                 await request.content.read(_BODY) if request.content_length is None else await _body(request)
             )
-            body = self._bounded(asked, *_PATHS[path])
+            body = self._bounded(asked, *_PATHS[path][:2])
         except (ValueError, RecursionError, TypeError, OverflowError) as error:
             return _problem(400, f"no request for a judge: {error}")
         if self._taken >= self.model.requests:
@@ -209,7 +212,7 @@ class Bench:
         the run names a model nor the server lists those that it has."""
         model = self.model.name or await self._listed(body.get("model"))
         failed: list[Response] = []
-        for path, (tokens, _) in _PATHS.items():
+        for path, (tokens, _, _) in _PATHS.items():
             asked = {"input": _PLAIN} if path == "responses" else {"messages": [{"role": "user", "content": _PLAIN}]}
             whole = {"model": model, **asked, tokens: _PLAIN_TOKENS}
             answer = await self._post(path, whole, {"anthropic-version": "2023-06-01"}, _PLAIN_S)
@@ -233,9 +236,21 @@ class Bench:
         self, path: str, body: Mapping[str, Any], headers: Mapping[str, str], timeout: float | None = None
     ) -> Response:
         try:
-            return await self._client.post(f"/{path}", json=body, headers=headers, timeout=timeout)
+            answer = await self._client.post(f"/{path}", json=body, headers=headers, timeout=timeout)
         except NoAnswer as error:
             return Response(_NONE, str(error).encode())
+        if answer.status_code >= 400 or _replies(answer, _PATHS[path][2]):
+            return answer
+        return Response(_SENSELESS, f"HTTP {answer.status_code} without a reply: {answer.text[:_SHOWN]}".encode())
+
+
+def _replies(answer: Response, field: str) -> bool:
+    """Tell whether an answer is one of a protocol's: whether this field of it is a list."""
+    try:
+        found = answer.json()[field]
+    except (ValueError, LookupError, TypeError):
+        return False
+    return isinstance(found, list) and (bool(found) or field != "choices")
 
 
 def _failed(answer: Response) -> bool:
@@ -244,7 +259,7 @@ def _failed(answer: Response) -> bool:
 
 def _why(answer: Response) -> str:
     said = answer.text[:300]
-    return said if answer.status_code == _NONE else f"HTTP {answer.status_code}: {said}"
+    return said if answer.status_code in (_NONE, _SENSELESS) else f"HTTP {answer.status_code}: {said}"
 
 
 async def _body(request: web.BaseRequest) -> bytes:

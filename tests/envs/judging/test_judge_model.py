@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
+from aiohttp import web
 from judge_samples import RIGHT, judge_task, judging, naive, question_of
 
 from envs.judging.attack import attack_tasks
@@ -247,9 +248,39 @@ class TestCodeUnderTestMakesNoFailureOfOurs:
             assert "[not waited for]" in bench.words()
 
 
+SENSELESS = {
+    "a page": lambda: web.Response(text="<html>Please log in.</html>", content_type="text/html"),
+    "nothing": lambda: web.Response(),
+    "half of an answer": lambda: web.Response(text='{"choices": [{"message"', content_type="application/json"),
+    "an error": lambda: web.json_response({"error": {"message": "the provider failed", "code": 502}}),
+    "no choice": lambda: web.json_response({"choices": [], "content": None, "output": None}),
+    "a list": lambda: web.json_response(["yes"]),
+    "a redirect": lambda: web.Response(status=302, headers={"Location": "/login"}),
+    "no money": lambda: web.json_response({"error": "insufficient balance"}, status=402),
+}
+"""What a proxy or a broken server says in a model's place."""
+
+
 class TestAModelThatFails:
     async def test_and_comes_back_is_asked_again(self, quick):
         said = iter([503, "yes", 503, 503])
+        async with (
+            judging(lambda body: next(said, "yes")) as (url, _),
+            at_the_door(JudgeModel(url, "m")) as (bench, ask),
+        ):
+            assert await ask() == 200
+            await bench.check()
+
+    @pytest.mark.parametrize("path", ["chat/completions", "messages", "responses"])
+    @pytest.mark.parametrize("said", SENSELESS.values(), ids=SENSELESS)
+    async def test_by_answers_without_sense_is_our_failure(self, quick, said, path):
+        async with judging(lambda body: said()) as (url, _), at_the_door(JudgeModel(url, "m")) as (bench, ask):
+            assert await ask(path=path) == 503
+            with pytest.raises(InfraError, match="failed"):
+                await bench.check()
+
+    async def test_by_one_answer_without_sense_is_asked_again(self, quick):
+        said = iter([SENSELESS["a page"]()])
         async with (
             judging(lambda body: next(said, "yes")) as (url, _),
             at_the_door(JudgeModel(url, "m")) as (bench, ask),
