@@ -56,7 +56,7 @@ def judge_task(
 
 @asynccontextmanager
 async def judging(answer: Callable[[dict], object], models=()):
-    """Serve `answer(body)`, perhaps awaited: a text, a status, or a whole response. Yields the address and the requests'
+    """Serve `answer(body)`, perhaps awaited: a text, a status, or a response. Yields the address and the requests'
     paths, headers and bodies."""
     asked = []
 
