@@ -18,6 +18,7 @@ from envs.records.comparison import difference, read_rates
 from envs.records.read import SavedRollout, read_rollouts
 from envs.records.stats import pass_at_k, percent, share_interval
 from envs.records.tables import Sheet, paper
+from envs.running.mix import Mix
 from sandboxes.arguments import Parser
 
 _MEANS = ("rollouts", "turns", "sampled", "longest row", "rows", "seconds", "began in")
@@ -68,8 +69,8 @@ def main(argv: Sequence[str], *, prog: str = SWE) -> int:
 
 
 def read_rows(run_dir: Path) -> list[Row]:
-    """Read the rollouts of an evaluation, those of each agent for themselves. Raises OSError, and ValueError
-    without any."""
+    """Read the rollouts of an evaluation, those of each agent for themselves, in the order of `--env.agent`. Raises
+    OSError, and ValueError without any."""
     about = read_rates(run_dir / "eval-0.json").about
     # A sample that a killed process had saved and not noted was made again: the last one counts.
     made = (one for one in read_rollouts(run_dir) if one.seat.evaluating)
@@ -80,8 +81,9 @@ def read_rows(run_dir: Path) -> list[Row]:
     of: dict[str, list[SavedRollout]] = {}
     for one in rollouts:
         of.setdefault(one.seat.agent or name, []).append(one)
-    model = about.get("models")
-    return [Row(one, {"models": model, "tasks": sorted({r.task_id for r in own})}, own) for one, own in of.items()]
+    model, named = about.get("models"), Mix.of(name).names
+    agents = sorted(of, key=lambda one: named.index(one) if one in named else len(named))
+    return [Row(one, {"models": model, "tasks": sorted({r.task_id for r in of[one]})}, of[one]) for one in agents]
 
 
 def table(rows: Sequence[Row], k: int) -> Sheet:

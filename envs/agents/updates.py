@@ -32,6 +32,7 @@ from envs.records.tables import Sheet, paper
 from sandboxes.arguments import Parser
 from sandboxes.base import SandboxSpec
 from sandboxes.docker import DockerBackend
+from sandboxes.docker.images.base_image import BASE_IMAGE
 
 _ASK_S = 60.0
 _NAME = re.compile(r"(.+?)(@|==|\[)[^/]*$")
@@ -47,7 +48,9 @@ def main(argv: Sequence[str], *, prog: str = SWE) -> int:
     parser.add_argument("--write", action="store_true", help="move the pins of the agents named")
     parser.add_argument("--to", default="", metavar="VERSION", help="this version instead of the newest, for one agent")
     parser.add_argument("--tokenizer", default="", help="for --write: a model's tokenizer, with its chat template")
-    parser.add_argument("--image", default="", help="for --write: the image of the sandbox (default: the base image)")
+    parser.add_argument(
+        "--image", default=BASE_IMAGE, help="for --write: the image of the sandbox (default: the base image)"
+    )
     options = parser.parse_args(argv)
     unknown = [name for name in options.names if name not in FOREIGN]
     wrong = f"there is no agent {', '.join(unknown)}; there are {', '.join(FOREIGN)}" if unknown else ""
@@ -95,7 +98,7 @@ def table(agents: Mapping[str, ForeignAgent], newest: Mapping[str, str]) -> Shee
     return made
 
 
-async def move(agent: ForeignAgent, version: str, fitted: FittedFormat, image: str = "") -> bool:
+async def move(agent: ForeignAgent, version: str, fitted: FittedFormat, image: str = BASE_IMAGE) -> bool:
     """Move an agent's pin and its locks to a version, if the agent works there. Returns whether it does."""
     old, new = agent.recipe, agent.recipe.at(version)
     places = {platform: locks.path_of(agent.name, platform, old) for platform in PLATFORMS}
@@ -113,10 +116,10 @@ async def move(agent: ForeignAgent, version: str, fitted: FittedFormat, image: s
     return passed
 
 
-async def works(agent: ForeignAgent, fitted: FittedFormat, image: str) -> bool:
+async def works(agent: ForeignAgent, fitted: FittedFormat, image: str = BASE_IMAGE) -> bool:
     """Return whether an agent makes one row of a scripted conversation; what was seen is printed."""
     async with DockerBackend() as backend:
-        spec = SandboxSpec(await backend.ensure_image(image or None), workdir="/app")
+        spec = SandboxSpec(await backend.ensure_image(image), workdir="/app")
         checks = [check async for check in examine_agent(agent, backend, spec, fitted, AgentConfig())]
     for check in checks:
         print(f"{check.name}: {check.status.value}: {check.text}")

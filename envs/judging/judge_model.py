@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Self
 
@@ -26,12 +27,16 @@ from envs.types import Failure, InfraError, JudgeModel
 from sandboxes.shielding import stop
 from tools.output import bounded
 
-_PATHS: Mapping[str, tuple[str, str]] = {
-    "chat/completions": ("max_completion_tokens", "max_tokens"),
-    "responses": ("max_output_tokens", "max_output_tokens"),
-    "messages": ("max_tokens", "max_tokens"),
+logger = logging.getLogger(__name__)
+
+_PATHS: Mapping[str, tuple[str, str, str]] = {
+    "chat/completions": ("max_completion_tokens", "max_tokens", "choices"),
+    "responses": ("max_output_tokens", "max_output_tokens", "output"),
+    "messages": ("max_tokens", "max_tokens", "content"),
 }
-"""The paths of requests below /v1, and the fields that bound a reply: the one to set, and its other name."""
+"""The paths of requests below /v1, the fields that bound a reply (the one to set, and its other name), and the field
+of an answer that holds the reply."""
+_FORMS = [(path, name) for path, (*names, _) in _PATHS.items() for name in dict.fromkeys(names)]
 _PASSED = ("anthropic-version", "anthropic-beta", "openai-beta")
 """Headers of a request that say how to read it."""
 _BODY = 4 << 20
@@ -46,9 +51,12 @@ _PLAIN_S = 15.0
 _PLAIN_TOKENS = 16
 _NONE = 0
 """The status of no answer."""
+_SENSELESS = 1
+"""The status of an answer without a reply, such as a proxy's page."""
 _BUSY = 429
 _NO_SUCH = frozenset({404, 405, 501})
-_FAILED = frozenset({_NONE, 401, 403, 404, 405, 408, 409, _BUSY})
+_FAILED = frozenset({_NONE, _SENSELESS, 401, 402, 403, 404, 405, 408, 409, _BUSY})
+_AWAY = frozenset({_NONE, 408, _BUSY})
 _LEFT = "[not waited for]"
 _SHOWN = 2000
 """Characters of a question and of an answer that are kept, their ends."""
@@ -56,6 +64,10 @@ _WORDS = 12_000
 """Characters of all of them in a verdict."""
 _TOKEN = "judge"
 """The key in the sandbox."""
+
+
+class JudgeRefuses(Exception):
+    """The judge takes no question: a wrong address, key or name of its model."""
 
 
 class Bench:
@@ -98,6 +110,18 @@ class Bench:
         if self.failure is not None:
             raise InfraError(Failure.VERIFIER, f"the judge at {self.model.url} failed: {self.failure}")
 
+    async def examine(self) -> None:
+        """Ask a plain question before a run, if a model is known. One that is away or busy is named in the log. Raises
+        JudgeRefuses if the answer is a refusal."""
+        model = self.model.name or await self._listed(None)
+        if model is None:
+            return
+        answer = await self._plain({"model": model}, lambda one: not 200 <= one.status_code < 300)
+        if answer.status_code in _AWAY or answer.status_code >= 500:
+            logger.warning("the judge at %s does not answer now: %s", self.model.url, _why(answer))
+        elif not 200 <= answer.status_code < 300:
+            raise JudgeRefuses(f"the judge at {self.model.url} refuses a plain question: {_why(answer)}")
+
     @property
     def metrics(self) -> dict[str, float]:
         if not (self._exchanges or self.refused):
@@ -126,7 +150,7 @@ class Bench:
             asked = json.loads(
                 await request.content.read(_BODY) if request.content_length is None else await _body(request)
             )
-            body = self._bounded(asked, *_PATHS[path])
+            body = self._bounded(asked, *_PATHS[path][:2])
         except (ValueError, RecursionError, TypeError, OverflowError) as error:
             return _problem(400, f"no request for a judge: {error}")
         if self._taken >= self.model.requests:
@@ -204,16 +228,17 @@ class Bench:
             if _failed(plain):
                 self.failure = _why(plain)
 
-    async def _plain(self, body: Mapping[str, Any]) -> Response:
+    async def _plain(self, body: Mapping[str, Any], fails: Callable[[Response], bool] | None = None) -> Response:
         """Ask a plain question by each protocol, until one answers. Nothing of it is the body's choice, unless neither
-        the run names a model nor the server lists those that it has."""
+        the run names a model nor the server lists those that it has. fails: tells whether an answer is none."""
         model = self.model.name or await self._listed(body.get("model"))
+        fails = fails or _failed
         failed: list[Response] = []
-        for path, (tokens, _) in _PATHS.items():
+        for path, tokens in _FORMS:
             asked = {"input": _PLAIN} if path == "responses" else {"messages": [{"role": "user", "content": _PLAIN}]}
             whole = {"model": model, **asked, tokens: _PLAIN_TOKENS}
             answer = await self._post(path, whole, {"anthropic-version": "2023-06-01"}, _PLAIN_S)
-            if not _failed(answer):
+            if not fails(answer):
                 return answer
             failed.append(answer)
             if answer.status_code in (_NONE, _BUSY):
@@ -233,9 +258,21 @@ class Bench:
         self, path: str, body: Mapping[str, Any], headers: Mapping[str, str], timeout: float | None = None
     ) -> Response:
         try:
-            return await self._client.post(f"/{path}", json=body, headers=headers, timeout=timeout)
+            answer = await self._client.post(f"/{path}", json=body, headers=headers, timeout=timeout)
         except NoAnswer as error:
             return Response(_NONE, str(error).encode())
+        if answer.status_code >= 400 or _replies(answer, _PATHS[path][2]):
+            return answer
+        return Response(_SENSELESS, f"HTTP {answer.status_code} without a reply: {answer.text[:_SHOWN]}".encode())
+
+
+def _replies(answer: Response, field: str) -> bool:
+    """Tell whether an answer is one of a protocol's: whether this field of it is a list."""
+    try:
+        found = answer.json()[field]
+    except (ValueError, LookupError, TypeError):
+        return False
+    return isinstance(found, list) and (bool(found) or field != "choices")
 
 
 def _failed(answer: Response) -> bool:
@@ -244,7 +281,7 @@ def _failed(answer: Response) -> bool:
 
 def _why(answer: Response) -> str:
     said = answer.text[:300]
-    return said if answer.status_code == _NONE else f"HTTP {answer.status_code}: {said}"
+    return said if answer.status_code in (_NONE, _SENSELESS) else f"HTTP {answer.status_code}: {said}"
 
 
 async def _body(request: web.BaseRequest) -> bytes:

@@ -18,7 +18,7 @@ from envs.running.telemetry import traced
 from envs.swe.config import SWEEnvConfig
 from envs.swe.daemons import backend_options, sandbox_problems, uses_daemons, without_unusable
 from envs.swe.servers import check_servers, servers_of
-from envs.swe.source import load_parts, warn_of_unchecked
+from envs.swe.source import judge_problems, load_parts, warn_of_unchecked
 from envs.types import Outcome, Seat, Task
 from sandboxes.base import Backend, Sandbox
 from sandboxes.registry import load_backend
@@ -54,6 +54,7 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         problems += compaction_problems(config.agent, AGENTS, config.compaction)
         problems += check_names(config.tools)
         problems += await sandbox_problems(config)
+        problems += await judge_problems(config)
         if problems:
             raise ExceptionGroup("the environment can't be used as it is", problems)
         warn_of_unchecked(config)

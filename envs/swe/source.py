@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from envs.judging.judge_model import Bench, JudgeRefuses
 from envs.judging.manifest import NAME as MANIFEST
 from envs.judging.steps import parts
 from envs.judging.watched_tasks import select
@@ -61,6 +62,22 @@ def judge_model(url: str, name: str, key: str, requests: int = 32) -> JudgeModel
     if key and key not in os.environ:
         raise BadTask(f"--env.judge_key {key}: the environment has no such variable; it names the judge's key")
     return JudgeModel(url.rstrip("/"), name, os.environ.get(key, ""), requests)
+
+
+async def judge_problems(config: SWEEnvConfig) -> list[Exception]:
+    """Return what keeps the judge of the options from answering, apart from its being away. A missing key is told by
+    `load_parts`."""
+    try:
+        model = judge_model(config.judge, config.judge_model, config.judge_key)
+        if model is None:
+            return []
+        async with Bench(model) as bench:
+            await bench.examine()
+    except BadTask:
+        return []
+    except JudgeRefuses as error:
+        return [ValueError(f"--env.judge: {error}; see --env.judge_model and --env.judge_key")]
+    return []
 
 
 def with_judge(tasks: Sequence[Task], judge: JudgeModel | None) -> list[Task]:

@@ -133,11 +133,19 @@ def end_of(fitted, text, opened=False):
     template = fitted.template
     called = fitted.message(fitted.read(text, first_id=0, thinking_open=opened))
     if called is None:
-        return template.tokenizer.eos_token_id if template.close_id is None else template.close_id
+        return _end_of_text(template) if template.close_id is None else template.close_id
     marked = called[1].shape.marked(called[0], 400)
     rendered = template.render([{"role": "user", "content": "x"}, marked, *results_for(marked)])
     tail = text_behind(rendered[rendered.rindex(mark(400)) + 5 :], called[1].shape.closing(marked, 400))
     return template._encoder.leading_control(tail)
+
+
+def _end_of_text(template):
+    """The token of a template without a close of its own: GLM's models end an answer with the next user's."""
+    user, reply = {"role": "user", "content": "u"}, {"role": "assistant", "content": mark(400)}
+    tail = template.render([user, reply, user]).rpartition(mark(400))[2]
+    found = template._encoder.leading_control(tail)
+    return template.tokenizer.eos_token_id if found is None else found
 
 
 def writes_empty_thinking(fitted):

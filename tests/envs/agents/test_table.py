@@ -1,5 +1,6 @@
 """Agents side by side."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -55,6 +56,16 @@ async def test_a_sample_that_was_made_again_after_a_kill_counts_once(tmp_path):
     (run_dir / "eval-0.json").write_bytes(orjson.dumps(summarise({"add-numbers": [1.0, 0.0]}).to_json()))
     (row,) = read_rows(run_dir)
     assert row.solved() == {"add-numbers": [True, False]}
+
+
+async def test_the_agents_of_one_evaluation_are_in_the_order_of_their_option(tmp_path):
+    """Whoever is done first: the first one is what the others are compared with."""
+    made = [(evaluated(f"e-{agent}", True), agent) for agent in ("pi", "kilo", "codex")]
+    also = [replace(one, seat=replace(one.seat, agent=agent)) for one, agent in made]
+    run_dir = await make_run(tmp_path, also=also)
+    about = {"sampling": {"agent": "codex:1,pi:2,kilo:1"}}
+    (run_dir / "eval-0.json").write_bytes(orjson.dumps(summarise({"add-numbers": [1.0]}, about=about).to_json()))
+    assert [row.agent for row in read_rows(run_dir)] == ["codex", "pi", "kilo"]
 
 
 def test_a_directory_without_an_evaluation_is_told(tmp_path, capsys):

@@ -1,6 +1,10 @@
 """`agents update`."""
 
+from dataclasses import replace
+from functools import partial
+
 import pytest
+import small_agent
 
 from envs.agents import locks, updates
 from envs.agents.facts import ForeignAgent
@@ -77,6 +81,14 @@ def test_versions_of_the_registry_are_shown_beside_the_pins(monkeypatch, capsys)
     codex, pi = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("codex", "pi "))]
     assert "99.0" in codex and "behind" in codex
     assert "behind" not in pi
+
+
+@pytest.mark.docker
+async def test_an_agent_is_seen_at_work_in_the_base_image_before_its_pin_moves(base_image, hermes, capsys):
+    assert await updates.works(small_agent.AGENT, hermes)
+    silent = replace(small_agent.AGENT, start=partial(small_agent.start, script="print('I have nothing to ask')"))
+    assert not await updates.works(silent, hermes)
+    assert "agent's rows: ok: 1 row of linear work" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

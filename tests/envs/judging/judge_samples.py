@@ -56,8 +56,8 @@ def judge_task(
 
 @asynccontextmanager
 async def judging(answer: Callable[[dict], object], models=()):
-    """Serve `answer(body)`, perhaps awaited: a text, or a status. Yields the address and the requests' paths, headers
-    and bodies."""
+    """Serve `answer(body)`, perhaps awaited: a text, a status, or a response. Yields the address and the requests'
+    paths, headers and bodies."""
     asked = []
 
     async def handle(request: web.Request) -> web.Response:
@@ -66,6 +66,8 @@ async def judging(answer: Callable[[dict], object], models=()):
         said = answer(body)
         if inspect.isawaitable(said):
             said = await said
+        if isinstance(said, web.Response):
+            return said
         if isinstance(said, int):
             return web.json_response({"error": "no"}, status=said)
         if request.path.endswith("/messages"):

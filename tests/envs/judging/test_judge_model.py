@@ -8,12 +8,13 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
+from aiohttp import web
 from judge_samples import RIGHT, judge_task, judging, naive, question_of
 
 from envs.judging.attack import attack_tasks
 from envs.judging.check import check_tasks
 from envs.judging.generic_cheats import CHEATS
-from envs.judging.judge_model import Bench
+from envs.judging.judge_model import Bench, JudgeRefuses
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.workplace import PlainGuest, open_workplace
@@ -247,9 +248,39 @@ class TestCodeUnderTestMakesNoFailureOfOurs:
             assert "[not waited for]" in bench.words()
 
 
+SENSELESS = {
+    "a page": lambda: web.Response(text="<html>Please log in.</html>", content_type="text/html"),
+    "nothing": web.Response,
+    "half of an answer": lambda: web.Response(text='{"choices": [{"message"', content_type="application/json"),
+    "an error": lambda: web.json_response({"error": {"message": "the provider failed", "code": 502}}),
+    "no choice": lambda: web.json_response({"choices": [], "content": None, "output": None}),
+    "a list": lambda: web.json_response(["yes"]),
+    "a redirect": lambda: web.Response(status=302, headers={"Location": "/login"}),
+    "no money": lambda: web.json_response({"error": "insufficient balance"}, status=402),
+}
+"""What a proxy or a broken server says in a model's place."""
+
+
 class TestAModelThatFails:
     async def test_and_comes_back_is_asked_again(self, quick):
         said = iter([503, "yes", 503, 503])
+        async with (
+            judging(lambda body: next(said, "yes")) as (url, _),
+            at_the_door(JudgeModel(url, "m")) as (bench, ask),
+        ):
+            assert await ask() == 200
+            await bench.check()
+
+    @pytest.mark.parametrize("path", ["chat/completions", "messages", "responses"])
+    @pytest.mark.parametrize("said", SENSELESS.values(), ids=SENSELESS)
+    async def test_by_answers_without_sense_is_our_failure(self, quick, said, path):
+        async with judging(lambda body: said()) as (url, _), at_the_door(JudgeModel(url, "m")) as (bench, ask):
+            assert await ask(path=path) == 503
+            with pytest.raises(InfraError, match="failed"):
+                await bench.check()
+
+    async def test_by_one_answer_without_sense_is_asked_again(self, quick):
+        said = iter([SENSELESS["a page"]()])
         async with (
             judging(lambda body: next(said, "yes")) as (url, _),
             at_the_door(JudgeModel(url, "m")) as (bench, ask),
@@ -270,6 +301,33 @@ class TestAModelThatFails:
             with pytest.raises(InfraError, match="failed"):
                 await bench.check()
             asking.cancel()
+
+
+class TestBeforeARun:
+    @pytest.mark.parametrize("said", [lambda: 400, lambda: 401, lambda: 404, SENSELESS["a page"]])
+    async def test_a_judge_that_refuses_a_plain_question_is_refused(self, said):
+        async with judging(lambda body: said()) as (url, _), Bench(JudgeModel(url, "no-such-model")) as bench:
+            with pytest.raises(JudgeRefuses, match=f"the judge at {url} refuses a plain question: HTTP"):
+                await bench.examine()
+
+    @pytest.mark.parametrize("status", [429, 503])
+    async def test_one_that_is_away_or_busy_is_named(self, status, caplog):
+        async with judging(lambda body: status) as (url, _), Bench(JudgeModel(url, "m")) as bench:
+            await bench.examine()
+        assert f"does not answer now: HTTP {status}" in caplog.text
+
+    async def test_one_that_knows_the_older_name_of_a_bound_alone_is_taken(self, caplog):
+        async with (
+            judging(lambda body: "yes" if "max_tokens" in body else 422) as (url, asked),
+            Bench(JudgeModel(url, "m")) as bench,
+        ):
+            await bench.examine()
+        assert [path for path, *_ in asked] == ["/v1/chat/completions"] * 2 and not caplog.text
+
+    async def test_no_question_is_asked_where_no_model_is_known(self):
+        async with judging(lambda body: 400) as (url, asked), Bench(JudgeModel(url)) as bench:
+            await bench.examine()
+        assert not asked
 
 
 @pytest.mark.docker

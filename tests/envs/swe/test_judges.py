@@ -53,3 +53,12 @@ async def test_a_task_that_asks_a_judge_is_no_task_of_a_run_without_one(tmp_path
     status, said = await run("evaluate", f"--env.tasks={tmp_path / 'tasks'}", "--openai.base_url=http://127.0.0.1:9")
     assert status != 0
     assert "task answer: its test.sh asks a model to judge; name one with --env.judge URL" in said
+
+
+async def test_a_judge_that_does_not_know_its_model_is_refused_at_the_start(tmp_path):
+    judge_task(tmp_path / "tasks/answer", "debian")
+    async with judging(lambda body: 400) as (url, _):
+        given = [f"--env.tasks={tmp_path / 'tasks'}", f"--env.judge={url}", "--env.judge_model=typo"]
+        status, said = await run("evaluate", *given, "--openai.base_url=http://127.0.0.1:9")
+    assert status == 2
+    assert f"--env.judge: the judge at {url} refuses a plain question: HTTP 400" in said
