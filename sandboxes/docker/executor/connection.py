@@ -81,6 +81,7 @@ class Connection:
         self._settled = asyncio.Event()
         """Set while the stream is there, and once it is lost for good."""
         self._dead: str | None = None
+        self._end: type[SandboxDied] = SandboxDied
         self.era = 0
         """Counts the streams: a request belongs to the stream of its beginning."""
 
@@ -231,7 +232,10 @@ class Connection:
 
     def _raise_if_dead(self) -> None:
         if self._dead is not None:
-            raise SandboxDied(f"sandbox {self._name} is gone: {self._dead}")
+            raise self._gone()
+
+    def _gone(self) -> SandboxDied:
+        return self._end(f"sandbox {self._name} is gone: {self._dead}")
 
     async def _read_on(self) -> None:
         buffer = bytearray()
@@ -250,14 +254,14 @@ class Connection:
                 if isinstance(self._stream, SocketStream):
                     raise SandboxDied("its container does not run any more")
                 buffer[:] = await self._attach_again(self._stream)
-            except SandboxError as error:
-                self._die(str(error))
+            except SandboxDied as error:
+                self._die(str(error), type(error))
                 return
 
     async def _attach_again(self, old: Stream) -> bytearray:
         """Find out what has become of the sandbox. Returns its executor's words on a new stream.
 
-        Raises SandboxError if it is gone, or out of reach for a minute.
+        Raises SandboxDied if it is gone, or out of reach for a minute.
         """
         await _closed(old)
         last: Exception | None = None
@@ -271,7 +275,9 @@ class Connection:
                             stream = await self._attach()
                             buffer = await self._resume(stream)
                         break
-                    except (SandboxDied, LookupError) as error:
+                    except SandboxDied:
+                        raise
+                    except LookupError as error:
                         raise SandboxDied(str(error)) from error
                     except (SandboxError, OSError) as error:
                         last = error
@@ -328,12 +334,14 @@ class Connection:
                 call.answer.set_result((kind, bytes(payload)))
         del buffer[:at]
 
-    def _die(self, why: str) -> None:
-        self._dead = self._dead or why
+    def _die(self, why: str, kind: type[SandboxDied] = SandboxDied) -> None:
+        """End the connection. kind: of the error that says so, such as `PodEvicted`."""
+        if self._dead is None:
+            self._dead, self._end = why, kind
         self._settled.set()
-        self.end_tunnels(SandboxDied(f"sandbox {self._name} is gone: {self._dead}"))
+        self.end_tunnels(self._gone())
         for call in self._calls.values():
-            _fail(call, SandboxDied(f"sandbox {self._name} is gone: {self._dead}"))
+            _fail(call, self._gone())
 
 
 async def _closed(stream: Stream) -> None:

@@ -1,9 +1,12 @@
 """Pods on the small API server of the tests' own."""
 
+import asyncio
+
 import pytest
 from uses import moves_files
 from waiting import until
 
+from sandboxes.kubernetes.faults import NodeLost, PodDeleted, PodEvicted
 from sandboxes.owner import PREFIX
 
 pytestmark = pytest.mark.docker
@@ -29,3 +32,22 @@ async def test_a_command_reaches_nobody_who_watches_from_inside(make, server, sp
         assert result.exit_code in (0, 137)
         assert (await box.exec("echo alive")).output == "alive\n"
         assert "relay" not in (await box.exec("cat /proc/[0-9]*/cmdline")).output
+
+
+@pytest.mark.parametrize(
+    ("reason", "end"), [("EvictionByEvictionAPI", PodEvicted), ("DeletionByTaintManager", NodeLost), ("", PodDeleted)]
+)
+async def test_a_running_command_names_why_the_cluster_took_its_pod(make, server, spec, reason, end):
+    async with make() as backend, backend.open(spec) as box:
+        running = asyncio.create_task(box.exec("sleep 60"))
+        assert (await box.exec("true")).ok
+        if reason:
+            told = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": "for a test"}
+            server.change(box.id, conditions=[told])
+            await server.cut(box.id)
+        else:
+            await server.remove(box.id)
+        with pytest.raises(end, match=f"is gone: .*{reason}"):
+            await asyncio.wait_for(running, 30)
+        with pytest.raises(end):
+            await box.exec("true")
