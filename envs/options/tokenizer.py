@@ -15,8 +15,11 @@ def load_tokenizer(name: str, *, given: bool = True) -> Any:
     """Load a tokenizer by folder or hub name. Raises UsageError with the remedy.
 
     given: whether the options name it; else the inference server does."""
-    away = None if Path(name).is_dir() else silence()
+    local = Path(name).is_dir() or name.startswith(("/", "./", "../", "~")) or name.count("/") > 1
+    away = None if local else silence()
     try:
+        if local and not Path(name).is_dir():
+            raise NotADirectoryError("there is no such folder")
         return AutoTokenizer.from_pretrained(name, local_files_only=away is not None)
     except (OSError, ValueError, KeyError) as error:
         reason = away or str(error).strip().splitlines()[0]
