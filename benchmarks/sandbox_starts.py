@@ -29,6 +29,7 @@ from sandboxes.docker import DockerBackend
 Work = Callable[[], Awaitable[object]]
 STARTERS = ("docker", "crun")
 _CHANGED = 100 * 2**20
+_PARENTS = 4
 
 
 def busy_seconds() -> float:
@@ -152,13 +153,20 @@ async def _forks(costs: Costs, backend: DockerBackend, starter: str, spec: Sandb
         await parent.exec(f"head -c {_CHANGED} /dev/urandom >changed")
 
         async def fork() -> None:
-            await parent.write_file("small", os.urandom(8))
-            async with parent.fork(4) as boxes:
-                await asyncio.gather(*(box.exec("true") for box in boxes))
+            await _branch(parent)
 
         await costs.row(f"{starter}: a branch of fork(4), 100 MB changed", fork, few, share=4, repeats=repeats)
         await parent.exec("(while :; do sleep 60; done) >/dev/null 2>&1 &")  # it would notice another root
         await costs.row(f"{starter}: the same beside a process of the parent's", fork, few, share=4, repeats=repeats)
+    async with contextlib.AsyncExitStack() as stack:
+        parents = [await stack.enter_async_context(backend.open(roomy)) for _ in range(_PARENTS)]
+        await asyncio.gather(*(parent.exec(f"head -c {_CHANGED} /dev/urandom >changed") for parent in parents))
+
+        async def together() -> None:
+            await asyncio.gather(*map(_branch, parents))
+
+        what = f"{starter}: {_PARENTS} parents at once, each branch"
+        await costs.row(what, together, few, share=4 * _PARENTS, repeats=repeats)
     async with backend.open(spec) as first:
 
         async def deep() -> None:
@@ -172,6 +180,13 @@ async def _forks(costs: Costs, backend: DockerBackend, starter: str, spec: Sandb
         if depth:
             what = f"{starter}: a fork of a fork, {depth} deep, each"
             await costs.row(what, deep, 1, share=depth, repeats=0 if starter == "crun" else 1)
+
+
+async def _branch(parent: Sandbox) -> None:
+    """Fork a sandbox four times, after a change of its files, and run a command in each."""
+    await parent.write_file("small", os.urandom(8))
+    async with parent.fork(4) as boxes:
+        await asyncio.gather(*(box.exec("true") for box in boxes))
 
 
 async def live(spec: SandboxSpec, count: int) -> None:
