@@ -185,7 +185,7 @@ class Bench:
         if _failed(answer):
             exchange.append(f"[{_why(answer)}]")
             return _problem(400, f"the judge answers a plain question, and this one with {_why(answer)}")
-        exchange.append(_text_of(answer.content))
+        exchange.append(_text_of(answer.content) if _replied(answer) else f"[{_why(answer)}]")
         self.tokens += _tokens_of(answer.content)
         kind = answer.headers.get("Content-Type", "application/json")
         return web.Response(status=answer.status_code, body=answer.content, headers={"Content-Type": kind})

@@ -81,7 +81,9 @@ async def test_a_request_that_the_judge_refuses_and_those_beyond_the_bound_are_t
     async with judging(lambda body: 400 if "Grade" in question_of(body) else "yes") as (url, _):
         (task,) = with_judge([judge_task(tmp_path / "a", base_image)], JudgeModel(url))
         verdict = await judged(backend, task, RIGHT)
-    assert verdict.reward == 0.0 and "the judge: HTTP Error 400" in verdict.output
+        assert verdict.reward == 0.0 and "the judge: HTTP Error 400" in verdict.output
+        (checked,) = await check_tasks(backend, [task])
+        assert not checked.ok and "HTTP 400" in str(checked.problem), "a program's own mistake is known before a run"
     async with judging(naive) as (url, asked):
         (task,) = with_judge([judge_task(tmp_path / "b", base_image, times=5)], JudgeModel(url, requests=2))
         verdict = await judged(backend, task, RIGHT)
