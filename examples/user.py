@@ -1,7 +1,4 @@
-"""An environment in which somebody else speaks: a user who tells his wishes one by one.
-
-python examples/user.py process --openai.base_url http://localhost:9001/v1 --env.total_steps 4
-"""
+"""A user tells his wishes one by one: python examples/user.py process --openai.base_url URL --env.total_steps 4"""
 
 import sys
 from collections.abc import Sequence
@@ -21,8 +18,7 @@ async def book(people: int, hour: int) -> str:
 class Bookings(AgentEnv):
     @classmethod
     def load_tasks(cls, config: AgentEnvConfig) -> tuple[Sequence[Task], Sequence[Task]]:
-        wishes = [(people, hour) for people in range(2, 9) for hour in range(17, 22)]
-        tasks = [Task(f"{p}-at-{h}", "I want a table.", metadata={"people": p, "hour": h}) for p, h in wishes]
+        tasks = [Task(f"{n}", "I want a table.", metadata={"people": 2 + n % 7, "hour": 17 + n % 5}) for n in range(35)]
         return tasks[5:], tasks[:5]
 
     async def attempt(self, task: Task, seat: Seat) -> Outcome:

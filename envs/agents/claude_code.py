@@ -17,7 +17,7 @@ def start(at: Place) -> Start:
         **{"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "CLAUDE_CODE_ATTRIBUTION_HEADER": "0"},
         "CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(at.reply),
         "CLAUDE_CONFIG_DIR": f"{HOME}/claude",
-        **{"IS_SANDBOX": "1", "DISABLE_AUTOUPDATER": "1"},
+        **{"IS_SANDBOX": "1", "DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1"},
     }
     options = ["--dangerously-skip-permissions", "--output-format", "json", "--max-turns", str(at.turns)]
     files = {f"{HOME}/mcp.json": json.dumps({"mcpServers": entries(at.servers)})} if at.servers else {}
@@ -28,10 +28,10 @@ def start(at: Place) -> Start:
 AGENT = ForeignAgent(
     name="claude-code",
     licence="proprietary",
-    recipe=Recipe(npm=("@anthropic-ai/claude-code-linux-{cpu}{musl}@2.1.197",)),
+    recipe=Recipe(npm=("@anthropic-ai/claude-code-linux-{cpu}{musl}@2.1.332",)),
     start=start,
     protocol="messages",
-    opening=25000,
+    opening=20000,
     budget="turns, and a reply's tokens",
     beside="a title at the beginning, sub-agents",
     shell=("Bash", "command", {"description": "work"}),

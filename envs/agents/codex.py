@@ -27,7 +27,7 @@ gateway = {{ name = "gateway", base_url = "{at.v1}", env_key = "GATEWAY_KEY", wi
 AGENT = ForeignAgent(
     name="codex",
     licence="Apache-2.0",
-    recipe=Recipe(npm=("@openai/codex@0.169.0-linux-{cpu}",)),
+    recipe=Recipe(npm=("@openai/codex@0.171.0-linux-{cpu}",)),
     start=start,
     protocol="responses",
     opening=9000,

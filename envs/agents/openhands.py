@@ -3,7 +3,7 @@
 from envs.agents.facts import HOME, KEY, PACK, ForeignAgent, Place, Start
 from envs.agents.recipes import Recipe
 
-_SDK, _TOOLS = "openhands-sdk==1.55.1", "openhands-tools==1.55.1"
+_SDK, _TOOLS = "openhands-sdk==1.58.2", "openhands-tools==1.58.2"
 _NEEDED = ("libtmux==0.62.0", "binaryornot==0.6.0", "cachetools==8.0.1")
 _RUN = f"""import os, sys
 sys.path[:0] = [{PACK + "/python"!r}, {PACK + "/bare"!r}]

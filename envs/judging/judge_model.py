@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Self
 
@@ -116,10 +116,10 @@ class Bench:
         model = self.model.name or await self._listed(None)
         if model is None:
             return
-        answer = await self._plain({"model": model}, lambda one: not 200 <= one.status_code < 300)
+        answer = await self._plain({"model": model})
         if answer.status_code in _AWAY or answer.status_code >= 500:
             logger.warning("the judge at %s does not answer now: %s", self.model.url, _why(answer))
-        elif not 200 <= answer.status_code < 300:
+        elif not _replied(answer):
             raise JudgeRefuses(f"the judge at {self.model.url} refuses a plain question: {_why(answer)}")
 
     @property
@@ -179,12 +179,13 @@ class Bench:
             exchange.append(_LEFT)
             self._doubts.add(asyncio.create_task(self._doubt(body)))
             raise
+        if self.failure is not None:
+            exchange.append(f"[{_why(answer)}]")
+            return _problem(503, "the judge failed")
         if _failed(answer):
             exchange.append(f"[{_why(answer)}]")
-            if self.failure is not None:
-                return _problem(503, "the judge failed")
             return _problem(400, f"the judge answers a plain question, and this one with {_why(answer)}")
-        exchange.append(_text_of(answer.content))
+        exchange.append(_text_of(answer.content) if _replied(answer) else f"[{_why(answer)}]")
         self.tokens += _tokens_of(answer.content)
         kind = answer.headers.get("Content-Type", "application/json")
         return web.Response(status=answer.status_code, body=answer.content, headers={"Content-Type": kind})
@@ -201,16 +202,18 @@ class Bench:
 
     async def _ask(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> Response:
         """Return the model's answer: the last one, if the request failed each time. It is our failure if a plain
-        question, asked behind it, failed too."""
+        question, asked behind it, has no reply either; a refusal of this request alone is its sender's to deal with."""
         for tries, pause in enumerate(_PAUSES_S, 1):
             await asyncio.sleep(pause)
             answer = await self._post(path, body, headers)
-            if not _failed(answer):
+            if _replied(answer):
                 return answer
             plain = await self._plain(body)
+            if not _failed(answer) and _replied(plain):
+                return answer
             if tries >= _TRIES and _BUSY not in (answer.status_code, plain.status_code):
                 break
-        if _failed(plain):
+        if not _replied(plain):
             self.failure = _why(plain)
         return answer
 
@@ -225,20 +228,19 @@ class Bench:
                 plain = await self._plain(body)
                 if plain.status_code != _BUSY:
                     break
-            if _failed(plain):
+            if not _replied(plain):
                 self.failure = _why(plain)
 
-    async def _plain(self, body: Mapping[str, Any], fails: Callable[[Response], bool] | None = None) -> Response:
+    async def _plain(self, body: Mapping[str, Any]) -> Response:
         """Ask a plain question by each protocol, until one answers. Nothing of it is the body's choice, unless neither
-        the run names a model nor the server lists those that it has. fails: tells whether an answer is none."""
+        the run names a model nor the server lists those that it has."""
         model = self.model.name or await self._listed(body.get("model"))
-        fails = fails or _failed
         failed: list[Response] = []
         for path, tokens in _FORMS:
             asked = {"input": _PLAIN} if path == "responses" else {"messages": [{"role": "user", "content": _PLAIN}]}
             whole = {"model": model, **asked, tokens: _PLAIN_TOKENS}
             answer = await self._post(path, whole, {"anthropic-version": "2023-06-01"}, _PLAIN_S)
-            if not fails(answer):
+            if _replied(answer):
                 return answer
             failed.append(answer)
             if answer.status_code in (_NONE, _BUSY):
@@ -275,7 +277,12 @@ def _replies(answer: Response, field: str) -> bool:
     return isinstance(found, list) and (bool(found) or field != "choices")
 
 
+def _replied(answer: Response) -> bool:
+    return 200 <= answer.status_code < 300
+
+
 def _failed(answer: Response) -> bool:
+    """Tell whether the server failed at a request, which the same request may not do again."""
     return answer.status_code >= 500 or answer.status_code in _FAILED
 
 

@@ -62,6 +62,14 @@ MADE_FOR = {"trl": "1.16"}
 ON_A_GPU = {"trl"}
 """Trainers that start on a GPU alone."""
 
+GIVEN = {
+    "steps": "of the trainer",
+    "groups": "of a step",
+    "group_size": "rollouts of a group",
+    "evaluations": "on held-out tasks, the first before and the last after training; 2 or more",
+}
+"""The fields of a preset that an option replaces, each with its help."""
+
 HELD_OUT_SEED = 2_000_003
 """Seed of the made-up tasks to be held out."""
 
@@ -89,6 +97,8 @@ def _wrong(options: argparse.Namespace) -> str | None:
     """Return the contradiction in the options, and the remedy; None without one."""
     if options.engine_url and not options.model:
         return "--engine-url: give --model too, the folder or hub name of the model that it serves"
+    if options.evaluations == 1:
+        return "--evaluations 1: one is before and one after training; give 2 or more"
     if options.model and not options.engine_url:
         return "--model says what a server of yours serves: give --engine-url too, or leave it out"
     if (wrong := _wrong_trainer(options.trainer, options.preset) if options.trainer in WITHIN else None) is not None:
@@ -170,7 +180,8 @@ def _chosen(options: argparse.Namespace) -> Preset:
     """Return the preset with the given options in place of its own. Raises ValueError for an agent it can't learn
     through."""
     preset = PRESETS[options.preset].through(options.agent)
-    return preset if options.steps is None else replace(preset, steps=options.steps)
+    given = {name: getattr(options, name) for name in GIVEN}
+    return replace(preset, **{name: value for name, value in given.items() if value is not None})
 
 
 def _other(options: argparse.Namespace) -> str:
@@ -375,7 +386,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME=VALUE",
         help="another option of the environment, such as workers=ray; as often as there are some",
     )
-    add("--steps", type=count, help="take so many instead of the preset's")
+    for name, about in GIVEN.items():
+        add(f"--{name.replace('_', '-')}", type=count, help=f"{about} (default: as the preset says)")
     add("--seed", type=int, default=0, help="of task order and trainer (default: %(default)s)")
     return parser
 

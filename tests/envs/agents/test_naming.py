@@ -55,7 +55,7 @@ async def test_the_environment_refuses_an_opening_that_no_row_can_hold(monkeypat
     monkeypatch.setenv("DOCKER_HOST", "unix:///no/such.sock")
     with pytest.raises(ExceptionGroup) as caught:
         await SWEEnv.preflight(SWEEnvConfig(agent="claude-code", max_token_length=20_000))
-    assert any("claude-code begins with about 25000 tokens" in str(error) for error in caught.value.exceptions)
+    assert any("claude-code begins with about 20000 tokens" in str(error) for error in caught.value.exceptions)
 
 
 def test_each_says_what_it_is():

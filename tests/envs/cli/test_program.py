@@ -49,6 +49,11 @@ def test_a_group_of_one_is_served_to_a_trainer_with_a_baseline_of_its_own():
     assert options.env.group_size == 1
 
 
+def test_a_group_of_one_that_a_teacher_weighs_is_served():
+    taught = ["--env.teacher=http://127.0.0.1:9/v1", "--env.teacher_weight=1", "--env.group_size=1"]
+    assert parse(PROGRAM, "serve", taught).env.equal_rewards == "drop"
+
+
 @pytest.mark.parametrize("command", ["serve", "doctor"])
 def test_an_env_file_that_is_no_text_is_named(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

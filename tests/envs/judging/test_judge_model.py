@@ -65,7 +65,7 @@ async def test_a_judges_score_and_words_are_in_the_verdict(tmp_path, base_image,
 
 
 @pytest.mark.docker
-@pytest.mark.parametrize("status", [500, 401, 429])
+@pytest.mark.parametrize("status", [500, 400, 401, 429])
 async def test_a_judge_that_fails_makes_no_reward(tmp_path, base_image, backend, status, monkeypatch):
     monkeypatch.setattr("envs.judging.judge_model._PAUSES_S", (0.0,) * 5)
     async with judging(lambda body: status) as (url, _):
@@ -78,10 +78,12 @@ async def test_a_judge_that_fails_makes_no_reward(tmp_path, base_image, backend,
 async def test_a_request_that_the_judge_refuses_and_those_beyond_the_bound_are_test_shs_to_deal_with(
     tmp_path, base_image, backend
 ):
-    async with judging(lambda body: 400) as (url, _):
+    async with judging(lambda body: 400 if "Grade" in question_of(body) else "yes") as (url, _):
         (task,) = with_judge([judge_task(tmp_path / "a", base_image)], JudgeModel(url))
         verdict = await judged(backend, task, RIGHT)
-    assert verdict.reward == 0.0 and "the judge: HTTP Error 400" in verdict.output
+        assert verdict.reward == 0.0 and "the judge: HTTP Error 400" in verdict.output
+        (checked,) = await check_tasks(backend, [task])
+        assert not checked.ok and "HTTP 400" in str(checked.problem), "a program's own mistake is known before a run"
     async with judging(naive) as (url, asked):
         (task,) = with_judge([judge_task(tmp_path / "b", base_image, times=5)], JudgeModel(url, requests=2))
         verdict = await judged(backend, task, RIGHT)
@@ -172,6 +174,16 @@ async def at_the_door(model):
 class TestCodeUnderTestMakesNoFailureOfOurs:
     """It can ask the judge what it likes, at the judge's own door."""
 
+    @pytest.mark.parametrize("status", [400, 413, 422])
+    async def test_by_a_question_that_the_models_server_refuses(self, quick, status):
+        async with (
+            judging(lambda body: status if "break" in question_of(body) else "yes") as (url, asked),
+            at_the_door(JudgeModel(url, "m")) as (bench, ask),
+        ):
+            assert (await ask("break"), await ask()) == (status, 200)
+            await bench.check()
+        assert [question_of(body) for *_, body in asked] == ["break", "Reply with one word: yes.", "Grade it."]
+
     @pytest.mark.parametrize("status", [500, 503, 401, 403, 404, 408, 409, 429])
     async def test_by_a_question_that_the_models_server_fails_at(self, quick, status):
         async with (
@@ -257,6 +269,8 @@ SENSELESS = {
     "a list": lambda: web.json_response(["yes"]),
     "a redirect": lambda: web.Response(status=302, headers={"Location": "/login"}),
     "no money": lambda: web.json_response({"error": "insufficient balance"}, status=402),
+    "no credit": lambda: web.json_response({"error": {"message": "Your credit balance is too low"}}, status=400),
+    "no such model": lambda: web.json_response({"error": {"message": "Invalid model name passed"}}, status=400),
 }
 """What a proxy or a broken server says in a model's place."""
 

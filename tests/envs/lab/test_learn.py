@@ -96,6 +96,15 @@ def test_an_agent_that_is_not_ours_works_on_the_tasks_with_room_for_its_opening(
     assert _chosen(given).milestones == [0, 3], "what is given wins"
 
 
+def test_the_size_of_a_step_and_the_looks_are_as_given(tmp_path: Path) -> None:
+    given = options(tmp_path, "--steps", "8", "--groups", "6", "--group-size", "1", "--evaluations", "3")
+    preset, settings = _chosen(given), _environment(_chosen(given), given, "http://engine/v1")
+    assert (preset.batch_size, preset.milestones, settings["env.group_size"]) == (6, [0, 4, 8], 1)
+    assert _wrong(options(tmp_path, "--evaluations", "1")) == (
+        "--evaluations 1: one is before and one after training; give 2 or more"
+    )
+
+
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 async def test_our_own_agent_by_its_name_is_as_no_agent_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str
