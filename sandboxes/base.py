@@ -38,6 +38,11 @@ class SandboxEnded(SandboxDied):
         self.limit = limit
 
 
+class SandboxUnreachable(SandboxDied):
+    """Nobody reaches the sandbox: its Docker daemon, or its cluster's node, was away for longer than an outage may
+    last."""
+
+
 class DaemonRestarted(SandboxError, ConnectionError):
     """The Docker daemon went away during the request, and the sandbox has survived. The request's effect is unknown;
     its processes have been killed. You can go on using the sandbox."""

@@ -20,6 +20,7 @@ from rich.console import Console
 
 from envs.lab.consumer import Consumer, ConsumerError
 from envs.lab.dashboard import Dashboard, Preparation, Progress, View
+from envs.lab.given import add_env_option, settings_of, uses_daemon
 from envs.lab.parts import PartError, Parts, answers, healthy, lacking, until_signalled
 from envs.lab.recipes import EASY, adapter
 from envs.lab.synthetic import TOOLS
@@ -84,7 +85,8 @@ async def _demo(options: argparse.Namespace) -> int:
 async def _set_up(parts: Parts, daemon: AsyncExitStack, options: argparse.Namespace, console: Console) -> str:
     """Start everything, independent parts side by side, and show the progress. Return the trainer API's address."""
     begun, log = time.monotonic(), options.run_dir / "warmstart.log"
-    states = dict.fromkeys(("Docker daemon and sandbox image", "warm start", "trainer API"), "…")
+    daemons = ["Docker daemon and sandbox image"] if uses_daemon(options.env) else []
+    states = dict.fromkeys((*daemons, "warm start", "trainer API"), "…")
 
     def preparation() -> Preparation:
         now = dict(states)
@@ -101,11 +103,11 @@ async def _set_up(parts: Parts, daemon: AsyncExitStack, options: argparse.Namesp
         return result
 
     async with _shown(console, preparation):
-        _, warm, api = await together(
+        warm, api, *_ = await together(
             [
-                told("Docker daemon and sandbox image", _sandboxes(daemon)),
                 told("warm start", _warm_start(options, log)),
                 told("trainer API", parts.trainer_api()),
+                *(told(name, _sandboxes(daemon)) for name in daemons),
             ]
         )
         if options.engine_url:
@@ -186,6 +188,7 @@ def _settings(options: argparse.Namespace, api: str, engine: str) -> dict[str, o
         "env.max_token_length": 2048,
         # The demo shows every group, also those from which nothing could be learnt.
         "env.ensure_scores_are_not_same": "false",
+        **settings_of(options.env),
     }
 
 
@@ -206,4 +209,5 @@ def _parser() -> argparse.ArgumentParser:
     add("--engine-url", type=url, help="use the inference server that answers here, and start none")
     add("--adapter", type=there, help="begin with this warm start of SmolLM2 (default: made on first use)")
     add("--run-dir", type=folder, help="where results go (default: a new folder under runs/)")
+    add_env_option(parser)
     return parser

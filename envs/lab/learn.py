@@ -28,6 +28,7 @@ from rich.console import Console
 from envs.lab import smoke, windows
 from envs.lab.curve import Curve, Evaluation
 from envs.lab.dashboard import Dashboard, Steps
+from envs.lab.given import add_env_option, settings_of, uses_daemon
 from envs.lab.manner import foreign
 from envs.lab.parts import PartError, Parts, flags, healthy, lacking, output_of, run, until_signalled
 from envs.lab.plots import findings, write_page
@@ -39,7 +40,6 @@ from envs.messages import SWE, as_called, told
 from envs.records.disk import make_folder, replace_file
 from envs.records.provenance import commit, machine, versions
 from envs.swe import STARTER
-from envs.swe.config import SWEEnvConfig
 from envs.trainers.weights import POLICY, PolicyServer, VLLMServer, kept_current, policy_server
 from sandboxes.arguments import Parser, count, folder, named, there, url
 from sandboxes.base import SandboxError
@@ -130,9 +130,10 @@ async def _learn(options: argparse.Namespace) -> int:
     console, preset, run_dir = Console(), _chosen(options), options.run_dir
     config = _config(options, preset)
     async with AsyncExitStack() as stack:
-        console.print("Docker daemon and sandbox image …")
-        stack.push_async_callback(stop_daemon, await ensure_daemon())
-        await ensure_base_image()
+        if uses_daemon(options.env):
+            console.print("Docker daemon and sandbox image …")
+            stack.push_async_callback(stop_daemon, await ensure_daemon())
+            await ensure_base_image()
         await asyncio.to_thread(_write_tasks, preset, run_dir / "tasks")
         warm = await _warm_start(preset, options, console)
         parts = await stack.enter_async_context(Parts(run_dir, restarts=3))
@@ -288,7 +289,7 @@ def _environment(preset: Preset, options: argparse.Namespace, engine: str) -> di
         "env.group_size": preset.group_size,
         "env.seed": options.seed,
         **preset.environment,
-        **{f"env.{name}": value for name, value in options.env},
+        **settings_of(options.env),
     }
 
 
@@ -378,16 +379,8 @@ def _parser() -> argparse.ArgumentParser:
         help="adapter that the model begins with (default: as the preset says, made on first use)",
     )
     add("--agent", type=named, help="who works on the tasks: a name of docs/agents.md, or a file (default: our own)")
-    add(
-        "--env",
-        type=_named_value,
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="another option of the environment, such as workers=ray; as often as there are some",
-    )
-    for name, about in GIVEN.items():
-        add(f"--{name.replace('_', '-')}", type=count, help=f"{about} (default: as the preset says)")
+    add_env_option(parser)
+    add("--steps", type=count, help="take so many instead of the preset's")
     add("--seed", type=int, default=0, help="of task order and trainer (default: %(default)s)")
     return parser
 
@@ -402,11 +395,3 @@ def _trainer_named(text: str) -> str | Path:
             f"{text} is no trainer's name and no file that is there; take {known}. Other trainers start the "
             "environment: docs/trainers.md"
         ) from None
-
-
-def _named_value(text: str) -> tuple[str, str]:
-    """Return an option's name and its value."""
-    name, equals, value = text.partition("=")
-    if not (equals and name.split(".")[0] in SWEEnvConfig.model_fields):
-        raise argparse.ArgumentTypeError(f"{text!r} is no option of the environment with its value, as workers=ray")
-    return name, value

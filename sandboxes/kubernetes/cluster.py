@@ -8,6 +8,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 from urllib.parse import urlencode
@@ -29,6 +30,21 @@ _PING_S = 20.0
 """Load balancers cut streams that are silent for a minute or more."""
 
 
+_REFUSAL: ContextVar[list[str]] = ContextVar("refusal")
+"""Takes what the API server says when it opens no WebSocket, which aiohttp drops."""
+
+
+def _refusals_heard() -> aiohttp.TraceConfig:
+    async def ended(_session: object, _context: object, params: aiohttp.TraceRequestEndParams) -> None:
+        if params.response.status >= 400 and "Upgrade" in params.headers:
+            _REFUSAL.get().append(message_of(await params.response.text()))
+
+    config = aiohttp.TraceConfig()
+    config.on_request_end.append(ended)
+    config.freeze()
+    return config
+
+
 class Cluster(Api):
     """An API server, and the namespace for our pods."""
 
@@ -37,7 +53,9 @@ class Cluster(Api):
 
     def __init__(self, api: kubernetes.ApiClient, namespace: str) -> None:
         self._configuration = api.configuration
-        super().__init__(api.rest_client.pool_manager, self._configuration.host, self._configuration.proxy or None)
+        http = api.rest_client.pool_manager
+        http.trace_configs.append(_refusals_heard())
+        super().__init__(http, self._configuration.host, self._configuration.proxy or None)
         self.namespace = namespace
 
     @classmethod
@@ -103,7 +121,8 @@ class Cluster(Api):
 
     async def exec(self, pod: str, container: str, command: Sequence[str], *, stdin: bool = True) -> ExecStream:
         """Start a program in a container. Raises DaemonRefused, DaemonError."""
-        doing = f"exec in {pod}"
+        doing, refusal = f"exec in {pod}", list[str]()
+        _REFUSAL.set(refusal)
         query = [("container", container), ("stdout", "true"), ("stderr", "true"), ("stdin", str(stdin).lower())]
         query += [("command", word) for word in command]
         url = f"{self._url(self.path('pods', f'{pod}/exec'), {})}?{urlencode(query)}"
@@ -119,10 +138,13 @@ class Cluster(Api):
                 )
         except aiohttp.WSServerHandshakeError as error:
             # A kubelet that was just restarted says 404 of its own pods: only the API server knows which are there.
-            raise self.failure(503 if error.status == 404 else error.status, error.message, doing) from error
+            status, words = 503 if error.status == 404 else error.status, refusal[0] if refusal else error.message
+            failure = self.failure(status, words, doing)
+            self.trouble(failure)
+            raise failure from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise DaemonUnavailable(f"{doing}: the API server does not answer: {error!r}") from error
-        return ExecStream(socket)
+        return ExecStream(socket, self.trouble)
 
     async def ensure(self, path: str, body: Body, **params: str) -> None:
         """Make an object of ours, or leave the one that is there. Raises SandboxError."""

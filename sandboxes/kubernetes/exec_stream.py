@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import aiohttp
 
@@ -15,15 +16,20 @@ PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _STDIN, _STDOUT, _STDERR, _STATUS = range(4)
 _OPEN = 90
 """The exit code of a relay in a pod with an open network."""
+_TRIED = "error executing command in container"
+"""What a kubelet says of a container's failure: the node is there."""
 _MESSAGE = 1 << 20
 """The most that one message holds: API servers cut the stream at larger ones."""
 
 
 class ExecStream:
-    """Standard input and output of the program, as a `Stream`. error_text: what it wrote to stderr, at most 4 KB."""
+    """Standard input and output of the program, as a `Stream`. error_text: what it wrote to stderr, at most 4 KB.
 
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+    trouble: hears why the cluster could not run the program."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse, trouble: Callable[[Exception], None]) -> None:
         self._socket = socket
+        self._trouble = trouble
         self._status = b""
         self.error_text = ""
 
@@ -34,7 +40,7 @@ class ExecStream:
             if message.type is aiohttp.WSMsgType.ERROR:
                 raise ConnectionResetError(f"the stream broke: {message.data!r}")
             if message.type is not aiohttp.WSMsgType.BINARY:
-                self._raise_if_open()
+                self._raise_failure()
                 return b""
             channel, data = message.data[:1], message.data[1:]
             if channel == b"\1" and data:
@@ -44,11 +50,14 @@ class ExecStream:
             elif channel == b"\3":
                 self._status += data
 
-    def _raise_if_open(self) -> None:
-        """Raise SandboxDied if a relay has found the network of its pod open."""
+    def _raise_failure(self) -> None:
+        """Raise SandboxDied if a relay has found the network of its pod open, ConnectionError if the node was away."""
         try:
             code = self.exit_code
-        except SandboxError:
+        except SandboxError as error:
+            if (self._said.get("code") or 0) >= 500 and _TRIED not in str(error):
+                self._trouble(error)
+                raise ConnectionResetError(str(error)) from error
             return
         if code == _OPEN:
             raise SandboxDied(
@@ -79,9 +88,8 @@ class ExecStream:
         """Return the program's, after the end of its output; None if the cluster reported none.
 
         Raises SandboxError if the program did not run."""
-        try:
-            said = json.loads(self._status)
-        except ValueError:
+        said = self._said
+        if not said:
             return None
         if said.get("status") == "Success":
             return 0
@@ -89,3 +97,12 @@ class ExecStream:
             if cause.get("reason") == "ExitCode":
                 return int(cause["message"])
         raise SandboxError(f"the cluster could not run a program of ours: {said.get('message')}")
+
+    @property
+    def _said(self) -> Mapping[str, Any]:
+        """Return the cluster's last words, none before the end."""
+        try:
+            found: Mapping[str, Any] = json.loads(self._status)
+        except ValueError:
+            return {}
+        return found

@@ -51,7 +51,7 @@ class PodContainer(ToolContainer):
         self._outage_s = outage_s
 
     async def _run(self, command: tuple[str, ...], stdin: bytes, most: int) -> bytes:
-        return await self._cluster.patiently(lambda: self._once(command, stdin, most), self._outage_s)
+        return await self._cluster.reach(lambda: self._once(command, stdin, most), self._outage_s)
 
     async def _once(self, command: tuple[str, ...], stdin: bytes, most: int) -> bytes:
         try:

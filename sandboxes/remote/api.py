@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar, TypeVar
@@ -13,7 +14,14 @@ from urllib.parse import urlencode
 
 import aiohttp
 
-from sandboxes.base import DaemonError, DaemonRefused, DaemonUnavailable, SandboxDied, SandboxError
+from sandboxes.base import (
+    DaemonError,
+    DaemonRefused,
+    DaemonUnavailable,
+    SandboxDied,
+    SandboxError,
+    SandboxUnreachable,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -21,6 +29,8 @@ ANSWER_S = 60.0
 _RIGHTS_S = 60.0
 _PATCH = {"Content-Type": "application/merge-patch+json"}
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 5.0
+_MOMENT_S, _CALM_S = 5.0, 60.0
+"""How long an outage is not worth a word, and after how long without trouble another outage begins."""
 
 Body = Mapping[str, Any]
 T = TypeVar("T")
@@ -59,6 +69,24 @@ def failure(status: int, message: str, doing: str, after_s: float = 0.0, remedy:
     return kinds.get(status, SandboxError)(text)
 
 
+class _Outage:
+    """Failures close to each other."""
+
+    def __init__(self) -> None:
+        self._since = self._last = -math.inf
+        self._told = False
+
+    def to_tell(self) -> bool:
+        """Take note of a failure; return whether it is time to speak of the outage."""
+        now = time.monotonic()
+        if now > self._last + _CALM_S:
+            self._since, self._told = now, False
+        self._last = now
+        tells = not self._told and now > self._since + _MOMENT_S
+        self._told = self._told or tells
+        return tells
+
+
 class Api(ABC):
     """Requests with JSON to one server. name: for messages. remedy: against missing rights."""
 
@@ -70,6 +98,7 @@ class Api(ABC):
         self._root = root
         self._proxy = proxy
         self._away_at = -math.inf
+        self._outage = _Outage()
 
     @abstractmethod
     async def _headers(self) -> dict[str, str]: ...
@@ -115,9 +144,23 @@ class Api(ABC):
                     self._away_at = loop.time()
                 if loop.time() > until:
                     raise
-                logger.debug("again after %r", error)
+                self.trouble(error)
                 await asyncio.sleep(max(pause, error.after_s if isinstance(error, Busy) else 0.0))
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    async def reach(self, work: Callable[[], Awaitable[T]], seconds: float) -> T:
+        """Repeat harmless work inside a sandbox. Raises SandboxUnreachable at the end of an outage."""
+        try:
+            return await self.patiently(work, seconds)
+        except (DaemonUnavailable, Busy) as error:
+            raise SandboxUnreachable(f"the sandbox can't be reached: {error}") from error
+
+    def trouble(self, error: Exception) -> None:
+        """Hear of a failure after which something is tried again: an outage is logged once, with the server's
+        words."""
+        logger.debug("again after %r", error)
+        if self._outage.to_tell():
+            logger.warning("The %s has been failing for a while, and is asked again: %s", self.name, error)
 
     def _url(self, path: str, params: Mapping[str, str]) -> str:
         return f"{self._root}{path}" + (f"?{urlencode(params)}" if params else "")

@@ -124,7 +124,7 @@ async def open_channel(
     doors: dict[int, Door] = {}
     connection = Connection(name, attach, runs, tunnels_of(kind.limits, doors), host=host, return_s=return_s)
     stack.push_async_callback(connection.close)
-    await api.patiently(connection.attach, start_s)
+    await api.reach(connection.attach, start_s)
     await connection.greet(GREET_S)
     return Channel(connection, doors)
 

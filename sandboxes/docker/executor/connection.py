@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from sandboxes.base import DaemonRestarted, SandboxDied, SandboxError, SandboxTimeout
+from sandboxes.base import DaemonRestarted, SandboxDied, SandboxError, SandboxTimeout, SandboxUnreachable
 from sandboxes.docker.executor.streams import SocketStream, Stream
 from sandboxes.docker.executor.tunnel import TUNNEL, Tunnel, Tunnels
 
@@ -261,7 +261,7 @@ class Connection:
     async def _attach_again(self, old: Stream) -> bytearray:
         """Find out what has become of the sandbox. Returns its executor's words on a new stream.
 
-        Raises SandboxDied if it is gone, or out of reach for a minute.
+        Raises SandboxDied if it is gone, SandboxUnreachable after `return_s`.
         """
         await _closed(old)
         last: Exception | None = None
@@ -283,7 +283,7 @@ class Connection:
                         last = error
                         await asyncio.sleep(0.25)
         except TimeoutError as error:
-            raise SandboxDied(f"its {self._host} does not answer: {last}") from error
+            raise SandboxUnreachable(f"its {self._host} does not answer: {last}") from error
         logger.info("Sandbox %s has survived an absence of its %s", self._name, self._host)
         self._stream = stream
         self.era += 1

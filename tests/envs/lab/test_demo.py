@@ -19,11 +19,12 @@ from envs.swe.environment import SWEEnvConfig
 
 
 def test_the_environment_is_told_where_api_and_inference_server_are(tmp_path: Path) -> None:
-    options = argparse.Namespace(run_dir=tmp_path, tags="terminal", group_size=4)
+    options = argparse.Namespace(run_dir=tmp_path, tags="terminal", group_size=4, env=[("sandbox", "kubernetes")])
     settings = _settings(options, "http://api", "http://server/v1")
     assert settings["env.rollout_server_url"] == "http://api"
     assert settings["openai.base_url"] == "http://server/v1"
     assert settings["env.tools"] == ",".join(TOOLS)
+    assert settings["env.sandbox"] == "kubernetes", "what is given is passed on"
     known = {f"env.{name}" for name in SWEEnvConfig.model_fields}
     assert set(settings) - known == {"openai.base_url"}
 

@@ -41,6 +41,8 @@ class ApiServer:
         self.folder = folder
         self.objects: dict[str, dict[str, dict]] = {kind: {} for kind in NEEDS_TYPE}
         self.refusals = Refusals()
+        self.node_away = ""
+        """Why no program can be started in a container, in the words of an API server."""
         self.room = 100
         self.quota = 100
         self.baseline = False
@@ -259,6 +261,11 @@ class ApiServer:
             return _failed(404, "not found")
         socket = web.WebSocketResponse(protocols=("v5.channel.k8s.io",), max_msg_size=2 << 20)
         await socket.prepare(request)
+        if self.node_away:  # as API servers say it that speak to kubelets themselves
+            said = {"status": "Failure", "message": f"Internal error occurred: {self.node_away}", "code": 500}
+            await socket.send_bytes(b"\3" + json.dumps(said).encode())
+            await socket.close()
+            return socket
         self.streams.add(socket)
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(

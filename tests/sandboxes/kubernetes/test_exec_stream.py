@@ -1,11 +1,12 @@
 """The one stream of a sandbox."""
 
 import asyncio
+import logging
 
 import pytest
 from waiting import until
 
-from sandboxes.base import DaemonRestarted, SandboxDied, SandboxEnded
+from sandboxes.base import DaemonRestarted, SandboxDied, SandboxEnded, SandboxUnreachable
 from sandboxes.kubernetes.exec_stream import ExecStream
 
 pytestmark = pytest.mark.docker
@@ -53,6 +54,46 @@ async def test_a_cluster_that_stays_away_ends_the_sandbox(make, server, spec):
         with pytest.raises(SandboxDied, match=r"its cluster does not answer: .*unavailable"):
             await asyncio.wait_for(running, 20)
         server.refusals.clear()
+
+
+_DIALING = "error dialing backend: dial tcp 10.0.0.1:10250: connect: connection refused"
+
+
+def refuse(server):
+    server.refusals += [("GET", "/exec", 500, _DIALING)] * 1000
+
+
+def answer_by_stream(server):
+    server.node_away = _DIALING
+
+
+@pytest.mark.parametrize("be_away", [refuse, answer_by_stream])
+async def test_a_node_that_the_api_server_cannot_reach_is_named_once_and_is_a_failure_of_its_own(
+    make, server, spec, monkeypatch, caplog, be_away
+):
+    monkeypatch.setattr("sandboxes.remote.api._MOMENT_S", 0.5)
+    async with make(outage_timeout_s=3) as backend, backend.open(spec) as box, backend.open(spec) as other:
+        running = [asyncio.create_task(one.exec("sleep 60")) for one in (box, other)]
+        await asyncio.gather(box.exec("true"), other.exec("true"))
+        be_away(server)
+        await server.cut()
+        for one in running:
+            with pytest.raises(SandboxUnreachable, match="error dialing backend"):
+                await asyncio.wait_for(one, 20)
+        [told] = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+        assert told.startswith("The API server has been failing for a while, and is asked again: ")
+        assert _DIALING in told
+
+
+async def test_a_tree_is_read_after_the_node_was_away(make, server, spec):
+    async with make() as backend, backend.open(spec) as box:
+        await box.write_file("a", b"1")
+        server.node_away = _DIALING
+        reading = asyncio.create_task(box.download("/app"))
+        await asyncio.sleep(1)
+        assert not reading.done()
+        server.node_away = ""
+        assert await asyncio.wait_for(reading, 30)
 
 
 async def test_a_container_that_was_started_again_without_its_files_is_no_sandbox(make, server, spec):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sandboxes.base import DaemonRefused, SandboxDied, SandboxError
+from sandboxes.base import DaemonRefused, SandboxDied, SandboxError, SandboxUnreachable
 from sandboxes.remote import api
 
 
@@ -22,3 +22,27 @@ from sandboxes.remote import api
 )
 def test_each_refusal_is_told_apart(status, message, error):
     assert type(api.failure(status, message, "POST pods")) is error
+
+
+def test_an_outage_is_told_once_and_the_next_one_again(monkeypatch):
+    outage, now = api._Outage(), [0.0]
+    monkeypatch.setattr(api.time, "monotonic", lambda: now[0])
+    told = []
+    for now[0] in (0, 3, 6, 9, 60, 115, 200, 206):
+        if outage.to_tell():
+            told.append(now[0])
+    assert told == [6, 206], "a single refusal is nothing; a minute of calm ends an outage"
+
+
+async def test_what_cannot_be_reached_in_time_is_a_failure_of_its_own():
+    class Silent(api.Api):
+        name, remedy = "server", ""
+
+        async def _headers(self):
+            return {}
+
+    async def fail():
+        raise api.Busy("exec in a: error dialing backend (HTTP 500)")
+
+    with pytest.raises(SandboxUnreachable, match="can't be reached: exec in a: error dialing backend"):
+        await Silent(None, "http://a").reach(fail, 0.1)
