@@ -28,6 +28,7 @@ from envs.records.provenance import FILE_NAME, read_starts
 from envs.records.read import SavedRollout, read_rollouts
 from envs.records.tables import Sheet, paper
 from envs.rewards import Shaping
+from envs.running.stopping import run_to_end
 from envs.swe.source import judge_model, load_source
 from envs.types import BadTask, Task
 from sandboxes.arguments import Parser, count, file
@@ -55,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
         if not any(options.run_dir.glob("rollouts*.jsonl")):
             raise BadTask(f"{options.run_dir} holds no rollouts; name the directory of a run")
         setting = setting_of(options)
-        return asyncio.run(_rejudge(options, setting))
+        return run_to_end(_rejudge(options, setting))
     except (ValueError, SandboxError, OSError) as error:
         print(told(error), file=sys.stderr)
         return 2
