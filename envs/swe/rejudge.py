@@ -107,6 +107,9 @@ async def _rejudge(options: argparse.Namespace, setting: Setting) -> int:
             counts["solved before"] += not one.problem and one.before >= 1
             counts["solved now"] += one.now is not None and one.now >= 1
             (changed if one.changed else problems if one.problem else []).append(one)
+    if not (counts["judged"] or problems):
+        of = f" of {', '.join(options.only)}" if options.only else ""
+        raise BadTask(f"{options.run_dir} holds no rollout{of} that can be read")
     if changed:
         paper().print(table(changed))
     for one in problems:
@@ -115,8 +118,7 @@ async def _rejudge(options: argparse.Namespace, setting: Setting) -> int:
         f"{counts['judged']} rollouts judged again, {len(changed)} verdicts changed, {len(problems)} not judged; "
         f"solved {counts['solved before']} before, {counts['solved now']} now"
     )
-    if counts["judged"] or problems:
-        print(f"every rollout: {out}")
+    print(f"every rollout: {out}")
     return 1 if problems else 0
 
 
