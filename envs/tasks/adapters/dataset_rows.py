@@ -79,11 +79,8 @@ def read_rows(path: Path) -> Iterator[Row]:
     if not path.is_file():
         dataset = Dataset.parse(str(path))
         if dataset is None:
-            split = (
-                ": :SPLIT goes behind a dataset's folder or name"
-                if Path(str(path).rpartition(":")[0]).is_file()
-                else ""
-            )
+            of_file = Path(str(path).rpartition(":")[0]).is_file()
+            split = "; a split goes behind a dataset's folder or name alone" if of_file else ""
             raise BadTask(f"{path} is not a file{split}; give rows as {ROWS}")
         yield from (Row(values, where) for where, values in dataset.rows())
         return
