@@ -18,7 +18,7 @@ CLOSING_S = 60.0
 """Seconds to close what a run has open: sandboxes, its journal, rows on their way."""
 STARTING_S = 3.0
 """Seconds to close what a command has open before its run begins. Nothing is made by then."""
-TIDYING_S = 10.0
+TIDYING_S = 30.0
 """Seconds to remove the sandboxes of a command that is no run, such as `tasks check`."""
 
 
