@@ -118,7 +118,7 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
         """Find early the errors that would stop the run. Raises an error with the remedy, or a group of them."""
         problems: list[Exception] = []
         for look in (
-            lambda: cls.load_tasks(config),
+            lambda: config.keep_tasks(cls.load_tasks(config)),
             lambda: load_format(config.tool_format) if config.tool_format not in (AUTO, TEMPLATE) else None,
             lambda: [cls.find_agent(name) for name in Mix.of(config.agent).names],
             lambda: resolve("--env.reward", config.reward, {}, "atropos_agent.rewards") if config.reward else None,
@@ -236,8 +236,9 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
         return list(self.server.servers)
 
     def tasks(self) -> tuple[Sequence[Task], Sequence[Task]]:
-        """Load the tasks to train on and those to evaluate on. Raises BadTask."""
-        return self.load_tasks(self.config)
+        """Return the tasks to train on and those to evaluate on: of the start's check, or loaded. Raises BadTask."""
+        kept: tuple[Sequence[Task], Sequence[Task]] | None = self.config.take_tasks()
+        return self.load_tasks(self.config) if kept is None else kept
 
     async def ready_tasks(self) -> tuple[Sequence[Task], Sequence[Task]]:
         """Load the tasks, without those impossible for the sandboxes here. Raises BadTask."""

@@ -219,6 +219,7 @@ class AgentEnvConfig(StrictOptions):
     )
     for_python: ClassVar[Sequence[str]] = ("task_failures", "failure_rate", "overtime_s", "outbox_mb")
     _tokenizer: Any = PrivateAttr(default=None)
+    _tasks: Any = PrivateAttr(default=None)
 
     group_size: Count = 8
     """Rollouts of one task, scored together"""
@@ -445,6 +446,15 @@ class AgentEnvConfig(StrictOptions):
         """Return the tokenizer that the options were given, once; None if they have its name alone."""
         given, self._tokenizer = self._tokenizer, None
         return given
+
+    def keep_tasks(self, tasks: Any) -> None:
+        """Keep what a start's check loaded for the run, which has a copy of these options."""
+        self._tasks = tasks
+
+    def take_tasks(self) -> Any:
+        """Return the tasks that were kept, once; None if there are none."""
+        kept, self._tasks = self._tasks, None
+        return kept
 
     def chat_template(self, tokenizer: Any) -> ChatTemplate:
         """Return the tokenizer's chat template as the options want it. Raises ValueError when it can't be used."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 SWE = "python -m envs.swe"
@@ -36,7 +39,8 @@ def told(error: BaseException) -> str:
 
 
 def said(main: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
-    """Run a command, and make sure its output is written. Returns the exit status: 130 after Ctrl-C, 1 if the output
+    """Run a command, and make sure its output is written. Returns the exit status: 130 after Ctrl-C or
+    SIGTERM, 1 if the output
     could not be written.
 
     A reader may close the pipe before the end, as `| head` does. Characters that its encoding lacks are written as
@@ -46,7 +50,8 @@ def said(main: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        status = main(argv)
+        with _ctrl_c_by_sigterm():
+            status = main(argv)
         if sys.stdout is not None:  # as it is behind `>&-`
             sys.stdout.flush()
         return status
@@ -60,3 +65,16 @@ def said(main: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
         status = 1
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left is written when Python ends
     return status
+
+
+@contextmanager
+def _ctrl_c_by_sigterm() -> Iterator[None]:
+    """Have SIGTERM do to this process what Ctrl-C does, whatever that is at the time."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

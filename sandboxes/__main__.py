@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from pathlib import Path
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # what is imported first is nothing that a traceback would explain
 
 from sandboxes.arguments import Parser
 from sandboxes.base import SandboxError
@@ -77,8 +81,13 @@ def main() -> int:
             text = "remove those older than so many days that no container uses; runs build them again"
             command.add_argument("--remove-older", type=float, metavar="DAYS", help=text)
     options = vars(parser.parse_args())
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         asyncio.run(options.pop("function")(**options))
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
     except (SandboxError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -52,6 +52,13 @@ async def finish(work: Awaitable[T]) -> T:
     return task.result()
 
 
+async def shared(task: asyncio.Future[T]) -> T:
+    """Await a task that others await as well: it goes on when the caller is cancelled. Its error then counts as seen,
+    so asyncio prints no traceback of it."""
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return await asyncio.shield(task)
+
+
 @asynccontextmanager
 async def ending(
     process: asyncio.subprocess.Process, by: signal.Signals = signal.SIGKILL

@@ -60,12 +60,16 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
 
     async def connect(self) -> None:
         """Find out by one short request whether the key and the model are right. Raises EngineError with the remedy."""
-        if self.config.model_name in UNNAMED:
-            self.config.model_name = await self._only_model()
         try:
+            if self.config.model_name in UNNAMED:
+                self.config.model_name = await self._only_model()
             await self._fitting(dict(_FIRST))
         except Refused as error:
             raise await self._meaning(error) from error
+        except EngineDown as error:
+            if self._has_key or not self.url.startswith("https:"):
+                raise
+            raise EngineDown(f"--openai.api_key is not set, which a hosted model needs; {error}") from error
 
     async def chat_completion(self, **options: Any) -> Any:
         """Return a reply to `messages` in OpenAI's shape. Raises AgentError with the server's message."""

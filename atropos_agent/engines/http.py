@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -126,7 +127,7 @@ class HttpClient:
                 return Response(answer.status, await _body(answer), answer.charset or "utf-8", answer.headers)
         # The second where a connection breaks, the last where a header or the URL is nonsense.
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            said = _short(error)
             other = isinstance(error, aiohttp.ClientResponseError | aiohttp.ClientSSLError)
             raise (NotHttp if other else NoAnswer)(said + _way(self._url)) from error
 
@@ -148,6 +149,15 @@ async def _body(answer: aiohttp.ClientResponse) -> bytes:
         if len(body) > LARGEST:
             raise NoAnswer(f"it answered with more than {LARGEST} bytes")
     return bytes(body)
+
+
+def _short(error: Exception) -> str:
+    """Return why a request failed. What aiohttp says of a host that it can't reach repeats the URL."""
+    if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(error, aiohttp.ClientSSLError):
+        cause = error.os_error
+        # asyncio puts the address in place of the reason; errors of names have numbers of their own.
+        return os.strerror(cause.errno) if cause.errno and cause.errno > 0 else cause.strerror or str(cause)
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def _way(url: str) -> str:

@@ -29,6 +29,7 @@ from envs.messages import SWE, as_called
 from envs.options import UsageError
 from envs.options.tokenizer import load_tokenizer
 from envs.records.tables import Sheet, paper
+from envs.running.stopping import run_to_end
 from sandboxes.arguments import Parser
 from sandboxes.base import SandboxSpec
 from sandboxes.docker import DockerBackend
@@ -71,7 +72,7 @@ def main(argv: Sequence[str], *, prog: str = SWE) -> int:
     if tokenizer is None:
         return 0
     fitted = FittedFormat.of("auto", ChatTemplate(tokenizer))
-    moved = [asyncio.run(move(agent, newest[name], fitted, options.image)) for name, agent in agents.items()]
+    moved = [run_to_end(move(agent, newest[name], fitted, options.image)) for name, agent in agents.items()]
     return 0 if all(moved) else 1
 
 

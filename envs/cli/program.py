@@ -14,7 +14,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -34,7 +34,7 @@ from envs.records.comparison import NoEvaluation, read_rates
 from envs.records.redaction import Redactor
 from envs.running.database import RunDirectoryError
 from envs.running.limits import raise_open_files
-from envs.running.stopping import STARTING_S, STATUS, EndBySignal, ended_while_loading
+from envs.running.stopping import STARTING_S, STATUS, EndBySignal, ended_while_loading, followed, run_to_end
 from envs.types import BadTask
 from sandboxes.log import TIMED, set_up_log
 from sandboxes.naming import later, meant, resolve
@@ -137,7 +137,7 @@ def main(env: Program | type[AgentEnv[Any]], command: str, argv: Sequence[str]) 
             env_cls, run_command = program.load(), _START()
         raise_open_files()
         with EndBySignal(closing_s=STARTING_S) as end:
-            return asyncio.run(_followed(run_command(env_cls, command, options, redactor, end), end))
+            return int(asyncio.run(followed(run_command(env_cls, command, options, redactor, end), end)))
     except (KeyboardInterrupt, asyncio.CancelledError):
         return STATUS
     except Exception as error:  # the last one to tell the user
@@ -161,7 +161,7 @@ def doctor(program: Program, argv: Sequence[str]) -> int:
         print("examining …", file=sys.stderr)
         examination = _EXAMINATION()
         surroundings = program.surroundings() if program.surroundings else examination.surroundings_of(program.load())
-    certificate = asyncio.run(examination.certify(options, surroundings))
+    certificate = run_to_end(examination.certify(options, surroundings), closing_s=STARTING_S)
     print(json.dumps(certificate.to_json(), indent=2) if "--json" in argv else certificate.render())
     return 0 if certificate.ok else 1
 
@@ -235,9 +235,3 @@ def run_named(path: str, argv: Sequence[str]) -> int:
         print(error, file=sys.stderr)
         return WRONG_USE
     return run(env_cls, argv, prog=f"python -m envs {path}")
-
-
-async def _followed(running: Coroutine[Any, Any, int], end: EndBySignal) -> int:
-    task = asyncio.ensure_future(running)
-    end.follow(task.cancel, task.cancel)
-    return await task

@@ -11,6 +11,7 @@ from envs.judging.specs import agent_spec
 from envs.judging.tree import MAX_TREE_BYTES, Tree, tree_of
 from envs.types import Failure, Hidden, InfraError, Task
 from sandboxes.base import Backend, Sandbox, SandboxError
+from sandboxes.shielding import shared
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ class StartTrees:
         reading = self._trees.get(key)
         if reading is None or (reading.done() and (reading.cancelled() or reading.exception() is not None)):
             reading = self._trees[key] = asyncio.create_task(self._read(task, image))
-        return await asyncio.shield(reading)
+        return await shared(reading)
 
     async def _read(self, task: Task, image: str) -> Start:
         try:

@@ -74,6 +74,8 @@ def _export(run: Path, out: Path, form: str, more: Mapping[str, Callable[[Path, 
         raise ValueError(f"{run} is a file; --to {form} takes a run's directory")
     if not spans and not any(run.glob("rollouts*.jsonl")):
         raise ValueError(f"{run} holds no rollouts; name the directory of a run")
+    if not spans and next(iter(read_rollouts(run)), None) is None:
+        raise ValueError(f"{run} holds no rollout that can be read")
     if out.exists():
         raise ValueError(f"{out} is there already; name another place")
     if form in more:

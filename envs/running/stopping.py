@@ -6,10 +6,11 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
+T = TypeVar("T")
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 STATUS = 130
 """The exit status of a process that was asked to end."""
@@ -17,6 +18,8 @@ CLOSING_S = 60.0
 """Seconds to close what a run has open: sandboxes, its journal, rows on their way."""
 STARTING_S = 3.0
 """Seconds to close what a command has open before its run begins. Nothing is made by then."""
+TIDYING_S = 30.0
+"""Seconds to remove the sandboxes of a command that is no run, such as `tasks check`."""
 
 
 class Stopping:
@@ -96,6 +99,22 @@ class EndBySignal:
         timer.daemon = True
         timer.start()
         self._timers.append(timer)
+
+
+def run_to_end(work: Coroutine[Any, Any, T], *, closing_s: float = TIDYING_S) -> T:
+    """Run `work` in an event loop. A signal cancels it, with its clean-up; raises KeyboardInterrupt then."""
+    with EndBySignal(closing_s=closing_s) as end:
+        try:
+            return asyncio.run(followed(work, end))
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
+
+
+async def followed(work: Coroutine[Any, Any, T], end: EndBySignal) -> T:
+    """Run `work`, which a signal cancels."""
+    task = asyncio.ensure_future(work)
+    end.follow(task.cancel, task.cancel)
+    return await task
 
 
 @contextmanager

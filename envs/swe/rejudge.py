@@ -28,6 +28,7 @@ from envs.records.provenance import FILE_NAME, read_starts
 from envs.records.read import SavedRollout, read_rollouts
 from envs.records.tables import Sheet, paper
 from envs.rewards import Shaping
+from envs.running.stopping import run_to_end
 from envs.swe.source import judge_model, load_source
 from envs.types import BadTask, Task
 from sandboxes.arguments import Parser, count, file
@@ -55,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
         if not any(options.run_dir.glob("rollouts*.jsonl")):
             raise BadTask(f"{options.run_dir} holds no rollouts; name the directory of a run")
         setting = setting_of(options)
-        return asyncio.run(_rejudge(options, setting))
+        return run_to_end(_rejudge(options, setting))
     except (ValueError, SandboxError, OSError) as error:
         print(told(error), file=sys.stderr)
         return 2
@@ -106,6 +107,9 @@ async def _rejudge(options: argparse.Namespace, setting: Setting) -> int:
             counts["solved before"] += not one.problem and one.before >= 1
             counts["solved now"] += one.now is not None and one.now >= 1
             (changed if one.changed else problems if one.problem else []).append(one)
+    if not (counts["judged"] or problems):
+        of = f" of {', '.join(options.only)}" if options.only else ""
+        raise BadTask(f"{options.run_dir} holds no rollout{of} that can be read")
     if changed:
         paper().print(table(changed))
     for one in problems:
@@ -114,8 +118,7 @@ async def _rejudge(options: argparse.Namespace, setting: Setting) -> int:
         f"{counts['judged']} rollouts judged again, {len(changed)} verdicts changed, {len(problems)} not judged; "
         f"solved {counts['solved before']} before, {counts['solved now']} now"
     )
-    if counts["judged"] or problems:
-        print(f"every rollout: {out}")
+    print(f"every rollout: {out}")
     return 1 if problems else 0
 
 

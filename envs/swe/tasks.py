@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import shutil
 import sys
@@ -26,6 +25,7 @@ from envs.options.reading import read_options
 from envs.records.progress import Bar
 from envs.records.read import read_rollouts
 from envs.records.tables import Sheet, paper
+from envs.running.stopping import run_to_end
 from envs.swe import STARTER
 from envs.swe.config import SWEEnvConfig
 from envs.swe.source import judge_model, with_judge
@@ -195,7 +195,7 @@ def _address(text: str) -> str:
 
 
 def _check_command(options: argparse.Namespace) -> int:
-    results = asyncio.run(_check(options))
+    results = run_to_end(_check(options))
     paper().print(render(results))
     return 0 if all(result.ok for result in results) else 1
 
@@ -245,11 +245,11 @@ def _attack_command(options: argparse.Namespace) -> int:
     model = read_options(SWEEnvConfig, options.model) if options.model else None
     with tempfile.TemporaryDirectory() as place:
         options.manifest = _manifest(options) or Path(place, NAME)
-        checked = asyncio.run(_check(options))
+        checked = run_to_end(_check(options))
         if bad := sum(not result.ok for result in checked):
             print(f"{bad} tasks can't be used and are not attacked; `tasks check` says why", file=sys.stderr)
         if model is None:
-            results = asyncio.run(_attack(options))
+            results = run_to_end(_attack(options))
         else:
             run_dir = model.env.run_dir or Path("runs", f"attack-{time.strftime('%Y%m%d-%H%M%S')}")
             given = {"tasks": options.folder, "manifest": options.manifest, "hosts": options.hosts}
@@ -347,7 +347,7 @@ def _convert_command(options: argparse.Namespace) -> int:
         known = f"{sound} are sound by {NAME}; " if sound else ""
         paper().print(f"{len(tasks)} tasks are in {options.out}; {known}`tasks check` tells which can be used")
         return 0
-    results = asyncio.run(_check_converted(tasks, options.out / NAME, options.hosts))
+    results = run_to_end(_check_converted(tasks, options.out / NAME, options.hosts))
     paper().print(render(results))
     return 0 if all(result.ok for result in results) else 1
 
@@ -373,7 +373,7 @@ async def _check_converted(tasks: list[Task], path: Path, hosts: str | None) -> 
 
 
 def _forge_command(options: argparse.Namespace) -> int:
-    tallies, results = asyncio.run(_forge(options))
+    tallies, results = run_to_end(_forge(options))
     table = Sheet("package", "tests", "tasks", "mutants that could not be used")
     for tally in tallies:
         rejected = ", ".join(f"{count} {what}" for what, count in tally.outcomes.most_common() if what != "kept")

@@ -166,7 +166,8 @@ def _files_left_out(source: Source) -> Iterator[str]:
     """Yield the parts of the task's files without effect here."""
     if any(source.directory.rglob(".harborignore")):
         yield ".harborignore is not followed"
-    if source.folder("solution") and source.solution("solution") is None:
+    folder = source.folder("solution")
+    if folder is not None and any(folder.iterdir()) and source.solution("solution") is None:
         yield "solution/ has no solve.sh"
     if (source.directory / "tests/Dockerfile").is_file() and not source.config.verifier.separate:
         yield 'tests/Dockerfile is not built without [verifier] environment_mode = "separate"'

@@ -18,7 +18,7 @@ from envs.running.feed import Feed, feed
 from envs.running.sinks import TrainerGroup
 from envs.types import Failure, InfraError
 from sandboxes.naming import resolve
-from sandboxes.shielding import on_failure
+from sandboxes.shielding import on_failure, shared
 
 T = TypeVar("T")
 MakeEnv = Callable[[type[AgentEnv[Any]], str, Options], Awaitable[AgentEnv[Any]]]
@@ -89,7 +89,7 @@ class Runs(AsyncExitStack):
             told = self.options.model_copy(update={"env": self.options.env.model_copy(update=env), "openai": [engine]})
             self._opened[key] = asyncio.create_task(self._open(told, "feed" if training else "process"))
         with on_failure(lambda error: isinstance(error, Exception) and self._opened.pop(key, None)):
-            return await asyncio.shield(self._opened[key])  # if it can't be opened, the next request tries again
+            return await shared(self._opened[key])  # if it can't be opened, the next request tries again
 
     async def _open(self, told: Options, command: str) -> Feed[Any, Any]:
         env = await self._make(self._env_cls, command, told)

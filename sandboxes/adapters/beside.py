@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from sandboxes.base import Backend
 from sandboxes.loop_thread import LoopThread
 from sandboxes.registry import load_backend
+from sandboxes.shielding import shared
 
 T = TypeVar("T")
 
@@ -45,7 +46,7 @@ class Beside:
         if known is None or (known.done() and (known.cancelled() or known.exception() is not None)):
             opening = self._open.enter_async_context(load_backend(name))
             known = self._backends[name] = asyncio.create_task(opening)
-        return await asyncio.shield(known)
+        return await shared(known)
 
     def close(self) -> None:
         """Close the backends, with all remaining sandboxes."""

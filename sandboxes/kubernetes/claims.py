@@ -18,6 +18,7 @@ from sandboxes.kubernetes.faults import Pod, PodDeleted, PodExpired, condition
 from sandboxes.kubernetes.life import CLAIM_GROUP, selector
 from sandboxes.kubernetes.starter import PodStarter
 from sandboxes.kubernetes.watch import PodWatch
+from sandboxes.shielding import shared
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +105,7 @@ class ClaimStarter(PodStarter):
         if making is None or (making.done() and making.exception()):
             making = self._pools[kind] = asyncio.create_task(self._make_pool(kind), name="pool of pods")
         self._pools.move_to_end(kind)
-        return await asyncio.shield(making)
+        return await shared(making)
 
     async def _make_pool(self, kind: Kind) -> str:
         name = f"atropos-{self._owner.id}-pool-{next(self._numbers)}"

@@ -9,6 +9,7 @@ from pathlib import Path
 from sandboxes.base import ImageMissing, ImageUnbuildable
 from sandboxes.kubernetes.options import PodOptions
 from sandboxes.remote.images import NamedImages
+from sandboxes.shielding import shared
 
 _SHOWN = 2000
 
@@ -31,7 +32,7 @@ class PodImages(NamedImages):
         if image not in self._building or (self._building[image].done() and self._building[image].exception()):
             command = self._options.builder.format(image=shlex.quote(image), context=shlex.quote(str(context)))
             self._building[image] = asyncio.create_task(_build(command, context), name=f"build {image}")
-        await asyncio.shield(self._building[image])
+        await shared(self._building[image])
         return image
 
 

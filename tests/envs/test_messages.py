@@ -1,6 +1,7 @@
 """Messages name commands as the user called them, and failures with place and remedy."""
 
 import os
+import signal
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -74,3 +75,28 @@ def test_a_failure_of_a_file_names_the_place_and_the_remedy(tmp_path):
     )
     assert told(OSError("the disk is away")) == "the disk is away"
     assert told(ValueError("no number")) == "no number"
+
+
+SLEEPER = """
+import sys, time
+from envs.messages import said
+
+def main(_):
+    try:
+        print("runs", flush=True)
+        time.sleep(600)
+    finally:
+        print("tidied", flush=True)
+
+sys.exit(said(main, []))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_command_ends_by_sigterm_as_by_ctrl_c(number):
+    command = [sys.executable, "-c", SLEEPER]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "runs\n"
+        process.send_signal(number)
+        out, err = process.communicate(timeout=120)
+    assert (process.returncode, out, err) == (130, "tidied\n", "interrupted\n")

@@ -1,7 +1,12 @@
 """`python -m sandboxes setup|reap|images`."""
 
+import os
+import signal
+import socket
 import subprocess
 import sys
+
+import pytest
 
 
 def sandboxes(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -19,4 +24,21 @@ def test_without_a_daemon_it_says_what_to_do():
     for command in ("setup", "reap", "images"):
         done = sandboxes(command, DOCKER_HOST="unix:///no/such.sock")
         assert done.returncode == 1
+        assert "unix:///no/such.sock" in done.stderr
         assert "python -m sandboxes setup" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_ends_in_order_when_the_daemon_is_silent(tmp_path, number):
+    with socket.socket(socket.AF_UNIX) as daemon:
+        daemon.bind(str(tmp_path / "docker.sock"))
+        daemon.listen()
+        daemon.settimeout(120)
+        environment = {**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/docker.sock"}
+        command = [sys.executable, "-m", "sandboxes", "reap"]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+            connection, _ = daemon.accept()
+            with connection:
+                process.send_signal(number)
+                _, err = process.communicate(timeout=120)
+    assert (process.returncode, err) == (130, "interrupted\n")

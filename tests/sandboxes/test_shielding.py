@@ -1,12 +1,13 @@
 """Clean-up that a cancellation cannot cut short, and work that ends together."""
 
 import asyncio
+import gc
 from contextlib import suppress
 
 import pytest
 
 from sandboxes import shielding
-from sandboxes.shielding import ending, finish, on_failure, together
+from sandboxes.shielding import ending, finish, on_failure, shared, together
 
 
 class TestFinish:
@@ -163,3 +164,24 @@ def test_what_ends_a_block_is_told_and_goes_on(error):
         if error is not None:
             raise error
     assert told == ([] if error is None else [error])
+
+
+async def test_the_error_of_shared_work_that_nobody_waits_for_any_more_is_no_traceback(caplog):
+    async def work():
+        await release.wait()
+        raise ValueError("late")
+
+    release, working = asyncio.Event(), []
+    for _ in range(2):
+        task = asyncio.create_task(work())
+        waiting = asyncio.create_task(shared(task))
+        working.append((task, waiting))
+    await asyncio.sleep(0)
+    working[0][1].cancel()
+    release.set()
+    with pytest.raises(ValueError, match="late"):
+        await working[1][1]
+    await asyncio.sleep(0)
+    del task, waiting, working
+    gc.collect()
+    assert not caplog.records

@@ -79,7 +79,9 @@ def read_rows(path: Path) -> Iterator[Row]:
     if not path.is_file():
         dataset = Dataset.parse(str(path))
         if dataset is None:
-            raise BadTask(f"{path} is not a file; give rows as {ROWS}")
+            of_file = Path(str(path).rpartition(":")[0]).is_file()
+            split = "; a split goes behind a dataset's folder or name alone" if of_file else ""
+            raise BadTask(f"{path} is not a file{split}; give rows as {ROWS}")
         yield from (Row(values, where) for where, values in dataset.rows())
         return
     if path.suffix == ".parquet":
@@ -135,4 +137,5 @@ def _json_rows(path: Path) -> Iterator[tuple[int, Any]]:
             if line.strip():
                 yield number, json.loads(line)
     except ValueError as error:
-        raise BadTask(f"{path.name} is not valid JSON: {error}") from None
+        known = path.name.endswith((".json", ".jsonl", ".jsonl.gz"))
+        raise BadTask(f"{path.name} is not valid JSON: {error}{'' if known else f'; give rows as {ROWS}'}") from None

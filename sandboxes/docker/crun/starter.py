@@ -41,7 +41,7 @@ from sandboxes.docker.executor.proxy import tunnels_of
 from sandboxes.docker.executor.streams import SocketStream
 from sandboxes.docker.slots import Slots
 from sandboxes.owner import Owner
-from sandboxes.shielding import finish
+from sandboxes.shielding import finish, shared
 
 logger = logging.getLogger(__name__)
 
@@ -131,7 +131,7 @@ class CrunStarter(Starter):
         key = (kind.limits, kind.switch_users)
         if key not in self._templates or _failed(self._templates[key]):
             self._templates[key] = asyncio.create_task(self._read_template(kind), name="sandbox template")
-        return await asyncio.shield(self._templates[key])
+        return await shared(self._templates[key])
 
     async def _read_template(self, kind: Kind) -> Template:
         container = await self._daemon.launch(Kind(kind.image, kind.limits, kind.switch_users))

@@ -103,7 +103,7 @@ async def connect(url: str | None = None, certificates: Path | None = None) -> A
                 f"No Docker daemon found ({str(error) or 'no socket, no DOCKER_HOST'}). {DAEMON_REMEDY}"
             ) from error
         stack.push_async_callback(client.close)
-        where = f"The Docker daemon at {url or client.docker_host}"
+        where = f"The Docker daemon at {url or _named(client)}"
         try:
             await _patiently(client.version(), where)
         except (aiodocker.DockerError, aiohttp.ClientError, OSError) as error:
@@ -113,6 +113,13 @@ async def connect(url: str | None = None, certificates: Path | None = None) -> A
             why = f"did not answer within {PATIENCE_S:g} s" if kind is DaemonSilent else str(error)
             raise kind(f"{where} is not usable: {why}. {DAEMON_REMEDY}") from error
         yield client
+
+
+def _named(client: DaemonClient) -> str:
+    """Return the address that a client found by itself. aiodocker calls every socket `unix://localhost`."""
+    return (
+        f"unix://{client.connector.path}" if isinstance(client.connector, aiohttp.UnixConnector) else client.docker_host
+    )
 
 
 def _remedy_of_refusal(client: DaemonClient) -> str | None:

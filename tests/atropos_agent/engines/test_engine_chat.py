@@ -80,6 +80,15 @@ async def test_a_server_that_is_away_is_named():
             await server.connect()
 
 
+@pytest.mark.parametrize("kind", ["openai", "responses", "anthropic"])
+@pytest.mark.parametrize(("key", "first"), [("", "--openai.api_key is not set"), ("x", "the endpoint at")])
+async def test_of_a_hosted_model_that_cannot_be_reached_the_missing_key_is_said_first(kind, key, first):
+    config = EngineConfig(base_url="https://localhost:1/v1", server_type=kind, model_name="m", api_key=key)
+    async with open_server(config) as server:
+        with pytest.raises(EngineDown, match=rf"^{first}"):
+            await server.connect()
+
+
 async def test_a_local_server_needs_no_key(endpoint):
     async with endpoint.opened(key="") as server:
         await server.connect()

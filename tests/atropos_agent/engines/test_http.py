@@ -115,7 +115,7 @@ async def test_no_connection_a_broken_one_and_silence_are_no_answer():
             with pytest.raises(NoAnswer):
                 await client.get(path, timeout=limit)
     gone = HttpClient("http://127.0.0.1:9", timeout_s=1.0)
-    with pytest.raises(NoAnswer, match="ClientConnectorError"):
+    with pytest.raises(NoAnswer, match=r"^Connection refused$"):
         await gone.get("/")
     await gone.aclose()
     nonsense = HttpClient("http://[::x/", timeout_s=1.0)

@@ -47,9 +47,13 @@ async def test_triplets(run, tmp_path, capsys):
 async def test_what_can_not_be_is_said(run, tmp_path, capsys):
     spans = tmp_path / "spans.jsonl"
     spans.write_text("{")
+    torn = tmp_path / "torn"
+    torn.mkdir()
+    (torn / "rollouts.jsonl").write_bytes(b"\xff{\n")
     for arguments, said in (
         ([str(tmp_path / "none"), "x"], "holds no rollouts"),
         ([str(run), str(run)], "is there already"),
+        ([str(torn), str(tmp_path / "x"), "--to", "jsonl"], "torn holds no rollout that can be read"),
         ([str(spans), str(tmp_path / "x")], "takes a run's directory"),
         ([str(run), str(tmp_path / "rows.jsonl")], "rows.jsonl reads like one file; name a folder"),
         ([str(spans), str(tmp_path / "x"), "--to", "triplets"], "line 1 holds no spans"),

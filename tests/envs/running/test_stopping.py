@@ -111,3 +111,34 @@ def test_under_nohup_a_terminal_that_closes_ends_nothing():
         time.sleep(0.3)
         process.send_signal(signal.SIGTERM)
         assert process.stdout.read().splitlines() == ["stop", "whole"]
+
+
+WORK = """
+import asyncio, sys
+from envs.running.stopping import run_to_end
+
+async def work(leaves):
+    try:
+        print("runs", flush=True)
+        await asyncio.sleep(600)
+    finally:
+        await asyncio.sleep(leaves)
+        print("tidied", flush=True)
+
+try:
+    run_to_end(work(float(sys.argv[1])), closing_s=1.0)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("leaves", "said", "status"), [("0.1", "tidied\ninterrupted\n", 0), ("600", "", 130)])
+def test_work_that_is_no_run_tidies_up_in_a_bounded_time(number, leaves, said, status):
+    command = [sys.executable, "-c", WORK, leaves]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "runs\n"
+        process.send_signal(number)
+        out, err = process.communicate(timeout=120)
+    assert (process.returncode, out) == (status, said)
+    assert err.startswith("asked to end: it closes what is open, in 1 s at most\n") and "Traceback" not in err

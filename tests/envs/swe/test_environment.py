@@ -2,6 +2,8 @@
 
 import pytest
 
+from envs.base import empty_tokenizer
+from envs.options import EngineConfig
 from envs.swe.environment import SWEEnv, SWEEnvConfig
 from envs.types import BadTask, BadTasks
 from sandboxes.base import SandboxError
@@ -99,3 +101,16 @@ async def test_tasks_that_the_daemon_can_not_make_are_left_out_or_refused(tmp_pa
         await SWEEnv.ready_tasks(Loaded(tasks=str(tmp_path), bad_tasks="refuse"))
     with pytest.raises(BadTasks, match="1 tasks can't be used"):
         await SWEEnv.ready_tasks(Loaded(tasks=str(tmp_path / "bad")))
+
+
+async def test_a_run_takes_over_the_tasks_that_its_check_loaded(tmp_path):
+    make_task(tmp_path / "one", "FROM x\nWORKDIR /app\n")
+    config = SWEEnvConfig(tasks=str(tmp_path), sandbox="local")
+    with pytest.raises(ExceptionGroup, match="can't be used"):  # the sandbox; the tasks are loaded all the same
+        await SWEEnv.preflight(config)
+    env = SWEEnv(config.with_tokenizer("none", empty_tokenizer()), [EngineConfig(server_type="openai")])
+    (tmp_path / "one" / "task.toml").unlink()
+    train, evaluate = env.tasks()
+    assert [task.id for task in (*train, *evaluate)] == ["one", "one"]
+    with pytest.raises(BadTask):
+        env.tasks()  # they are handed over once

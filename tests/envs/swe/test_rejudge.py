@@ -181,6 +181,8 @@ def test_other_rewards_and_tasks_that_are_gone(run, tasks, tmp_path, capsys, mon
         ([], "holds no rollouts; name the directory of a run"),
         (["--reward", "nowhere:reward"], "--reward"),
         (["--tasks", "/nowhere"], "/nowhere"),
+        (["--sandbox", "local"], "holds no rollout that can be read"),
+        (["--sandbox", "local", "--only", "a", "b"], "holds no rollout of a, b that can be read"),
     ],
 )
 def test_what_can_not_be_is_said(tmp_path, capsys, options, said):

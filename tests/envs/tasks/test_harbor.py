@@ -40,10 +40,17 @@ def test_files_that_are_not_followed_are_named(tmp_path, caplog):
     directory = make_task(tmp_path)
     for path in ("tests/Dockerfile", "tests/.harborignore"):
         (directory / path).write_text("")
-    (directory / "solution/solve.sh").unlink()
+    (directory / "solution/solve.sh").rename(directory / "solution/fix.sh")
     assert load_task(directory).hidden.solution is None
     for what in ("tests/Dockerfile is not built", ".harborignore is not followed", "solution/ has no solve.sh"):
         assert f"task sample: {what}" in caplog.text
+
+
+def test_an_empty_folder_for_a_solution_is_no_remark(tmp_path, caplog):
+    directory = make_task(tmp_path)
+    (directory / "solution/solve.sh").unlink()
+    assert load_task(directory).hidden.solution is None
+    assert not caplog.text
 
 
 def test_an_instruction_must_say_something_in_utf8(tmp_path):

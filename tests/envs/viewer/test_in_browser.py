@@ -96,6 +96,18 @@ async def test_the_table_of_steps_fits_a_window_of_1280_pixels(site):
         assert await page.evaluate("steps.scrollWidth - steps.clientWidth") == 0
 
 
+async def test_a_long_name_is_apart_from_its_figures(site):
+    async with browsing() as browser:
+        page = await open_page(browser)
+        await page.goto(site + "/0/")
+        await page.evaluate(
+            "document.querySelector('.counts li').innerHTML = "
+            "'<a>claude-code</a><span>11 rollouts, 36% solved, mean reward 0.409</span>'"
+        )
+        edge = "document.querySelector('.counts li {0}').getBoundingClientRect().{1}"
+        assert await page.evaluate(f"{edge.format('span', 'left')} - {edge.format('a', 'right')}") >= 12
+
+
 async def test_everything_is_reached_by_keys(site):
     async with browsing() as browser:
         page = await open_page(browser)

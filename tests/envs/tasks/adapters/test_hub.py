@@ -86,8 +86,10 @@ def test_a_path_comes_before_a_name(tmp_path, monkeypatch):
     assert Dataset.parse("owner/name") == Dataset("owner/name", None)
     assert Dataset.parse("owner/name:test") == Dataset("owner/name", "test")
     (tmp_path / "owner/rows").write_text("not a dataset")
-    with pytest.raises(BadTask, match="rows is not valid JSON"):
+    with pytest.raises(BadTask, match=r"rows is not valid JSON: .*; give rows as \.jsonl, "):
         ids((tmp_path / "owner/rows").relative_to(tmp_path))
+    with pytest.raises(BadTask, match=r"is not a file; a split goes behind .* alone; give rows as"):
+        list(read_rows(tmp_path / "owner/rows:test"))
 
 
 def test_what_is_no_name_and_not_there_is_refused_without_asking_the_hub():
