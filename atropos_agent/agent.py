@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from atroposlib.envs.server_handling.managed_server import ManagedServer, SequenceNode
 from atroposlib.envs.server_handling.openai_server import OpenAIServer
 from atroposlib.envs.server_handling.server_baseline import APIServer
-from atroposlib.envs.server_handling.server_manager import ServerManager
 
 from atropos_agent.compaction import policy_of
 from atropos_agent.fitted import FittedFormat
@@ -21,6 +20,9 @@ from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.turns import Turns
 from atropos_agent.types import AgentConfig, AgentError, AgentResult, Branch, Message, SequenceData, StopReason
 from tools.base import ToolRegistry
+
+if TYPE_CHECKING:  # its import takes seconds: transformers, with PyTorch where that is
+    from atroposlib.envs.server_handling.server_manager import ServerManager
 
 
 class AtroposAgent:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from jinja2 import TemplateError
 
-from atropos_agent.formats import FORMATS, ToolFormat, load_format
+from atropos_agent.formats import AUTO, FORMATS, TEMPLATE, ToolFormat, load_format
 from atropos_agent.formats.hermes import Hermes
 from atropos_agent.formats.native import Native, read_native
 from atropos_agent.formats.plain import Plain
@@ -29,8 +29,6 @@ from tools.base import ToolCall, ToolResult
 
 T = TypeVar("T")
 
-AUTO, TEMPLATE = "auto", "template"
-"""Names for the template's own format: if no format reads the template's calls, the first takes text instead."""
 CHATML = "<|im_start|>"
 
 

@@ -30,8 +30,8 @@ from atropos_agent.agent import AtroposAgent
 from atropos_agent.engines.chat import ChatServer
 from atropos_agent.engines.protocols import server_for
 from atropos_agent.engines.route import Route
-from atropos_agent.fitted import AUTO, TEMPLATE, FittedFormat
-from atropos_agent.formats import load_format
+from atropos_agent.fitted import FittedFormat
+from atropos_agent.formats import AUTO, TEMPLATE, load_format
 from atropos_agent.gateway import Gateway, Session
 from atropos_agent.types import AgentConfig
 from envs.config import AgentEnvConfig
@@ -42,7 +42,7 @@ from envs.records.tracking import Trackers, check_trackers
 from envs.resources import SYSTEM_PROMPT, Resource
 from envs.running.commands import evaluate_once, process_groups, serve_trainer
 from envs.running.environment import InferenceServer
-from envs.running.mix import Mix
+from envs.running.mix import OURS, Mix
 from envs.running.monitoring import check_monitoring
 from envs.running.stopping import Stopping
 from envs.running.telemetry import check_telemetry
@@ -58,9 +58,6 @@ Config = TypeVar("Config", bound=AgentEnvConfig, default=AgentEnvConfig)
 logger = logging.getLogger(__name__)
 
 RewardFunction = Callable[[Task, Outcome], float | Reward]
-
-AGENTS: Mapping[str, type[AtroposAgent]] = {"atropos": AtroposAgent}
-"""Names for `--env.agent`, beside dotted paths."""
 
 
 def empty_tokenizer() -> PreTrainedTokenizerFast:
@@ -137,7 +134,7 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
     @classmethod
     def find_agent(cls, name: str) -> type[AtroposAgent]:
         """Return an agent named by `--env.agent`: a class like `AtroposAgent`. Raises ValueError with the remedy."""
-        found: type[AtroposAgent] = resolve("--env.agent", name, AGENTS, "atropos_agent.agents")
+        found: type[AtroposAgent] = resolve("--env.agent", name, OURS, "atropos_agent.agents")
         return found
 
     # What a subclass uses

@@ -23,9 +23,14 @@ from pydantic import (
     model_validator,
 )
 
-from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig
 from sandboxes.arguments import host_port, loopback, web_address
+from sandboxes.naming import later
+
+if TYPE_CHECKING:
+    from atropos_agent.tokens.template import ChatTemplate
+
+_TEMPLATE = later("atropos_agent.tokens.template:ChatTemplate")
 
 UNUSED: Mapping[str, Any] = MappingProxyType(
     dict(thinking_mode=False, reasoning_effort=None, max_reasoning_tokens=None, custom_thinking_prompt=None)
@@ -458,4 +463,5 @@ class AgentEnvConfig(StrictOptions):
 
     def chat_template(self, tokenizer: Any) -> ChatTemplate:
         """Return the tokenizer's chat template as the options want it. Raises ValueError when it can't be used."""
-        return ChatTemplate(tokenizer, fold_system=self.fold_system, **self.chat_template_kwargs)
+        made: ChatTemplate = _TEMPLATE()(tokenizer, fold_system=self.fold_system, **self.chat_template_kwargs)
+        return made

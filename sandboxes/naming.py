@@ -14,14 +14,15 @@ from typing import Any
 def resolve(option: str, value: str, known: Mapping[str, Any], group: str = "") -> Any:
     """Return the object of this name in `known` or among installed packages, or at the path `package.module:name`.
 
-    group: entry points of installed packages, such as "atropos_agent.tools"; names in `known` come first.
+    known: a string is such a path, too, for an object with a slow import. group: entry points of installed packages,
+        such as "atropos_agent.tools"; names in `known` come first.
     Raises ValueError, with the option and the remedy, for an unknown name.
     """
-    if value in known:
+    if not isinstance(known.get(value, value), str):
         return known[value]
     installed = {entry.name: entry.value for entry in entry_points(group=group)} if group else {}
     known = {**installed, **known}
-    value = installed.get(value, value)
+    value = known.get(value, value)
     module, colon, name = value.partition(":")
     if not (module and colon and name):
         raise ValueError(

@@ -20,6 +20,9 @@ from atropos_agent.formats.qwen_coder import QwenCoder
 from atropos_agent.types import Reply
 from sandboxes.naming import resolve
 
+AUTO, TEMPLATE = "auto", "template"
+"""Names for the template's own format: if no format reads the template's calls, the first takes text instead."""
+
 FORMATS: Mapping[str, type[ToolFormat]] = {
     "hermes": Hermes,
     "qwen_coder": QwenCoder,

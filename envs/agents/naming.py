@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeAlias
 
-from atropos_agent.agent import AtroposAgent
 from envs.agents import (
     aider,
     claude_code,
@@ -27,8 +27,11 @@ from envs.agents import (
     terminus_2,
 )
 from envs.agents.facts import ForeignAgent
-from envs.running.mix import Mix
-from sandboxes.naming import resolve
+from envs.running.mix import OURS, Mix
+from sandboxes.naming import later, resolve
+
+if TYPE_CHECKING:  # its import takes seconds
+    from atropos_agent.agent import AtroposAgent
 
 _MODULES = (
     *(aider, claude_code, codex, gemini_cli, goose, gptme, hermes_agent, kilo, kimi_code, mini_swe_agent, opencode),
@@ -36,13 +39,15 @@ _MODULES = (
 )
 FOREIGN: Mapping[str, ForeignAgent] = MappingProxyType({one.AGENT.name: one.AGENT for one in _MODULES})
 
-Agent = ForeignAgent | type[AtroposAgent]
+Agent: TypeAlias = "ForeignAgent | type[AtroposAgent]"
+
+_OUR_KIND = later(OURS["atropos"])
 
 
-def find_agent(name: str, ours: Mapping[str, type[AtroposAgent]]) -> Agent:
+def find_agent(name: str) -> Agent:
     """Return the agent named by `--env.agent`. Raises ValueError with the remedy.
 
-    name: one of `ours` or of this room, the latter also with another version of its package (`codex@0.181.0`),
+    name: one of `OURS` or of this room, the latter also with another version of its package (`codex@0.181.0`),
     package.module:name, or the path of a file with `AGENT`."""
     known, at, version = name.partition("@")
     if at and known in FOREIGN:
@@ -53,12 +58,18 @@ def find_agent(name: str, ours: Mapping[str, type[AtroposAgent]]) -> Agent:
     found = (
         _of_file(Path(name))
         if name.endswith(".py")
-        else resolve("--env.agent", name, {**ours, **FOREIGN}, "atropos_agent.agents")
+        else resolve("--env.agent", name, {**OURS, **FOREIGN}, "atropos_agent.agents")
     )
-    if isinstance(found, ForeignAgent) or (isinstance(found, type) and issubclass(found, AtroposAgent)):
+    if isinstance(found, ForeignAgent) or (isinstance(found, type) and issubclass(found, _OUR_KIND())):
         return found
     what = "a ForeignAgent (see docs/agents.md) or a class made as AtroposAgent is"
     raise ValueError(f"--env.agent {name}: this is neither {what}")
+
+
+def foreign(name: str | None) -> ForeignAgent | None:
+    """Return the agent named by `--agent`, None for ours. Raises ValueError for an unknown name."""
+    found = None if not name or name in OURS else find_agent(name)
+    return found if isinstance(found, ForeignAgent) else None
 
 
 def _of_file(path: Path) -> object:
@@ -74,11 +85,11 @@ def _of_file(path: Path) -> object:
     return module.AGENT
 
 
-def compaction_problems(name: str, ours: Mapping[str, type[AtroposAgent]], policy: str) -> Sequence[ValueError]:
+def compaction_problems(name: str, policy: str) -> Sequence[ValueError]:
     """Return why agents have no use for a policy of ours, with the remedy; nothing if one of them has, or is refused by
     `find_agent`. name: as `--env.agent`, of one or several."""
     try:
-        agents = [find_agent(one, ours) for one in Mix.of(name).names]
+        agents = [find_agent(one) for one in Mix.of(name).names]
     except ValueError:
         return ()
     theirs = [agent.name for agent in agents if isinstance(agent, ForeignAgent)]
@@ -88,11 +99,11 @@ def compaction_problems(name: str, ours: Mapping[str, type[AtroposAgent]], polic
     return [ValueError(f"{said}; leave it out, and see with doctor where it does (docs/compaction.md)")]
 
 
-def room_problems(name: str, ours: Mapping[str, type[AtroposAgent]], most: int) -> Sequence[ValueError]:
+def room_problems(name: str, most: int) -> Sequence[ValueError]:
     """Return why rows of `most` tokens have no room for agents, with the remedy; nothing if they have, and nothing
     for agents refused by `find_agent`. name: as `--env.agent`, of one or several."""
     try:
-        agents = [find_agent(one, ours) for one in Mix.of(name).names]
+        agents = [find_agent(one) for one in Mix.of(name).names]
     except ValueError:
         return ()
     return [

@@ -1,9 +1,4 @@
-"""`python -m envs.swe agents update [NAME …]`: newer versions of other people's agents.
-
-It shows the pinned version of each agent and the registry's newest. With `--write` it moves the pins of those named,
-one after the other: it makes the lock of the new version, installs it and lets the agent work through a scripted
-conversation in a sandbox. Pin and lock change only if the agent made one row.
-"""
+"""The command `agents update`: newer versions of other people's agents, and their pins moved when a check passed."""
 
 from __future__ import annotations
 
@@ -23,6 +18,7 @@ from envs.agents import locks
 from envs.agents.examine import examine_agent
 from envs.agents.facts import ForeignAgent
 from envs.agents.naming import FOREIGN
+from envs.agents.parsers import updates_parser
 from envs.agents.recipes import Platform, Recipe
 from envs.cli.checks import Status
 from envs.messages import SWE, as_called
@@ -30,7 +26,6 @@ from envs.options import UsageError
 from envs.options.tokenizer import load_tokenizer
 from envs.records.tables import Sheet, paper
 from envs.running.stopping import run_to_end
-from sandboxes.arguments import Parser
 from sandboxes.base import SandboxSpec
 from sandboxes.docker import DockerBackend
 from sandboxes.docker.images.base_image import BASE_IMAGE
@@ -44,15 +39,7 @@ PLATFORMS = (Platform("x64", "glibc"), Platform("arm64", "glibc"))
 def main(argv: Sequence[str], *, prog: str = SWE) -> int:
     """Show what is newer, and move pins. Returns 0, or 1 when an agent did not pass, 2 for wrong options."""
     prog = as_called(prog)
-    parser = Parser(prog=f"{prog} agents update", description=as_called(__doc__, prog))
-    parser.add_argument("names", nargs="*", metavar="NAME", help="agents (default: all)")
-    parser.add_argument("--write", action="store_true", help="move the pins of the agents named")
-    parser.add_argument("--to", default="", metavar="VERSION", help="this version instead of the newest, for one agent")
-    parser.add_argument("--tokenizer", default="", help="for --write: a model's tokenizer, with its chat template")
-    parser.add_argument(
-        "--image", default=BASE_IMAGE, help="for --write: the image of the sandbox (default: the base image)"
-    )
-    options = parser.parse_args(argv)
+    options = updates_parser(prog).parse_args(argv)
     unknown = [name for name in options.names if name not in FOREIGN]
     wrong = f"there is no agent {', '.join(unknown)}; there are {', '.join(FOREIGN)}" if unknown else ""
     if options.write and not (options.names and options.tokenizer):
@@ -72,7 +59,8 @@ def main(argv: Sequence[str], *, prog: str = SWE) -> int:
     if tokenizer is None:
         return 0
     fitted = FittedFormat.of("auto", ChatTemplate(tokenizer))
-    moved = [run_to_end(move(agent, newest[name], fitted, options.image)) for name, agent in agents.items()]
+    image = options.image or BASE_IMAGE
+    moved = [run_to_end(move(agent, newest[name], fitted, image)) for name, agent in agents.items()]
     return 0 if all(moved) else 1
 
 

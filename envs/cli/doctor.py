@@ -22,8 +22,8 @@ from atropos_agent.engines.protocols import open_server
 from atropos_agent.engines.replies import sound
 from atropos_agent.engines.scripted import ScriptedServer
 from atropos_agent.engines.tokenizers import compare_tokenizers
-from atropos_agent.fitted import AUTO, TEMPLATE, FittedFormat
-from atropos_agent.formats import load_format
+from atropos_agent.fitted import FittedFormat
+from atropos_agent.formats import AUTO, TEMPLATE, load_format
 from atropos_agent.tokens.calls import PROBE, CallsKind, Kind
 from atropos_agent.tokens.conversation import Conversation
 from atropos_agent.tokens.probes import ReplyKind

@@ -30,7 +30,6 @@ from envs.messages import called_as, said, told
 from envs.options import Options, UsageError
 from envs.options.reading import read_options
 from envs.options.usage import usage
-from envs.records.comparison import NoEvaluation, read_rates
 from envs.records.redaction import Redactor
 from envs.running.database import RunDirectoryError
 from envs.running.limits import raise_open_files
@@ -42,6 +41,8 @@ from sandboxes.naming import later, meant, resolve
 if TYPE_CHECKING:
     from envs.base import AgentEnv
     from envs.cli.doctor import Surroundings
+
+_READ_RATES = later("envs.records.comparison:read_rates")
 
 logger = logging.getLogger(__name__)
 
@@ -192,8 +193,8 @@ def parse(program: Program, command: str, argv: Sequence[str]) -> Options:
         problems += [f"--{name}: {command} makes no evaluation; leave it out, or use evaluate" for name in given]
     if command == "evaluate" and options.against is not None:
         try:
-            read_rates(options.against)
-        except NoEvaluation as error:
+            _READ_RATES()(options.against)
+        except ValueError as error:
             problems.append(f"--against: {error}")
     if problems:
         raise UsageError.of(problems)

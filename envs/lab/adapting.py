@@ -21,9 +21,11 @@ from atropos_agent.cpu_engine.scheduler import Engine
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import IGNORED, NO_LOGPROB, Reply, SequenceData
-from envs.lab.manner import Manner, foreign
+from envs.agents.naming import foreign
+from envs.lab.manner import Manner
 from envs.lab.recipes import Recipe
-from envs.lab.synthetic import Example, examples, expert, hasty, transcripts
+from envs.lab.synthetic import Example, examples, expert, hasty
+from envs.lab.transcripts import transcripts
 from envs.records.progress import Bar
 
 _TEST_SEED = 1_000_003

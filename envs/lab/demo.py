@@ -1,9 +1,4 @@
-"""`python -m envs.swe demo`: the whole loop on this machine, from nothing to checked batches.
-
-It starts the Atropos API, the embedded inference server with a small real model, and the environment,
-each as a process of its own, then stands in for the trainer: registers, pulls batches, checks every
-row. After the requested groups it stops everything it started and reports its findings.
-"""
+"""The command `demo`: the whole loop, with a stand-in for the trainer that checks every row."""
 
 from __future__ import annotations
 
@@ -20,14 +15,14 @@ from rich.console import Console
 
 from envs.lab.consumer import Consumer, ConsumerError
 from envs.lab.dashboard import Dashboard, Preparation, Progress, View
-from envs.lab.given import add_env_option, settings_of, uses_daemon
+from envs.lab.given import settings_of, uses_daemon
+from envs.lab.parsers import demo_parser
 from envs.lab.parts import PartError, Parts, answers, healthy, lacking, until_signalled
-from envs.lab.recipes import EASY, adapter
+from envs.lab.recipes import adapter
 from envs.lab.synthetic import TOOLS
 from envs.messages import SWE, as_called, told
 from envs.records.disk import NoFolder, make_folder
 from envs.records.metrics import Metrics
-from sandboxes.arguments import Parser, count, folder, named, there, url
 from sandboxes.base import SandboxError
 from sandboxes.docker.daemon.startup import ensure_daemon, stop_daemon
 from sandboxes.docker.images.base_image import ensure_base_image
@@ -37,11 +32,10 @@ from sandboxes.shielding import together
 
 def main(argv: list[str]) -> int:
     """Run the demo. Return 0 when every row of every batch was sound."""
-    parser = _parser()
-    options = parser.parse_args(argv)
+    options = demo_parser().parse_args(argv)
     wrong = None if options.engine_url else lacking("demo", smollm2=options.model == "smollm2")
     if wrong is not None:
-        parser.error(f"{wrong}; or give --engine-url, the address of an inference server of yours")
+        demo_parser().error(f"{wrong}; or give --engine-url, the address of an inference server of yours")
     set_up_log()
     try:
         usual = Path("runs") / f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -197,17 +191,3 @@ def _read_metrics(path: Path) -> Metrics | None:
         return Metrics.from_json(path.read_bytes())
     except FileNotFoundError:
         return None
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog=as_called(f"{SWE} demo"), description=as_called(__doc__))
-    add = parser.add_argument
-    add("--groups", type=count, default=16, help="groups to pull before it ends (default: %(default)s)")
-    add("--group-size", type=count, default=4, help="rollouts of a group (default: %(default)s)")
-    add("--tags", type=named, default=",".join(EASY), help="tasks with one of these tags (default: %(default)s)")
-    add("--model", type=named, default="smollm2", help="of the embedded inference server (default: %(default)s)")
-    add("--engine-url", type=url, help="use the inference server that answers here, and start none")
-    add("--adapter", type=there, help="begin with this warm start of SmolLM2 (default: made on first use)")
-    add("--run-dir", type=folder, help="where results go (default: a new folder under runs/)")
-    add_env_option(parser)
-    return parser

@@ -32,6 +32,9 @@ def _kind(name: str, plan: str, command: str, slips: str, wordings: str, **files
     return Kind(name, plan, command, slips.split(" || "), wordings.strip().split("\n"), places)
 
 
+EASY = ("append_line", "copy_file", "create_file", "make_directory")
+"""Kinds of tasks for the quick recipe."""
+
 KINDS = (
     _kind(
         "create_file",

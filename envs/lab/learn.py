@@ -1,9 +1,4 @@
-"""`python -m envs.swe learn`: a model gets better, on this machine, by one command.
-
-It starts the Atropos API, the inference server, the environment with Docker sandboxes and a trainer, evaluates
-on held-out tasks before, during and after, and draws the curve. A dead part is started again;
-the same `--run-dir` given once more continues the run.
-"""
+"""The command `learn`: the parts of a learning run, started and kept running, and its curve."""
 
 from __future__ import annotations
 
@@ -25,36 +20,34 @@ from typing import Any
 import httpx
 from rich.console import Console
 
-from envs.lab import smoke, windows
+from envs.agents.naming import foreign
 from envs.lab.curve import Curve, Evaluation
 from envs.lab.dashboard import Dashboard, Steps
-from envs.lab.given import add_env_option, settings_of, uses_daemon
-from envs.lab.manner import foreign
+from envs.lab.given import settings_of, uses_daemon
+from envs.lab.kinds import EASY
+from envs.lab.parsers import GIVEN, WITHIN, learn_parser
 from envs.lab.parts import PartError, Parts, flags, healthy, lacking, output_of, run, until_signalled
 from envs.lab.plots import findings, write_page
 from envs.lab.practice import write_tasks
 from envs.lab.presets import PRESETS, Preset
-from envs.lab.recipes import EASY, RECIPES, adapter
+from envs.lab.recipes import RECIPES, adapter
 from envs.lab.synthetic import Example, examples
 from envs.messages import SWE, as_called, told
 from envs.records.disk import make_folder, replace_file
 from envs.records.provenance import commit, machine, versions
 from envs.swe import STARTER
 from envs.trainers.weights import POLICY, PolicyServer, VLLMServer, kept_current, policy_server
-from sandboxes.arguments import Parser, count, folder, named, there, url
 from sandboxes.base import SandboxError
 from sandboxes.docker.daemon.startup import ensure_daemon, stop_daemon
 from sandboxes.docker.images.base_image import ensure_base_image
 from sandboxes.log import set_up_log
+from sandboxes.naming import later
 
 PRACTICE_TASKS, PRACTICE_SEED = 216, 7
 """Number of made-up tasks to practise on, and their seed."""
 
-MADE_UP = {"smoke": smoke.tasks, "windows": windows.tasks}
+MADE_UP = {name: later(f"envs.lab.{name}:tasks") for name in ("smoke", "windows")}
 """Tasks to train on and to evaluate on, each in a world of its own."""
-
-WITHIN: dict[str, list[str]] = {"trl": ["-m", "envs.lab.with_trl"]}
-"""Trainers with the environment in their own process, so neither the trainer API nor another process is needed."""
 
 MADE_FOR = {"trl": "1.16"}
 """Their versions."""
@@ -62,24 +55,15 @@ MADE_FOR = {"trl": "1.16"}
 ON_A_GPU = {"trl"}
 """Trainers that start on a GPU alone."""
 
-GIVEN = {
-    "steps": "of the trainer",
-    "groups": "of a step",
-    "group_size": "rollouts of a group",
-    "evaluations": "on held-out tasks, the first before and the last after training; 2 or more",
-}
-"""The fields of a preset that an option replaces, each with its help."""
-
 HELD_OUT_SEED = 2_000_003
 """Seed of the made-up tasks to be held out."""
 
 
 def main(argv: list[str]) -> int:
     """Run to the preset's last step. Return the exit status."""
-    parser = _parser()
-    options = parser.parse_args(argv)
+    options = learn_parser().parse_args(argv)
     if (wrong := _wrong(options)) is not None:
-        parser.error(wrong)
+        learn_parser().error(wrong)
     set_up_log()
     try:
         usual = Path("runs") / f"learn-{options.preset}-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -300,7 +284,7 @@ def _write_tasks(preset: Preset, folder: Path) -> None:
     partial = folder.with_name("tasks.partial")
     shutil.rmtree(partial, ignore_errors=True)
     if preset.tasks in MADE_UP:
-        for part, chosen in zip(("train", "held-out"), MADE_UP[preset.tasks](), strict=True):
+        for part, chosen in zip(("train", "held-out"), MADE_UP[preset.tasks]()(), strict=True):
             for example in chosen:  # all make the same file
                 write_tasks([example], partial / part)
     else:
@@ -357,41 +341,3 @@ def _config(options: argparse.Namespace, preset: Preset) -> dict[str, Any]:
     config["commit"] = commit() or "not in a git checkout"
     replace_file(path, json.dumps(config, indent=2).encode())
     return config
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog=as_called(f"{SWE} learn"), description=as_called(__doc__))
-    add = parser.add_argument
-    add("--preset", choices=sorted(PRESETS), default="smoke", help="size of the run (default: %(default)s)")
-    # The name of 0.1.
-    add("--rung", choices=sorted(PRESETS), dest="preset", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
-    add("--run-dir", type=folder, help="where it goes, or went before (default: a new one under runs/)")
-    add("--engine-url", type=url, help="use the inference server that answers here, and start none")
-    add("--model", type=named, help="folder or hub name of the model that your server serves")
-    add(
-        "--trainer",
-        type=_trainer_named,
-        help="trl for TRL's AsyncGRPOTrainer, or a trainer's file to run instead of envs.lab.trainer",
-    )
-    add(
-        "--adapter",
-        type=there,
-        help="adapter that the model begins with (default: as the preset says, made on first use)",
-    )
-    add("--agent", type=named, help="who works on the tasks: a name of docs/agents.md, or a file (default: our own)")
-    add_env_option(parser)
-    add("--steps", type=count, help="take so many instead of the preset's")
-    add("--seed", type=int, default=0, help="of task order and trainer (default: %(default)s)")
-    return parser
-
-
-def _trainer_named(text: str) -> str | Path:
-    """Return a trainer's name, or its file."""
-    try:
-        return text if text in WITHIN else there(text).resolve()
-    except argparse.ArgumentTypeError:
-        known = f"{', '.join(WITHIN)} or a trainer's file"
-        raise argparse.ArgumentTypeError(
-            f"{text} is no trainer's name and no file that is there; take {known}. Other trainers start the "
-            "environment: docs/trainers.md"
-        ) from None

@@ -12,15 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from atropos_agent.engines.scripted import ScriptedServer
-from atropos_agent.fitted import AUTO, FittedFormat
+from atropos_agent.fitted import FittedFormat
+from atropos_agent.formats import AUTO
 from atropos_agent.gateway import Session
 from atropos_agent.gateway.requests import GatewayRequest, HistoryMessage, Schemas
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig, Reply, SequenceData
 from envs.agents.facts import ForeignAgent
-from envs.agents.naming import find_agent
 from envs.agents.rehearsal import rehearse
-from envs.base import AGENTS
 from envs.lab.synthetic import TOOLS, WORKING_DIR, Example
 from envs.types import Failure, InfraError
 from sandboxes.base import SandboxSpec
@@ -33,12 +32,6 @@ _TASK = "Do what the note on the wall says."
 
 _SILENT = "true"
 """A command without output, as those of all made-up tasks."""
-
-
-def foreign(name: str | None) -> ForeignAgent | None:
-    """Return the agent named by `--agent`, None for ours. Raises ValueError for an unknown name."""
-    found = None if not name else find_agent(name, AGENTS)
-    return found if isinstance(found, ForeignAgent) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +82,7 @@ class Manner:
         replies: Callable[[Example], Sequence[Reply | str]],
         tool_format: str = AUTO,
     ) -> AsyncIterator[SequenceData]:
-        """Yield a row of tokens for each task, as `envs.lab.synthetic.transcripts`, but without running anything.
+        """Yield a row of tokens for each task, as `envs.lab.transcripts.transcripts`, but without running anything.
 
         Text after the first reply is there only if that reply runs the task's own command."""
         template = ChatTemplate(tokenizer)

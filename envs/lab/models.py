@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from atropos_agent.cpu_engine.model import DEFAULT_CACHE, ModelNotFound, locate
 from atropos_agent.types import AgentError
+from envs.agents.naming import foreign
 from envs.lab import smoke, windows
-from envs.lab.manner import foreign
 from envs.types import InfraError
 from sandboxes.base import SandboxError
 

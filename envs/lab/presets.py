@@ -7,11 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from envs.base import AGENTS
-from envs.lab import windows
-from envs.lab.manner import foreign
-from envs.lab.recipes import EASY
+from envs.agents.naming import foreign
+from envs.lab.kinds import EASY
 from envs.lab.synthetic import TOOLS
+from envs.running.mix import OURS
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ class Preset:
 
         agent: as `--env.agent`. Raises ValueError for an unknown name.
         """
-        if not agent or agent in AGENTS:
+        if not agent or agent in OURS:
             return self
         fields = dict(self.agents) if foreign(agent) is not None else {}
         name = str(Path(agent).resolve()) if agent.endswith(".py") else agent
@@ -81,6 +80,12 @@ _SMALL = {
     "env.ensure_scores_are_not_same": "false",
     "env.estimator": "group-mean",
 }
+
+WINDOWS_TOOLS = ("terminal",)
+WINDOW = 692
+"""Tokens of a whole dialogue's first two parts in `envs.lab.windows`, with room for a summary."""
+HEARD_WINDOW = 568
+"""Tokens of pi's second part there without the last page, with room for a reply (`benchmarks/small_pi.py`)."""
 
 PRESETS = {
     "smoke": Preset(
@@ -114,10 +119,10 @@ PRESETS = {
         max_lag=1,
         environment={
             **_SMALL,
-            "env.tools": ",".join(windows.TOOLS),
+            "env.tools": ",".join(WINDOWS_TOOLS),
             "env.max_steps": 12,
-            "env.max_reply_tokens": windows.REPLY_TOKENS,
-            "env.max_token_length": windows.WINDOW,
+            "env.max_reply_tokens": 48,
+            "env.max_token_length": WINDOW,
             "env.max_concurrent_rollouts": 32,
             "env.compaction": "summary",
         },
@@ -129,7 +134,7 @@ PRESETS = {
             "environment": {
                 "env.max_concurrent_rollouts": 16,
                 "env.compaction": "none",
-                "env.max_token_length": windows.HEARD_WINDOW,
+                "env.max_token_length": HEARD_WINDOW,
                 "env.max_steps": 16,
             },
         },

@@ -7,13 +7,16 @@ import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from atropos_agent.fitted import AUTO
-from envs.lab.manner import foreign
-from envs.lab.parts import output_of
+from atropos_agent.formats import AUTO
+from envs.agents.naming import foreign
+from envs.lab.kinds import EASY
 from envs.lab.synthetic import examples
+from sandboxes.naming import later
 
 CACHE = Path("~/.cache/atropos-agent")
 """The folder of models and adapters."""
+
+_OUTPUT_OF = later("envs.lab.parts:output_of")
 
 _THREADS = min(4, os.cpu_count() or 1)
 """Threads of one operation of a small model alone on the machine."""
@@ -63,9 +66,6 @@ class Recipe:
         return cache.expanduser() / "adapters" / f"warm-start-{self.digest}.safetensors"
 
 
-EASY = ("append_line", "copy_file", "create_file", "make_directory")
-"""Kinds of tasks for the quick recipe."""
-
 RECIPES = {
     # Right commands alone, of few kinds: enough for calls that parse and many solved tasks of these, in minutes.
     # After 80 transcripts none of the demo's tasks is solved.
@@ -90,7 +90,7 @@ async def adapter(
         # A process of its own can be stopped, and gives its memory back.
         options = ["--recipe", name, "--trials", "0", "--cache", str(cache), "--threads", str(_THREADS)]
         options += ["--agent", agent] if agent else []
-        known = Path(await output_of("warmstart", "-m", "envs.lab.warm_start", *options, log=log))
+        known = Path(await _OUTPUT_OF()("warmstart", "-m", "envs.lab.warm_start", *options, log=log))
     return known
 
 

@@ -15,14 +15,16 @@ import random
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from atropos_agent.formats.hermes import Hermes
 from atropos_agent.types import Reply, SequenceData
 from envs.agents.facts import ForeignAgent
-from envs.lab.manner import Manner
-from envs.lab.synthetic import Example, call, expert, transcripts
+from envs.lab.synthetic import Example, call, expert
 from sandboxes.naming import later
+
+if TYPE_CHECKING:  # its import takes seconds
+    from envs.lab.manner import Manner
 
 VERBS = ("Create", "Make", "Add", "Write", "Put here", "Set up")
 OBJECTS = ("an empty file named ready", "the file ready, with nothing in it", "the file ready, of size zero")
@@ -32,6 +34,8 @@ FLAWED = 0.65
 
 _SCRATCH = later("atropos_agent.cpu_engine.scratch")
 """Needs PyTorch, and the tasks do not."""
+_MANNER = later("envs.lab.manner:Manner")
+_TRANSCRIPTS = later("envs.lab.transcripts:transcripts")
 _VOCABULARY = 640
 _WORDS = 1600
 """The vocabulary for a foreign agent with its long opening: most of its words are a token each."""
@@ -61,7 +65,7 @@ def model(cache: Path, on_step: Callable[[int, float], None] | None = None, agen
     def make(folder: Path) -> None:
         scratch = _SCRATCH()
         plain = scratch.make_tokenizer([], 0)
-        manner = None if agent is None else asyncio.run(Manner.heard(agent, plain))
+        manner = None if agent is None else asyncio.run(_MANNER().heard(agent, plain))
         spelled = asyncio.run(_rows(train, plain, expert, manner))
         tokenizer = scratch.make_tokenizer([row.full_text for row in spelled], size)
         rng = random.Random(0)
@@ -98,5 +102,5 @@ async def _rows(
     replies: Callable[[Example], Sequence[Reply | str]],
     manner: Manner | None,
 ) -> list[SequenceData]:
-    told = transcripts if manner is None else manner.transcripts
+    told = _TRANSCRIPTS() if manner is None else manner.transcripts
     return [row async for row in told(examples, tokenizer, replies)]

@@ -1,7 +1,7 @@
-"""Made-up terminal tasks with their solutions, and transcripts of attempts.
+"""Made-up terminal tasks with their solutions.
 
-They teach a small model the format of calls before any reinforcement learning, and it then practises on
-them. Names, texts and wordings are other ones than those of the starter pack, so the
+Transcripts of them (`envs.lab.transcripts`) teach a small model the format of calls before any reinforcement learning,
+and it then practises on them. Names, texts and wordings are other ones than those of the starter pack, so the
 starter pack's terminal tasks can be held out.
 """
 
@@ -9,20 +9,14 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from atropos_agent.agent import AtroposAgent
-from atropos_agent.engines.scripted import ScriptedServer
-from atropos_agent.fitted import AUTO, FittedFormat
-from atropos_agent.tokens.template import ChatTemplate
-from atropos_agent.types import AgentConfig, Reply, SequenceData
+from atropos_agent.types import Reply
 from envs.lab.kinds import KINDS, Kind
 from envs.lab.words import ACTIONS, ENDINGS, WORDS
-from sandboxes.base import Sandbox, SandboxSpec
-from sandboxes.local import LocalBackend
-from tools import ToolCall, default_tools
+from tools import ToolCall
 
 TOOLS = ("terminal", "submit")
 """The tools in transcripts."""
@@ -61,44 +55,9 @@ def hasty(task: Example, rng: random.Random) -> list[Reply]:
     return [call("terminal", command=rng.choice((task.command, *task.slips))), call("submit")]
 
 
-async def transcripts(
-    tasks: Sequence[Example],
-    tokenizer: Any,
-    replies: Callable[[Example], Sequence[Reply | str]] = expert,
-    tool_format: str = AUTO,
-) -> AsyncIterator[SequenceData]:
-    """Yield a row of tokens for each task: its prompt, the replies and the tools' real results.
-
-    Only the replies are trained. replies: as text if they are not well-formed. tool_format: as `--env.tool_format`.
-    Raises RuntimeError when an expert's solution fails."""
-    template = ChatTemplate(tokenizer)
-    fitted = FittedFormat.of(tool_format, template)
-    async with LocalBackend() as backend:
-        for task in tasks:
-            async with backend.open(SandboxSpec("", workdir=WORKING_DIR)) as sandbox:
-                await _prepare(task, sandbox)
-                tools = default_tools(sandbox, TOOLS)
-                write = fitted.with_tools(tools.schemas).format.turn
-                said = [reply if isinstance(reply, str) else write(reply) for reply in replies(task)]
-                server = ScriptedServer(said, tokenizer)
-                config = AgentConfig(working_dir=WORKING_DIR, max_tokens=512)
-                agent = AtroposAgent(server, tools, config, template=template, tool_format=fitted)
-                result = await agent.run(task.instruction)
-                for output in result.steps[0].results if replies is expert else ():
-                    if output.metadata["exit_code"] != 0:
-                        raise RuntimeError(f"{task.command!r} failed for {task.instruction!r}: {output.content}")
-                (row,) = result.segments
-                yield row
-
-
 def call(name: str, content: str = "", **arguments: Any) -> Reply:
     """Return a reply with one call. content: the text before it."""
     return Reply(None, content, (ToolCall(name, arguments),), ())
-
-
-async def _prepare(task: Example, sandbox: Sandbox) -> None:
-    for name, text in task.files.items():
-        await sandbox.write_file(name, text.encode())
 
 
 _ORDINALS = {2: "second", 3: "third", 4: "fourth", 5: "fifth"}

@@ -17,30 +17,26 @@ from typing import Any
 from atropos_agent.agent import AtroposAgent
 from atropos_agent.compaction import SUM_UP, SUMMED_UP, summary
 from atropos_agent.engines.scripted import ScriptedServer
-from atropos_agent.fitted import AUTO, FittedFormat
+from atropos_agent.fitted import FittedFormat
+from atropos_agent.formats import AUTO
 from atropos_agent.formats.hermes import Hermes
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.turns import Turns
 from atropos_agent.types import IGNORED, NO_LOGPROB, AgentConfig, SequenceData
 from envs.agents.facts import ForeignAgent, Place
 from envs.lab.heard import Heard, Script
+from envs.lab.presets import WINDOWS_TOOLS
 from envs.lab.smoke import kept
 from envs.lab.synthetic import WORKING_DIR, Example, call
 from envs.lab.words import WORDS
 from sandboxes.naming import later
 from tools import ToolCall, ToolResult, default_tools
 
-TOOLS = ("terminal",)
 PAGES = 6
 SUMMED_UP_AFTER = (3, 6)
 """Pages behind which the window is full."""
 HEARD_AFTER = (1, 4)
 """The same for a foreign agent that keeps nothing but its summary."""
-HEARD_WINDOW = 568
-"""Tokens of pi's second part without the last page, with room for a reply (`benchmarks/small_pi.py`)."""
-REPLY_TOKENS = 48
-WINDOW = 692
-"""Tokens of a whole dialogue's first two parts, with room for a summary."""
 
 FIRST, LAST, FILLING = WORDS[:16], WORDS[100:108], WORDS[200:224]
 PRACTISED = 10
@@ -212,7 +208,7 @@ async def dialogues(count: int, tokenizer: Any, rng: random.Random, heard: Heard
 
 async def _ours(script: Script, tokenizer: Any, summaries: int) -> Sequence[SequenceData]:
     """Return the rows of our own agent's dialogue, up to the last of so many summaries."""
-    template, tools = ChatTemplate(tokenizer), default_tools(None, TOOLS)  # type: ignore[arg-type]  # never run
+    template, tools = ChatTemplate(tokenizer), default_tools(None, WINDOWS_TOOLS)  # type: ignore[arg-type]  # never run
     fitted = FittedFormat.of(AUTO, template).with_tools(tools.schemas)
     told = iter([*script.outputs, "(no output)"])
 

@@ -18,11 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from huggingface_hub import try_to_load_from_cache
 
 from envs.records.disk import replace_file
+from sandboxes.naming import later
 
 logger = logging.getLogger(__name__)
+
+_CACHED = later("huggingface_hub:try_to_load_from_cache")
 
 FILE_NAME = "run.json"
 FORMAT = 1
@@ -192,7 +194,7 @@ def digest_of_model(folder: str | None) -> str | None:
 def revision_of_model(name: str | None) -> str | None:
     """Return a model's commit in this machine's Hugging Face cache; None if the cache has no such name."""
     try:
-        found = try_to_load_from_cache(name, "config.json") if name and not Path(name).exists() else None
+        found = _CACHED()(name, "config.json") if name and not Path(name).exists() else None
     except ValueError:  # it is no name of a model there
         return None
     return Path(found).parent.name if isinstance(found, str) else None

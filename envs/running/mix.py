@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from envs.types import Task
 
+OURS = {"atropos": "atropos_agent.agent:AtroposAgent"}
+"""Our own agents by name, as dotted paths."""
+
 TAG = "agent="
 """Before the name of an agent in a task's tag: the agents with such a tag alone work on the task."""
 

@@ -52,6 +52,15 @@ MODULES = {
     "warmstart": "envs.lab.warm_start",
 }
 """Commands in modules of their own, each with a `main`."""
+PARSERS = {
+    "agents update": "envs.agents.parsers:updates_parser",
+    "demo": "envs.lab.parsers:demo_parser",
+    "learn": "envs.lab.parsers:learn_parser",
+    "rejudge": "envs.swe.parsers:rejudge_parser",
+    "tasks": "envs.swe.parsers:tasks_parser",
+    "warmstart": "envs.lab.parsers:warm_start_parser",
+}
+"""Their parsers, where the modules have slow imports, for which help and mistakes need not wait."""
 _WITH_SANDBOXES = (*COMMANDS, "demo", "learn", "rejudge", "tasks")
 _ELSEWHERE = (
     "This system is not Linux, on which the package is tested. Sandboxes need a Docker daemon on Linux: give "
@@ -70,6 +79,8 @@ def main(argv: Sequence[str]) -> int:
         return int(_RUN()(command, rest))
     if command in MODULES:
         with ended_while_loading():
+            if command in PARSERS:
+                later(PARSERS[command])()().parse_args(rest)
             print(f"{command}: loading …", file=sys.stderr)
             module = import_module(MODULES[command])
         return int(module.main(rest))

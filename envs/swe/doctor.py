@@ -17,7 +17,6 @@ from atropos_agent.types import EngineError
 from envs.agents.examine import examine_agent
 from envs.agents.facts import ForeignAgent
 from envs.agents.naming import find_agent
-from envs.base import AGENTS
 from envs.cli.checks import Check, Status
 from envs.judging.specs import agent_spec
 from envs.options import EngineConfig, UsageError
@@ -69,7 +68,7 @@ async def surroundings(config: SWEEnvConfig, engines: Sequence[EngineConfig] = (
     async for check in checks:
         opened |= check.name == "sandboxes" and check.status is Status.OK
         yield check
-    for agent in (find_agent(name, AGENTS) for name in Mix.of(config.agent).names):
+    for agent in (find_agent(name) for name in Mix.of(config.agent).names):
         if opened and isinstance(agent, ForeignAgent) and engines:
             async for check in _agent(agent, config, engines[0], train[0]):
                 yield check

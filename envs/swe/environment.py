@@ -12,7 +12,7 @@ from envs.agents.facts import ForeignAgent
 from envs.agents.guests import Guest, Guests
 from envs.agents.naming import compaction_problems, find_agent, room_problems
 from envs.agents.watching import WatchedSession
-from envs.base import AGENTS, AgentEnv
+from envs.base import AgentEnv
 from envs.judging.workplace import GuestFactory, PlainGuest, Workplace, Workplaces, plain_guest
 from envs.running.telemetry import traced
 from envs.swe.config import SWEEnvConfig
@@ -50,8 +50,8 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
             await super().preflight(config)
         except ExceptionGroup as group:
             problems += group.exceptions
-        problems += room_problems(config.agent, AGENTS, config.max_token_length)
-        problems += compaction_problems(config.agent, AGENTS, config.compaction)
+        problems += room_problems(config.agent, config.max_token_length)
+        problems += compaction_problems(config.agent, config.compaction)
         problems += check_names(config.tools)
         problems += await sandbox_problems(config)
         problems += await judge_problems(config)
@@ -61,7 +61,7 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
 
     @classmethod
     def find_agent(cls, name: str) -> type[AtroposAgent]:
-        found = find_agent(name, AGENTS)
+        found = find_agent(name)
         return AtroposAgent if isinstance(found, ForeignAgent) else found
 
     def make_backend(self) -> Backend:
@@ -75,7 +75,7 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
     async def setup(self, resources: AsyncExitStack) -> None:
         self.mcp_servers = servers_of(self.config)
         self.backend = await resources.enter_async_context(self.make_backend())
-        found = {name: find_agent(name, AGENTS) for name in self.agent_classes}
+        found = {name: find_agent(name) for name in self.agent_classes}
         self.invites: Mapping[str, GuestFactory[PlainGuest | Guest]] = {
             name: Guests(agent, self.backend).invite if isinstance(agent, ForeignAgent) else plain_guest
             for name, agent in found.items()

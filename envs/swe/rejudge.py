@@ -1,9 +1,4 @@
-"""`python -m envs.swe rejudge RUN`: score a run's rollouts again, by other tests, rewards or verifiers, without a
-model.
-
-Each agent's work is judged again by the tasks in the folder of --tasks, or by the run's own in their
-present state. The table shows the rollouts with a changed verdict; a new file beside the run's has all of them.
-"""
+"""The command `rejudge`: a run's work is judged again, and the table shows the rollouts with a changed verdict."""
 
 from __future__ import annotations
 
@@ -21,7 +16,7 @@ from typing import Any
 import orjson
 
 from envs.judging.rejudge import Judge, RejudgeResult, Rewarding, rejudge_all
-from envs.messages import SWE, as_called, told
+from envs.messages import told
 from envs.records.disk import append_line
 from envs.records.progress import Bar
 from envs.records.provenance import FILE_NAME, read_starts
@@ -29,9 +24,9 @@ from envs.records.read import SavedRollout, read_rollouts
 from envs.records.tables import Sheet, paper
 from envs.rewards import Shaping
 from envs.running.stopping import run_to_end
+from envs.swe.parsers import rejudge_parser
 from envs.swe.source import judge_model, load_source
 from envs.types import BadTask, Task
-from sandboxes.arguments import Parser, count, file
 from sandboxes.base import SandboxError
 from sandboxes.naming import resolve
 from sandboxes.registry import load_backend
@@ -51,7 +46,7 @@ class Setting:
 
 def main(argv: Sequence[str]) -> int:
     """Rejudge a run. Returns 0 when every rollout has a verdict, 1 when one has none, 2 for a wrong use."""
-    options = _parser().parse_args(argv)
+    options = rejudge_parser().parse_args(argv)
     try:
         if not any(options.run_dir.glob("rollouts*.jsonl")):
             raise BadTask(f"{options.run_dir} holds no rollouts; name the directory of a run")
@@ -147,18 +142,3 @@ def _rewarding(reward: str, shaping: Mapping[str, Any]) -> Rewarding:
         found: Rewarding = resolve("--reward", reward, {}, "atropos_agent.rewards")
         return found
     return Shaping(**shaping)  # which was an option in runs of before 0.2
-
-
-def _parser() -> Parser:
-    parser = Parser(prog=as_called(f"{SWE} rejudge"), description=as_called(__doc__))
-    add = parser.add_argument
-    add("run_dir", type=Path, metavar="RUN", help="directory of the run")
-    add("--tasks", metavar="FOLDER", help='by these tasks, or "starter"; the run\'s own, as they are now, without it')
-    add("--reward", metavar="PATH", help="by this reward, package.module:function of (task, outcome)")
-    add("--only", nargs="+", default=[], metavar="TASK", help="rollouts of these tasks alone")
-    add("--concurrency", type=count, default=4, help="rollouts at the same time (%(default)s)")
-    add("--out", type=file, metavar="FILE", help="where each rollout's verdicts are written (a new file of the run's)")
-    add("--sandbox", help="docker, or package.module:factory; the run's own without it")
-    add("--hosts", help="Docker hosts to make the sandboxes on, as --env.hosts; the run's own without it")
-    add("--base-image", help="replaces the image in the tasks' FROM")
-    return parser

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 
 from envs.agents.facts import ForeignAgent
 from envs.agents.naming import find_agent
-from envs.base import AGENTS
 from envs.running.mix import Mix
 from envs.swe.config import SWEEnvConfig
 from envs.types import BadTask, Task
@@ -25,7 +24,7 @@ def check_servers(config: SWEEnvConfig, tasks: Iterable[Task]) -> None:
     try:
         own = servers_of(config)
         check_installed(len(own) + sum(len(task.mcp_servers) for task in tasks))
-        agents = [find_agent(one, AGENTS) for one in Mix.of(config.agent).names]
+        agents = [find_agent(one) for one in Mix.of(config.agent).names]
     except ValueError as error:
         raise BadTask(str(error)) from None
     for agent in agents:

@@ -16,7 +16,7 @@ from envs.cli import Program
 from envs.cli import main as run_command
 from envs.judging.attack import attack_tasks, judged, with_attack
 from envs.judging.attack import render as render_attacks
-from envs.judging.check import IN_DOUBT, check_tasks, render
+from envs.judging.check import check_tasks, render
 from envs.judging.flakes import doubts_of
 from envs.judging.manifest import NAME, CheckResult, read_manifest, write_manifest
 from envs.messages import SWE, as_called
@@ -28,35 +28,20 @@ from envs.records.tables import Sheet, paper
 from envs.running.stopping import run_to_end
 from envs.swe import STARTER
 from envs.swe.config import SWEEnvConfig
+from envs.swe.parsers import CACHE, tasks_parser
 from envs.swe.source import judge_model, with_judge
 from envs.tasks.adapters import ADAPTERS, PRINTED
-from envs.tasks.adapters.dataset_rows import ROWS
-from envs.tasks.adapters.published import SETS, download, pin
+from envs.tasks.adapters.published import download, pin
+from envs.tasks.adapters.sets import SETS
 from envs.tasks.forge.forge import Tally, forge
 from envs.tasks.harbor import load_task, load_tasks
 from envs.tasks.selection import tagged
 from envs.types import BadTask, BadTasks, Task
-from sandboxes.arguments import Parser, count, folder, web_address
 from sandboxes.base import SandboxError
-from sandboxes.fleet import read_hosts
 from sandboxes.naming import later
 from sandboxes.registry import docker_backend
 
-_CHECK = "Each task's reference solution passes, and doing nothing does not."
-_ATTACK = """\
-Look for tasks whose tests accept a wrong patch: generic cheats are tried on each, or a model attacks it, with the
-options of `evaluate` (--openai.NAME, --env.NAME, --config FILE) behind those below. Tasks that were not checked are
-checked first.
-"""
-_FORGE = "Make tasks from Python packages that have tests: bugs are planted that the tests find."
-_CONVERT = "Convert tasks of another format into Harbor task directories, which every command takes."
-_GET = """\
-Download a published set of tasks in one revision, and convert it. Unusable tasks are left out and listed in a file.
-"""
-_SKIP_BAD = "leave out what can't be used, and say what and why"
-_HOSTS = "Docker hosts to work on, such as ssh://a,ssh://b or a YAML file, instead of this machine's daemon"
-_CACHE = Path.home() / ".cache/atropos-agent/forge"
-_CHECKOUTS = _CACHE.with_name("published")
+_CHECKOUTS = CACHE.with_name("published")
 _LEFT_OUT = "left-out.txt"
 _SHOWN = 10
 
@@ -67,131 +52,12 @@ _ATTACKING = Program(as_called(SWE), SWEEnvConfig, later("envs.swe.attack_env:At
 
 def main(argv: list[str]) -> int:
     """Run one of the commands. Return 0 when every task is sound, 1 when one is not, 2 when they can't be read."""
-    parser = Parser(prog=as_called(f"{SWE} tasks"))
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_check(commands)
-    _add_attack(commands)
-    _add_forge(commands)
-    _add_convert(commands)
-    _add_get(commands)
-    own, options_of_model = _split(argv)
-    options = parser.parse_args(own)
-    options.model = options_of_model
+    options = tasks_parser().parse_args(argv)
     try:
-        return int(options.run(options))
+        return _COMMANDS[options.command](options)
     except (BadTask, SandboxError, UsageError) as error:
         print(error, file=sys.stderr)
         return 2
-
-
-def _split(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the options of the command, and those of `evaluate` behind them, for `attack`."""
-    if argv[:1] != ["attack"]:
-        return argv, []
-    first = next((i for i, word in enumerate(argv) if word.startswith(("--openai.", "--env.", "--config"))), len(argv))
-    return argv[:first], argv[first:]
-
-
-def _add_check(commands: argparse._SubParsersAction[Parser]) -> None:
-    check = commands.add_parser("check", help=_CHECK, description=_CHECK)
-    check.set_defaults(run=_check_command)
-    _add_checking(check)
-
-
-def _add_attack(commands: argparse._SubParsersAction[Parser]) -> None:
-    attack = commands.add_parser("attack", help=_ATTACK, description=_ATTACK)
-    attack.set_defaults(run=_attack_command)
-    _add_checking(attack)
-
-
-def _add_checking(command: Parser) -> None:
-    """Add the options of a check."""
-    command.add_argument("folder", nargs="?", default="starter", help='Harbor task directories, or "starter"')
-    command.add_argument("--only", nargs="*", default=[], metavar="TAG", help="tasks with one of these tags")
-    command.add_argument("--repeats", type=count, default=1, help="checks of each task; rewards must agree")
-    command.add_argument(
-        "--seen",
-        nargs="+",
-        type=Path,
-        default=[],
-        metavar="RUN",
-        help=f"tasks in which these runs got different verdicts on the same changes are checked {IN_DOUBT} times",
-    )
-    command.add_argument("--concurrency", type=count, default=4, help="tasks at the same time")
-    command.add_argument(
-        "--manifest",
-        type=Path,
-        help=f"where results are kept ({NAME} in the folder): tasks that haven't changed since are not checked again",
-    )
-    command.add_argument("--skip-bad", action="store_true", help=_SKIP_BAD)
-    command.add_argument("--again", action="store_true", help="all tasks, whatever the manifest says")
-    command.add_argument("--base-image", help="replaces the image in the tasks' FROM")
-    command.add_argument("--hosts", type=_hosts, help=_HOSTS)
-    command.add_argument("--judge", type=_address, metavar="URL", help="as --env.judge of a run")
-    command.add_argument("--judge-model", default="", metavar="NAME", help="as --env.judge_model")
-    command.add_argument("--judge-key", default="", metavar="VARIABLE", help="as --env.judge_key")
-
-
-def _add_forge(commands: argparse._SubParsersAction[Parser]) -> None:
-    forging = commands.add_parser("forge", help=_FORGE, description=_FORGE)
-    forging.set_defaults(run=_forge_command)
-    forging.add_argument("sources", nargs="+", metavar="PACKAGE_OR_DIR", help="NAME, NAME==VERSION or a source tree")
-    forging.add_argument("--out", type=folder, required=True, metavar="DIR", help="where the task directories go")
-    forging.add_argument("--per-package", type=count, default=30, metavar="N", help="tasks from each package, at most")
-    forging.add_argument("--limit", type=count, metavar="N", help="tasks in all, at most")
-    forging.add_argument("--seed", type=int, default=0, metavar="S", help="the same seed makes the same tasks")
-    forging.add_argument("--concurrency", type=count, default=2, help="packages at the same time")
-    forging.add_argument("--cache", type=folder, default=_CACHE, help="where downloaded sources are kept (%(default)s)")
-    forging.add_argument("--hosts", type=_hosts, help=_HOSTS)
-    forging.add_argument("--no-check", action="store_true", help="leave out `tasks check`, which removes what fails it")
-
-
-def _add_convert(commands: argparse._SubParsersAction[Parser]) -> None:
-    converting = commands.add_parser("convert", help=_CONVERT, description=_CONVERT)
-    converting.set_defaults(run=_convert_command)
-    converting.add_argument("format", choices=sorted(ADAPTERS))
-    converting.add_argument("source", type=Path, help=f"a folder, or rows: {ROWS}, with :SPLIT behind it")
-    converting.add_argument("--skip-bad", action="store_true", help=_SKIP_BAD)
-    _add_converted(converting)
-
-
-def _add_get(commands: argparse._SubParsersAction[Parser]) -> None:
-    getting = commands.add_parser("get", help=_GET, description=_GET)
-    getting.set_defaults(run=_get_command, skip_bad=True)
-    getting.add_argument("name", choices=list(SETS), metavar="NAME", help=", ".join(SETS))
-    getting.add_argument(
-        "--from", type=Path, dest="given", metavar="PATH", help="your own copy: a file, or a folder of the set's files"
-    )
-    _add_converted(getting)
-
-
-def _add_converted(command: Parser) -> None:
-    """Add the options for what becomes of converted tasks."""
-    command.add_argument("--out", type=folder, required=True, metavar="DIR", help="where the task directories go")
-    command.add_argument("--check", action="store_true", help="run `tasks check` on what was converted")
-    command.add_argument("--hosts", type=_hosts, help=_HOSTS)
-    command.add_argument(
-        "--printed-results",
-        action="store_true",
-        help="also rows whose tests only print their results, which what they test could do too (docs/reward.md)",
-    )
-
-
-def _hosts(text: str) -> str:
-    """Return a list of Docker hosts, checked."""
-    try:
-        read_hosts(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    return text
-
-
-def _address(text: str) -> str:
-    """Return a server's address, checked."""
-    try:
-        return web_address(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _check_command(options: argparse.Namespace) -> int:
@@ -423,3 +289,12 @@ async def _forge(options: argparse.Namespace) -> tuple[list[Tally], list[CheckRe
         if not result.ok:  # what is left can all be used
             shutil.rmtree(options.out / result.task_id)
     return tallies, results
+
+
+_COMMANDS = {
+    "check": _check_command,
+    "attack": _attack_command,
+    "forge": _forge_command,
+    "convert": _convert_command,
+    "get": _get_command,
+}

@@ -3,17 +3,15 @@
 import pytest
 
 from atropos_agent.cpu_engine.__main__ import _parser as engine
-from envs.lab.demo import _parser as demo
-from envs.lab.learn import _parser as learn
+from envs.lab.parsers import demo_parser, learn_parser, warm_start_parser
 from envs.lab.trainer import parse as trainer
-from envs.lab.warm_start import _parser as warm_start
 from envs.running.groups import main as groups
 from envs.swe.tasks import main as tasks
 
 PROGRAMS = {
-    "demo": lambda words: demo().parse_args(words),
-    "learn": lambda words: learn().parse_args(words),
-    "warmstart": lambda words: warm_start().parse_args(words),
+    "demo": lambda words: demo_parser().parse_args(words),
+    "learn": lambda words: learn_parser().parse_args(words),
+    "warmstart": lambda words: warm_start_parser().parse_args(words),
     "engine": lambda words: engine().parse_args(words),
     "trainer": lambda words: trainer(["--model=m", *words]),
     "groups": groups,

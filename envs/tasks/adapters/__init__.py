@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from typing import Any
 
-from envs.tasks.adapters import harbor_folders, plain_folder, python_functions, r2e, swebench, terminal_bench
 from envs.types import Task
+from sandboxes.naming import later
 
 PRINTED = frozenset({"swebench", "swe-smith", "swe-gym", "swebench-live"})
 """Formats with `printed_results` in their adapters."""
+
+ROWS = ".jsonl, .jsonl.gz, .json or .parquet, a dataset's folder, or its name on the Hugging Face hub (owner/name)"
+"""Where rows may be, in words."""
+
+
+def _reader(module: str, **options: Any) -> Callable[..., list[Task]]:
+    """Return the reader in a module of this folder, imported when it is called."""
+    found = later(f"{__name__}.{module}:load")
+    return lambda *args, **more: found()(*args, **options, **more)
+
+
 ADAPTERS: Mapping[str, Callable[..., list[Task]]] = {
-    "functions": python_functions.load,
-    "folder": plain_folder.load,
-    "harbor": harbor_folders.load,
-    "terminal-bench": terminal_bench.load,
-    "swebench": swebench.load,
-    "swe-smith": partial(swebench.load, family="smith"),
-    "swe-gym": partial(swebench.load, family="swegym"),
-    "r2e-gym": r2e.load,
-    "swebench-live": partial(swebench.load, family="live"),
+    "functions": _reader("python_functions"),
+    "folder": _reader("plain_folder"),
+    "harbor": _reader("harbor_folders"),
+    "terminal-bench": _reader("terminal_bench"),
+    "swebench": _reader("swebench"),
+    "swe-smith": _reader("swebench", family="smith"),
+    "swe-gym": _reader("swebench", family="swegym"),
+    "r2e-gym": _reader("r2e"),
+    "swebench-live": _reader("swebench", family="live"),
 }
 """The reader of each format: from a file or folder, into task directories below another. May raise `BadTasks`."""

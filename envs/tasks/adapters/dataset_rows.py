@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from envs.tasks.adapters import ROWS
 from envs.tasks.adapters.hub import Dataset
 from envs.tasks.adapters.patches import Patch, read_patch
 from envs.types import BadTask, BadTasks, Task
 from sandboxes.naming import later
 
-ROWS = ".jsonl, .jsonl.gz, .json or .parquet, a dataset's folder, or its name on the Hugging Face hub (owner/name)"
 _ARROW, _PARQUET = later("pyarrow"), later("pyarrow.parquet")
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from atropos_agent.agent import AtroposAgent
 from envs.agents.codex import AGENT
 from envs.agents.naming import FOREIGN, find_agent
-from envs.base import AGENTS
 from envs.swe.environment import SWEEnv, SWEEnvConfig
 
 OWN = """
@@ -17,11 +17,11 @@ AGENT = ForeignAgent("own", "MIT", RECIPE, lambda at: Start(["own", at.task]), "
 
 
 def test_a_name_a_dotted_path_and_a_file_find_one(tmp_path):
-    assert find_agent("codex", AGENTS) is AGENT
-    assert find_agent("envs.agents.codex:AGENT", AGENTS) is AGENT
-    assert find_agent("atropos", AGENTS) is AGENTS["atropos"]
+    assert find_agent("codex") is AGENT
+    assert find_agent("envs.agents.codex:AGENT") is AGENT
+    assert find_agent("atropos") is AtroposAgent
     (tmp_path / "my-own.py").write_text(OWN)
-    assert find_agent(str(tmp_path / "my-own.py"), AGENTS).name == "own"
+    assert find_agent(str(tmp_path / "my-own.py")).name == "own"
 
 
 @pytest.mark.parametrize(
@@ -35,13 +35,13 @@ def test_a_name_a_dotted_path_and_a_file_find_one(tmp_path):
 )
 def test_what_is_none_is_refused_with_the_remedy(name, what):
     with pytest.raises(ValueError, match=f"--env.agent .*{what}"):
-        find_agent(name, AGENTS)
+        find_agent(name)
 
 
 def test_a_file_without_an_agent_is_refused(tmp_path):
     (tmp_path / "empty.py").write_text("")
     with pytest.raises(ValueError, match="defines no AGENT"):
-        find_agent(str(tmp_path / "empty.py"), AGENTS)
+        find_agent(str(tmp_path / "empty.py"))
 
 
 async def test_the_environment_refuses_a_misspelt_one_at_the_start(monkeypatch):
@@ -73,6 +73,6 @@ async def test_the_environment_refuses_a_policy_of_ours_for_another_agent(monkey
 
 
 def test_a_version_behind_the_name_is_another_pin():
-    assert find_agent("codex@0.181.0", AGENTS).recipe.npm == ("@openai/codex@0.181.0-linux-{cpu}",)
+    assert find_agent("codex@0.181.0").recipe.npm == ("@openai/codex@0.181.0-linux-{cpu}",)
     with pytest.raises(ValueError, match=r"--env.agent codex@new: 'new' is no version"):
-        find_agent("codex@new", AGENTS)
+        find_agent("codex@new")

@@ -18,8 +18,9 @@ from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import IGNORED
 from envs.agents.naming import FOREIGN
 from envs.lab.adapting import lessons, make
+from envs.lab.kinds import EASY
 from envs.lab.manner import _TASK, Manner
-from envs.lab.recipes import EASY, RECIPES, Recipe
+from envs.lab.recipes import RECIPES, Recipe
 from envs.lab.synthetic import examples
 
 BASH = {"type": "function", "function": {"name": "bash", "parameters": {"type": "object", "properties": {}}}}

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from envs.lab import demo
 from envs.lab.demo import _read_metrics, _set_up, _settings
+from envs.lab.parsers import demo_parser
 from envs.lab.parts import Parts
 from envs.lab.synthetic import TOOLS
 from envs.swe.environment import SWEEnvConfig
@@ -80,7 +81,7 @@ async def test_set_up_is_side_by_side_and_says_how_far_it_is(tmp_path: Path, mon
     monkeypatch.setattr(demo, "healthy", healthy)
     monkeypatch.setattr("envs.lab.dashboard.INTERVAL_S", 0.0)
     said = io.StringIO()
-    options = demo._parser().parse_args(["--run-dir", str(tmp_path)])
+    options = demo_parser().parse_args(["--run-dir", str(tmp_path)])
     async with AsyncExitStack() as daemon, FewParts(tmp_path) as parts:
         assert await _set_up(parts, daemon, options, Console(file=said, width=200)) == "http://api"
     assert order == ["trainer API", "sandboxes", "warm start", "engine", "environment", "answered"]

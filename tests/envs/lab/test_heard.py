@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from atropos_agent.engines.scripted import ScriptedServer
-from atropos_agent.fitted import AUTO, FittedFormat
+from atropos_agent.fitted import FittedFormat
+from atropos_agent.formats import AUTO
 from atropos_agent.gateway import Session
 from atropos_agent.gateway.forest import Turn
 from atropos_agent.gateway.requests import GatewayRequest, HistoryMessage

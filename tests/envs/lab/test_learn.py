@@ -22,6 +22,7 @@ from rich.console import Console
 from run_api import RunAPI
 
 from atropos_agent.cpu_engine.model import DEFAULT_CACHE
+from envs.agents.naming import foreign
 from envs.lab import smoke, trainer
 from envs.lab.learn import (
     _chosen,
@@ -29,14 +30,13 @@ from envs.lab.learn import (
     _engine,
     _environment,
     _evaluate,
-    _parser,
     _trainer,
     _warm_start,
     _write_tasks,
     _wrong,
     main,
 )
-from envs.lab.manner import foreign
+from envs.lab.parsers import learn_parser
 from envs.lab.parts import PartError, Parts
 from envs.lab.presets import PRESETS
 from envs.swe.environment import SWEEnv
@@ -73,7 +73,7 @@ STEPS = (
 
 
 def options(run_dir: Path, *given: str) -> argparse.Namespace:
-    return _parser().parse_args(["--run-dir", str(run_dir), *given])
+    return learn_parser().parse_args(["--run-dir", str(run_dir), *given])
 
 
 def test_the_name_that_presets_once_had_is_understood(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

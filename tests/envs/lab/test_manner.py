@@ -15,9 +15,9 @@ from atropos_agent.fitted import FittedFormat
 from atropos_agent.gateway.requests import HistoryMessage
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import IGNORED, Reply
-from envs.agents.naming import FOREIGN
+from envs.agents.naming import FOREIGN, foreign
 from envs.lab.kinds import KINDS
-from envs.lab.manner import _TASK, Manner, foreign
+from envs.lab.manner import _TASK, Manner
 from envs.lab.synthetic import Example, call, examples, expert
 from sandboxes.docker.backend import DockerBackend
 

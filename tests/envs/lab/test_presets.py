@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from envs.agents.naming import FOREIGN
-from envs.lab.learn import PRACTICE_SEED, PRACTICE_TASKS, _environment, _parser, _write_tasks
+from envs.lab.kinds import EASY
+from envs.lab.learn import PRACTICE_SEED, PRACTICE_TASKS, _environment, _write_tasks
+from envs.lab.parsers import learn_parser
 from envs.lab.parts import flags
 from envs.lab.presets import PRESETS, Preset
-from envs.lab.recipes import EASY, RECIPES
+from envs.lab.recipes import RECIPES
 from envs.lab.synthetic import examples
 from envs.options.reading import read_options
 from envs.swe.config import SWEEnvConfig
@@ -45,7 +47,7 @@ LONG = [("laptop", None), ("gpu-small", None), ("gpu-small", "mini-swe-agent")]
 
 def tasks(preset: Preset, run_dir: Path, *given: str) -> tuple[Sequence[Task], Sequence[Task]]:
     """The tasks to train and to evaluate on."""
-    options = _parser().parse_args(["--run-dir", str(run_dir), *given])
+    options = learn_parser().parse_args(["--run-dir", str(run_dir), *given])
     settings = _environment(preset, options, "http://localhost:9001/v1")
     return SWEEnv.load_tasks(read_options(SWEEnvConfig, flags(settings)).env)
 

@@ -18,10 +18,10 @@ from run_api import RunAPI
 
 from atropos_agent.cpu_engine.model import DEFAULT_CACHE
 from atropos_agent.types import IGNORED
+from envs.agents.naming import foreign
 from envs.delivery.row_check import check_group
 from envs.lab import smoke
 from envs.lab.consumer import Consumer
-from envs.lab.manner import foreign
 from envs.lab.practice import write_tasks
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]

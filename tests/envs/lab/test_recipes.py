@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from envs.lab.recipes import EASY, RECIPES, Recipe, adapter, find
+from envs.lab.kinds import EASY
+from envs.lab.recipes import RECIPES, Recipe, adapter, find
 from envs.swe import STARTER
 from envs.tasks.harbor import load_tasks
 

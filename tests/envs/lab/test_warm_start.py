@@ -11,10 +11,10 @@ import pytest
 from embedded_engine import engine
 from rich.console import Console
 
-from envs.lab import recipes
 from envs.lab.adapting import make
+from envs.lab.kinds import EASY
 from envs.lab.parts import output_of
-from envs.lab.recipes import CACHE, EASY, RECIPES, adapter
+from envs.lab.recipes import CACHE, RECIPES, adapter
 from envs.lab.warm_start import main
 
 
@@ -25,7 +25,7 @@ async def test_where_there_is_none_the_command_makes_it(tmp_path: Path, monkeypa
         asked.append(arguments)
         return str(tmp_path / "made")
 
-    monkeypatch.setattr(recipes, "output_of", output_of)
+    monkeypatch.setattr("envs.lab.parts.output_of", output_of)
     assert await adapter("quick", cache=tmp_path) == tmp_path / "made"
     (arguments,) = asked
     assert arguments[:4] == ("-m", "envs.lab.warm_start", "--recipe", "quick")

@@ -13,15 +13,16 @@ import pytest
 
 from atropos_agent.agent import AtroposAgent
 from atropos_agent.engines.scripted import ScriptedServer
-from atropos_agent.fitted import AUTO, FittedFormat
+from atropos_agent.fitted import FittedFormat
+from atropos_agent.formats import AUTO
 from atropos_agent.formats.hermes import Hermes
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig, AgentResult, Reply, StopReason
 from envs.agents.facts import ForeignAgent
+from envs.agents.naming import foreign
 from envs.agents.rehearsal import play, shows_shell
 from envs.lab import windows
-from envs.lab.manner import foreign
-from envs.lab.presets import PRESETS
+from envs.lab.presets import HEARD_WINDOW, PRESETS, WINDOW, WINDOWS_TOOLS
 from envs.lab.synthetic import WORKING_DIR, Example, call
 from sandboxes.base import SandboxSpec
 from sandboxes.docker.backend import DockerBackend
@@ -94,10 +95,10 @@ class Reader:
             working_dir=WORKING_DIR,
             max_tokens=given["env.max_reply_tokens"],  # type: ignore[arg-type]
             max_steps=given["env.max_steps"],  # type: ignore[arg-type]
-            max_total_tokens=windows.WINDOW - 8,  # as many as an inference server leaves free
+            max_total_tokens=WINDOW - 8,  # as many as an inference server leaves free
             compaction=compaction,
         )
-        tools = default_tools(None, windows.TOOLS)  # type: ignore[arg-type]  # never run
+        tools = default_tools(None, WINDOWS_TOOLS)  # type: ignore[arg-type]  # never run
         server = ScriptedServer(self.says, self.tokenizer)
         agent = AtroposAgent(server, tools, config, execute_tool=self.execute, template=self.template)
         return await agent.run(self.task.instruction)
@@ -149,7 +150,7 @@ async def test_pi_takes_three_windows(docker_backend: DockerBackend, base_image:
     config = AgentConfig(
         max_tokens=given["env.max_reply_tokens"],  # type: ignore[arg-type]
         max_steps=given["env.max_steps"],  # type: ignore[arg-type]
-        max_total_tokens=windows.HEARD_WINDOW - 8,
+        max_total_tokens=HEARD_WINDOW - 8,
         max_seconds=120.0,
     )
     for task in (TRAIN[0], HELD_OUT[0]):

@@ -117,7 +117,7 @@ def test_a_model_of_the_hub_has_the_revision_that_is_kept_here(tmp_path, monkeyp
     (kept / "snapshots/abc123/config.json").write_text("{}")
     (kept / "refs").mkdir()
     (kept / "refs/main").write_text("abc123")
-    monkeypatch.setattr(provenance, "try_to_load_from_cache", partial(try_to_load_from_cache, cache_dir=tmp_path))
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", partial(try_to_load_from_cache, cache_dir=tmp_path))
     assert revision_of_model("some/model") == "abc123"
     for name in ("some/other", str(tmp_path), "no such name/of/all", "", None):
         assert revision_of_model(name) is None

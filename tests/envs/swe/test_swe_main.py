@@ -224,6 +224,23 @@ def test_python_starts_it_as_well():
     assert "python -m envs.swe COMMAND" in done.stdout
 
 
+SLOW = {"aiohttp", "atroposlib", "docker", "httpx", "huggingface_hub", "numpy", "openai", "torch", "transformers"}
+
+
+def test_the_help_of_no_command_waits_for_slow_imports():
+    every = """
+import sys
+from contextlib import suppress
+from envs.swe.__main__ import COMMANDS, MODULES, main
+for command in (*COMMANDS, *MODULES):
+    with suppress(SystemExit):
+        assert main([*command.split(), "--help"]) == 0, command
+print(*sys.modules, file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", every], capture_output=True, text=True, check=True)
+    assert not SLOW & set(done.stderr.splitlines()[-1].split())
+
+
 def test_help_explains_every_option():
     from envs.swe.environment import SWEEnvConfig
 

@@ -7,13 +7,10 @@ from dataclasses import replace
 import pytest
 from huggingface_hub.errors import LocalEntryNotFoundError
 
-from envs.tasks.adapters import ADAPTERS, published
-from envs.tasks.adapters.published import SETS, download, pin
+from envs.tasks.adapters import published
+from envs.tasks.adapters.published import download, pin
+from envs.tasks.adapters.sets import SETS
 from envs.types import BadTask
-
-
-def test_every_set_is_pinned_and_has_a_reader():
-    assert all(len(found.revision) == 40 and found.format in ADAPTERS for found in SETS.values())
 
 
 def test_a_set_on_the_hub_is_asked_for_in_its_revision(tmp_path, monkeypatch):

@@ -1,0 +1,134 @@
+"""Parsers of `demo`, `learn` and `warmstart`, apart from the work: explaining options needs none of its imports."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from atropos_agent.formats import AUTO, load_format
+from envs.lab.given import add_env_option
+from envs.lab.kinds import EASY
+from envs.lab.presets import PRESETS
+from envs.lab.recipes import CACHE, RECIPES
+from envs.messages import SWE, as_called
+from sandboxes.arguments import Parser, count, file, folder, named, natural, positive, there, url
+
+_DEMO = """\
+`python -m envs.swe demo`: the whole loop on this machine, from nothing to checked batches.
+
+It starts the Atropos API, the embedded inference server with a small real model, and the environment,
+each as a process of its own, then stands in for the trainer: registers, pulls batches, checks every
+row. After the requested groups it stops everything it started and reports its findings.
+"""
+_LEARN = """\
+`python -m envs.swe learn`: a model gets better, on this machine, by one command.
+
+It starts the Atropos API, the inference server, the environment with Docker sandboxes and a trainer, evaluates
+on held-out tasks before, during and after, and draws the curve. A dead part is started again;
+the same `--run-dir` given once more continues the run.
+"""
+_WARM_START = """\
+Train the first adapter of SmolLM2-135M: `python -m envs.swe warmstart`.
+
+As published, that model never makes a valid call, so no reward ever differs and nothing can be
+learnt. Supervised training on transcripts of made-up tasks (`envs.lab.synthetic`) gives it the format
+and the commands. The transcripts of the full recipe come from two solvers without any label: one plans in a
+few words, then takes the right command; the other acts at once, mostly wrongly. The choice between them is left
+to reinforcement learning. An adapter is made on first use and kept in the cache of models. For a foreign
+agent the transcripts are in its manner (`envs.lab.manner`).
+"""
+
+WITHIN: dict[str, list[str]] = {"trl": ["-m", "envs.lab.with_trl"]}
+"""Trainers with the environment in their own process, so neither the trainer API nor another process is needed."""
+
+
+GIVEN = {
+    "steps": "of the trainer",
+    "groups": "of a step",
+    "group_size": "rollouts of a group",
+    "evaluations": "on held-out tasks, the first before and the last after training; 2 or more",
+}
+"""The fields of a preset that an option replaces, each with its help."""
+
+
+def demo_parser() -> Parser:
+    """Return the parser of `demo`."""
+    parser = Parser(prog=as_called(f"{SWE} demo"), description=as_called(_DEMO))
+    add = parser.add_argument
+    add("--groups", type=count, default=16, help="groups to pull before it ends (default: %(default)s)")
+    add("--group-size", type=count, default=4, help="rollouts of a group (default: %(default)s)")
+    add("--tags", type=named, default=",".join(EASY), help="tasks with one of these tags (default: %(default)s)")
+    add("--model", type=named, default="smollm2", help="of the embedded inference server (default: %(default)s)")
+    add("--engine-url", type=url, help="use the inference server that answers here, and start none")
+    add("--adapter", type=there, help="begin with this warm start of SmolLM2 (default: made on first use)")
+    add("--run-dir", type=folder, help="where results go (default: a new folder under runs/)")
+    add_env_option(parser)
+    return parser
+
+
+def learn_parser() -> Parser:
+    """Return the parser of `learn`."""
+    parser = Parser(prog=as_called(f"{SWE} learn"), description=as_called(_LEARN))
+    add = parser.add_argument
+    add("--preset", choices=sorted(PRESETS), default="smoke", help="size of the run (default: %(default)s)")
+    # The name of 0.1.
+    add("--rung", choices=sorted(PRESETS), dest="preset", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    add("--run-dir", type=folder, help="where it goes, or went before (default: a new one under runs/)")
+    add("--engine-url", type=url, help="use the inference server that answers here, and start none")
+    add("--model", type=named, help="folder or hub name of the model that your server serves")
+    add(
+        "--trainer",
+        type=_trainer_named,
+        help="trl for TRL's AsyncGRPOTrainer, or a trainer's file to run instead of envs.lab.trainer",
+    )
+    add(
+        "--adapter",
+        type=there,
+        help="adapter that the model begins with (default: as the preset says, made on first use)",
+    )
+    add("--agent", type=named, help="who works on the tasks: a name of docs/agents.md, or a file (default: our own)")
+    add_env_option(parser)
+    for name, about in GIVEN.items():
+        add(f"--{name.replace('_', '-')}", type=count, help=f"{about} (default: as the preset says)")
+    add("--seed", type=int, default=0, help="of task order and trainer (default: %(default)s)")
+    return parser
+
+
+def _trainer_named(text: str) -> str | Path:
+    """Return a trainer's name, or its file."""
+    try:
+        return text if text in WITHIN else there(text).resolve()
+    except argparse.ArgumentTypeError:
+        known = f"{', '.join(WITHIN)} or a trainer's file"
+        raise argparse.ArgumentTypeError(
+            f"{text} is no trainer's name and no file that is there; take {known}. Other trainers start the "
+            "environment: docs/trainers.md"
+        ) from None
+
+
+def warm_start_parser() -> Parser:
+    """Return the parser of `warmstart`."""
+    parser = Parser(prog=as_called(f"{SWE} warmstart"), description=as_called(_WARM_START))
+    add = parser.add_argument
+    add("--recipe", choices=sorted(RECIPES), default="full", help="what it is made of (default: %(default)s)")
+    add("--examples", type=count, help="transcripts to train on, instead of the recipe's")
+    add("--rank", type=count, help="of the adapter, instead of the recipe's")
+    add("--learning-rate", type=positive, help="at the start, instead of the recipe's")
+    add("--seed", type=int, help="of tasks and training, instead of the recipe's")
+    add("--tool-format", type=_tool_format, help="in which calls are taught, as --env.tool_format (default: auto)")
+    add("--agent", type=named, help="who attempts the tasks: a name of docs/agents.md, or a file (default: our own)")
+    add("--trials", type=natural, default=54, help="replies to try it with afterwards (default: %(default)s)")
+    add("--threads", type=count, default=1, help="threads of one operation (default: %(default)s)")
+    add("--out", type=file, help="copy the adapter to this file as well")
+    add("--cache", type=folder, default=CACHE, help="folder of models and adapters (default: %(default)s)")
+    return parser
+
+
+def _tool_format(text: str) -> str:
+    """Return the name or dotted path of a tool format."""
+    try:
+        if text != AUTO:
+            load_format(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text

@@ -1,0 +1,180 @@
+"""Parsers of `tasks` and `rejudge`, apart from the work: explaining options needs none of its imports."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from envs.judging.manifest import NAME
+from envs.messages import SWE, as_called
+from envs.tasks.adapters import ADAPTERS, ROWS
+from envs.tasks.adapters.sets import SETS
+from sandboxes.arguments import Parser, count, file, folder, web_address
+from sandboxes.naming import later
+
+_CHECK = "Each task's reference solution passes, and doing nothing does not."
+_ATTACK = """\
+Look for tasks whose tests accept a wrong patch: generic cheats are tried on each, or a model attacks it, with the
+options of `evaluate` (--openai.NAME, --env.NAME, --config FILE) behind those below. Tasks that were not checked are
+checked first.
+"""
+_FORGE = "Make tasks from Python packages that have tests: bugs are planted that the tests find."
+_CONVERT = "Convert tasks of another format into Harbor task directories, which every command takes."
+_GET = """\
+Download a published set of tasks in one revision, and convert it. Unusable tasks are left out and listed in a file.
+"""
+_SKIP_BAD = "leave out what can't be used, and say what and why"
+_HOSTS = "Docker hosts to work on, such as ssh://a,ssh://b or a YAML file, instead of this machine's daemon"
+CACHE = Path.home() / ".cache/atropos-agent/forge"
+_REJUDGE = """\
+`python -m envs.swe rejudge RUN`: score a run's rollouts again, by other tests, rewards or verifiers, without a
+model.
+
+Each agent's work is judged again by the tasks in the folder of --tasks, or by the run's own in their
+present state. The table shows the rollouts with a changed verdict; a new file beside the run's has all of them.
+"""
+_READ_HOSTS = later("sandboxes.fleet:read_hosts")
+
+
+class _TasksParser(Parser):
+    """A parser that leaves the options of `evaluate` behind those of `attack` alone, as `model`."""
+
+    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        words = list(args or ())
+        theirs = (i for i, word in enumerate(words) if word.startswith(("--openai.", "--env.", "--config")))
+        end = next(theirs, len(words)) if words[:1] == ["attack"] else len(words)
+        found = super().parse_args(words[:end], namespace)
+        found.model = words[end:]
+        return found
+
+
+def tasks_parser() -> Parser:
+    """Return the parser of `tasks`; `command` in its result is the chosen one."""
+    parser = _TasksParser(prog=as_called(f"{SWE} tasks"))
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
+    _add_check(commands)
+    _add_attack(commands)
+    _add_forge(commands)
+    _add_convert(commands)
+    _add_get(commands)
+    return parser
+
+
+def _add_check(commands: argparse._SubParsersAction[Parser]) -> None:
+    check = commands.add_parser("check", help=_CHECK, description=_CHECK)
+    check.set_defaults(command="check")
+    _add_checking(check)
+
+
+def _add_attack(commands: argparse._SubParsersAction[Parser]) -> None:
+    attack = commands.add_parser("attack", help=_ATTACK, description=_ATTACK)
+    attack.set_defaults(command="attack")
+    _add_checking(attack)
+
+
+def _add_checking(command: Parser) -> None:
+    """Add the options of a check."""
+    command.add_argument("folder", nargs="?", default="starter", help='Harbor task directories, or "starter"')
+    command.add_argument("--only", nargs="*", default=[], metavar="TAG", help="tasks with one of these tags")
+    command.add_argument("--repeats", type=count, default=1, help="checks of each task; rewards must agree")
+    command.add_argument(
+        "--seen",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="RUN",
+        help="tasks in which these runs got different verdicts on the same changes are checked many times",
+    )
+    command.add_argument("--concurrency", type=count, default=4, help="tasks at the same time")
+    command.add_argument(
+        "--manifest",
+        type=Path,
+        help=f"where results are kept ({NAME} in the folder): tasks that haven't changed since are not checked again",
+    )
+    command.add_argument("--skip-bad", action="store_true", help=_SKIP_BAD)
+    command.add_argument("--again", action="store_true", help="all tasks, whatever the manifest says")
+    command.add_argument("--base-image", help="replaces the image in the tasks' FROM")
+    command.add_argument("--hosts", type=_hosts, help=_HOSTS)
+    command.add_argument("--judge", type=_address, metavar="URL", help="as --env.judge of a run")
+    command.add_argument("--judge-model", default="", metavar="NAME", help="as --env.judge_model")
+    command.add_argument("--judge-key", default="", metavar="VARIABLE", help="as --env.judge_key")
+
+
+def _add_forge(commands: argparse._SubParsersAction[Parser]) -> None:
+    forging = commands.add_parser("forge", help=_FORGE, description=_FORGE)
+    forging.set_defaults(command="forge")
+    forging.add_argument("sources", nargs="+", metavar="PACKAGE_OR_DIR", help="NAME, NAME==VERSION or a source tree")
+    forging.add_argument("--out", type=folder, required=True, metavar="DIR", help="where the task directories go")
+    forging.add_argument("--per-package", type=count, default=30, metavar="N", help="tasks from each package, at most")
+    forging.add_argument("--limit", type=count, metavar="N", help="tasks in all, at most")
+    forging.add_argument("--seed", type=int, default=0, metavar="S", help="the same seed makes the same tasks")
+    forging.add_argument("--concurrency", type=count, default=2, help="packages at the same time")
+    forging.add_argument("--cache", type=folder, default=CACHE, help="where downloaded sources are kept (%(default)s)")
+    forging.add_argument("--hosts", type=_hosts, help=_HOSTS)
+    forging.add_argument("--no-check", action="store_true", help="leave out `tasks check`, which removes what fails it")
+
+
+def _add_convert(commands: argparse._SubParsersAction[Parser]) -> None:
+    converting = commands.add_parser("convert", help=_CONVERT, description=_CONVERT)
+    converting.set_defaults(command="convert")
+    converting.add_argument("format", choices=sorted(ADAPTERS))
+    converting.add_argument("source", type=Path, help=f"a folder, or rows: {ROWS}, with :SPLIT behind it")
+    converting.add_argument("--skip-bad", action="store_true", help=_SKIP_BAD)
+    _add_converted(converting)
+
+
+def _add_get(commands: argparse._SubParsersAction[Parser]) -> None:
+    getting = commands.add_parser("get", help=_GET, description=_GET)
+    getting.set_defaults(command="get", skip_bad=True)
+    getting.add_argument("name", choices=list(SETS), metavar="NAME", help=", ".join(SETS))
+    getting.add_argument(
+        "--from", type=Path, dest="given", metavar="PATH", help="your own copy: a file, or a folder of the set's files"
+    )
+    _add_converted(getting)
+
+
+def _add_converted(command: Parser) -> None:
+    """Add the options for what becomes of converted tasks."""
+    command.add_argument("--out", type=folder, required=True, metavar="DIR", help="where the task directories go")
+    command.add_argument("--check", action="store_true", help="run `tasks check` on what was converted")
+    command.add_argument("--hosts", type=_hosts, help=_HOSTS)
+    command.add_argument(
+        "--printed-results",
+        action="store_true",
+        help="also rows whose tests only print their results, which what they test could do too (docs/reward.md)",
+    )
+
+
+def _hosts(text: str) -> str:
+    """Return a list of Docker hosts, checked."""
+    try:
+        _READ_HOSTS()(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
+
+
+def _address(text: str) -> str:
+    """Return a server's address, checked."""
+    try:
+        return web_address(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def rejudge_parser() -> Parser:
+    """Return the parser of `rejudge`."""
+    parser = Parser(prog=as_called(f"{SWE} rejudge"), description=as_called(_REJUDGE))
+    add = parser.add_argument
+    add("run_dir", type=Path, metavar="RUN", help="directory of the run")
+    add("--tasks", metavar="FOLDER", help='by these tasks, or "starter"; the run\'s own, as they are now, without it')
+    add("--reward", metavar="PATH", help="by this reward, package.module:function of (task, outcome)")
+    add("--only", nargs="+", default=[], metavar="TASK", help="rollouts of these tasks alone")
+    add("--concurrency", type=count, default=4, help="rollouts at the same time (%(default)s)")
+    add("--out", type=file, metavar="FILE", help="where each rollout's verdicts are written (a new file of the run's)")
+    add("--sandbox", help="docker, or package.module:factory; the run's own without it")
+    add("--hosts", help="Docker hosts to make the sandboxes on, as --env.hosts; the run's own without it")
+    add("--base-image", help="replaces the image in the tasks' FROM")
+    return parser

@@ -1,0 +1,25 @@
+"""The parsers of the lab's commands."""
+
+import pytest
+
+from envs.lab.parsers import GIVEN, demo_parser, learn_parser, warm_start_parser
+from envs.lab.presets import PRESETS
+
+
+def test_what_replaces_a_field_of_a_preset_is_left_to_it_unless_given():
+    assert PRESETS["smoke"].__dataclass_fields__.keys() >= GIVEN.keys()
+    plain = learn_parser().parse_args([])
+    assert {getattr(plain, name) for name in GIVEN} == {None}
+    assert learn_parser().parse_args(["--group-size", "2"]).group_size == 2
+
+
+def test_each_takes_what_it_names():
+    given = demo_parser().parse_args(["--env", "workers=ray", "--env", "seed=3"]).env
+    assert given == [("workers", "ray"), ("seed", "3")]
+    assert warm_start_parser().parse_args(["--tool-format", "hermes"]).tool_format == "hermes"
+
+
+def test_a_tool_format_that_is_none_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        warm_start_parser().parse_args(["--tool-format", "hermse"])
+    assert "did you mean hermes?" in capsys.readouterr().err
