@@ -58,6 +58,7 @@ PARSERS = {
     "learn": "envs.lab.parsers:learn_parser",
     "rejudge": "envs.swe.parsers:rejudge_parser",
     "tasks": "envs.swe.parsers:tasks_parser",
+    "view": "envs.viewer.parsers:view_parser",
     "warmstart": "envs.lab.parsers:warm_start_parser",
 }
 """Their parsers, where the modules have slow imports, for which help and mistakes need not wait."""

@@ -1,14 +1,9 @@
-"""`python -m envs.swe view RUN [RUN ...]`: show runs in a browser, or chosen rollouts in one file for sending.
-
-It reads the files of live and finished runs. The page has an overview over the trainer's steps, groups with their
-members side by side, rollouts with their conversation, patch and tokens, and a search in all messages; two runs are
-compared task by task. It answers on this machine only, behind a key in its address.
-"""
+"""The command `view`: runs on a page, or chosen rollouts in one file for sending."""
 
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentTypeError, Namespace
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,9 +13,10 @@ from envs.records.report import write_report
 from envs.runs.reader import TOKENIZER, NoRun, decoder
 from envs.viewer.choosing import Choice, NothingChosen, choose
 from envs.viewer.door import address, key_of, listen
+from envs.viewer.parsers import view_parser
 from envs.viewer.runs import open_runs, run_directories
 from envs.viewer.server import serve
-from sandboxes.arguments import WRONG_USE, Parser, count, file, natural, port
+from sandboxes.arguments import WRONG_USE
 
 CHOSEN_BY = ("latest", "step", "best", "worst", "group", "rollout")
 """Options for the content of --export."""
@@ -29,7 +25,7 @@ CHOSEN_BY = ("latest", "step", "best", "worst", "group", "rollout")
 def main(argv: Sequence[str], *, prog: str = SWE) -> int:
     """Serve the page until Ctrl-C, or write a file. Returns 0, or 2 when there is no run or nothing was chosen."""
     prog = as_called(prog)
-    options = _parser(prog).parse_args(argv)
+    options = view_parser(prog).parse_args(argv)
     try:
         directories = run_directories(options.runs)
         if options.export is not None:
@@ -72,29 +68,3 @@ def _export(options: Namespace, directories: Sequence[Path]) -> int:
     )
     print(f"{plural(len(rollouts), 'rollout')}: {options.export}")
     return 0
-
-
-def _parser(prog: str) -> Parser:
-    parser = Parser(prog=f"{prog} view", description=as_called(__doc__, prog))
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="directory of a run, or of several")
-    parser.add_argument("--port", type=port, default=0, help="where the page answers on this machine (a free port)")
-    parser.add_argument(
-        "--tokenizer", type=_file, help="a tokenizer.json, where the run's directory has none (tokens are ids without)"
-    )
-    chosen = parser.add_argument_group("one file for sending, of chosen rollouts")
-    chosen.add_argument("--export", type=file, metavar="PAGE.html", help="write it, and serve nothing")
-    chosen.add_argument("--latest", type=count, help="so many of the latest (20 where nothing is chosen)")
-    chosen.add_argument("--step", type=natural, help="only of this trainer's step")
-    chosen.add_argument("--best", type=count, help="so many with the highest rewards")
-    chosen.add_argument("--worst", type=count, help="so many with the lowest rewards")
-    chosen.add_argument("--group", type=natural, help="the members of this group")
-    chosen.add_argument("--rollout", action="append", default=[], help="the rollout with this id; may be repeated")
-    return parser
-
-
-def _file(text: str) -> Path:
-    path = Path(text)
-    path = path / "tokenizer.json" if path.is_dir() else path
-    if not path.is_file():
-        raise ArgumentTypeError(f"{text} is no tokenizer.json, and no folder with one")
-    return path

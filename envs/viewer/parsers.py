@@ -1,0 +1,45 @@
+"""The parser of `view`, apart from the work: explaining options needs none of its imports."""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError
+from pathlib import Path
+
+from envs.messages import SWE, as_called
+from sandboxes.arguments import Parser, count, file, natural, port
+
+_VIEW = """\
+`python -m envs.swe view RUN [RUN ...]`: show runs in a browser, or chosen rollouts in one file for sending.
+
+It reads the files of live and finished runs. The page has an overview over the trainer's steps, groups with their
+members side by side, rollouts with their conversation, patch and tokens, and a search in all messages; two runs are
+compared task by task. It answers on this machine only, behind a key in its address.
+"""
+
+
+def view_parser(prog: str = SWE) -> Parser:
+    """Return the parser of `view`."""
+    prog = as_called(prog)
+    parser = Parser(prog=f"{prog} view", description=as_called(_VIEW, prog))
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="directory of a run, or of several")
+    parser.add_argument("--port", type=port, default=0, help="where the page answers on this machine (a free port)")
+    parser.add_argument(
+        "--tokenizer", type=_file, help="a tokenizer.json, where the run's directory has none (tokens are ids without)"
+    )
+    chosen = parser.add_argument_group("one file for sending, of chosen rollouts")
+    chosen.add_argument("--export", type=file, metavar="PAGE.html", help="write it, and serve nothing")
+    chosen.add_argument("--latest", type=count, help="so many of the latest (20 where nothing is chosen)")
+    chosen.add_argument("--step", type=natural, help="only of this trainer's step")
+    chosen.add_argument("--best", type=count, help="so many with the highest rewards")
+    chosen.add_argument("--worst", type=count, help="so many with the lowest rewards")
+    chosen.add_argument("--group", type=natural, help="the members of this group")
+    chosen.add_argument("--rollout", action="append", default=[], help="the rollout with this id; may be repeated")
+    return parser
+
+
+def _file(text: str) -> Path:
+    path = Path(text)
+    path = path / "tokenizer.json" if path.is_dir() else path
+    if not path.is_file():
+        raise ArgumentTypeError(f"{text} is no tokenizer.json, and no folder with one")
+    return path
