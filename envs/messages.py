@@ -39,9 +39,8 @@ def told(error: BaseException) -> str:
 
 
 def said(main: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
-    """Run a command, and make sure its output is written. Returns the exit status: 130 after Ctrl-C or
-    SIGTERM, 1 if the output
-    could not be written.
+    """Run a command, and make sure its output is written. Returns the exit status: 130 after Ctrl-C or SIGTERM, 1 if
+    the output could not be written.
 
     A reader may close the pipe before the end, as `| head` does. Characters that its encoding lacks are written as
     escapes."""
