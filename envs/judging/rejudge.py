@@ -84,6 +84,12 @@ class Judge:
             tests=dict(_differing(saved.verdict, verdict)),
         )
 
+    async def close(self) -> None:
+        """Cancel the judgements that go on, since they outlive whoever waits for one."""
+        for one in self._verdicts.values():
+            one.cancel()
+        await asyncio.gather(*self._verdicts.values(), return_exceptions=True)
+
     async def _judged(self, task: Task, saved: SavedRollout) -> Verdict:
         """Return the verdict with the signs of cheating of its own rollout."""
         key = (task.id, digest_of(json.dumps(list(saved.work))))
@@ -132,6 +138,7 @@ async def rejudge_all(judge: Judge, rollouts: Iterator[SavedRollout], concurrenc
         for one in running:
             one.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+        await judge.close()
 
 
 def _differing(before: Verdict, now: Verdict) -> Iterator[tuple[str, tuple[TestStatus | None, TestStatus | None]]]:
