@@ -182,4 +182,5 @@ def test_trls_example_asks_one_inference_server_for_everything():
         r"```python\n((?:(?!```).)*AsyncGRPOConfig\(.*?)```", (ROOT / "docs/trainers.md").read_text(), re.S
     )
     assert "vllm_server_base_url=" in example  # TRL's own default is port 8000
+    assert "model_name=model" in example
     assert len(set(re.findall(r"http://localhost:\d+", example))) == 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from envs.judging.cheating import with_signs
@@ -117,7 +117,9 @@ class Judge:
         return reward.value if isinstance(reward, Reward) else float(reward)
 
 
-async def rejudge_all(judge: Judge, rollouts: Iterator[SavedRollout], concurrency: int) -> AsyncIterator[RejudgeResult]:
+async def rejudge_all(
+    judge: Judge, rollouts: Iterator[SavedRollout], concurrency: int
+) -> AsyncGenerator[RejudgeResult, None]:
     """Yield the outcomes of rollouts, as they are judged; `concurrency` of them at the same time. Raises the
     exceptions of their reader, and DaemonUnavailable."""
     running: set[asyncio.Task[RejudgeResult]] = set()

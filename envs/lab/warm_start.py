@@ -38,7 +38,7 @@ def main(argv: list[str]) -> int:
     recipe = replace(RECIPES[options.recipe], **{name: value for name, value in given.items() if value is not None})
     cache = options.cache
     try:
-        make_folder(cache, cache, "HOME or --cache")
+        make_folder(cache.expanduser(), cache, "HOME or --cache")
         trained = adapting.make(recipe, cache, console)
     except (AgentError, InfraError, SandboxError, ValueError) as error:
         console.print(f"warmstart: {error}", markup=False)

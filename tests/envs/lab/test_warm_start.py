@@ -38,9 +38,9 @@ async def test_where_there_is_none_the_command_makes_it(tmp_path: Path, monkeypa
 def test_a_home_that_can_not_be_written_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("envs.lab.parsers.CACHE", Path("/proc/nobody/.cache"))
+    monkeypatch.setenv("HOME", "/proc/nobody")
     assert main(["--recipe", "quick"]) == 1
-    assert "/proc/nobody/.cache can't be written" in " ".join(capsys.readouterr().err.split())
+    assert "/proc/nobody/.cache/atropos-agent can't be written" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.slow
