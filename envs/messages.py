@@ -35,6 +35,9 @@ def told(error: BaseException) -> str:
     """Return a failure as a sentence; of a file, it names the place and the remedy."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename} can't be used ({error.strerror}); mend that, or give another"
+    certificates = os.environ.get("SSL_CERT_FILE")  # Python's error names no file
+    if isinstance(error, FileNotFoundError) and certificates and not Path(certificates).exists():
+        return f"SSL_CERT_FILE names {certificates}, which is not there; correct or unset it"
     return str(error)
 
 
@@ -61,6 +64,11 @@ def said(main: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
         pass
     except OSError as error:
         print(told(error), file=sys.stderr)
+        status = 1
+    except ImportError as error:
+        if "SOCKS" not in str(error):
+            raise
+        print("the environment names a SOCKS proxy: unset ALL_PROXY, or pip install 'httpx[socks]'", file=sys.stderr)
         status = 1
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left is written when Python ends
     return status

@@ -11,7 +11,7 @@ from pathlib import Path
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # what is imported first is nothing that a traceback would explain
 
-from sandboxes.arguments import Parser
+from sandboxes.arguments import Parser, not_negative
 from sandboxes.base import SandboxError
 from sandboxes.docker.crun.availability import ensure_crun
 from sandboxes.docker.crun.reap import reap_dead_folders
@@ -79,7 +79,7 @@ def main() -> int:
             command.add_argument("--pods", nargs="?", const="", metavar="NAMESPACE", help=text)
         if function is images:
             text = "remove those older than so many days that no container uses; runs build them again"
-            command.add_argument("--remove-older", type=float, metavar="DAYS", help=text)
+            command.add_argument("--remove-older", type=not_negative, metavar="DAYS", help=text)
     options = vars(parser.parse_args())
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))

@@ -103,6 +103,13 @@ def file(text: str) -> Path:
     return _place(text, "a file", Path.is_file)
 
 
+def new_file(text: str) -> Path:
+    """Return a file for writing that is not there yet."""
+    if (path := file(text)).exists():
+        raise argparse.ArgumentTypeError(f"{path} is there already; name another place")
+    return path
+
+
 def there(text: str) -> Path:
     """Return an existing file or directory."""
     path = Path(named(text))

@@ -175,3 +175,12 @@ def test_every_extra_that_is_named_is_there(page: Path) -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     named = re.findall(r"(?:atropos-agent|-e '?\.)\[([\w,-]+)\]", page.read_text())
     assert {extra for one in named for extra in one.split(",")} <= set(extras)
+
+
+def test_trls_example_asks_one_inference_server_for_everything():
+    (example,) = re.findall(
+        r"```python\n((?:(?!```).)*AsyncGRPOConfig\(.*?)```", (ROOT / "docs/trainers.md").read_text(), re.S
+    )
+    assert "vllm_server_base_url=" in example  # TRL's own default is port 8000
+    assert "model_name=model" in example
+    assert len(set(re.findall(r"http://localhost:\d+", example))) == 1

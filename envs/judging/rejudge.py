@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from envs.judging.cheating import with_signs
@@ -84,6 +84,12 @@ class Judge:
             tests=dict(_differing(saved.verdict, verdict)),
         )
 
+    async def close(self) -> None:
+        """Cancel the judgements that go on, since they outlive whoever waits for one."""
+        for one in self._verdicts.values():
+            one.cancel()
+        await asyncio.gather(*self._verdicts.values(), return_exceptions=True)
+
     async def _judged(self, task: Task, saved: SavedRollout) -> Verdict:
         """Return the verdict with the signs of cheating of its own rollout."""
         key = (task.id, digest_of(json.dumps(list(saved.work))))
@@ -111,7 +117,9 @@ class Judge:
         return reward.value if isinstance(reward, Reward) else float(reward)
 
 
-async def rejudge_all(judge: Judge, rollouts: Iterator[SavedRollout], concurrency: int) -> AsyncIterator[RejudgeResult]:
+async def rejudge_all(
+    judge: Judge, rollouts: Iterator[SavedRollout], concurrency: int
+) -> AsyncGenerator[RejudgeResult, None]:
     """Yield the outcomes of rollouts, as they are judged; `concurrency` of them at the same time. Raises the
     exceptions of their reader, and DaemonUnavailable."""
     running: set[asyncio.Task[RejudgeResult]] = set()
@@ -132,6 +140,7 @@ async def rejudge_all(judge: Judge, rollouts: Iterator[SavedRollout], concurrenc
         for one in running:
             one.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+        await judge.close()
 
 
 def _differing(before: Verdict, now: Verdict) -> Iterator[tuple[str, tuple[TestStatus | None, TestStatus | None]]]:

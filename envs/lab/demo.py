@@ -40,6 +40,8 @@ def main(argv: list[str]) -> int:
     try:
         usual = Path("runs") / f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
         options.run_dir = make_folder(options.run_dir, usual, "--run-dir")
+        if (options.run_dir / "config.json").exists():
+            raise NoFolder(f"{options.run_dir} holds a learning run; give another --run-dir")
         return asyncio.run(until_signalled(_demo(options)))
     except asyncio.CancelledError:
         print("interrupted; everything was stopped", file=sys.stderr)

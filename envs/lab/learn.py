@@ -33,8 +33,9 @@ from envs.lab.presets import PRESETS, Preset
 from envs.lab.recipes import RECIPES, adapter
 from envs.lab.synthetic import Example, examples
 from envs.messages import SWE, as_called, told
-from envs.records.disk import make_folder, replace_file
+from envs.records.disk import NoFolder, make_folder, replace_file
 from envs.records.provenance import commit, machine, versions
+from envs.runs.reader import holds_run
 from envs.swe import STARTER
 from envs.trainers.weights import POLICY, PolicyServer, VLLMServer, kept_current, policy_server
 from sandboxes.base import SandboxError
@@ -68,6 +69,8 @@ def main(argv: list[str]) -> int:
     try:
         usual = Path("runs") / f"learn-{options.preset}-{time.strftime('%Y%m%d-%H%M%S')}"
         options.run_dir = make_folder(options.run_dir, usual, "--run-dir").resolve()
+        if holds_run(options.run_dir):
+            raise NoFolder(f"{options.run_dir} holds a run of another command; give another --run-dir")
         return asyncio.run(until_signalled(_learn(options)))
     except asyncio.CancelledError:
         print(f"interrupted; it goes on with --run-dir {options.run_dir}", file=sys.stderr)

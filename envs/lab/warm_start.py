@@ -12,6 +12,7 @@ from atropos_agent.types import AgentError
 from envs.lab.parsers import warm_start_parser
 from envs.lab.parts import lacking
 from envs.lab.recipes import RECIPES
+from envs.records.disk import make_folder
 from envs.types import InfraError
 from sandboxes.arguments import WRONG_USE
 from sandboxes.base import SandboxError
@@ -37,6 +38,7 @@ def main(argv: list[str]) -> int:
     recipe = replace(RECIPES[options.recipe], **{name: value for name, value in given.items() if value is not None})
     cache = options.cache
     try:
+        make_folder(cache.expanduser(), cache, "HOME or --cache")
         trained = adapting.make(recipe, cache, console)
     except (AgentError, InfraError, SandboxError, ValueError) as error:
         console.print(f"warmstart: {error}", markup=False)

@@ -199,14 +199,25 @@ def _check(db: sqlite3.Connection, path: Path) -> None:
 def _connect(path: Path) -> sqlite3.Connection:
     """Raise sqlite3.DatabaseError when the file is damaged."""
     before = frames_of(path, boot_time())
+    with contextlib.closing(_with_log(path)):
+        _refuse_lost(path, before.lost(frames_of(path)))
+    # Closing a file drops all locks of this process on it. SQLite's were on the index just read, and without them
+    # whoever opens the journal next cuts the index, which kills the process that has it mapped: open it again.
+    db = _with_log(path)
+    with contextlib.ExitStack() as undo:
+        undo.callback(db.close)
+        _check(db, path)
+        _bring_up_to_date(db, path)
+        undo.pop_all()
+    return db
+
+
+def _with_log(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     with contextlib.ExitStack() as undo:
         undo.callback(db.close)
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("SELECT count(*) FROM sqlite_master").fetchone()  # which reads the log
-        _refuse_lost(path, before.lost(frames_of(path)))
-        _check(db, path)
-        _bring_up_to_date(db, path)
         undo.pop_all()
     return db
 

@@ -209,7 +209,7 @@ class FeedThread(Generic[S, P]):
     def __exit__(self, *exc: object) -> None:
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._task.cancel)
-        self._thread.join()
+            self._thread.join()
 
     def call(self, work: Callable[[Feed[S, P]], Coroutine[Any, Any, T]]) -> T:
         """Run `work` on the feed in its thread, such as `lambda fed: fed.ask(...)`, and return its result.

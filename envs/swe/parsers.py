@@ -11,7 +11,7 @@ from envs.judging.manifest import NAME
 from envs.messages import SWE, as_called
 from envs.tasks.adapters import ADAPTERS, ROWS
 from envs.tasks.adapters.sets import SETS
-from sandboxes.arguments import Parser, count, file, folder, web_address
+from sandboxes.arguments import Parser, count, folder, new_file, web_address
 from sandboxes.naming import later
 
 _CHECK = "Each task's reference solution passes, and doing nothing does not."
@@ -173,7 +173,12 @@ def rejudge_parser() -> Parser:
     add("--reward", metavar="PATH", help="by this reward, package.module:function of (task, outcome)")
     add("--only", nargs="+", default=[], metavar="TASK", help="rollouts of these tasks alone")
     add("--concurrency", type=count, default=4, help="rollouts at the same time (%(default)s)")
-    add("--out", type=file, metavar="FILE", help="where each rollout's verdicts are written (a new file of the run's)")
+    add(
+        "--out",
+        type=new_file,
+        metavar="FILE",
+        help="where each rollout's verdicts are written (a new file of the run's)",
+    )
     add("--sandbox", help="docker, or package.module:factory; the run's own without it")
     add("--hosts", help="Docker hosts to make the sandboxes on, as --env.hosts; the run's own without it")
     add("--base-image", help="replaces the image in the tasks' FROM")

@@ -8,7 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -95,7 +95,8 @@ async def _rejudge(options: argparse.Namespace, setting: Setting) -> int:
         await stack.enter_async_context(backend)
         judge = Judge(backend, setting.tasks, setting.rewarding)
         bar = stack.enter_context(Bar("judging again"))
-        async for one in rejudge_all(judge, _chosen(options), options.concurrency):
+        results = rejudge_all(judge, _chosen(options), options.concurrency)
+        async for one in await stack.enter_async_context(aclosing(results)):
             bar.advance(one.task)
             append_line(out, orjson.dumps({**asdict(one), "changed": one.changed}))
             counts["judged"] += not one.problem

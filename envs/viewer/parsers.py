@@ -27,7 +27,7 @@ def view_parser(prog: str = SWE) -> Parser:
         "--tokenizer", type=_file, help="a tokenizer.json, where the run's directory has none (tokens are ids without)"
     )
     chosen = parser.add_argument_group("one file for sending, of chosen rollouts")
-    chosen.add_argument("--export", type=file, metavar="PAGE.html", help="write it, and serve nothing")
+    chosen.add_argument("--export", type=_page, metavar="PAGE.html", help="write it, and serve nothing")
     chosen.add_argument("--latest", type=count, help="so many of the latest (20 where nothing is chosen)")
     chosen.add_argument("--step", type=natural, help="only of this trainer's step")
     chosen.add_argument("--best", type=count, help="so many with the highest rewards")
@@ -35,6 +35,13 @@ def view_parser(prog: str = SWE) -> Parser:
     chosen.add_argument("--group", type=natural, help="the members of this group")
     chosen.add_argument("--rollout", action="append", default=[], help="the rollout with this id; may be repeated")
     return parser
+
+
+def _page(text: str) -> Path:
+    """Return a page for writing: a run's own files have other names."""
+    if (path := file(text)).suffix != ".html":
+        raise ArgumentTypeError(f"{path} is no page; give a name that ends in .html")
+    return path
 
 
 def _file(text: str) -> Path:

@@ -83,6 +83,10 @@ def _reasons(rollout: SavedRollout, group: SavedGroup | None, counts: bool) -> S
         worth = "" if advantage is None else f", so that its advantage is {advantage:+.3f} ({group.estimator.kind})"
         found.append(f"Its group has the rewards {listed}: mean {mean:.3f}, standard deviation {spread:.3f}{worth}.")
     if group is not None:
-        why = f" {group.reason.rstrip('.')}." if group.reason and group.state != GroupState.WORKING else ""
+        why = (
+            f" The journal says: {group.reason.rstrip('.')}."
+            if group.reason and group.state != GroupState.WORKING
+            else ""
+        )
         found.append(f"Group {group.number} is {group.state}: {meaning(group.state)}{why}")
     return found

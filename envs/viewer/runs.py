@@ -49,7 +49,8 @@ def added(runs: Sequence[ShownRun], directory: Path) -> ShownRun:
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """Return the shortest differing ends of paths."""
+    """Return the shortest differing ends of paths. `learn` keeps its run below the directory that the user named."""
+    paths = [path.parent if path.name == "environment" else path for path in paths]
     for length in range(1, max(len(path.parts) for path in paths) + 1):
         names = ["/".join(path.parts[-length:]) for path in paths]
         if len(set(names)) == len(set(paths)):

@@ -77,6 +77,23 @@ def test_a_failure_of_a_file_names_the_place_and_the_remedy(tmp_path):
     assert told(ValueError("no number")) == "no number"
 
 
+def test_a_missing_file_of_certificates_is_named(monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", "/no/such.pem")
+    assert told(FileNotFoundError(2, "No such file")) == (
+        "SSL_CERT_FILE names /no/such.pem, which is not there; correct or unset it"
+    )
+
+
+def test_a_socks_proxy_is_told_in_a_sentence():
+    code = "import sys, httpx; from envs.messages import said; sys.exit(said(lambda _: httpx.Client() and 0, []))"
+    env = {**os.environ, "ALL_PROXY": "socks5://127.0.0.1:9"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "the environment names a SOCKS proxy: unset ALL_PROXY, or pip install 'httpx[socks]'\n",
+    )
+
+
 SLEEPER = """
 import sys, time
 from envs.messages import said

@@ -6,7 +6,9 @@ from atropos_agent.cpu_engine.__main__ import _parser as engine
 from envs.lab.parsers import demo_parser, learn_parser, warm_start_parser
 from envs.lab.trainer import parse as trainer
 from envs.running.groups import main as groups
+from envs.swe.parsers import rejudge_parser
 from envs.swe.tasks import main as tasks
+from envs.viewer.parsers import view_parser
 
 PROGRAMS = {
     "demo": lambda words: demo_parser().parse_args(words),
@@ -16,6 +18,8 @@ PROGRAMS = {
     "trainer": lambda words: trainer(["--model=m", *words]),
     "groups": groups,
     "tasks": tasks,
+    "rejudge": lambda words: rejudge_parser().parse_args(words),
+    "view": lambda words: view_parser().parse_args(words),
 }
 
 WRONG = [
@@ -50,6 +54,8 @@ WRONG = [
     ("tasks", ["forge", "x", "--out", __file__], "is there and is not a directory"),
     ("warmstart", ["--out", "/tmp"], "is there and is not a file"),
     ("demo", ["--run-dir="], "it is empty"),
+    ("rejudge", ["run", "--out", __file__], "is there already; name another place"),
+    ("view", ["run", "--export", "rollouts.jsonl"], "is no page; give a name that ends in .html"),
     ("demo", ["--run-dir", "x" * 300], "can be no path"),
 ]
 

@@ -28,6 +28,12 @@ def test_without_a_daemon_it_says_what_to_do():
         assert "python -m sandboxes setup" in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("days", ["-1", "nan"])
+def test_images_that_are_not_made_yet_are_not_removed(days):
+    done = sandboxes("images", "--remove-older", days, DOCKER_HOST="unix:///no/such.sock")
+    assert done.returncode == 2 and "--remove-older" in done.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_ends_in_order_when_the_daemon_is_silent(tmp_path, number):
     with socket.socket(socket.AF_UNIX) as daemon:

@@ -96,7 +96,7 @@ def _problem(
     if (failed or not known) and reports.statuses and reports.statuses[-1] is None:
         return "the tests did not come to their end", "ended its tests early"
     if failed:
-        return f"{len(failed)} tests not seen to pass: {', '.join(failed[:5])}", None
+        return f"{len(failed)} test{'s' * (len(failed) > 1)} not seen to pass: {', '.join(failed[:5])}", None
     if not known and not any(what == "passed" and source.counts(name) for name, what in outcomes.items()):
         return "no test passed", None
     return None, None

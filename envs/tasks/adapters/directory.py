@@ -11,7 +11,7 @@ from pathlib import Path
 
 from envs.tasks.adapters.patches import read_patch
 from envs.tasks.harbor import load_task
-from envs.types import Task
+from envs.types import BadTask, Task
 
 INSIDE = Path(__file__).parent / "inside"
 """Files of converted tasks for the verifier's sandbox."""
@@ -42,6 +42,13 @@ def write_task(out: Path, task_id: str, files: Mapping[str, str | bytes | Path])
         else:
             path.write_bytes(content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content)
     return load_task(directory)
+
+
+def apart(source: Path, out: Path) -> None:
+    """Raise BadTask if a converted task could be written over the directory that it is made of."""
+    one, other = source.resolve(), out.resolve()
+    if source.is_dir() and (one.is_relative_to(other) or other.is_relative_to(one)):
+        raise BadTask(f"{out} is {source}, in it or around it: tasks could be written over; give another --out")
 
 
 def config(

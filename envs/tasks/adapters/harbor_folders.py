@@ -19,6 +19,7 @@ from pathlib import Path
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
+from envs.tasks.adapters.directory import apart
 from envs.tasks.harbor import load_task
 from envs.tasks.tarballs import unpack
 from envs.types import BadTask, BadTasks, Task
@@ -26,6 +27,7 @@ from envs.types import BadTask, BadTasks, Task
 
 def load(source: Path, out: Path) -> list[Task]:
     """Copy every task directory at or below `source` to `out`. Raises BadTask, or one BadTasks for all bad ones."""
+    apart(source, out)
     tasks: dict[str, Task] = {}
     problems = []
     with ExitStack() as unpacked:

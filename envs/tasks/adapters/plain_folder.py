@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TypeGuard
 
 from envs.tasks.adapters.dataset_rows import Row
-from envs.tasks.adapters.directory import config, write_task
+from envs.tasks.adapters.directory import apart, config, write_task
 from envs.tasks.adapters.script import OWN_TESTS, pytest_verifier
 from envs.types import BadTask, Task
 from sandboxes.docker.images.base_image import BASE_IMAGE
@@ -35,6 +35,7 @@ def load(folder: Path, out: Path) -> list[Task]:
     folders = [folder] if (folder / "repo").is_dir() else sorted(p for p in folder.iterdir() if (p / "repo").is_dir())
     if not folders:
         raise BadTask(f"{folder} holds no repo/; a plain task is a folder with repo/, tests/ and instruction.md")
+    apart(folder, out)
     return [_convert(one, out) for one in folders]
 
 

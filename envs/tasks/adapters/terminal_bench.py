@@ -27,7 +27,7 @@ from typing import Any
 
 import yaml
 
-from envs.tasks.adapters.directory import INSIDE, write_task
+from envs.tasks.adapters.directory import INSIDE, apart, write_task
 from envs.tasks.compose import one_container
 from envs.types import BadTask, BadTasks, Task
 
@@ -43,6 +43,7 @@ def load(folder: Path, out: Path) -> list[Task]:
     found = [folder] if (folder / "task.yaml").is_file() else sorted(p.parent for p in folder.glob("*/task.yaml"))
     if not found:
         raise BadTask(f"{folder} holds no task.yaml; a terminal-bench task is a folder with task.yaml and tests/")
+    apart(folder, out)
     tasks, problems = [], []
     for one in found:
         try:

@@ -13,6 +13,8 @@
   };
   // Where nothing is pointed at, the legend has the last figures.
   const newest = (u) => { if (u.legend.idx == null) u.setLegend({ idx: u.data[0].length - 1 }, false); };
+  // Steps are whole numbers.
+  const whole = [...Array(12).keys()].flatMap((power) => [1, 2, 5].map((first) => first * 10 ** power));
   const plots = [];
   const draw = () => {
     for (const plot of plots.splice(0)) plot.destroy();
@@ -38,7 +40,7 @@
         cursor: { sync: { key: time ? "time" : "step" }, points: { size: 6 } },
         scales: { x: { time }, y: { range: (u, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.05 : 1] } },
         hooks: { ready: [newest], setLegend: [newest] },
-        axes: [time ? { ...axis, space: 80, values: clock } : axis, { ...axis, size: 50, values: (u, ticks) => ticks.map(form) }],
+        axes: [time ? { ...axis, space: 80, values: clock } : { ...axis, incrs: whole }, { ...axis, size: 50, values: (u, ticks) => ticks.map(form) }],
         series: [
           time ? { label: "time", value: (u, v) => v == null ? "–" : new Date(1000 * v).toLocaleTimeString() } : { label: "step", value: (u, v) => v == null ? "–" : String(v) },
           ...names.map((label, i) => {

@@ -1,5 +1,7 @@
 """Saved rollouts that can't be judged again say why; those that made the same are judged once."""
 
+import asyncio
+from contextlib import aclosing
 from dataclasses import replace
 
 import pytest
@@ -87,6 +89,24 @@ async def test_a_daemon_that_is_away_ends_it(judged):
     with pytest.raises(DaemonUnavailable):
         async for _ in rejudge_all(judge(), iter([saved("r", Changes(deleted=("daemon",)))]), 1):
             pass
+
+
+async def test_whoever_stops_early_leaves_no_judgement_behind(monkeypatch):
+    ended = []
+
+    async def slow(backend, part, image, changes):
+        try:
+            await asyncio.sleep(0.1 if changes.deleted == ("0",) else 60)
+        finally:
+            ended.append(changes.deleted)
+        return Verdict(1.0, "seen")
+
+    monkeypatch.setattr(rejudge, "judge", slow)
+    rollouts = [saved(f"r-{n}", Changes(deleted=(str(n),))) for n in range(3)]
+    async with aclosing(rejudge_all(judge(), iter(rollouts), 3)) as results:
+        async for _ in results:
+            break
+    assert sorted(ended) == [("0",), ("1",), ("2",)]
 
 
 async def test_steps_are_judged_each_by_its_own_tests(judged):

@@ -75,16 +75,16 @@ def test_the_reward_is_the_least_of_what_was_seen_and_what_test_sh_wrote():
     assert read("0", seen()).reward == 0.0
     assert read("0.25", seen()).reward == 0.25
     assert read("-1", seen("no test passed", share=0.0)).reward == -1.0
-    half = seen("1 tests not seen to pass: b", share=0.5, a="passed", b="failed")
+    half = seen("1 test not seen to pass: b", share=0.5, a="passed", b="failed")
     assert [read(written, half).reward for written in ("1", "0.75", "0.5", "0.25", "0")] == [0.0, 0.5, 0.5, 0.25, 0.0]
     verdict = read("1", half)
-    assert "Reward 0, not the 1 of test.sh: 1 tests not seen to pass: b" in verdict.explanation
+    assert "Reward 0, not the 1 of test.sh: 1 test not seen to pass: b" in verdict.explanation
     assert verdict.metrics["test_sh_reward"] == 1.0
 
 
 @pytest.mark.parametrize("written", ["true", "100%", "0,5", "nan", "PASS"])
 def test_a_reward_that_is_no_number_is_the_tasks_where_nothing_speaks_against_the_code(written):
-    for known, outcome in ((True, seen()), (False, seen("1 tests not seen to pass: b", share=0.5))):
+    for known, outcome in ((True, seen()), (False, seen("1 test not seen to pass: b", share=0.5))):
         assert read(written, outcome, known=known).reward == 0.0
     for watched in (True, False):
         with pytest.raises(InfraError, match=r"reward.txt holds .*, not a") as raised:
@@ -112,7 +112,7 @@ def test_where_no_test_was_seen_of_a_watched_task_nothing_is_earned():
         read("0", None, known=False)
 
 
-@pytest.mark.parametrize("outcome", [None, seen("1 tests not seen to pass: b", share=0.5)])
+@pytest.mark.parametrize("outcome", [None, seen("1 test not seen to pass: b", share=0.5)])
 def test_of_an_unwatched_task_the_word_of_test_sh_counts_and_is_marked(outcome):
     verdict = read("0.75", outcome, watched=False)
     assert (verdict.reward, verdict.metrics[TESTS_UNSEEN], verdict.signs) == (0.75, 1.0, ())
@@ -130,7 +130,7 @@ def worth(verdict: Verdict) -> float:
 
 def test_tests_that_were_not_seen_are_worth_no_fraction():
     assert worth(read("0", None)) == 0.0
-    watched = read("0", seen("1 tests not seen to pass: b", share=0.5, a="passed", b="failed"))
+    watched = read("0", seen("1 test not seen to pass: b", share=0.5, a="passed", b="failed"))
     assert worth(watched) == 0.5
 
 

@@ -45,6 +45,12 @@ def test_what_is_missing_is_said_and_ends_it(
     assert "demo: no Docker daemon here" in capsys.readouterr().err
 
 
+def test_a_learning_run_is_not_mixed_with_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.json").touch()
+    assert demo.main(["--run-dir", str(tmp_path)]) == 1
+    assert "holds a learning run; give another --run-dir" in capsys.readouterr().err
+
+
 async def test_set_up_is_side_by_side_and_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
     api_answers = asyncio.Event()

@@ -198,6 +198,13 @@ def test_a_run_goes_on_with_the_same_settings_only_and_also_when_it_is_an_old_on
     _config(options(tmp_path, "--trainer", "trl"), SMOKE)
 
 
+def test_a_run_of_another_command_is_not_mixed_with_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "rollouts.jsonl").touch()
+    assert main(["--run-dir", str(tmp_path)]) == 1
+    assert "holds a run of another command; give another --run-dir" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["rollouts.jsonl"]
+
+
 def test_the_trainer_is_a_module_or_a_file_of_ones_own(tmp_path: Path) -> None:
     ours = _trainer(SMOKE, options(tmp_path), [])
     assert ours[:2] == ["-m", "envs.lab.trainer"]

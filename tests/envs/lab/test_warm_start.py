@@ -35,6 +35,14 @@ async def test_where_there_is_none_the_command_makes_it(tmp_path: Path, monkeypa
     assert (tmp_path / "copy").is_file()
 
 
+def test_a_home_that_can_not_be_written_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", "/proc/nobody")
+    assert main(["--recipe", "quick"]) == 1
+    assert "/proc/nobody/.cache/atropos-agent can't be written" in " ".join(capsys.readouterr().err.split())
+
+
 @pytest.mark.slow
 @pytest.mark.engine
 @pytest.mark.docker

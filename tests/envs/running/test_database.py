@@ -2,6 +2,8 @@
 
 import random
 import sqlite3
+import subprocess
+import sys
 
 import pytest
 from descriptors import used_up
@@ -177,3 +179,19 @@ async def test_a_file_of_a_later_version_is_refused_by_name(tmp_path):
     with pytest.raises(RunDirectoryError, match="a later version of this package"):
         async with Journal(tmp_path):
             pass
+
+
+# Byte 128 of the index is SQLite's sign that somebody has it open; who finds it free cuts the file.
+TAKES_THE_INDEX = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+b'), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 128)"
+
+
+def test_an_open_journals_index_is_locked_against_other_processes(tmp_path):
+    for _ in range(2):
+        db = open_database(tmp_path / "state.db")
+        db.execute("SELECT count(*) FROM groups").fetchone()
+        taken = subprocess.run(
+            [sys.executable, "-c", TAKES_THE_INDEX, str(tmp_path / "state.db-shm")],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert "BlockingIOError" in taken.stderr
+        db.close()

@@ -194,3 +194,7 @@ def test_what_keeps_a_run_from_opening_is_raised_where_the_thread_was_started():
 
     with pytest.raises(OSError, match="no such model"), FeedThread(made):
         pass
+
+
+def test_a_feed_that_was_never_entered_is_left_without_an_error():
+    FeedThread(None).__exit__()  # TRL stops its worker also where its own start failed

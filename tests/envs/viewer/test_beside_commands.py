@@ -82,7 +82,7 @@ async def test_the_page_beside_a_demo_is_what_its_directory_says(tmp_path):
 
 
 async def test_the_page_beside_learning_and_after_it_was_killed(tmp_path):
-    run, log = tmp_path / "run", tmp_path / "learn.log"
+    run, log = tmp_path / "lesson", tmp_path / "learn.log"
     directory = run / "environment"
     words = ("learn", "--preset", "smoke", "--steps", "2", "--run-dir", str(run))
     async with browsing() as browser:
@@ -92,7 +92,7 @@ async def test_the_page_beside_learning_and_after_it_was_killed(tmp_path):
                 page = await open_page(browser)
                 with complaints(page) as complained:
                     await page.goto(site)
-                    await page.get_by_role("link", name="environment").first.click()
+                    await page.get_by_role("link", name="lesson").first.click()
                     before = await more_members(page, 0)
                     assert await page.inner_text("#live") == "goes on"
                     await more_members(page, before)
@@ -113,7 +113,7 @@ async def place_of(browser: Any, site: str) -> str:
     """The number of the environment's page among those of the parts of a learning run."""
     page = await open_page(browser)
     await page.goto(site)
-    path = await page.get_by_role("link", name="environment").first.get_attribute("href")
+    path = await page.get_by_role("link", name="lesson").first.get_attribute("href")
     await page.close()
     return path.strip("/").split("/")[-1]
 

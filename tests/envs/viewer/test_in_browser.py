@@ -96,6 +96,24 @@ async def test_the_table_of_steps_fits_a_window_of_1280_pixels(site):
         assert await page.evaluate("steps.scrollWidth - steps.clientWidth") == 0
 
 
+PLOTS_SEEN = """
+let made;
+window.plots = [];
+const seen = function (...given) { const plot = new made(...given); window.plots.push(plot); return plot; };
+Object.defineProperty(window, "uPlot", { get: () => made && seen, set: (real) => { made = real; } });
+"""
+
+
+async def test_no_chart_has_a_half_of_a_step(site):
+    async with browsing() as browser:
+        page = await open_page(browser)
+        await page.add_init_script(PLOTS_SEEN)
+        await page.goto(site + "/0/")
+        await settled(page)
+        marks = await page.evaluate("plots.filter((one) => !one.scales.x.time).map((one) => one.axes[0]._splits)")
+        assert marks and all(len(one) > 1 and all(mark % 1 == 0 for mark in one) for one in marks), marks
+
+
 async def test_a_long_name_is_apart_from_its_figures(site):
     async with browsing() as browser:
         page = await open_page(browser)

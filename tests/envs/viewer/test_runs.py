@@ -20,7 +20,7 @@ def test_a_directory_of_runs_stands_for_them_the_one_that_trains_first(run_dir, 
     ("paths", "names"),
     [
         (["a/one", "b/two"], ["one", "two"]),
-        (["a/environment", "b/environment", "b/eval-0"], ["a/environment", "b/environment", "b/eval-0"]),
+        (["a/environment", "b/environment", "b/eval-0"], ["a", "b", "eval-0"]),
         (["a/x/run", "b/x/run"], ["a/x/run", "b/x/run"]),
         (["a/one", "a/one"], ["one", "one"]),
     ],

@@ -27,7 +27,7 @@ def test_every_listed_test_must_be_seen_to_pass():
     listed = {"FAIL_TO_PASS": [ONE], "PASS_TO_PASS": [THREE]}
     seen = judged(run((ONE, "passed")), **listed)
     assert seen.statuses == {ONE: "passed", THREE: "missing"}
-    assert (seen.problem, seen.sign, seen.share) == (f"1 tests not seen to pass: {THREE}", None, 0.5)
+    assert (seen.problem, seen.sign, seen.share) == (f"1 test not seen to pass: {THREE}", None, 0.5)
     seen = judged(run((ONE, "passed"), (THREE, "passed")), **listed)
     assert (seen.problem, seen.sign, seen.share) == (None, None, 1.0)
 
@@ -52,7 +52,7 @@ def test_a_test_that_expects_its_own_failure_may_be_kept():
 
 
 def test_without_a_list_every_function_of_the_modules_must_be_reported():
-    assert judged(run((ONE, "passed"))).problem == "1 tests not seen to pass: test_two"
+    assert judged(run((ONE, "passed"))).problem == "1 test not seen to pass: test_two"
     assert judged(run((ONE, "passed"), (TWO, "passed"))).problem is None
     assert judged(run((ONE, "passed"), (TWO, "skipped"))).problem is None
 
@@ -78,7 +78,7 @@ def test_what_the_reference_passed_is_asked_for_and_nothing_else():
     seen = judged(run((ONE, "passed"), (TWO, "failed")), record=record)
     assert (seen.problem, seen.share) == (None, 1.0)
     seen = judged(run((TWO, "passed")), record=record)
-    assert (seen.problem, seen.statuses[ONE]) == (f"1 tests not seen to pass: {ONE}", "missing")
+    assert (seen.problem, seen.statuses[ONE]) == (f"1 test not seen to pass: {ONE}", "missing")
 
 
 @pytest.mark.parametrize(

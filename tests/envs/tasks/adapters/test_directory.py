@@ -2,7 +2,9 @@
 
 import pytest
 
+from envs.tasks.adapters import ADAPTERS
 from envs.tasks.adapters.directory import config, test_folder, write_task
+from envs.types import BadTask
 
 test_folder.__test__ = False  # not a test for pytest
 
@@ -45,3 +47,26 @@ def test_protected_paths_are_taken_as_they_are_and_folders_with_all_below_them(t
 def test_the_innermost_folder_of_tests_is_found(path, folder):
     assert test_folder(path) == folder
     assert test_folder("src/" + path.rpartition("/")[2]) == ""
+
+
+SOURCES = {
+    "harbor": {"instruction.md": "Do it.", "tests/test.sh": "true"},
+    "terminal-bench": {
+        "task.yaml": "instruction: Do it.",
+        "Dockerfile": "FROM scratch",
+        "run-tests.sh": "true",
+        "tests/test_outputs.py": "",
+    },
+    "folder": {"instruction.md": "Do it.", "repo/a.py": "", "tests/test_a.py": "def test_a(): assert True"},
+}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+@pytest.mark.parametrize(("source", "out"), [("set", "set"), ("set", "set/out"), ("set/one", "set")])
+def test_a_task_is_never_written_over_the_directory_that_it_is_made_of(tmp_path, kind, source, out):
+    for name, text in SOURCES[kind].items():
+        (tmp_path / "set/one" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "set/one" / name).write_text(text)
+    with pytest.raises(BadTask, match="tasks could be written over; give another --out"):
+        ADAPTERS[kind](tmp_path / source, tmp_path / out)
+    assert {name: (tmp_path / "set/one" / name).read_text() for name in SOURCES[kind]} == SOURCES[kind]
