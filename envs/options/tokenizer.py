@@ -15,7 +15,7 @@ def load_tokenizer(name: str, *, given: bool = True) -> Any:
     """Load a tokenizer by folder or hub name. Raises UsageError with the remedy.
 
     given: whether the options name it; else the inference server does."""
-    local = Path(name).is_dir() or name.startswith(("/", "./", "../", "~")) or name.count("/") > 1
+    local = name.startswith(("/", "./", "../", "~")) or name.count("/") > 1 or Path(name).is_dir()
     away = None if local else silence()
     try:
         if local and not Path(name).is_dir():

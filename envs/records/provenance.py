@@ -179,15 +179,18 @@ def digest_of_tokenizer(tokenizer: Any) -> str:
 
 def digest_of_model(folder: str | None) -> str | None:
     """Return the sha256 of a model's folder: names and sizes of its files, and the contents of small ones. None for a
-    name without a folder on this machine."""
-    if not folder or not Path(folder).is_dir():
-        return None
+    name without a folder on this machine, or with one that this user can't read."""
     told = hashlib.sha256()
-    for path in sorted(path for path in Path(folder).iterdir() if path.is_file()):
-        size = path.stat().st_size
-        told.update(f"{path.name}\0{size}\0".encode())
-        if size <= _SMALL:
-            told.update(path.read_bytes())
+    try:
+        if not folder or not Path(folder).is_dir():
+            return None
+        for path in sorted(path for path in Path(folder).iterdir() if path.is_file()):
+            size = path.stat().st_size
+            told.update(f"{path.name}\0{size}\0".encode())
+            if size <= _SMALL:
+                told.update(path.read_bytes())
+    except OSError:
+        return None
     return told.hexdigest()
 
 
@@ -195,6 +198,6 @@ def revision_of_model(name: str | None) -> str | None:
     """Return a model's commit in this machine's Hugging Face cache; None if the cache has no such name."""
     try:
         found = _CACHED()(name, "config.json") if name and not Path(name).exists() else None
-    except ValueError:  # it is no name of a model there
+    except (OSError, ValueError):  # it is no name of a model there
         return None
     return Path(found).parent.name if isinstance(found, str) else None

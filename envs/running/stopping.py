@@ -81,6 +81,7 @@ class EndBySignal:
 
     def _heard(self, *_: object) -> None:
         self._signals += 1
+        signal.alarm(0)  # Ray's handler, which comes before, has the process aborted in 3 s
         if self._signals == 1:
             os.write(2, f"asked to end: it closes what is open, in {self.closing_s:g} s at most\n".encode())
             self._within(self.closing_s, self.stop)

@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode
 
-from sandboxes.base import DaemonRefused, DaemonUnavailable, ImageMissing, SandboxDied, SandboxError, SandboxTimeout
+from sandboxes.base import (
+    DaemonRefused,
+    DaemonUnavailable,
+    ImageMissing,
+    ImageUnbuildable,
+    SandboxDied,
+    SandboxError,
+    SandboxTimeout,
+)
 from sandboxes.docker.executor.channel import Channel
 from sandboxes.docker.executor.container import Kind
 from sandboxes.docker.executor.program import CAPABILITIES, ENDS, arguments, program_for, roots_capabilities
@@ -201,7 +209,7 @@ class Templates(NamedImages):
     """Images of templates, which are made of Dockerfiles beforehand."""
 
     async def build(self, context: Path, digest: str) -> str:
-        raise ImageMissing(
+        raise ImageUnbuildable(
             f"the server builds no images, and {context} has a Dockerfile: make a template of it, with bubblewrap, "
             "and name it as the task's docker_image"
         )

@@ -14,7 +14,7 @@ from sandboxes.kubernetes.claims import ClaimStarter, check_controller
 from sandboxes.kubernetes.cluster import Cluster
 from sandboxes.kubernetes.guard import choose_guard
 from sandboxes.kubernetes.images import PodImages
-from sandboxes.kubernetes.life import leased, reap, remove_pods, selector
+from sandboxes.kubernetes.life import leased, reap, remove_pods, remove_the_dead, selector
 from sandboxes.kubernetes.manifest import executor_map
 from sandboxes.kubernetes.options import PodOptions
 from sandboxes.kubernetes.pod import PodContainer
@@ -58,7 +58,7 @@ class KubernetesBackend(RemoteBackend):
             stack.push_async_callback(remove_pods, cluster, self._owner.id)
             parts = (cluster, watch, self._owner, reference, self._options, guard)
             starter = ClaimStarter(*parts) if self._options.warm else PodStarter(*parts)
-            for task in (watch.run(), self.show_interest(), starter.run()):
+            for task in (watch.run(), self.show_interest(), starter.run(), remove_the_dead(cluster)):
                 stack.callback(asyncio.create_task(task, name="pods").cancel)
             stack.push_async_callback(starter.close)
             self._starter = starter

@@ -6,7 +6,7 @@ import asyncio
 import shlex
 from pathlib import Path
 
-from sandboxes.base import ImageMissing, ImageUnbuildable
+from sandboxes.base import ImageUnbuildable
 from sandboxes.kubernetes.options import PodOptions
 from sandboxes.remote.images import NamedImages
 from sandboxes.shielding import shared
@@ -24,7 +24,7 @@ class PodImages(NamedImages):
 
     async def build(self, context: Path, digest: str) -> str:
         if not (self._options.builder and self._options.registry):
-            raise ImageMissing(
+            raise ImageUnbuildable(
                 f"a cluster builds no images, and {context} has a Dockerfile: build it and push it to a registry, and "
                 "name it as the task's docker_image; or name --env.pods.registry and --env.pods.builder, which do this"
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ logger = logging.getLogger(__name__)
 
 _GROUP = "coordination.k8s.io/v1"
 _RENEW_S = 30.0
+_LOOK_S = 60.0
 CLAIM_GROUP = "extensions.agents.x-k8s.io/v1beta1"
 _OF_CLAIMS = ("sandboxclaims", "sandboxwarmpools", "sandboxtemplates")
 LEASE_S = 180
@@ -120,6 +122,26 @@ async def reap(cluster: Cluster) -> int:
     if count:
         logger.warning("Removed %d pods of %d dead drivers", count, len(dead))
     return count
+
+
+async def remove_the_dead(cluster: Cluster) -> None:
+    """Remove the pods of drivers that die beside this one, until cancelled: they take room.
+
+    A silence counts only while the API server answers: after an outage all have time to renew their leases.
+    """
+    place, seen = cluster.path("leases", group=_GROUP), dict[tuple[str, str], float]()
+    while True:
+        await asyncio.sleep(_LOOK_S)
+        try:
+            leases = (await cluster.request("GET", place, labelSelector=selector()))["items"]
+            now = time.monotonic()
+            renewals = [(one["metadata"]["name"], one["spec"]["renewTime"]) for one in leases]
+            seen = {renewal: seen.get(renewal, now) for renewal in renewals}
+            if any(now - since > LEASE_S for since in seen.values()):
+                await reap(cluster)
+        except SandboxError as error:
+            logger.debug("The leases of other drivers can't be seen: %s", error)
+            seen = {}
 
 
 def _is_dead(lease: Mapping[str, Any]) -> bool:

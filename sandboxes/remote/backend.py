@@ -40,8 +40,8 @@ class RemoteBackend(Backend):
         """Start a container. Raises SandboxError; then nothing is left."""
 
     async def ensure_image(self, name: str | None, context: Path | None = None) -> str:
-        """Return a name for `open`. Raises ImageMissing for a Dockerfile without a way to build it, ImageUnbuildable;
-        a missing image by name shows when its first sandbox starts."""
+        """Return a name for `open`. Raises ImageUnbuildable, also for a Dockerfile without a way to build it; a
+        missing image by name shows when its first sandbox starts."""
         return await self._images.ensure(name, context)
 
     def open(self, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:

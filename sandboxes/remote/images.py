@@ -33,8 +33,8 @@ class NamedImages(ABC):
 
     @abstractmethod
     async def build(self, context: Path, digest: str) -> str:
-        """Return the image of a Dockerfile. digest: of its folder. Raises ImageMissing, with the remedy, or
-        ImageUnbuildable."""
+        """Return the image of a Dockerfile. digest: of its folder. Raises ImageUnbuildable, with the
+        remedy."""
 
     def parts(self, image: str) -> tuple[str, bytes | None]:
         """Return the image behind a name, and the files that are put into its working directory."""

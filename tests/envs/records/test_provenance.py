@@ -98,6 +98,7 @@ def test_a_models_digest_is_that_of_its_small_files_and_of_the_sizes_of_all(tmp_
     assert digest_of_model(str(tmp_path)) != before
     assert digest_of_model("hub/name") is None
     assert digest_of_model(None) is None
+    assert digest_of_model(f"/{'no' * 200}") is None, "an inference server's own folder, which can't be looked at here"
 
 
 def test_a_tokenizers_digest_changes_with_what_it_does(smollm2_tokenizer):
@@ -119,5 +120,5 @@ def test_a_model_of_the_hub_has_the_revision_that_is_kept_here(tmp_path, monkeyp
     (kept / "refs/main").write_text("abc123")
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", partial(try_to_load_from_cache, cache_dir=tmp_path))
     assert revision_of_model("some/model") == "abc123"
-    for name in ("some/other", str(tmp_path), "no such name/of/all", "", None):
+    for name in ("some/other", str(tmp_path), "no such name/of/all", f"/{'no' * 200}", "", None):
         assert revision_of_model(name) is None

@@ -142,3 +142,27 @@ def test_work_that_is_no_run_tidies_up_in_a_bounded_time(number, leaves, said, s
         out, err = process.communicate(timeout=120)
     assert (process.returncode, out) == (status, said)
     assert err.startswith("asked to end: it closes what is open, in 1 s at most\n") and "Traceback" not in err
+
+
+ALARMED = """
+import asyncio, os, signal
+from envs.running.stopping import EndBySignal
+
+async def closes(end):
+    asked = asyncio.Event()
+    end.follow(asked.set, print)
+    signal.alarm(1)
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asked.wait()
+    await asyncio.sleep(1.5)
+    print("closed")
+
+with EndBySignal(closing_s=30.0) as end:
+    asyncio.run(closes(end))
+"""
+
+
+def test_the_alarm_that_ray_sets_at_a_signal_does_not_end_what_closes():
+    assert (
+        subprocess.run([sys.executable, "-c", ALARMED], check=True, capture_output=True, text=True).stdout == "closed\n"
+    )

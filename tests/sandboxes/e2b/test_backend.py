@@ -8,7 +8,16 @@ from e2b_server import docker
 from uses import moves_files
 from waiting import until
 
-from sandboxes.base import DaemonRefused, ImageMissing, Limits, SandboxDied, SandboxEnded, SandboxError, SandboxSpec
+from sandboxes.base import (
+    DaemonRefused,
+    ImageMissing,
+    ImageUnbuildable,
+    Limits,
+    SandboxDied,
+    SandboxEnded,
+    SandboxError,
+    SandboxSpec,
+)
 from sandboxes.e2b.backend import E2BBackend
 from sandboxes.owner import PREFIX, Owner
 
@@ -145,7 +154,7 @@ async def test_the_remedy_is_named_for_keys_templates_and_dockerfiles(make, serv
         with pytest.raises(ImageMissing, match="no template nowhere"):
             async with backend.open(SandboxSpec("nowhere")):
                 pass
-        with pytest.raises(ImageMissing, match="make a template"):
+        with pytest.raises(ImageUnbuildable, match="make a template"):
             await backend.ensure_image(None, tmp_path)
         server.mounts = []
         with pytest.raises(ImageMissing, match="apt-get install bubblewrap"):

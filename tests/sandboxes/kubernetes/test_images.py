@@ -3,7 +3,7 @@
 import pytest
 
 from sandboxes.base import (
-    ImageMissing,
+    ImageUnbuildable,
     SandboxSpec,
 )
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.docker
 async def test_a_dockerfile_is_refused_by_name_or_built_by_the_users_builder(make, base_image, tmp_path):
     (tmp_path / "Dockerfile").write_text(f"FROM {base_image}\n")
     async with make() as backend:
-        with pytest.raises(ImageMissing, match="push it to a registry"):
+        with pytest.raises(ImageUnbuildable, match="push it to a registry"):
             await backend.ensure_image(None, tmp_path)
     async with make(
         registry="r.example.org/t", builder="echo {image} {context} > " + str(tmp_path / "said")

@@ -35,6 +35,44 @@ async def test_a_dead_drivers_pods_are_removed_at_the_next_start(make, server, s
         await dead.__aexit__()
 
 
+async def test_a_driver_removes_the_pods_of_one_that_dies_beside_it(make, server, spec, monkeypatch):
+    for name, seconds in {"_RENEW_S": 0.1, "LEASE_S": 1, "_LOOK_S": 0.1}.items():
+        monkeypatch.setattr(life, name, seconds)
+    async with make() as alive, alive.open(spec) as kept:
+        monkeypatch.setattr(life, "_RENEW_S", 1e6)  # the dead renew nothing
+        dead = make()
+        await dead.__aenter__()
+        left = await dead._acquire(Kind.of(spec), spec)
+        [lease] = (one for one in server.objects["leases"].values() if dead.owner.id in one["metadata"]["name"])
+        lease["metadata"]["labels"][PREFIX + "start"] = "1"  # that process has ended
+        assert left.name in server.objects["pods"]
+        await until(lambda: list(server.objects["pods"]) == [kept.id])
+        assert (await kept.exec("echo here")).output == "here\n"
+        await dead.__aexit__()
+
+
+async def test_a_silence_during_an_outage_kills_no_driver(monkeypatch):
+    monkeypatch.setattr(life, "LEASE_S", 1.0)
+    monkeypatch.setattr(life, "_LOOK_S", 0.1)
+    reaped, looks = [], []
+    monkeypatch.setattr(life, "reap", lambda _: asyncio.sleep(0, reaped.append(len(looks))))
+
+    class Away:
+        def path(self, *_, **__):
+            return "leases"
+
+        async def request(self, *_, **__):
+            looks.append(1)
+            if 5 < len(looks) < 9:
+                raise SandboxError("etcdserver: no leader")
+            return {"items": [{"metadata": {"name": "a"}, "spec": {"renewTime": "once"}}]}
+
+    looking = asyncio.create_task(life.remove_the_dead(Away()))
+    await until(lambda: reaped)
+    looking.cancel()
+    assert reaped[0] >= 9 + 10 - 3, "it is silent from the first look after the outage"
+
+
 async def test_a_driver_that_starts_while_the_dead_are_looked_for_keeps_its_pods(make, server, spec):
     options = PodOptions(kubeconfig=str(server.kubeconfig))
     async with Cluster.connect(options) as cluster, AsyncExitStack() as stack:

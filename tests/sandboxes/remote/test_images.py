@@ -2,7 +2,7 @@
 
 import pytest
 
-from sandboxes.base import ImageMissing
+from sandboxes.base import ImageUnbuildable
 from sandboxes.remote.images import NamedImages
 
 
@@ -10,7 +10,7 @@ class Images(NamedImages):
     """Builds nothing."""
 
     async def build(self, context, digest):
-        raise ImageMissing(f"{context} has a Dockerfile")
+        raise ImageUnbuildable(f"{context} has a Dockerfile")
 
 
 async def test_without_files_the_name_or_the_base_is_the_image(tmp_path):
@@ -35,5 +35,5 @@ async def test_files_stand_beside_the_image_and_change_its_name(tmp_path):
 
 async def test_a_dockerfile_is_for_whoever_can_build_it(tmp_path):
     (tmp_path / "Dockerfile").write_text("FROM scratch")
-    with pytest.raises(ImageMissing):
+    with pytest.raises(ImageUnbuildable):
         await Images("base").ensure("mine", tmp_path)
