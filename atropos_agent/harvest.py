@@ -167,12 +167,12 @@ def _add_rows(path: Path, rows: list[SequenceData], places: dict[HarvestedReply,
         segment: [(one.step.start, one.step.start + one.step.completion_tokens) for one in some]
         for segment, some in chosen.items()
     }
-    for row in conversation.rows(spans):
-        some = chosen[row.segment]
+    for fields in conversation.cut(spans):
+        some = chosen[fields["segment"]]
         versions = [one.step.policy_version for one in some if one.step.policy_version is not None]
         places |= dict.fromkeys(some, len(rows))
-        version = min(versions, default=None)
-        rows.append(replace(row, segment=len(rows), turns=len(some), policy_version=version, branch=some[0].branch))
+        fields |= {"segment": len(rows), "turns": len(some), "policy_version": min(versions, default=None)}
+        rows.append(SequenceData(**fields, branch=some[0].branch))
 
 
 def _numbered(paths: Sequence[Path], places: Mapping[HarvestedReply, int], spare: int) -> dict[HarvestedReply, int]:

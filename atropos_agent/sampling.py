@@ -212,8 +212,9 @@ class Sampler:
             raise
         finally:
             self._requests.discard(request)
-            request.cancel()
-            await asyncio.gather(request, return_exceptions=True)
+            if not request.done():
+                request.cancel()
+                await asyncio.gather(request, return_exceptions=True)
 
     def _give_back(self, began: float, outage_s: float, tokens: int) -> None:
         """Take from the rollout's time no more than a reply's fair share: the time lost to failing, hanging or slow

@@ -454,12 +454,16 @@ class AgentEnvConfig(StrictOptions):
 
     def keep_tasks(self, tasks: Any) -> None:
         """Keep what a start's check loaded for the run, which has a copy of these options."""
-        self._tasks = tasks
+        self._tasks = self._loaded_by(), tasks
 
     def take_tasks(self) -> Any:
-        """Return the tasks that were kept, once; None if there are none."""
+        """Return the tasks that were kept, once; None if there are none, or if an option has changed."""
         kept, self._tasks = self._tasks, None
-        return kept
+        return kept[1] if kept is not None and kept[0] == self._loaded_by() else None
+
+    def _loaded_by(self) -> dict[str, Any]:
+        """Return the options by which tasks are loaded: all but the tokenizer, which a run is given after its check."""
+        return self.model_dump(exclude={"tokenizer_name"})
 
     def chat_template(self, tokenizer: Any) -> ChatTemplate:
         """Return the tokenizer's chat template as the options want it. Raises ValueError when it can't be used."""

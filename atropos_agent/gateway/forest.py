@@ -124,8 +124,10 @@ class Forest:
             stack += [(child, end + 1) for child in turn.children]
         last, place = deepest
         rest = messages[place:]
-        beside = roots if last is None else last.children
-        return HistoryMatch(last, rest, [one for one in beside if same_messages(rest, one.given)])
+        # A line begun again behind a reply of ours, for what the agent wrote there itself, holds the whole history.
+        begun = [root for root in roots if same_messages(messages, root.given)]
+        behind = [] if last is None else [one for one in last.children if same_messages(rest, one.given)]
+        return HistoryMatch(last, rest, [*behind, *begun])
 
     def whole(self, asked: GatewayRequest) -> GatewayRequest:
         """Return a request with its whole history, if it names answers instead, or parts of them. Raises Refusal."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from atropos_agent.tokens.conversation import Completion, Place
@@ -49,9 +49,13 @@ class ChatLog:
         """Take in the messages before the next reply."""
         self.messages += messages
 
-    def rows(self, only: object = None) -> list[SequenceData]:
+    def rows(self) -> list[SequenceData]:
         """Return no rows: there are no token ids."""
         return []
+
+    def cut(self, only: object = None) -> Iterator[dict[str, Any]]:
+        """Yield the fields of no row."""
+        return iter(())
 
     def drift(self, rows: Sequence[SequenceData]) -> None:
         """Return None: the inference server renders the messages."""

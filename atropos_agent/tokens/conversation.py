@@ -8,11 +8,11 @@ trained in exactly one segment.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from jinja2 import TemplateError
 
@@ -254,11 +254,14 @@ class Conversation:
         forked._written, forked._kinds = dict.fromkeys(forked._written), set(forked._kinds)
         return forked
 
-    def rows(self, only: Mapping[int, Sequence[tuple[int, int]]] | None = None) -> list[SequenceData]:
-        """Return a row for each segment with a trained token, cut behind its last one.
+    def rows(self) -> list[SequenceData]:
+        """Return a row for each segment with a trained token, cut behind its last one."""
+        return [SequenceData(**fields) for fields in self.cut()]
+
+    def cut(self, only: Mapping[int, Sequence[tuple[int, int]]] | None = None) -> Iterator[dict[str, Any]]:
+        """Yield the fields of each row: `SequenceData` goes through all tokens, so a row is made once.
 
         only: the trained replies, by segments, as (start, end); None trains all."""
-        rows = []
         for index, segment in enumerate(self.segments):
             masked, logprobs = segment.masked, segment.logprobs
             if only is not None:
@@ -268,22 +271,18 @@ class Conversation:
             end = len(masked)
             while end and masked[end - 1] == IGNORED:
                 end -= 1
-            if not end:
-                continue
-            rows.append(
-                SequenceData(
-                    self.template.decode(segment.tokens[:end]),
-                    segment.tokens[:end],
-                    masked[:end],
-                    logprobs[:end],
-                    segment=index,
-                    turns=segment.turns,
-                    policy_version=segment.version,
-                    thinking_kept=segment.thinking_kept,
-                    experts=segment.experts_until(end),
-                )
-            )
-        return rows
+            if end:
+                yield {
+                    "full_text": self.template.decode(segment.tokens[:end]),
+                    "tokens": segment.tokens[:end],
+                    "masked_tokens": masked[:end],
+                    "logprobs": logprobs[:end],
+                    "segment": index,
+                    "turns": segment.turns,
+                    "policy_version": segment.version,
+                    "thinking_kept": segment.thinking_kept,
+                    "experts": segment.experts_until(end),
+                }
 
     def drift(self, rows: Sequence[SequenceData]) -> Drift | None:
         """Return how the last answered prompt differs from the template's own; None if it does not.

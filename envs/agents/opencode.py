@@ -28,7 +28,7 @@ def start(at: Place) -> Start:
 AGENT = ForeignAgent(
     name="opencode",
     licence="MIT",
-    recipe=Recipe(npm=("opencode-linux-{cpu}@1.18.14",), libc="glibc"),
+    recipe=Recipe(npm=("opencode-linux-{cpu}@1.18.18",), libc="glibc"),
     start=start,
     protocol="chat",
     opening=8000,

@@ -27,7 +27,7 @@ def start(at: Place) -> Start:
 AGENT = ForeignAgent(
     name="qwen-code",
     licence="Apache-2.0",
-    recipe=Recipe(npm=("@qwen-code/qwen-code@0.15.10", NODE), libc="glibc"),
+    recipe=Recipe(npm=("@qwen-code/qwen-code@0.24.4", NODE), libc="glibc"),
     start=start,
     protocol="chat",
     opening=19000,

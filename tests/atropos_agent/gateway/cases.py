@@ -543,6 +543,24 @@ cuts("chat", False, 0)
 cuts("chat", False, 20)
 
 
+@case(
+    "cut behind a reply that the agent tells twice, and asked again",
+    [asks("one"), asks("two"), DONE],
+    rows=2,
+    changes={"answer repeated": 1, "edited": 1},
+)
+async def _(client, engine):
+    agent = ChatAgent(client)
+    agent.user("go")
+    reply = await agent.ask(keep=False)
+    for result in ("stopped half-way", "done"):  # what it ran before it saw that its answer was cut, and again
+        agent.keep(reply)
+        agent.results(reply, result)
+    assert await agent.ask(cut=0) is None
+    agent.results(await agent.ask())
+    await agent.ask()
+
+
 @case("the last bytes not read, as it turns out", [asks("one"), DONE], changes={"answer repeated": 1})
 async def _(client, engine):
     agent = ChatAgent(client)

@@ -14,7 +14,7 @@ from atropos_agent.agent import AtroposAgent
 from atropos_agent.engines.errors import ContextOverflow
 from atropos_agent.tokens.conversation import Completion, Conversation
 from atropos_agent.tokens.template import ChatTemplate
-from atropos_agent.types import AgentConfig, AgentError, EngineError, StopReason
+from atropos_agent.types import AgentConfig, AgentError, EngineError, SequenceData, StopReason
 from tools.base import ToolRegistry
 
 ENDS = ("stop", "withheld", "another stop", "odd")
@@ -358,4 +358,5 @@ def test_a_fork_goes_on_from_a_place_that_was_passed_and_shares_nothing_that_cha
     again.add_messages([{"role": "user", "content": "two"}])
     assert forked.prompt == again.prompt
     assert whole.prompt == kept
-    assert [row.trained for row in whole.rows({0: [(len(before) - len(reply.ids), len(before))]})] == [len(reply.ids)]
+    (fields,) = whole.cut({0: [(len(before) - len(reply.ids), len(before))]})
+    assert SequenceData(**fields).trained == len(reply.ids)

@@ -175,8 +175,8 @@ def history_kept_that_the_template_rewrites(patch):
 
 
 def only_the_last_segment_emitted(patch):
-    rows = Conversation.rows
-    patch.setattr(Conversation, "rows", lambda self, *spans: rows(self, *spans)[-1:])
+    cut = Conversation.cut
+    patch.setattr(Conversation, "cut", lambda self, *spans: [*cut(self, *spans)][-1:])
 
 
 def a_turn_never_trained(patch):
@@ -224,26 +224,15 @@ def logprobs_shifted(patch):
 
 
 def mask_shifted(patch):
-    rows = Conversation.rows
+    cut = Conversation.cut
 
     def shifted(self, *spans):
-        return [
-            SequenceData(
-                row.full_text,
-                row.tokens,
-                [
-                    t if m != IGNORED else IGNORED
-                    for t, m in zip(row.tokens, [*row.masked_tokens[1:], IGNORED], strict=True)
-                ],
-                [*row.logprobs[1:], NO_LOGPROB],
-                row.segment,
-                row.turns,
-                row.policy_version,
-            )
-            for row in rows(self, *spans)
-        ]
+        for fields in cut(self, *spans):
+            following = [*fields["masked_tokens"][1:], IGNORED]
+            masked = [t if m != IGNORED else IGNORED for t, m in zip(fields["tokens"], following, strict=True)]
+            yield fields | {"masked_tokens": masked, "logprobs": [*fields["logprobs"][1:], NO_LOGPROB]}
 
-    patch.setattr(Conversation, "rows", shifted)
+    patch.setattr(Conversation, "cut", shifted)
 
 
 def stop_token_untrained(patch):
