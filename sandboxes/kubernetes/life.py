@@ -135,7 +135,7 @@ async def remove_the_dead(cluster: Cluster) -> None:
         try:
             leases = (await cluster.request("GET", place, labelSelector=selector()))["items"]
             now = time.monotonic()
-            renewals = [(one["metadata"]["name"], one["spec"]["renewTime"]) for one in leases]
+            renewals = [(one["metadata"]["name"], str(one["spec"].get("renewTime"))) for one in leases]
             seen = {renewal: seen.get(renewal, now) for renewal in renewals}
             if any(now - since > LEASE_S for since in seen.values()):
                 await reap(cluster)
