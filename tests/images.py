@@ -17,18 +17,14 @@ _WITHOUT = {
     "no-bash": "rm -f /bin/bash /usr/bin/bash",
     "no-tmp": "rm -rf /tmp",
 }
-_WITH = {"tmux": "apt-get update && apt-get install -y --no-install-recommends tmux"}
 _PACKAGES = ("git", "procps", "python3")
 
 
 async def made(name: str, base: str) -> str:
     """Return the name of an image, once it is there: the base image without something, "i386" (Debian for 32 bits),
-    "trixie" (Debian 13, with Python 3.13), "tmux" (that with tmux), a root file system's archive, or any that is
-    present or can be pulled."""
+    "trixie" (Debian 13, with Python 3.13), a root file system's archive, or any that is present or can be pulled."""
     if name in _WITHOUT:
         return await _built(base, _WITHOUT[name])
-    if name in _WITH:
-        return await _built(await made("trixie", base), _WITH[name])
     if name == "i386":
         return await _debian("bookworm", "i386")
     if name == "trixie":

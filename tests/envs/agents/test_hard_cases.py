@@ -17,7 +17,7 @@ ENDS = (StopReason.SUBMITTED, StopReason.ANSWERED, StopReason.BROKE_OFF)
 @pytest.fixture
 async def image(agent, base_image):
     """OpenHands needs Python 3.12."""
-    return await made("trixie", base_image) if agent == "openhands" else base_image
+    return await made("trixie", base_image) if FOREIGN[agent].recipe.least_python == "3.12" else base_image
 
 
 @pytest.mark.parametrize("spoiled", SPOILED)
