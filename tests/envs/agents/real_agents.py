@@ -40,6 +40,14 @@ class Does:
 
 
 @dataclass(frozen=True)
+class Writes:
+    """A reply that writes a file: by a command, or as text of an agent without tools."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Calls:
     """A reply that calls tools: names and arguments."""
 
@@ -50,7 +58,7 @@ class Calls:
 
 @dataclass(frozen=True)
 class Spoils:
-    """A reply that would run a command: "broken" in its arguments, or "cut" there."""
+    """A reply that would write a file: "broken" in its arguments, or "cut" there."""
 
     how: str
 
@@ -63,6 +71,7 @@ class Says:
     reason: str = "stop"
 
 
+_SPOILED = Writes("one", "two")
 SPOILED = {
     "broken arguments": [Spoils("broken")],
     "an unknown tool": [Calls((("teleport", {"to": "home"}),))],
@@ -123,12 +132,15 @@ class NamingServer(TokenServer):
         match said:
             case Says():
                 return (f"\n{THINK}</think>\n{said.text}" if self._thinks else said.text), said.reason
+            case Writes() if self.agent.edits:
+                return self.agent.edits(said.path, said.text), "stop"
             case Spoils():
-                text = self._written(self._calls(said))
-                half, rest = text[: text.index("one >")], text[text.index("one >") :]
+                text, _ = self._text(_SPOILED)
+                place = text.rindex(_SPOILED.text)
+                half, rest = text[:place], text[place:]
                 if said.how == "cut":
                     return half, "length"
-                return f"{half}\x01" + re.sub(r'"|</parameter>|</arg_value>', "", rest), "stop"
+                return f"{half}\x01" + re.sub(r'"|</parameter>|</arg_value>|>>>>>>> REPLACE', "", rest), "stop"
             case _:
                 return self._written(self._calls(said), said.content, said.thinking), "stop"
 
@@ -136,8 +148,10 @@ class NamingServer(TokenServer):
         match said:
             case Does():
                 return (self.agent.runs(said.command),)
+            case Writes() if self.agent.shell:
+                return (self.agent.runs(f"printf %s {said.text} >/app/{said.path}"),)
             case Spoils():
-                return (self.agent.runs("echo one >/app/one"),)
+                return self._calls(_SPOILED)
         return getattr(said, "calls", ())
 
     def _written(self, calls, content="", thinking=None):
