@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -264,12 +264,10 @@ class Ledger:
     def _drift(self, line: Line | None) -> str | None:
         if line is None or not line.replies:
             return None
-        found, last = self.harvest(), line.replies[-1].step
-        place = next(step.segment for step in found.steps if step.index == last.index)
+        found, last = self.harvest(), line.replies[-1].step.index
+        place = next(step.segment for step in found.steps if step.index == last)
         row = next((row for row in found.rows if row.segment == place), None)
-        if row is None:  # left out
-            return line.conversation.drift(line.conversation.rows())
-        return line.conversation.drift([row if row.segment == last.segment else replace(row, segment=last.segment)])
+        return line.conversation.drift(row.full_text if row is not None else None)
 
     def _kept(self, line: Line) -> Line:
         self._lines.append(line)

@@ -335,7 +335,7 @@ class Session:
             record=found.record,
             counts=self._counts + self._sampler.counts + Counts(unshown=sum(self._unshown.values())),
             carries_tokens=self.template is not None,
-            drift=conversation.drift(conversation.rows()) if conversation is not None else None,
+            drift=conversation.drift() if conversation is not None else None,
             conditions=self._sampler.conditions(last.asked.tools if last is not None else ()),
         )
 

@@ -57,7 +57,7 @@ class ChatLog:
         """Yield the fields of no row."""
         return iter(())
 
-    def drift(self, rows: Sequence[SequenceData]) -> None:
+    def drift(self, text: str | None = None) -> None:
         """Return None: the inference server renders the messages."""
 
     def plain_messages(self) -> list[Message]:

@@ -284,22 +284,25 @@ class Conversation:
                     "experts": segment.experts_until(end),
                 }
 
-    def drift(self, rows: Sequence[SequenceData]) -> Drift | None:
+    def drift(self, text: str | None = None) -> Drift | None:
         """Return how the last answered prompt differs from the template's own; None if it does not.
 
-        rows: the conversation's."""
+        text: of the last segment with a trained token, if it is decoded already."""
         ids, number = self._sent
-        if not ids or not rows:
+        trained = (one for one in reversed(self.segments) if any(mask != IGNORED for mask in reversed(one.masked)))
+        segment = next(trained, None)
+        if not ids or segment is None:
             return None
         messages = self.messages[:number]
         try:
             rendered = self.template.render(messages, tools=self.tools)
-            if not self.template.greedy and rows[-1].full_text.startswith(unquoted(rendered)):
-                return None
-            segment = self.segments[rows[-1].segment]
+            if not self.template.greedy:
+                text = self.template.decode(segment.tokens) if text is None else text
+                if text.startswith(unquoted(rendered)):
+                    return None
             rendered = self._as_begun(segment, rendered)
             called = [place for place in segment.called if place[1] <= ids]
-            return drift_of(self.template, rows[-1].tokens[:ids], messages, rendered, called)
+            return drift_of(self.template, segment.tokens[:ids], messages, rendered, called)
         except TemplateError:
             return Drift.TEXT
 

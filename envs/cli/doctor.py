@@ -348,7 +348,7 @@ async def _converse(
             said = ToolResult(f"Go on. {HOSTILE}", call=ToolCall(PROBE, {}, fitted.format.call_id(turn, PROBE)))
             conversation.add_messages(fitted.results([said], (), called=False))
     found.rows = conversation.rows()
-    found.drift = conversation.drift(found.rows)
+    found.drift = conversation.drift()
     return found
 
 

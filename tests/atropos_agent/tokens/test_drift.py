@@ -97,7 +97,7 @@ async def test_the_time_that_a_template_writes_is_none_of_the_conversations(smol
     day = 2
     (row,) = conversation.rows()
     assert "2026-01-1" in row.full_text
-    assert conversation.drift([row]) is None
+    assert conversation.drift(row.full_text) is None
 
 
 DECOMPOSED = "cafe\u0301 \u212b"
