@@ -12,7 +12,9 @@ of its own under FOLDER. What is compared is in the table's heads:
 - never given: trained tokens whose row says something else before them than the inference server was given.
 
 TRL, OpenEnv and tinker-cookbook are given the prompts of a server that renders each request by the chat template;
-verifiers and ours make their own prompts, for replies of the same ids. NeMo Gym is left out: it wants Python 3.13.14.
+verifiers and ours make their own prompts, for replies of the same ids. NeMo Gym asks the server to begin a prompt with
+ids that it knows, which is done here; the last request is named as the one that is scored. Its wheel asks for a newer
+Python than this one, and its capture of tokens runs on this one.
 """
 
 from __future__ import annotations
@@ -54,8 +56,15 @@ WHEELS: Mapping[str, Sequence[Sequence[str]]] = {
         ["tinker==0.38.0", "pillow", "chz", "termcolor", "blobfile", "tiktoken"],
         ["--no-deps", "tinker-cookbook==0.6.1"],
     ],
+    "NeMo Gym": [["--no-deps", "--ignore-requires-python", "nemo-gym==0.7.0"], ["orjson"]],
 }
-PACKAGES = {"TRL": "trl", "OpenEnv": "openenv", "verifiers": "verifiers", "tinker-cookbook": "tinker-cookbook"}
+PACKAGES = {
+    "TRL": "trl",
+    "OpenEnv": "openenv",
+    "verifiers": "verifiers",
+    "tinker-cookbook": "tinker-cookbook",
+    "NeMo Gym": "nemo-gym",
+}
 LEFT_OUT = {("verifiers", "gptoss")}
 """Its renderer loads a vocabulary from the network."""
 OURS = "ours"
@@ -232,8 +241,9 @@ async def _recorded(case: str, name: str, tokenizer: Any, fitted: Any) -> dict[s
                 answer = await client.post("/v1/chat/completions", json={k: v for k, v in body.items() if v})
                 if answer.is_error:
                     raise RuntimeError(answer.text)
-                asked.append({"messages": body["messages"], "tools": body["tools"]})
-                return dict(answer.json()["choices"][0]["message"])
+                said = dict(answer.json()["choices"][0]["message"])
+                asked.append({"messages": body["messages"], "tools": body["tools"], "said": copy.deepcopy(said)})
+                return said
 
             await work(case, ask)
         result = await session.result()
@@ -245,7 +255,9 @@ async def _recorded(case: str, name: str, tokenizer: Any, fitted: Any) -> dict[s
     return {"requests": asked, "ours": {"rows": rows, "given": given}}
 
 
-def rendered(tokenizer: Any, messages: Sequence[Message], tools: Any, name: str) -> list[int]:
+def rendered(
+    tokenizer: Any, messages: Sequence[Message], tools: Any, name: str, *, add_generation_prompt: bool = True
+) -> list[int]:
     """Return the prompt that a server makes of a request by its chat template: arguments parsed, as vLLM does."""
     told = copy.deepcopy(list(messages))
     for message in told:
@@ -256,7 +268,7 @@ def rendered(tokenizer: Any, messages: Sequence[Message], tools: Any, name: str)
         if message.get("tool_calls") and message.get("thinking"):
             message.pop("content", None)  # the template takes one of the two
         message.setdefault("content", "")
-    ids = tokenizer.apply_chat_template(told, tools=tools, add_generation_prompt=True, tokenize=True)
+    ids = tokenizer.apply_chat_template(told, tools=tools, add_generation_prompt=add_generation_prompt, tokenize=True)
     return list(ids if isinstance(ids, list) else ids["input_ids"])
 
 
@@ -345,6 +357,60 @@ def with_tinker(conversation: Mapping[str, Any], _: Path) -> dict[str, Any]:
     return {"rows": rows, "given": _served(conversation)}
 
 
+def with_nemo_gym(conversation: Mapping[str, Any], tokenizers: Path) -> dict[str, Any]:
+    """Join by the lineage of its token capture and its builder, which delivers one chain of calls."""
+    from transformers import AutoTokenizer
+
+    for package in ("nemo_gym", "nemo_gym.token_id_capture"):
+        _without_init(package)  # which imports servers
+    lineage, records, builder = (
+        importlib.import_module(f"nemo_gym.token_id_capture.{name}") for name in ("lineage", "records", "builder")
+    )
+    name = conversation["template"]
+    tokenizer = AutoTokenizer.from_pretrained(tokenizers / name)
+    known, entries = lineage.RolloutLineage(), []
+    for number, one in enumerate(conversation["requests"]):
+        found = known.resolve(one["messages"])
+        parent, prompt = None, one["prompt"]
+        if found.match is not None:
+            parent = found.match.model_call_id
+            prompt = _begun_with(list(found.match.cumulative_token_ids), one, tokenizer, name)
+        entry = records.TokenEntry(
+            rollout_id="rollout",
+            model_call_id=f"call-{number:02}",
+            prompt_token_ids=prompt,
+            generation_token_ids=one["reply"],
+            generation_log_probs=one["logprobs"],
+            output_items=[one["said"]],
+            created_at=number,
+        )
+        lineage.stamp_continuation(entry, one["messages"])
+        records.stamp_lineage(entry, parent, parent_resolution=found.status)
+        known.add_entry(entry)
+        entries.append(entry)
+    built = builder.run_builder(entries, terminal_call_id=entries[-1].model_call_id)
+    rows: list[Row] = []
+    if built.notes.terminal_chain == "delivered":
+        chain = built.chains[0]
+        tokens = list(chain.root_prompt)
+        mask = [0] * len(tokens)
+        for link in chain.links:
+            tokens += link.interstitial + link.entry.generation_token_ids
+            mask += [0] * len(link.interstitial) + [1] * len(link.entry.generation_token_ids)
+        rows.append((tokens, mask))
+    return {"rows": rows, "given": [(one.prompt_token_ids, one.generation_token_ids) for one in entries]}
+
+
+def _begun_with(known: list[int], request: Mapping[str, Any], tokenizer: Any, name: str) -> list[int]:
+    """Return the prompt of a server that puts known ids in the place of its rendering up to the last reply."""
+    messages = request["messages"]
+    last = max(place for place, message in enumerate(messages) if message["role"] == "assistant")
+    until = rendered(tokenizer, messages[: last + 1], request["tools"], name, add_generation_prompt=False)
+    # The last reply's end is the same one of all ends in both: a template may write a reply that is the last otherwise.
+    ends = [place for place, token in enumerate(request["prompt"]) if token == known[-1]]
+    return known[:-1] + request["prompt"][ends[until.count(known[-1]) - 1] :]
+
+
 def with_verifiers(conversation: Mapping[str, Any], tokenizers: Path) -> dict[str, Any]:
     """Let the agent ask verifiers' `TrainClient` again, for which the same ids are sampled: a branch is a row."""
     return asyncio.run(_with_verifiers(conversation, tokenizers))
@@ -431,6 +497,7 @@ JOINS: Mapping[str, Callable[[Mapping[str, Any], Path], dict[str, Any]]] = {
     "OpenEnv": with_openenv,
     "verifiers": with_verifiers,
     "tinker-cookbook": with_tinker,
+    "NeMo Gym": with_nemo_gym,
 }
 
 
