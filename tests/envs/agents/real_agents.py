@@ -45,6 +45,8 @@ class Writes:
 
     path: str
     text: str
+    content: str = ""
+    thinking: str | None = None
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ async def test_calls_are_spoiled_in_a_models_own_format(docker_backend, image, a
 async def test_an_answer_that_was_cut_is_told_again_and_not_sampled_again(docker_backend, image, agent, hermes, cut):
     # aider ends once an edit is made.
     alone = agent == "aider"
-    script = [Writes("f", "hi")] if alone else [Writes("f", "hi"), Writes("g", "there"), *ends(agent)]
+    script = [Writes("f", "hi")] if alone else [Writes("f", "hi", "I write."), Writes("g", "there"), *ends(agent)]
     cuts = [cut] if alone else [None, cut, None, cut]
     async with at_work(docker_backend, image, agent, hermes, script, cuts=cuts) as worked:
         prompts = [tuple(one.prompt) for one in worked.exchanges]
