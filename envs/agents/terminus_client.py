@@ -21,6 +21,7 @@ import termios
 import types
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pyte
@@ -28,6 +29,8 @@ import pyte
 HISTORY = 50_000
 """Lines that are kept above the screen."""
 _READ = 4096
+_PROMPT_S = 5.0
+"""Longest wait for the shell's prompt, which the first screen shows."""
 _ARROWS = {"Up": "A", "Down": "B", "Right": "C", "Left": "D"}
 _NUMBERS = {"Home": 1, "IC": 2, "Insert": 2, "DC": 3, "Delete": 3, "End": 4, "PageUp": 5, "PgUp": 5, "PPage": 5}
 _NUMBERS |= {"PageDown": 6, "PgDn": 6, "NPage": 6, "F5": 15, "F6": 17, "F7": 18, "F8": 19, "F9": 20, "F10": 21}
@@ -90,6 +93,8 @@ class Terminal:
         self._stream = Stream(self._screen)
         self._loop = asyncio.get_running_loop()
         self._unsent = b""
+        self.said = asyncio.Event()
+        """Set once something was written to the terminal, such as the shell's prompt."""
         self._end, inside = pty.openpty()
         fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         # What a login gives; the agent's own settings stay with the agent. TERM names the screen that pyte draws.
@@ -138,6 +143,7 @@ class Terminal:
             self._hung_up()
             return
         self._stream.feed(said)
+        self.said.set()
 
     def _write(self) -> None:
         try:
@@ -172,6 +178,8 @@ async def main(home: str, task: str, settings: str) -> None:
 
         async def start(self) -> None:
             self._terminal = Terminal(self._pane_width, self._pane_height)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._terminal.said.wait(), _PROMPT_S)
 
         async def is_session_alive(self) -> bool:
             return self._terminal.alive

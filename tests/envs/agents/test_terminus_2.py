@@ -23,7 +23,8 @@ async def test_its_keystrokes_are_typed_and_its_work_is_one_row(docker_backend, 
     script = [Says(agent.edits("one.txt", "hi")), Says("no JSON"), Says(agent.done), Says(agent.done)]
     async with at_work(docker_backend, image, "terminus-2", fitted, script) as worked:
         assert (await worked.sandbox.exec("cat /app/one.txt; ls -A /app")).output == "hi\none.txt\n"
-        prompt = fitted.template.decode(worked.exchanges[1].prompt)
+        first, prompt = (fitted.template.decode(one.prompt) for one in worked.exchanges[:2])
+    assert "/app#" in first, "its first screen has the shell's prompt"
     assert "cat >one.txt" in prompt, "it sees its terminal"
     assert worked.result.stop_reason is StopReason.ANSWERED, worked.result.error
     assert [row.turns for row in worked.result.segments] == [4], worked.told

@@ -20,6 +20,8 @@ async def seen(terminal: Terminal, text: str, *, above: bool = False) -> str:
 
 
 async def test_a_shell_keeps_its_state_and_its_screen_has_the_output(terminal):
+    await terminal.said.wait()
+    assert terminal.shown(above=False).strip(), "its prompt"
     terminal.type(typed("cd /usr; n=41\n"))
     terminal.type(typed('echo "$PWD $((n + 1)) $TERM $(stty size)"\n'))
     shown = await seen(terminal, "/usr 42 linux 10 80")
