@@ -50,7 +50,8 @@ async def test_an_answer_that_was_cut_is_told_again_and_not_sampled_again(docker
         assert len(set(prompts)) == len(prompts), "nothing is sampled twice"
     if worked.result.stop_reason == end_of(agent)[1]:
         branches, changes = worked.told["branches"], worked.told["changes"]
-        # Qwen Code takes an answer that ends early for its end, and asks no more.
-        assert branches["main"] + (branches.get("untaken", 0) if agent == "qwen-code" else 0) == len(script)
-        # OpenCode runs a call before it sees that its answer was cut, and may tell both attempts from then on.
-        assert len(worked.result.segments) == 1 + (changes.get("edited", 0) if agent == "opencode" else 0)
+        # One that takes its last answer for whole, or for its end, asks no more: nobody knows that it was taken.
+        assert branches["main"] + min(branches.get("untaken", 0), 1) >= len(script)
+        # OpenCode runs a call before it sees that its answer was cut, and may tell both attempts from then on; Hermes
+        # Agent tells that there was a cut.
+        assert len(worked.result.segments) == 1 + changes.get("edited", 0)
