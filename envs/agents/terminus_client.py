@@ -94,7 +94,7 @@ class Terminal:
         self._loop = asyncio.get_running_loop()
         self._unsent = b""
         self.said = asyncio.Event()
-        """Set once something was written to the terminal, such as the shell's prompt."""
+        """Set once there is text in the terminal, such as the shell's prompt."""
         self._end, inside = pty.openpty()
         fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         # What a login gives; the agent's own settings stay with the agent. TERM names the screen that pyte draws.
@@ -143,7 +143,8 @@ class Terminal:
             self._hung_up()
             return
         self._stream.feed(said)
-        self.said.set()
+        if not self.said.is_set() and self.shown(above=False).strip():
+            self.said.set()
 
     def _write(self) -> None:
         try:
