@@ -197,7 +197,7 @@ async def test_a_mistake_that_two_looks_meet_is_told_once(tmp_path):
         async def preflight(cls, config):
             raise ExceptionGroup("", [ValueError("no agent"), ValueError("no agent")])
 
-    with pytest.raises(UsageError, match="^no agent$"):
+    with pytest.raises(UsageError, match=r"^no agent$"):
         await starting.check(Twice, Options(env=AgentEnvConfig(run_dir=tmp_path)))
 
 
