@@ -190,8 +190,8 @@ async def test_trl_trains_in_one_process_with_the_environment(code, base_image, 
     """Of the block, the address and the tasks are others: the model of the tests solves one kind alone."""
     pytest.importorskip("trl", reason="trl is not installed")
     monkeypatch.chdir(tmp_path)
-    Path("models").mkdir()
-    Path("models/mine").symlink_to(await asyncio.to_thread(smoke.model, DEFAULT_CACHE))
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models/mine").symlink_to(await asyncio.to_thread(smoke.model, DEFAULT_CACHE))
     for example in smoke.tasks()[0]:  # all make the same file
         write_tasks([example], Path("easy"))
     async with embedded("models/mine", 2048) as url:
@@ -200,7 +200,7 @@ async def test_trl_trains_in_one_process_with_the_environment(code, base_image, 
             assert given in code
             code = code.replace(given, own)
         ends = "print('steps', trainer.state.global_step, worker.version)\n"
-        Path("block.py").write_text(ON_A_CPU + code + ends)
+        (tmp_path / "block.py").write_text(ON_A_CPU + code + ends)
         told = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests/envs/trainers")])}
         ended = await asyncio.to_thread(run_program, ["block.py"], env=told, timeout=800)
     assert ended.stdout.splitlines()[-1:] == ["steps 2 2"], ended.stderr[-3000:]
