@@ -194,6 +194,7 @@ class CountPace:
     async def room(self, working: int) -> int | None:
         """See `Pace`."""
         left = self.groups - self.run.metrics.groups
+        self.run.supply.ending = working >= left
         return max(0, min(left, self.run.useful_groups) - working) if left > 0 else None
 
 

@@ -11,7 +11,7 @@ from sums import Sums, fill, metrics_of, pulled
 from envs.config import AgentEnvConfig
 from envs.delivery.trainer_api import EnvStatus
 from envs.lab.consumer import Consumer
-from envs.running.commands import TrainerPace, evaluate_once, process_groups
+from envs.running.commands import CountPace, TrainerPace, evaluate_once, process_groups
 from envs.running.run import open_run
 from envs.running.supply import Supply
 from envs.types import InfraError
@@ -200,3 +200,10 @@ async def test_the_reward_hook_shapes_training_and_leaves_evaluations_alone(make
     assert all(score < 0 for score in wire["scores"])
     summary = await evaluate_once(env)
     assert sum(task.solved for task in summary.tasks) > 0, "half of the answers are right"
+
+
+@pytest.mark.parametrize(("working", "ending"), [(1, False), (2, True)])
+async def test_a_run_with_all_its_groups_begun_is_held_up_by_no_queue(working, ending):
+    run = SimpleNamespace(metrics=SimpleNamespace(groups=3), useful_groups=9, supply=Supply())
+    await CountPace(run, 5).room(working)
+    assert run.supply.ending is ending
