@@ -187,7 +187,7 @@ async_grpo.AsyncGRPOConfig = lambda *given, **options: config(*given, **options 
 @pytest.mark.timeout(900)
 @of("docs/trainers.md: from pathlib import Path")
 async def test_trl_trains_in_one_process_with_the_environment(code, base_image, tmp_path, monkeypatch):
-    """Of the block, the address and the tasks are others: the model of the tests solves one kind alone."""
+    """Of the block, the address, the tasks and the budgets are others: the model of the tests solves one kind alone."""
     pytest.importorskip("trl", reason="trl is not installed")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "models").mkdir()
@@ -195,7 +195,8 @@ async def test_trl_trains_in_one_process_with_the_environment(code, base_image, 
     for example in smoke.tasks()[0]:  # all make the same file
         write_tasks([example], Path("easy"))
     async with embedded("models/mine", 2048) as url:
-        here = {"http://localhost:9001": url, '"starter"': '"easy"'}
+        small = 'tasks="easy", tools=["terminal", "submit"], max_steps=2, max_reply_tokens=48, max_token_length=2048'
+        here = {"http://localhost:9001": url, 'tasks="starter"': small}
         for given, own in here.items():
             assert given in code
             code = code.replace(given, own)
