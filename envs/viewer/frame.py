@@ -22,7 +22,7 @@ from envs.runs import journal, search
 from envs.runs.reader import goes_on
 from envs.viewer.filling import Filling
 from envs.viewer.runs import ShownRun, added, pair_of, run_directories
-from envs.viewer.states import ended, meaning, packets, tone
+from envs.viewer.states import meaning, packets, tone
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Frame:
         self._looked_for_more = 0.0
         self._filling = filling
         self._templates = templates(ChoiceLoader([PackageLoader("envs.viewer"), PackageLoader("envs.records")]))
-        self._templates.filters |= {"query": urlencode, "bytes": _bytes, "ended": ended}
+        self._templates.filters |= {"query": urlencode, "bytes": _bytes}
         self._templates.globals |= {"meaning": meaning, "tone": tone, "packets": packets, "pair_of": pair_of}
 
     def looked(self) -> None:

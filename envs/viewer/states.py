@@ -1,4 +1,4 @@
-"""Explain the states of a group, in a sentence each, those of packets of rows, and ends of rollouts."""
+"""Explain the states of a group, in a sentence each, and those of packets of rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ _PACKETS = {
     "queued": "in the trainer API's queue, in no batch of the trainer's",
     "batched": "in batches that the trainer API holds",
 }
-_ENDS = {"max_steps": "out of turns", "max_tokens": "out of tokens", "time": "out of time", "broke_off": "broke off"}
 GOOD = (GroupState.DELIVERED, GroupState.CONFIRMED, GroupState.SAVED)
 OPEN = (GroupState.WORKING, GroupState.OUTBOX, GroupState.TAKEN)
 
@@ -41,11 +40,6 @@ def meaning(state: str) -> str:
 def packets(state: str) -> str:
     """Return where packets of a state of the outbox are; the state itself for an unknown one."""
     return _PACKETS.get(state, state)
-
-
-def ended(stop: str) -> str:
-    """Return why a rollout ended, by its stop reason, in words; the reason itself if it is a word."""
-    return _ENDS.get(stop, stop)
 
 
 def tone(state: str) -> str:

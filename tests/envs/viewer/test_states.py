@@ -3,10 +3,9 @@
 import re
 from inspect import getdoc
 
-from atropos_agent.types import StopReason
 from envs.running import outbox
 from envs.types import GroupState
-from envs.viewer.states import ended, meaning, packets, tone
+from envs.viewer.states import meaning, packets, tone
 
 
 def test_every_state_has_a_meaning_and_a_tone():
@@ -18,8 +17,3 @@ def test_every_state_has_a_meaning_and_a_tone():
 def test_every_state_of_a_packet_that_the_outbox_draws_is_said_in_words():
     drawn = re.findall(r"\w+", (getdoc(outbox) or "").split("\n\n")[1])
     assert [state for state in drawn if packets(state) == state] == ["forgotten"], "nothing of which is kept"
-
-
-def test_every_end_of_a_rollout_is_said_in_words():
-    assert [ended(stop) for stop in StopReason if not re.fullmatch("[a-z ]+", ended(stop))] == []
-    assert ended(StopReason.MAX_STEPS) == "out of turns"
