@@ -38,6 +38,8 @@ def told(error: BaseException) -> str:
     certificates = os.environ.get("SSL_CERT_FILE")  # Python's error names no file
     if isinstance(error, FileNotFoundError) and certificates and not Path(certificates).exists():
         return f"SSL_CERT_FILE names {certificates}, which is not there; correct or unset it"
+    if isinstance(error, ImportError) and "SOCKS" in str(error):
+        return "the environment names a SOCKS proxy: unset ALL_PROXY, or pip install 'httpx[socks]'"
     return str(error)
 
 
@@ -68,7 +70,7 @@ def said(main: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
     except ImportError as error:
         if "SOCKS" not in str(error):
             raise
-        print("the environment names a SOCKS proxy: unset ALL_PROXY, or pip install 'httpx[socks]'", file=sys.stderr)
+        print(told(error), file=sys.stderr)
         status = 1
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left is written when Python ends
     return status

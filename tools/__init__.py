@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import inspect
 import json
+import sys
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
-from typing import Any
+from contextlib import suppress
+from types import MappingProxyType, ModuleType, SimpleNamespace
+from typing import Any, get_type_hints
+
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from sandboxes.base import Sandbox
 from sandboxes.naming import meant, resolve
@@ -55,11 +59,11 @@ def check_names(names: Iterable[str]) -> list[ValueError]:
     problems, seen = [], set()
     for given in names:
         try:
-            name, settings = _parted(given)
+            name, texts = _parted(given)
             if name in seen:
                 raise ValueError(f"--env.tools {name}: it is named twice; leave one out")
             seen.add(name)
-            _check_settings(given, _found(name)[0], settings)
+            _settings(given, _found(name)[0], texts)
         except ValueError as error:
             problems.append(error)
     return problems
@@ -75,11 +79,11 @@ def default_tools(sandbox: Sandbox, names: Iterable[str] | None = None) -> ToolR
 
 
 def _made(sandbox: Sandbox, given: str) -> Tool:
-    name, settings = _parted(given)
+    name, texts = _parted(given)
     found, method = _found(name)
     if isinstance(found, Tool):
         return found
-    made = found if inspect.iscoroutinefunction(found) else found(sandbox, **settings)
+    made = found if inspect.iscoroutinefunction(found) else found(sandbox, **_settings(given, found, texts))
     made = getattr(made, method) if method and made is not found else made
     return made if isinstance(made, Tool) else Tool.of(made)
 
@@ -90,30 +94,47 @@ def _found(name: str) -> tuple[Any, str]:
     return found if isinstance(found, tuple) else (found, "")
 
 
-def _parted(given: str) -> tuple[str, dict[str, Any]]:
-    """Return a tool's name and its settings."""
+def _parted(given: str) -> tuple[str, dict[str, str]]:
+    """Return a tool's name and the texts of its settings."""
     parts = given.split(":")
     pairs = [part.partition("=") for part in parts if "=" in part]
-    return ":".join(part for part in parts if "=" not in part), {key: _value(text) for key, _, text in pairs}
+    return ":".join(part for part in parts if "=" not in part), {key: text for key, _, text in pairs}
 
 
-def _value(text: str) -> Any:
-    """Return a number, true, false, or else the text."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def _check_settings(given: str, found: Any, settings: Mapping[str, Any]) -> None:
-    """Raise ValueError for settings unknown to a tool."""
-    if not settings:
-        return
+def _settings(given: str, found: Any, texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return a tool's settings as its annotations want them. Raises ValueError for unknown and wrong ones."""
+    if not texts:
+        return {}
     takes = {} if isinstance(found, Tool) or inspect.iscoroutinefunction(found) else inspect.signature(found).parameters
     known = [name for name, parameter in list(takes.items())[1:] if parameter.kind is not parameter.VAR_KEYWORD]
     free = any(parameter.kind is parameter.VAR_KEYWORD for parameter in takes.values())
-    for name in [] if free else settings.keys() - known:
+    for name in [] if free else texts.keys() - known:
         raise ValueError(
             f"--env.tools {given}: this tool has no setting {name}{meant(name, known)}; "
             f"it has {', '.join(known) or 'none'}"
         )
+    values = {}
+    for name, text in texts.items():
+        adapter = _adapter(takes[name].annotation if name in known else Any, sys.modules.get(found.__module__))
+        try:
+            values[name] = _value(text, adapter)
+        except ValidationError as error:
+            message = error.errors()[0]["msg"].removeprefix("Value error, ")
+            raise ValueError(f"--env.tools {given}: {name}: {message} (got {text!r})") from None
+    return values
+
+
+def _adapter(annotation: Any, module: ModuleType | None) -> TypeAdapter[Any]:
+    """Return what validates a parameter of this annotation: anything, if pydantic can't."""
+    alone = SimpleNamespace(__annotations__={"it": Any if annotation is inspect.Parameter.empty else annotation})
+    try:
+        return TypeAdapter(get_type_hints(alone, vars(module) if module else {}, include_extras=True)["it"])
+    except (NameError, PydanticUserError):  # a name for type checkers alone; a class that pydantic doesn't know
+        return TypeAdapter(Any)
+
+
+def _value(text: str, adapter: TypeAdapter[Any]) -> Any:
+    """Return a number, true, false or null where the adapter takes it, or else the text."""
+    with suppress(ValueError):
+        return adapter.validate_python(json.loads(text))
+    return adapter.validate_python(text)

@@ -6,6 +6,8 @@ import asyncio
 import posixpath
 from dataclasses import dataclass
 
+from pydantic import PositiveInt
+
 from sandboxes.base import Sandbox
 from tools.base import ToolError
 from tools.closest import closest
@@ -78,7 +80,7 @@ class Files:
     Paths are absolute, or start at the sandbox's workdir (not at the terminal's present directory).
     """
 
-    def __init__(self, sandbox: Sandbox, *, output_chars: int = 8_000) -> None:
+    def __init__(self, sandbox: Sandbox, *, output_chars: PositiveInt = 8_000) -> None:
         """Make the tools. output_chars: characters of a file or listing shown by one call."""
         self._sandbox = sandbox
         self._output_chars = output_chars

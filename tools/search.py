@@ -6,6 +6,8 @@ import posixpath
 import re
 from collections.abc import Iterable
 
+from pydantic import PositiveInt
+
 from sandboxes.base import ExecResult, Sandbox
 from tools.base import ToolError
 from tools.output import bounded, plain
@@ -40,7 +42,7 @@ class Search:
 
     Paths are absolute, or start at the sandbox's workdir (not at the terminal's present directory)."""
 
-    def __init__(self, sandbox: Sandbox, *, output_chars: int = 8_000) -> None:
+    def __init__(self, sandbox: Sandbox, *, output_chars: PositiveInt = 8_000) -> None:
         """Make the tools. output_chars: characters of results shown by one call."""
         self._sandbox = sandbox
         self._output_chars = output_chars

@@ -6,6 +6,8 @@ import asyncio
 import re
 import secrets
 
+from pydantic import PositiveInt
+
 from sandboxes.base import ExecResult, Sandbox, SandboxError, Session
 from tools.base import ToolError, ToolResult
 from tools.output import bounded, readable
@@ -53,7 +55,7 @@ class Terminal:
     unless it was redirected to a file.
     """
 
-    def __init__(self, sandbox: Sandbox, *, output_chars: int = 8_000, timeout: int = 600) -> None:
+    def __init__(self, sandbox: Sandbox, *, output_chars: PositiveInt = 8_000, timeout: PositiveInt = 600) -> None:
         """Make a terminal; its shell starts with the first command.
 
         output_chars: characters of a command's output shown to the model.

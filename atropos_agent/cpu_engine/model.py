@@ -174,9 +174,9 @@ def _gguf() -> Path:
 
 
 def _convert_smollm2(folder: Path) -> None:
+    gguf = _gguf()
     logger.info("Converting SmolLM2-135M-Instruct to float32, once; this takes about half a minute")
     disable_progress_bar()
-    gguf = _gguf()
     loaded = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
     # A model that came from GGUF refuses to be saved, and names its origin in the config.
     config = LlamaConfig.from_dict(

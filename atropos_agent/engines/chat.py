@@ -69,7 +69,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
         except EngineDown as error:
             if self._has_key or not self.url.startswith("https:"):
                 raise
-            raise EngineDown(f"--openai.api_key is not set, which a hosted model needs; {error}") from error
+            raise NotThisServer(f"--openai.api_key is not set, which a hosted model needs; {error}") from error
 
     async def chat_completion(self, **options: Any) -> Any:
         """Return a reply to `messages` in OpenAI's shape. Raises AgentError with the server's message."""

@@ -131,6 +131,8 @@ async def _check_once(env_cls: type[AgentEnv[Any]], options: Options) -> Any:
             problems += result.exceptions
         elif isinstance(result, BaseException):
             problems.append(result)
+    # A wrong agent is met by the look at the agents and by that at their tasks.
+    problems = list({str(problem): problem for problem in problems}.values())
     if len(problems) == 1:
         (problem,) = problems
         if isinstance(problem, ValueError):

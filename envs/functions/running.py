@@ -203,5 +203,6 @@ def _engine(llm: object) -> EngineConfig:
         return EngineConfig(base_url=llm)
     if callable(llm):
         # Never asked for: the function is the model.
-        return EngineConfig(server_type="openai", model_name=getattr(llm, "__name__", "function"), api_key="none")
+        name = getattr(llm, "__name__", "function")
+        return EngineConfig(base_url="http://none", server_type="openai", model_name=name, api_key="none")
     raise UsageError(f"llm: {llm!r} is no model; give an address, an EngineConfig, or a function")

@@ -58,11 +58,13 @@ def read_verdict(ran: ScriptRun) -> Verdict:
     named = f"; not passed: {', '.join(failed[:10])}" if failed else ""
     counted = f"; {len(tests) - len(failed)} of {len(tests)} tests passed{named}" if tests else ""
     wants = "".join(f"\nverifier: {line}" for line in ran.seen.wants) if ran.seen is not None else ""
+    # Values are compared outside of the sandbox, so a wrong one fails no test inside.
+    doubted = "The output of test.sh, which the verifier does not take at its word:\n" * (reward < _reward(rewards))
     sign = ran.seen.sign if ran.watched and ran.seen is not None and not ran.result.timed_out else None
     evidence = [ran.seen.evidence] if ran.seen is not None and ran.watched else []
     return Verdict(
         reward,
-        f"{said}{counted}.\n{ran.result.output[-SHOWN:]}{wants}",
+        f"{said}{counted}.\n{doubted}{ran.result.output[-SHOWN:]}{wants}",
         tests,
         _metrics(ran, rewards) | ({SIGN + sign: 1.0} if sign else {}),
         evidence,

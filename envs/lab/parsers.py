@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from atropos_agent.formats import AUTO, load_format
+from envs.agents.naming import foreign
 from envs.lab.given import add_env_option
 from envs.lab.kinds import EASY
 from envs.lab.presets import PRESETS
@@ -86,7 +87,7 @@ def learn_parser() -> Parser:
         type=there,
         help="adapter that the model begins with (default: as the preset says, made on first use)",
     )
-    add("--agent", type=named, help="who works on the tasks: a name of docs/agents.md, or a file (default: our own)")
+    add("--agent", type=_agent, help="who works on the tasks: a name of docs/agents.md, or a file (default: our own)")
     add_env_option(parser)
     for name, about in GIVEN.items():
         add(f"--{name.replace('_', '-')}", type=count, help=f"{about} (default: as the preset says)")
@@ -116,12 +117,21 @@ def warm_start_parser() -> Parser:
     add("--learning-rate", type=positive, help="at the start, instead of the recipe's")
     add("--seed", type=int, help="of tasks and training, instead of the recipe's")
     add("--tool-format", type=_tool_format, help="in which calls are taught, as --env.tool_format (default: auto)")
-    add("--agent", type=named, help="who attempts the tasks: a name of docs/agents.md, or a file (default: our own)")
+    add("--agent", type=_agent, help="who attempts the tasks: a name of docs/agents.md, or a file (default: our own)")
     add("--trials", type=natural, default=54, help="replies to try it with afterwards (default: %(default)s)")
     add("--threads", type=count, default=1, help="threads of one operation (default: %(default)s)")
     add("--out", type=file, help="copy the adapter to this file as well")
     add("--cache", type=folder, default=CACHE, help="folder of models and adapters (default: %(default)s)")
     return parser
+
+
+def _agent(text: str) -> str:
+    """Return the name, dotted path or file of one agent."""
+    try:
+        foreign(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error).removeprefix("--env.agent ")) from error
+    return text
 
 
 def _tool_format(text: str) -> str:

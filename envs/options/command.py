@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from atropos_agent.engines.sessions import HEADERS
 from envs.config import Count, NotNegative, StrictOptions
@@ -28,6 +28,7 @@ class UsageError(ValueError):
 
 WITHOUT_TOKENS = ("openai", "responses", "anthropic")
 """The types of servers without token ids, and so without rows."""
+_HOSTED = dict(zip(WITHOUT_TOKENS, (*["https://api.openai.com/v1"] * 2, "https://api.anthropic.com"), strict=True))
 
 
 class EngineConfig(StrictOptions):
@@ -65,6 +66,16 @@ class EngineConfig(StrictOptions):
 
     session_headers: list[str] = Field(default=list(HEADERS), min_length=1)
     """Headers with a request's rollout, for routers that keep a conversation on one replica"""
+
+    @model_validator(mode="after")
+    def _addressed(self) -> Self:
+        """Refuse a hosted model's protocol at the default address, that of an inference server on this machine."""
+        if self.server_type in WITHOUT_TOKENS and "base_url" not in self.model_fields_set:
+            raise ValueError(
+                f"give --openai.base_url for --openai.server_type {self.server_type}, such as "
+                f"{_HOSTED[self.server_type]}, and --openai.api_key unless the server is a local one"
+            )
+        return self
 
     @field_validator("base_url", mode="before")
     @classmethod

@@ -18,6 +18,7 @@ from tools.base import ToolCall
 MAX_TEXT = 20_000
 """Characters of one message, reply or result; more are cut from its middle."""
 MAX_PATCH_LINES = 4000
+_ENDS = {"max_steps": "out of turns", "max_tokens": "out of tokens", "time": "out of time", "broke_off": "broke off"}
 _RULE = re.compile(r"([-=_*#~])\1{9,}\n?")
 
 
@@ -186,7 +187,13 @@ def templates(loader: BaseLoader) -> Environment:
     """Return the environment of pages: everything is escaped, and a missing value is an error."""
     made = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, loader=loader)
     made.filters |= {"shown": shown, "unruled": unruled, "argument": argument, "digits": digits, "plural": plural}
+    made.filters |= {"ended": ended}
     return made
+
+
+def ended(stop: str) -> str:
+    """Return why a rollout ended, by its stop reason, in words; the reason itself if it is a word."""
+    return _ENDS.get(stop, stop)
 
 
 def agent_of(rollout: SavedRollout) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import math
 import sqlite3
+import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -16,12 +18,18 @@ from uuid import uuid4
 
 import orjson
 
+if sys.platform != "win32":
+    import resource
+
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 PAUSE_S = 5.0
 """Pause before a write is tried again, in seconds."""
+
+LARGE_FILE = 2**30
+"""A limit below so many bytes would be met by a run's journal or rollouts."""
 
 LOCK = "lock"
 """The file in a run's directory; it is there as long as the directory is the run's."""
@@ -69,6 +77,11 @@ class NoFolder(ValueError):
 
 def make_folder(given: Path | None, usual: Path, option: str) -> Path:
     """Make the folder for results: the `given` one, else the `usual` one. Raises NoFolder."""
+    if (most := _largest_file()) < LARGE_FILE:
+        raise NoFolder(
+            f"this process may write files of {most:,} bytes at most, and those of a run grow beyond that: start it "
+            "in a shell with `ulimit -f unlimited`"
+        )
     path = usual if given is None else given
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -78,6 +91,14 @@ def make_folder(given: Path | None, usual: Path, option: str) -> Path:
         what = f"{option} {path}" if given else f"{path.absolute()}, where results go,"
         raise NoFolder(f"{what} can't be written ({error.strerror}); give another {option}") from error
     return path
+
+
+def _largest_file() -> float:
+    """Return how many bytes a file of ours may have: infinite without a limit."""
+    if sys.platform == "win32":
+        return math.inf
+    soft, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    return math.inf if soft == resource.RLIM_INFINITY else soft
 
 
 async def until_room(

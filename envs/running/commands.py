@@ -194,6 +194,7 @@ class CountPace:
     async def room(self, working: int) -> int | None:
         """See `Pace`."""
         left = self.groups - self.run.metrics.groups
+        self.run.supply.begun = working >= left
         return max(0, min(left, self.run.useful_groups) - working) if left > 0 else None
 
 
@@ -230,7 +231,7 @@ class TrainerPace:
         if self._outbox.bytes > config.outbox_mb * 2**20:
             return 0
         most = config.max_batches_offpolicy * sender.batch_size // size - queued - self._outbox.ready
-        supply.enough = most <= 0
+        supply.enough, supply.begun = most <= 0, most <= working
         return max(0, min(self._run.useful_groups, most) - working)
 
     async def _step_to(self, step: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import signal
 import threading
@@ -124,6 +125,8 @@ def ended_while_loading() -> Iterator[None]:
 
     def end(*_: object) -> None:
         os.write(2, b"interrupted; nothing was begun\n")
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        atexit._run_exitfuncs()  # temporary folders of what is imported
         os._exit(STATUS)
 
     if threading.current_thread() is not threading.main_thread():

@@ -27,8 +27,8 @@ _LACKS, _CONTENT = 0.8, 0.5
 @dataclass(frozen=True, slots=True)
 class Now:
     """The state of a run. shares: of the rollouts' time, by phase; empty before the first one ended. running, waiting:
-    requests in the inference servers; None if these do not say. enough: the trainer takes no more for now. left:
-    samples of an evaluation, which has no queue."""
+    requests in the inference servers; None if these do not say. enough: the trainer takes no more for now. begun:
+    every wanted group has begun. left: samples of an evaluation, which has no queue."""
 
     active: int
     limit: int
@@ -39,6 +39,7 @@ class Now:
     waiting: float | None = None
     shares: Mapping[str, float] = field(default_factory=dict)
     enough: bool = False
+    begun: bool = False
     left: int | None = None
 
 
@@ -67,18 +68,20 @@ def _findings(now: Now) -> Iterator[str]:
         yield f"held up by the limit: all {now.most} of --env.max_concurrent_rollouts run, and no request waits"
     if now.left is not None and now.left <= now.active < now.limit:
         yield f"only the last {now.left} samples are left"
+    elif now.begun and now.active < now.limit:
+        yield "every wanted group has begun"
     elif now.left is None and 2 * now.active < now.limit:
         yield f"held up by the queue: {now.active} rollouts run, {now.limit} may (--env.max_num_workers)"
     yield f"inference servers set the pace: {replies:.0%} of a rollout's time"
 
 
 class Supply:
-    """Follows a run. lacks: whether the trainer has less than a batch; None without a trainer. enough, left: see
-    `Now`."""
+    """Follows a run. lacks: whether the trainer has less than a batch; None without a trainer. enough, begun,
+    left: see `Now`."""
 
     def __init__(self) -> None:
         self.lacks: bool | None = None
-        self.enough = False
+        self.enough = self.begun = False
         self.left: int | None = None
         self._seconds: deque[dict[str, float]] = deque(maxlen=LOOKS)
         self._waited: deque[bool] = deque(maxlen=LOOKS)
@@ -97,6 +100,7 @@ class Supply:
             None if load is None else load.waiting,
             self._shares(metrics),
             self.enough,
+            self.begun,
             self.left,
         )
         metrics.supply = said(now)

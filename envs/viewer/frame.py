@@ -22,7 +22,7 @@ from envs.runs import journal, search
 from envs.runs.reader import goes_on
 from envs.viewer.filling import Filling
 from envs.viewer.runs import ShownRun, added, pair_of, run_directories
-from envs.viewer.states import meaning, tone
+from envs.viewer.states import meaning, packets, tone
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class Frame:
         self._filling = filling
         self._templates = templates(ChoiceLoader([PackageLoader("envs.viewer"), PackageLoader("envs.records")]))
         self._templates.filters |= {"query": urlencode, "bytes": _bytes}
-        self._templates.globals |= {"meaning": meaning, "tone": tone, "pair_of": pair_of}
+        self._templates.globals |= {"meaning": meaning, "tone": tone, "packets": packets, "pair_of": pair_of}
 
     def looked(self) -> None:
         """Note that somebody looks."""

@@ -1,4 +1,4 @@
-"""Explain the states of a group, in a sentence each."""
+"""Explain the states of a group, in a sentence each, and those of packets of rows."""
 
 from __future__ import annotations
 
@@ -21,6 +21,13 @@ _MEANINGS = {
     GroupState.SKIPPED: "not begun: its task had been quarantined before.",
     GroupState.GONE: "not completed: its task is not among those of the run any more.",
 }
+_PACKETS = {
+    "waiting": "waiting for more rows",
+    "ready": "to be sent",
+    "sending": "on the way",
+    "queued": "in the trainer API's queue, in no batch of the trainer's",
+    "batched": "in batches that the trainer API holds",
+}
 GOOD = (GroupState.DELIVERED, GroupState.CONFIRMED, GroupState.SAVED)
 OPEN = (GroupState.WORKING, GroupState.OUTBOX, GroupState.TAKEN)
 
@@ -28,6 +35,11 @@ OPEN = (GroupState.WORKING, GroupState.OUTBOX, GroupState.TAKEN)
 def meaning(state: str) -> str:
     """Return the meaning of a state; "" for an unknown one."""
     return _MEANINGS.get(GroupState(state), "") if state in set(GroupState) else ""
+
+
+def packets(state: str) -> str:
+    """Return where packets of a state of the outbox are; the state itself for an unknown one."""
+    return _PACKETS.get(state, state)
 
 
 def tone(state: str) -> str:

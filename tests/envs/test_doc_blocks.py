@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import inspect
 import json
+import os
 import re
 import shutil
 import signal
@@ -16,13 +18,18 @@ from typing import Any
 
 import pytest
 from asking import ask
+from embedded_engine import engine as embedded
 from openai import AsyncOpenAI
+from programs import run as run_program
 from sums import Sums, right
 
+from atropos_agent.cpu_engine.model import DEFAULT_CACHE
 from atropos_agent.gateway import Gateway
 from envs.agents.facts import ForeignAgent
 from envs.functions import Hooks, Prompt, rollout
 from envs.functions.running import run
+from envs.lab import smoke
+from envs.lab.practice import write_tasks
 from envs.options.reading import read_options
 from envs.runs import open_run
 from envs.swe.environment import SWEEnv, SWEEnvConfig
@@ -41,9 +48,6 @@ ELSEWHERE = {
     "docs/trainers.md: - name: atropos": "tests/envs/trainers/verl_steps.py",
 }
 """Blocks that other tests run."""
-NOT_RUN = {
-    "docs/trainers.md: from pathlib import Path": "TRL's trainer starts on a GPU alone",
-}
 RUN: set[str] = set()
 
 
@@ -72,8 +76,8 @@ async def names_after(code: str, **names: Any) -> dict[str, Any]:
     return names
 
 
-def test_each_block_is_run_here_or_elsewhere_or_has_a_reason_not_to():
-    known = {*RUN, *ELSEWHERE, *NOT_RUN}
+def test_each_block_is_run_here_or_elsewhere():
+    known = {*RUN, *ELSEWHERE}
     assert [name for name in blocks() if not any(name.startswith(one) for one in known)] == []
     assert [one for one in known if not any(name.startswith(one) for name in blocks())] == []
     assert all((ROOT / path).is_file() for path in ELSEWHERE.values())
@@ -164,6 +168,43 @@ async def test_a_run_is_a_library(code, engine, make_env):
 
     engine.policy = right
     assert len((await names_after(code, env=make_env(Parsers)))["group"].rollouts) == 8
+
+
+ON_A_CPU = """
+from trl_on_cpu import patch
+patch()
+from trl.experimental import async_grpo
+config = async_grpo.AsyncGRPOConfig
+small = {"max_steps": 2, "use_cpu": True, "bf16": False, "dataloader_pin_memory": False, "report_to": "none"}
+async_grpo.AsyncGRPOConfig = lambda *given, **options: config(*given, **options | small)
+"""
+"""What stands before TRL's block where there is no GPU."""
+
+
+@pytest.mark.docker
+@pytest.mark.engine
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@of("docs/trainers.md: from pathlib import Path")
+async def test_trl_trains_in_one_process_with_the_environment(code, base_image, tmp_path, monkeypatch):
+    """Of the block, the address, the tasks and the budgets are others: the model of the tests solves one kind alone."""
+    pytest.importorskip("trl", reason="trl is not installed")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models/mine").symlink_to(await asyncio.to_thread(smoke.model, DEFAULT_CACHE))
+    for example in smoke.tasks()[0]:  # all make the same file
+        write_tasks([example], Path("easy"))
+    async with embedded("models/mine", 2048) as url:
+        small = 'tasks="easy", tools=["terminal", "submit"], max_steps=2, max_reply_tokens=48, max_token_length=2048'
+        here = {"http://localhost:9001": url, 'tasks="starter"': small}
+        for given, own in here.items():
+            assert given in code
+            code = code.replace(given, own)
+        ends = "print('steps', trainer.state.global_step, worker.version)\n"
+        (tmp_path / "block.py").write_text(ON_A_CPU + code + ends)
+        told = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests/envs/trainers")])}
+        ended = await asyncio.to_thread(run_program, ["block.py"], env=told, timeout=800)
+    assert ended.stdout.splitlines()[-1:] == ["steps 2 2"], ended.stderr[-3000:]
 
 
 @pytest.mark.docker

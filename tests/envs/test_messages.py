@@ -88,10 +88,9 @@ def test_a_socks_proxy_is_told_in_a_sentence():
     code = "import sys, httpx; from envs.messages import said; sys.exit(said(lambda _: httpx.Client() and 0, []))"
     env = {**os.environ, "ALL_PROXY": "socks5://127.0.0.1:9"}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (
-        1,
-        "the environment names a SOCKS proxy: unset ALL_PROXY, or pip install 'httpx[socks]'\n",
-    )
+    sentence = "the environment names a SOCKS proxy: unset ALL_PROXY, or pip install 'httpx[socks]'"
+    assert (done.returncode, done.stderr) == (1, f"{sentence}\n")
+    assert told(ImportError("Using SOCKS proxy, but …")) == sentence, "as a run's commands say it, too"
 
 
 SLEEPER = """

@@ -1,11 +1,17 @@
 """The standard set, and the tool that ends a rollout."""
 
+from __future__ import annotations
+
 import json
 import re
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tools import ToolCall, check_names, default_tools
+
+if TYPE_CHECKING:
+    from sandboxes.base import Limits as NotHere
 
 NAMES = ["terminal", "view", "create", "replace", "insert", "search", "find", "calculator", "submit"]
 
@@ -94,8 +100,26 @@ async def test_settings_stand_behind_a_tools_name(sandbox):
         ("terminal:time_out=3", r"no setting time_out; did you mean timeout\?; it has output_chars, timeout"),
         ("submit:fast=true", "no setting fast; it has none"),
         (f"{__name__}:shout:loud=1", "no setting loud"),
+        ("terminal:timeout=abc", r"--env.tools terminal:timeout=abc: timeout: .*valid integer.* \(got 'abc'\)"),
+        ("terminal:timeout=0", r"timeout: .*greater than 0 \(got '0'\)"),
+        ("view:output_chars=1.5", "output_chars: .*valid integer"),
+        (f"{__name__}:scaled:factor=two", "factor: .*valid integer"),
     ],
 )
-def test_a_setting_that_a_tool_does_not_have_is_refused(name, said):
+def test_a_setting_that_a_tool_does_not_have_or_take_is_refused(name, said):
     (problem,) = check_names([name])
     assert re.search(said, str(problem))
+
+
+def noted(sandbox, label: str, *, quick: bool = False, level: NotHere = None, other=None):
+    async def note() -> str:
+        """Show the settings."""
+        return repr((label, quick, level, other))
+
+    return note
+
+
+async def test_settings_become_what_the_annotations_say(sandbox):
+    """A name that only type checkers know, and a parameter without an annotation, take anything."""
+    (tool,) = default_tools(sandbox, [f"{__name__}:noted:label=7:quick=true:level=2:other=x"])
+    assert (await tool.function()) == "('7', True, 2, 'x')"

@@ -191,6 +191,16 @@ async def test_beside_a_docker_daemon_that_is_not_there_what_is_wrong_is_told_at
         await starting.check(Boxed, Options(env=AgentEnvConfig(run_dir=tmp_path)))
 
 
+async def test_a_mistake_that_two_looks_meet_is_told_once(tmp_path):
+    class Twice(Sums):
+        @classmethod
+        async def preflight(cls, config):
+            raise ExceptionGroup("", [ValueError("no agent"), ValueError("no agent")])
+
+    with pytest.raises(UsageError, match=r"^no agent$"):
+        await starting.check(Twice, Options(env=AgentEnvConfig(run_dir=tmp_path)))
+
+
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("nowhere")])
 @pytest.mark.parametrize("name", ["run.json", "state.db", "rollouts.jsonl"])
 async def test_what_lies_where_a_run_writes_its_files_is_refused_at_the_start(tmp_path, make, name):

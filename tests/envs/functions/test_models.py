@@ -7,7 +7,7 @@ from atropos_agent.types import EngineError
 from envs.functions.models import function_server
 from envs.options import EngineConfig
 
-CONFIG = EngineConfig(server_type="openai", api_key="none")
+CONFIG = EngineConfig(base_url="http://none", server_type="openai", api_key="none")
 
 
 @pytest.fixture

@@ -92,6 +92,14 @@ def test_a_reward_that_is_no_number_is_the_tasks_where_nothing_speaks_against_th
         assert raised.value.kind is Failure.TASK
 
 
+@pytest.mark.parametrize(("written", "doubted"), [("1", True), ("0", False)])
+def test_an_ok_of_test_sh_beside_a_reward_of_0_is_not_left_unexplained(written, doubted):
+    wrong = seen("1 test not seen to pass: b", share=0.0, b="failed")
+    ran = ScriptRun(ExecResult(0, b"OK"), {"reward.txt": written.encode()}, wrong, None, watched=True, known=True)
+    words = "The output of test.sh, which the verifier does not take at its word:\nOK"
+    assert (words in read_verdict(ran).explanation) is doubted
+
+
 def test_a_byte_order_mark_is_no_part_of_a_reward():
     assert read("\ufeff1\r\n", seen()).reward == 1.0
 

@@ -23,3 +23,13 @@ def test_a_tool_format_that_is_none_is_refused(capsys):
     with pytest.raises(SystemExit):
         warm_start_parser().parse_args(["--tool-format", "hermse"])
     assert "did you mean hermes?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("parser", [learn_parser, warm_start_parser])
+def test_an_agent_that_is_none_is_refused_by_the_option_that_was_given(parser, capsys):
+    with pytest.raises(SystemExit) as ended:
+        parser().parse_args(["--agent", "codexx"])
+    said = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert "argument --agent: codexx: there is none of that name; did you mean codex?" in said
+    assert "--env.agent" not in said

@@ -163,11 +163,6 @@ def test_a_server_and_its_model_are_given_together(
     assert not (tmp_path / "run").exists()
 
 
-def test_an_agent_that_there_is_not_is_refused_at_the_start(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="did you mean codex"):
-        _chosen(options(tmp_path, "--agent", "codexx"))
-
-
 async def test_the_warm_start_is_in_the_manner_of_who_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, str]] = []
 

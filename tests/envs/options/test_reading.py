@@ -218,6 +218,11 @@ WRONG = [
     (["--openai.base_url", "localhost:9001/v1"], "--openai.base_url: this is no URL of a server"),
     (["--openai.base_url", "http://a:99999/v1"], "--openai.base_url: this is no URL (Port out of range"),
     (["--openai.base_url", "http://"], "--openai.base_url: this is no URL of a server"),
+    (["--openai.server_type=openai"], "--openai: give --openai.base_url for --openai.server_type openai, such as"),
+    (
+        ["--openai.server_type=anthropic", "--openai.api_key=k"],
+        "such as https://api.anthropic.com, and",
+    ),
     (["--openai.base_url", ","], "--openai.base_url: it names no server"),
     (["--env.temperature", "nan"], "--env.temperature: Input should be a finite number"),
     (["--env.rollout_timeout_s", "inf"], "--env.rollout_timeout_s: Input should be a finite number"),

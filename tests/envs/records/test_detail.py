@@ -1,12 +1,14 @@
 """A rollout in full: its time, its patch, its texts."""
 
+import re
 from dataclasses import replace
 
 import pytest
 from samples import rollout
 
+from atropos_agent.types import StopReason
 from envs.records.atif import to_atif
-from envs.records.detail import MAX_PATCH_LINES, MAX_TEXT, agent_of, detail_of, patch_lines, shown, unruled
+from envs.records.detail import MAX_PATCH_LINES, MAX_TEXT, agent_of, detail_of, ended, patch_lines, shown, unruled
 from envs.records.read import from_atif
 
 PATCH = """\
@@ -124,3 +126,8 @@ def test_long_text_is_cut_in_its_middle_and_control_characters_are_seen():
 
 def test_what_is_no_text_is_shown_as_one():
     assert [shown(value) for value in (1.5, None, ["x"])] == ["1.5", "None", "['x']"]
+
+
+def test_every_end_of_a_rollout_is_said_in_words():
+    assert [ended(stop) for stop in StopReason if not re.fullmatch("[a-z ]+", ended(stop))] == []
+    assert ended(StopReason.MAX_STEPS) == "out of turns"

@@ -3,6 +3,8 @@
 import asyncio
 import errno
 import re
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -196,3 +198,20 @@ def test_a_folder_that_cannot_be_written_is_named_with_the_remedy(tmp_path, monk
         make_folder(given and Path(given), Path("file/usual"), "--run-dir")
     assert str(raised.value).endswith("give another --run-dir")
     assert make_folder(None, Path("usual"), "--run-dir").is_dir() and not list(Path("usual").iterdir())
+
+
+SMALL = """
+import resource
+from pathlib import Path
+from envs.records.disk import make_folder
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_024_000, 1_024_000))
+make_folder(None, Path("run"), "--run-dir")
+"""
+
+
+def test_a_limit_of_the_size_of_files_is_told_before_a_run_meets_it(tmp_path):
+    done = subprocess.run([sys.executable, "-c", SMALL], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "may write files of 1,024,000 bytes at most" in done.stderr
+    assert done.stderr.rstrip().endswith("start it in a shell with `ulimit -f unlimited`")
+    assert not (tmp_path / "run").exists()

@@ -11,7 +11,7 @@ from sums import Sums, fill, metrics_of, pulled
 from envs.config import AgentEnvConfig
 from envs.delivery.trainer_api import EnvStatus
 from envs.lab.consumer import Consumer
-from envs.running.commands import TrainerPace, evaluate_once, process_groups
+from envs.running.commands import CountPace, TrainerPace, evaluate_once, process_groups
 from envs.running.run import open_run
 from envs.running.supply import Supply
 from envs.types import InfraError
@@ -123,6 +123,10 @@ async def test_the_trainer_has_had_enough_when_it_is_told_twice():
         sender.status = status
         rooms.append(await pace.room(0))
     assert rooms[1:] == [0, rooms[0], 0, 0, None], "an answer that was wrong once ends nothing"
+    sender.status = told()
+    for working in (config.max_batches_offpolicy * 2 - 1, config.max_batches_offpolicy * 2):
+        await pace.room(working)
+        assert run.supply.begun is (working == config.max_batches_offpolicy * 2), "two groups make a batch"
 
 
 async def test_rollouts_end_before_the_longest_row_that_a_trainer_takes_who_comes_back(make_env, run_api, engine):
@@ -200,3 +204,10 @@ async def test_the_reward_hook_shapes_training_and_leaves_evaluations_alone(make
     assert all(score < 0 for score in wire["scores"])
     summary = await evaluate_once(env)
     assert sum(task.solved for task in summary.tasks) > 0, "half of the answers are right"
+
+
+@pytest.mark.parametrize(("working", "begun"), [(1, False), (2, True)])
+async def test_a_run_with_all_its_groups_begun_is_held_up_by_no_queue(working, begun):
+    run = SimpleNamespace(metrics=SimpleNamespace(groups=3), useful_groups=9, supply=Supply())
+    await CountPace(run, 5).room(working)
+    assert run.supply.begun is begun

@@ -1,5 +1,6 @@
 """Stopping a run in good order, and at once."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -142,6 +143,27 @@ def test_work_that_is_no_run_tidies_up_in_a_bounded_time(number, leaves, said, s
         out, err = process.communicate(timeout=120)
     assert (process.returncode, out) == (status, said)
     assert err.startswith("asked to end: it closes what is open, in 1 s at most\n") and "Traceback" not in err
+
+
+LOADING = """
+import tempfile, time
+from envs.running.stopping import ended_while_loading
+
+with ended_while_loading():
+    scratch = tempfile.TemporaryDirectory()
+    print("loads", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_what_imports_make_in_the_temporary_folder_goes_when_loading_is_interrupted(tmp_path):
+    command, env = [sys.executable, "-c", LOADING], {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as one:
+        assert one.stdout.readline() == "loads\n"
+        assert [*tmp_path.iterdir()] != []
+        one.send_signal(signal.SIGINT)
+        assert one.wait(timeout=120) == 130
+    assert [*tmp_path.iterdir()] == []
 
 
 ALARMED = """

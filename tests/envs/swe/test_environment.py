@@ -109,10 +109,15 @@ async def test_a_run_takes_over_the_tasks_that_its_check_loaded(tmp_path):
     with pytest.raises(ExceptionGroup, match="can't be used"):  # the sandbox; the tasks are loaded all the same
         await SWEEnv.preflight(config)
     elsewhere = config.model_copy(update={"tasks": str(tmp_path / "none")})
-    env = SWEEnv(config.with_tokenizer("none", empty_tokenizer()), [EngineConfig(server_type="openai")])
+    env = SWEEnv(
+        config.with_tokenizer("none", empty_tokenizer()), [EngineConfig(server_type="openai", base_url="http://none")]
+    )
     (tmp_path / "one" / "task.toml").unlink()
     with pytest.raises(BadTask):
-        SWEEnv(elsewhere.with_tokenizer("none", empty_tokenizer()), [EngineConfig(server_type="openai")]).tasks()
+        SWEEnv(
+            elsewhere.with_tokenizer("none", empty_tokenizer()),
+            [EngineConfig(server_type="openai", base_url="http://none")],
+        ).tasks()
     train, evaluate = env.tasks()
     assert [task.id for task in (*train, *evaluate)] == ["one", "one"]
     with pytest.raises(BadTask):
