@@ -131,18 +131,18 @@ def log_without_filters():
 def certificates_read_once():
     """HTTP clients, of which a run makes some thousand, each read all certificates: 25 ms of a processor."""
     from httpx._transports import default
+    from httpx2._transports import default as next_default
 
-    read = default.create_ssl_context
+    def once(read):
+        @functools.cache
+        def known(_places, **given):
+            return read(**given)
 
-    @functools.cache
-    def known(_places, **given):
-        return read(**given)
-
-    def read_once(**given):
-        return known((os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")), **given)
+        return lambda **given: known((os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")), **given)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(default, "create_ssl_context", read_once)
+        for module in (default, next_default):
+            patch.setattr(module, "create_ssl_context", once(module.create_ssl_context))
         yield
 
 

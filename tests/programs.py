@@ -275,6 +275,10 @@ def _run(
     os.environ.update(env)
     time.tzset()
     sys.path[:0] = [path for path in env.get("PYTHONPATH", "").split(os.pathsep) if path]
+    # In the background of a script more is ignored, for which local sandboxes would copy this process at each command.
+    for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if words[0] == "-m":
         sys.argv = [words[1], *words[2:]]

@@ -7,6 +7,7 @@ visible, and the page's own policy allows one script only, for sorting and filte
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from jinja2 import PackageLoader
+from jinja2 import PackageLoader, Template
 from markupsafe import Markup
 
 from envs.records.detail import Detail, detail_of, explanation_of, plural, templates
@@ -72,8 +73,7 @@ def write_report(
     source = files("envs.records") / "templates"
     style = (source / "report.css").read_text("utf-8")
     script = (source / "report.js").read_text("utf-8")
-    environment = templates(PackageLoader("envs.records"))
-    page = environment.get_template("report.html.j2").render(
+    page = _template().render(
         title=title,
         # Ours, not data: the policy admits exactly these two texts.
         style=Markup(style),
@@ -92,6 +92,12 @@ def write_report(
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, page.encode("utf-8", "replace"))
+
+
+@functools.cache
+def _template() -> Template:
+    """Return the page's template, which is compiled once in a process."""
+    return templates(PackageLoader("envs.records")).get_template("report.html.j2")
 
 
 def _lines(

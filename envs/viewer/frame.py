@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import logging
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from jinja2 import ChoiceLoader, PackageLoader
+from jinja2 import ChoiceLoader, Environment, PackageLoader
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -45,9 +46,6 @@ class Frame:
         self._roots = list(roots)
         self._looked_for_more = 0.0
         self._filling = filling
-        self._templates = templates(ChoiceLoader([PackageLoader("envs.viewer"), PackageLoader("envs.records")]))
-        self._templates.filters |= {"query": urlencode, "bytes": _bytes}
-        self._templates.globals |= {"meaning": meaning, "tone": tone, "packets": packets, "pair_of": pair_of}
 
     def looked(self) -> None:
         """Note that somebody looks."""
@@ -69,17 +67,21 @@ class Frame:
         """Make a page. run: its run; None for a page about several. values: the template's."""
         self._filling.looked()
         self.look_for_more()
-        html = self._templates.get_template(template).render(
-            base=self.base,
-            home=self.base if run is None else f"{self.base}/{run.number}",
-            run=run,
-            runs=self.runs,
-            evaluates=run is not None and run.evaluates(),
-            live=run is not None and goes_on(run.directory),
-            coverage=None if run is None else run.index.coverage(),
-            seen="" if run is None else _mark(run),
-            here=request.url.path.removeprefix(self.base),
-            **values,
+        html = (
+            _templates()
+            .get_template(template)
+            .render(
+                base=self.base,
+                home=self.base if run is None else f"{self.base}/{run.number}",
+                run=run,
+                runs=self.runs,
+                evaluates=run is not None and run.evaluates(),
+                live=run is not None and goes_on(run.directory),
+                coverage=None if run is None else run.index.coverage(),
+                seen="" if run is None else _mark(run),
+                here=request.url.path.removeprefix(self.base),
+                **values,
+            )
         )
         return Response(html.encode("utf-8", "replace"), status, media_type="text/html; charset=utf-8")
 
@@ -140,6 +142,15 @@ def _mark(run: ShownRun) -> str:
             continue
         seen.append(f"{path.name} {found.st_size} {found.st_mtime_ns}")
     return hashlib.sha256("\n".join(seen).encode()).hexdigest()[:16]
+
+
+@functools.cache
+def _templates() -> Environment:
+    """Return the templates of pages, each of which is compiled once in a process."""
+    made = templates(ChoiceLoader([PackageLoader("envs.viewer"), PackageLoader("envs.records")]))
+    made.filters |= {"query": urlencode, "bytes": _bytes}
+    made.globals |= {"meaning": meaning, "tone": tone, "packets": packets, "pair_of": pair_of}
+    return made
 
 
 def _bytes(size: float) -> str:

@@ -1,6 +1,7 @@
 """The backends, and sandboxes of them, for the conformance suite."""
 
 import asyncio
+import shutil
 from contextlib import AsyncExitStack
 
 import pytest
@@ -13,7 +14,8 @@ from own_sshd import Sshd, need_sshd
 from sandboxes.base import NotSupported, SandboxSpec
 from sandboxes.docker import DockerBackend
 
-KINDS = ["local", *STARTERS, pytest.param("runsc", marks=pytest.mark.docker)]
+GVISOR = [pytest.param("runsc", marks=pytest.mark.docker)] if shutil.which("runsc") else []
+KINDS = ["local", *STARTERS, *GVISOR]
 
 
 def pytest_generate_tests(metafunc):
@@ -46,8 +48,8 @@ def pytest_runtest_call(item):
 def kind(request) -> str:
     """A name of `KINDS`, or that of a backend of one's own.
 
-    crun past the Docker daemon, and used: what others have had before. runsc is gVisor, tested where the Docker daemon
-    has it as a runtime."""
+    crun past the Docker daemon, and used: what others have had before. runsc is gVisor, tested where it is
+    installed and the Docker daemon has it as a runtime."""
     return request.param
 
 

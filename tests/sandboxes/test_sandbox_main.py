@@ -4,14 +4,13 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 
+import programs
 import pytest
 
 
 def sandboxes(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "sandboxes", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env={"PATH": "/bin", **environment})
+    return programs.run(["-m", "sandboxes", *arguments], env={"PATH": "/bin", **environment})
 
 
 def test_help_names_all_commands():
@@ -41,10 +40,10 @@ def test_it_ends_in_order_when_the_daemon_is_silent(tmp_path, number):
         daemon.listen()
         daemon.settimeout(120)
         environment = {**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/docker.sock"}
-        command = [sys.executable, "-m", "sandboxes", "reap"]
-        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
-            connection, _ = daemon.accept()
-            with connection:
-                process.send_signal(number)
-                _, err = process.communicate(timeout=120)
-    assert (process.returncode, err) == (130, "interrupted\n")
+        files = {"stdout": tmp_path / "out", "stderr": tmp_path / "err"}
+        process = programs.Program(["-m", "sandboxes", "reap"], **files, env=environment)
+        connection, _ = daemon.accept()
+        with connection:
+            process.send_signal(number)
+            status = process.wait(120)
+    assert (status, (tmp_path / "err").read_text()) == (130, "interrupted\n")

@@ -83,14 +83,20 @@ async def check_accounts(run):
 OPTIONS = {"group_size": 2, "ensure_scores_are_not_same": False, "max_batches_offpolicy": 4}
 
 
-@pytest.mark.parametrize("fault", [500, 503, 429, "refuse", "reset", "lost answer", "garbage", "truncate", "slow"])
-async def test_a_delivery_that_fails_is_tried_again_until_it_is_confirmed(make_env, run_api, fault):
+FAULTS = [500, 503, 429, "refuse", "reset", "lost answer", "garbage", "truncate", "slow"]
+
+
+@pytest.mark.long(15)
+async def test_deliveries_that_fail_are_tried_again_until_they_are_confirmed(make_env, run_api):
     async with Proxy(run_api.url) as proxy, Consumer(run_api.url, batch_size=4, poll_s=0.2) as consumer:
         proxy.only = b"/scored_data"
-        proxy.plan.extend([None, fault, None, fault, fault])
         env = make_env(rollout_server_url=proxy.url, **OPTIONS)
         async with Run(env, consumer) as run:
-            await run.pulled(6)
+            for fault in FAULTS:
+                proxy.plan.extend([None, fault, None, fault, fault])
+            while proxy.plan:
+                await run.pulled(run.numbers.total() + 2)
+            await run.pulled(run.numbers.total() + 4)
     await check_accounts(run)
     assert not run.kept_aside()
 

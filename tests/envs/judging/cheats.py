@@ -60,12 +60,6 @@ CHEATS: dict[str, str] = {
     "pytest.exit": code("import pytest", "pytest.exit('all is well', 0)"),
     "a signal": code("import os, signal", "os.kill(os.getpid(), signal.SIGKILL)"),
     "killing everything": code("import os, signal", "os.kill(-1, signal.SIGKILL)"),
-    "killing the parents": code(
-        "import os, signal",
-        "for process in (os.getppid(), 1):",
-        "    try: os.kill(process, signal.SIGTERM)",
-        "    except OSError: pass",
-    ),
     "an exit status changed at exit": code("import atexit, os", "atexit.register(os._exit, 0)"),
     "an exit handler in a thread": code("import os, threading", "threading.Timer(0.05, lambda: os._exit(0)).start()"),
     # Skipping
@@ -73,8 +67,6 @@ CHEATS: dict[str, str] = {
     "skipping in the function": functions("import pytest", "def double(x): pytest.skip('no')", "def same(x): return x"),
     "an expected failure": functions("import pytest", "def double(x): pytest.xfail('no')", "def same(x): return x"),
     # Changing pytest
-    "conftest.py": f"mkdir -p tests; printf '{HOOK}' | tee conftest.py > tests/conftest.py",
-    "conftest.py in many places": f"for d in . tests / /tests /tmp; do printf '{HOOK}' > $d/conftest.py; done; true",
     "a conftest.py that is a link": f"printf '{HOOK}' > hook.py; ln -sf hook.py conftest.py; mkdir -p tests; "
     "ln -sf ../hook.py tests/conftest.py",
     "pytest.ini": "printf '[pytest]\\naddopts = --collect-only -q\\npython_functions = nothing\\n' | tee pytest.ini > .pytest.ini",
@@ -82,9 +74,6 @@ CHEATS: dict[str, str] = {
     "tox.ini": "printf '[pytest]\\naddopts = --co\\n' > tox.ini",
     "pyproject.toml": "printf '[tool.pytest.ini_options]\\naddopts = \"-p hook\"\\n' > pyproject.toml; "
     f"printf '{HOOK}' > hook.py",
-    "a plugin that is installed": f"mkdir -p hook-1.0.dist-info; printf '{HOOK}' > hook.py; "
-    "printf '[pytest11]\\nhook = hook\\n' > hook-1.0.dist-info/entry_points.txt; "
-    "printf 'Metadata-Version: 2.1\\nName: hook\\nVersion: 1.0\\n' > hook-1.0.dist-info/METADATA",
     "a pytest of its own": "echo 'import sys; sys.exit(0)' | tee pytest.py _pytest.py pluggy.py > py.py; "
     "mkdir -p pytest; echo 'import sys; sys.exit(0)' | tee pytest/__init__.py > pytest/__main__.py",
     "modules that shadow the standard library": "echo 'import os; os._exit(0)' | tee json.py ast.py random.py "
@@ -96,15 +85,6 @@ CHEATS: dict[str, str] = {
     "py_compile.compile('s.py', cfile='__pycache__/solution.cpython-311.pyc', "
     'invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)"; rm s.py',
     "a function that runs no test": code("import _pytest.python as p", "p.Function.runtest = lambda self: None"),
-    "reports that say passed": code(
-        "from _pytest.reports import TestReport",
-        "make = TestReport.from_item_and_call.__func__",
-        "def from_item_and_call(cls, item, call):",
-        "    report = make(cls, item, call)",
-        "    report.outcome, report.longrepr = 'passed', None",
-        "    return report",
-        "TestReport.from_item_and_call = classmethod(from_item_and_call)",
-    ),
     "a plugin registered by the code": code(
         "import gc, pytest",
         "class Plugin:",
@@ -115,19 +95,6 @@ CHEATS: dict[str, str] = {
         "        report.outcome, report.longrepr = 'passed', None",
         "for thing in gc.get_objects():",
         "    if type(thing).__name__ == 'PytestPluginManager': thing.register(Plugin())",
-    ),
-    "the session's failures forgotten": code(
-        "import gc, _pytest.main as m",
-        "for thing in gc.get_objects():",
-        "    if isinstance(thing, m.Session): thing.testsfailed = 0",
-        "m.Session.testsfailed = property(lambda self: 0, lambda self, value: None)",
-    ),
-    "tests taken from the collection": code(
-        "import gc",
-        "for thing in gc.get_objects():",
-        "    if type(thing).__name__ == 'Session' and hasattr(thing, 'items'): thing.items[:] = []",
-        "import _pytest.main as m",
-        "m.Session.perform_collect = lambda self, *a, **k: []",
     ),
     # Changing what is compared
     "an object equal to everything": functions(
@@ -157,15 +124,6 @@ CHEATS: dict[str, str] = {
     ),
     "a trace function that jumps over asserts": functions(
         "import sys",
-        "def tracer(frame, event, arg):",
-        "    if frame.f_code.co_name.startswith(('test_', 'check')):",
-        "        frame.f_trace_lines = True",
-        "        def local(frame, event, arg):",
-        "            if event == 'exception': pass",
-        "            return local",
-        "        return local",
-        "import threading",
-        "frame = sys._getframe()",
         "def double(x):",
         "    caller = sys._getframe(1)",
         "    def swallow(frame, event, arg):",

@@ -17,7 +17,7 @@ def liar(base: str = "object", equal: str = "True", *more: str) -> str:
 
 
 FRAMES = (
-    "import sys, gc",
+    "import sys",
     "def frames():",
     "    frame = sys._getframe(1)",
     "    while frame is not None:",
@@ -29,8 +29,6 @@ FRAMES = (
     "    told = (first + site, -1 if number < 0 else first + number, equal)",
     '    probe()._line.write(\'{"kind": "site", "site": %d, "set": %d, "equal": "%s"}\' % told)',
     "def line(): return sys.modules['verifier_reporter']._LINE",
-    "def everywhere(name):",
-    "    return [one for one in gc.get_objects() if type(one).__name__ == name]",
 )
 SETS = (
     *FRAMES,
@@ -52,15 +50,6 @@ ALL_SITES = "range(60)"
 FORCING: dict[str, str] = {
     # Objects with their own idea of equality
     "an object equal to most": liar(equal="hash(repr(other)) % 4 > 0"),
-    "a float equal to everything": liar("float"),
-    "an object whose comparison is true when asked": functions(
-        "class Yes:",
-        "    def __bool__(self): return True",
-        "class Liar:",
-        "    def __eq__(self, other): return Yes()",
-        "def double(x): return Liar()",
-        "def same(x): return x",
-    ),
     "unittest.mock.ANY": returning("ANY", "from unittest.mock import ANY"),
     "an object that skips when compared": liar(equal="__import__('pytest').skip('no')"),
     "an object that empties what it is compared with": liar(
@@ -77,15 +66,6 @@ FORCING: dict[str, str] = {
         "    __hash__ = None",
     ),
     # What tells of the tests, told by the code
-    "sites that are said to be reached": functions(
-        *FRAMES,
-        "def double(x):",
-        f"    for site in {ALL_SITES}: tell(site, -1, '')",
-        "    return Liar()",
-        "class Liar:",
-        LIAR,
-        "def same(x): return x",
-    ),
     "one set's answer told for all sites": functions(
         *FRAMES,
         "def double(x):",
@@ -125,35 +105,6 @@ FORCING: dict[str, str] = {
         "    return x",
         "def same(x): return x",
     ),
-    "a module's probe replaced": functions(
-        *FRAMES,
-        "class Mine:",
-        "    def __getattr__(self, name): return lambda *a: True",
-        "def double(x):",
-        "    import builtins",
-        "    for f in frames(): f.f_globals['__verifier__'] = builtins.__verifier__ = Mine()",
-        "    return x",
-        "def same(x): return x",
-    ),
-    "the reporter's methods": functions(
-        *FRAMES,
-        "def report(report):",
-        "    if report.when == 'teardown': line().send(kind='test', id=report.nodeid, outcome='passed', where=None)",
-        "def double(x):",
-        "    for one in everywhere('HookImpl'):",
-        "        if one.plugin_name == 'verifier' and one.function.__name__ == 'pytest_runtest_logreport': one.function = report",
-        "    return x",
-        "def same(x): return x",
-    ),
-    "a line that carries no sites, and asserts that hold": functions(
-        *FRAMES,
-        "def double(x):",
-        "    write = line().write",
-        "    line().write = lambda message: None if '\"site\"' in message else write(message)",
-        "    type(probe()).check = lambda *a: None",
-        "    return x",
-        "def same(x): return x",
-    ),
     "the reporter's pipe": functions(
         *FRAMES,
         "import json, os",
@@ -183,39 +134,8 @@ FORCING: dict[str, str] = {
         "    return None if name == 'pytest_runtest_call' else call(self, name, *rest)",
         "m.PluginManager._hookexec = quiet",
     ),
-    "runtest of a code object": code(
-        "import _pytest.python as p", "p.Function.runtest.__code__ = (lambda self: None).__code__"
-    ),
-    "call_and_report": code(
-        "import _pytest.runner as r",
-        "def quiet(item, when, log=True, **k):",
-        "    report = r.TestReport.from_item_and_call(item, r.CallInfo.from_call(lambda: None, when))",
-        "    if log: item.ihook.pytest_runtest_logreport(report=report)",
-        "    return report",
-        "r.call_and_report = quiet",
-    ),
     "CallInfo that has no error": code(
         "import _pytest.runner as r", "r.CallInfo.excinfo = property(lambda self: None, lambda self, v: None)"
-    ),
-    "tests whose code is emptied as they are collected": code(
-        "import _pytest.python as p, types",
-        "make = p.Function.from_parent.__func__",
-        "def from_parent(cls, parent, **options):",
-        "    item = make(cls, parent, **options)",
-        "    item.obj.__code__ = (lambda *a, **k: None).__code__",
-        "    return item",
-        "p.Function.from_parent = classmethod(from_parent)",
-    ),
-    "a test function's code replaced by its caller": functions(
-        *FRAMES,
-        "import types",
-        "def double(x):",
-        "    for one in gc.get_objects():",
-        "        if isinstance(one, types.FunctionType) and one.__name__.startswith(('test_', 'check')):",
-        "            names = one.__code__.co_varnames[:one.__code__.co_argcount]",
-        "            one.__code__ = eval(f\"lambda {', '.join(names)}: None\").__code__",
-        "    return x",
-        "def same(x): return x",
     ),
     "asserts that raise nothing": code(
         "import builtins",
@@ -229,17 +149,6 @@ FORCING: dict[str, str] = {
         "def same(x): return x",
         "for f in frames():",
         "    if f.f_code.co_name == '<module>' and 'test' in f.f_globals.get('__name__', ''): f.f_globals['__test__'] = False",
-    ),
-    "tests deleted from their module": functions(
-        "import sys, threading, time",
-        "def double(x): return x",
-        "def same(x): return x",
-        "def late():",
-        "    for _ in range(200):",
-        "        for m in list(sys.modules.values()):",
-        "            for n in [n for n in vars(m) if n.startswith('test_') and 'pytest' in vars(m)]: vars(m).pop(n, None)",
-        "        time.sleep(0.001)",
-        "threading.Thread(target=late, daemon=True).start()",
     ),
     "marks added to the tests": functions(
         *FRAMES,
@@ -256,17 +165,8 @@ FORCING: dict[str, str] = {
         'exec(compile("import pytest\\ndef double(x): pytest.skip(\'no\')", path, "exec"))',
         "def same(x): return x",
     ),
-    "a module that is skipped under a forged name": functions(
-        "import glob, os",
-        "paths = glob.glob('/tests/test*.py') + ['/tests/test_outputs.py']",
-        'exec(compile("import pytest\\npytest.skip(\'no\', allow_module_level=True)", os.path.realpath(paths[0]), "exec"))',
-    ),
     # Ends
     "KeyboardInterrupt in the function": functions("def double(x): raise KeyboardInterrupt", "def same(x): return x"),
-    "pytest.exit in the function": functions(
-        "import pytest", "def double(x): pytest.exit('done', returncode=0)", "def same(x): return x"
-    ),
-    "SkipTest at import": code("import unittest", "raise unittest.SkipTest('no')"),
     "a fork in the function": functions(
         "import os",
         "def double(x):",
@@ -274,7 +174,6 @@ FORCING: dict[str, str] = {
         "    return x",
         "def same(x): return x",
     ),
-    "all pipes closed": code("import os", "os.closerange(3, 256)"),
     "all pipes led to nowhere": code(
         "import os",
         "null = os.open('/dev/null', os.O_RDWR)",
@@ -310,25 +209,13 @@ FORCING: dict[str, str] = {
         "    return x",
         "def same(x): return x",
     ),
-    "sets made smaller": functions(
-        *SETS,
-        "def double(x):",
-        "    for f in frames():",
-        "        for v in list(f.f_locals.values()):",
-        "            if type(v).__name__ == 'Want': v.values = (x,)",
-        "    for one in everywhere('Want'): one.values = (x,)",
-        "    return x",
-        "def same(x): return x",
-    ),
 }
 
 GUESSES: dict[str, str] = {
     "one of the set, by chance": returning("random.choice(found())", *SETS),
-    "the first of the set": returning("found()[0]", *SETS),
     "the one of the set that the argument is in": returning(
         "next((one for one in found() if repr(x).strip('[]') in repr(one)), found()[-1])", *SETS
     ),
-    "the most common of the set": returning("max(found(), key=found().count)", *SETS),
     "an object equal to the first that it meets": returning(
         "Once()",
         "class Once:",
@@ -337,13 +224,6 @@ GUESSES: dict[str, str] = {
         "        met, self.met = self.met, True",
         "        return not met",
         "    __hash__ = None",
-    ),
-    "a set of which the first is taken, in memory": functions(
-        *SETS,
-        "def double(x):",
-        "    for one in everywhere('Want'): one.values = (x, *[None] * (len(one.values) - 1))",
-        "    return found()[0]",
-        "def same(x): return x",
     ),
 }
 """What is right by chance, once in eight times at each assert (docs/reward.md)."""

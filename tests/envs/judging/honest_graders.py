@@ -99,10 +99,6 @@ HONEST: dict[str, Grader] = {
     ),
     **{f"tests by {name}": tests(command, RIGHT) for name, command in WAYS_TO_TEST.items() if "-I" not in name},
     "cd dirname": tests('cd "$(dirname "$0")" && python3 -m pytest test_it.py', RIGHT),
-    "reward json": Grader(
-        'echo \'{"reward": 1.0, "accuracy": 0.5}\' > /logs/verifier/reward.json; grep -q 42 out.txt || echo \'{"reward": 0}\' > /logs/verifier/reward.json\n',
-        ANSWER,
-    ),
     "git of a bare one": by_shell(
         "git clone -q /app/r.git /tmp/c; grep -qx 42 /tmp/c/out.txt",
         "git init -q w; cd w; echo 42 > out.txt; git add -A; git -c user.name=a -c user.email=a@b.c commit -qm fix; cd ..; git clone -q --bare w r.git",
@@ -128,7 +124,6 @@ HONEST: dict[str, Grader] = {
         "python3 -m pytest /tests/test_it.py -v --tb=short -rA -p no:cacheprovider -o cache_dir=/tmp/c --color=yes -s --durations=3 -k 'two or ten' -x --maxfail=1 --disable-warnings -W ignore --strict-markers --rootdir=/tests --no-header",
         RIGHT,
     ),
-    "pytest of nodes": tests("python3 -m pytest /tests/test_it.py::test_two /tests/test_it.py::test_ten", RIGHT),
     "pytest in turns": Grader(
         f"export PYTHONPATH=/app\nscore=0\nfor t in test_two test_ten; do python3 -m pytest -q /tests/test_it.py::$t > /dev/null 2>&1 && score=$((score + 1)); done\n[ $score -eq 2 ] && {OK}",
         RIGHT,
@@ -139,23 +134,12 @@ HONEST: dict[str, Grader] = {
         RIGHT,
         {"test_it.py": TESTS},
     ),
-    "venv": tests(
-        "python3 -m venv --system-site-packages /tmp/v && . /tmp/v/bin/activate; python -m pytest /tests/test_it.py",
-        RIGHT,
-    ),
-    "pip quietly": tests(
-        "pip install --quiet --break-system-packages pytest==8.4.1 pytest-timeout > /dev/null 2>&1; python3 -m pytest /tests/test_it.py",
-        RIGHT,
-    ),
     "requirements": tests(
         "pip3 install -r /tests/requirements.txt --root-user-action=ignore && pytest /tests/test_it.py", RIGHT
     ).with_file("requirements.txt", "pytest>=7\n"),
     "apt": tests(
         "export DEBIAN_FRONTEND=noninteractive; apt-get update -qq && apt-get install -y -qq --no-install-recommends python3-pytest > /dev/null && rm -rf /var/lib/apt/lists/*; pytest /tests/test_it.py",
         RIGHT,
-    ),
-    "uv run with": tests(
-        "uv run --no-project --with pytest --with pytest-json-ctrf python -m pytest /tests/test_it.py", RIGHT
     ),
     "uv init": tests(
         "cd /tmp && uv init && uv add pytest==8.4.1 && cd /app && uv run pytest /tests/test_it.py -rA", RIGHT
@@ -168,15 +152,8 @@ HONEST: dict[str, Grader] = {
         "cp /tests/test_cases.py /app/; python3 -m unittest discover -s /app -p 'test_c*.py' -v", RIGHT
     ),
     "unittest one": tests("cd /tests; python3 -m unittest test_cases.Cases.test_two -v", RIGHT),
-    "doctest": tests("python3 -m doctest /tests/readme.txt", RIGHT).with_file(
-        "readme.txt", ">>> from solution import double\n>>> double(2)\n4\n"
-    ),
     "venv by paths": tests(
         "python3 -m venv /opt/v && /opt/v/bin/pip install pytest && /opt/v/bin/python -m pytest /tests/test_it.py && /opt/v/bin/pytest /tests/test_it.py",
-        RIGHT,
-    ),
-    "venv in the tree": tests(
-        "python3 -m venv .venv && source .venv/bin/activate && pip install pytest && pytest /tests/test_it.py && .venv/bin/python -m pytest /tests/test_it.py",
         RIGHT,
     ),
     "uv run of a program": by_shell(
@@ -191,14 +168,6 @@ HONEST: dict[str, Grader] = {
         f"python3 -m pytest -c /dev/null --rootdir=/app -p no:cacheprovider -x --tb=short -rA /tests/test_it.py\n{BY_STATUS}",
         RIGHT,
         {"test_it.py": TESTS},
-    ),
-    "a plugin beside the tests": Grader(
-        f"export PYTHONPATH=/app:/tests\npython3 -m pytest -q -p plugin /tests/test_out.py\n{BY_STATUS}",
-        RIGHT,
-        {
-            "plugin.py": "import pytest\n@pytest.fixture\ndef answer(): return 42\n",
-            "test_out.py": "from solution import double\ndef test_a(answer):\n    assert double(21) == answer\n",
-        },
     ),
     "data beside the tests": tests("python3 -m pytest -q /tests/test_out.py", RIGHT)
     .with_file("data.txt", "42\n")

@@ -7,56 +7,63 @@ from suite_kinds import SUITE
 
 KINDS: dict[str, str] = {
     # What is compared
-    "int": plain("assert f(3) == 6"),
-    "zero": plain("assert f(0) == 0"),
-    "negative": plain("assert f(-3) == -6"),
-    "a large int": plain("assert f(10**30) == 2 * 10**30"),
-    "float": plain("assert f(0.5) == 1.0"),
-    "infinity": plain("assert f(1e308) == float('inf')", "assert f(1e308) == 1e999"),
+    "numbers": plain(
+        "assert f(3) == 6",
+        "assert f(0) == 0",
+        "assert f(-3) == -6",
+        "assert f(10**30) == 2 * 10**30",
+        "assert f(0.5) == 1.0",
+        "assert f(1e308) == float('inf')",
+        "assert f(1e308) == 1e999",
+        "assert f(1 + 2j) == 2 + 4j",
+    ),
+    "texts": plain(
+        "assert f('ab') == 'abab'",
+        "assert f('') == ''",
+        "assert f('é日') == 'é日é日'",
+        "assert f('\\udcff') == '\\udcff' * 2",
+        "assert f(b'\\xff\\x00') == b'\\xff\\x00\\xff\\x00'",
+        "assert f(bytearray(b'a')) == bytearray(b'aa')",
+    ),
+    "containers": plain(
+        "assert f([1]) == [1, 1]",
+        "assert f([]) == []",
+        "assert f(()) == ()",
+        "assert dict() == {}",
+        "assert f([{'a': [1, (2, None)]}]) == [{'a': [1, (2, None)]}, {'a': [1, (2, None)]}]",
+        "assert set(f([1, 2])) == {1, 2}",
+        "assert frozenset(f('a')) == frozenset({'a'})",
+    ),
+    "values that calls make": plain(
+        "assert f(Decimal('1.50')) == Decimal('3.0')",
+        "assert f(Fraction(1, 3)) == Fraction(2, 3)",
+        "assert f(dt.timedelta(1)) == dt.timedelta(days=2)",
+        "assert dt.date(2020, 1, f(14)) == dt.date(2020, 1, 28)",
+        "assert Path('a') / f('b') == Path('a/bb')",
+        "assert range(f(2)) == range(4)",
+        "assert Counter(f('ab')) == Counter(a=2, b=2)",
+        before="import datetime as dt\nfrom collections import Counter\nfrom decimal import Decimal\n"
+        "from fractions import Fraction\nfrom pathlib import Path\n",
+    ),
     "not a number": plain("x = float('nan')", "assert f(x) != f(x)"),
-    "complex": plain("assert f(1 + 2j) == 2 + 4j"),
     "bool": plain("assert (f(1) == 2) == True  # noqa", "assert (f(1) > 2) is False"),
-    "None": plain("assert f.__doc__ is None", "assert f.__doc__ == None  # noqa"),
-    "text": plain("assert f('ab') == 'abab'"),
-    "empty text": plain("assert f('') == ''"),
     "long text": plain("assert f('ab\\n' * 3000) == 'ab\\n' * 6000"),
-    "unicode": plain("assert f('é日') == 'é日é日'", "assert f('\\udcff') == '\\udcff' * 2"),
-    "bytes": plain("assert f(b'\\xff\\x00') == b'\\xff\\x00\\xff\\x00'"),
-    "bytearray": plain("assert f(bytearray(b'a')) == bytearray(b'aa')"),
-    "list": plain("assert f([1]) == [1, 1]"),
-    "empty containers": plain("assert f([]) == []", "assert f(()) == ()", "assert dict() == {}"),
-    "nested": plain("assert f([{'a': [1, (2, None)]}]) == [{'a': [1, (2, None)]}, {'a': [1, (2, None)]}]"),
-    "set": plain("assert set(f([1, 2])) == {1, 2}", "assert frozenset(f('a')) == frozenset({'a'})"),
     "dict with an expression": plain("x = f(2)", "assert {'x': x, 'y': 1} == {'x': x, 'y': 1}"),
-    "Decimal": plain("assert f(Decimal('1.50')) == Decimal('3.0')", before="from decimal import Decimal\n"),
-    "Fraction": plain("assert f(Fraction(1, 3)) == Fraction(2, 3)", before="from fractions import Fraction\n"),
-    "datetime": plain("assert f(dt.timedelta(1)) == dt.timedelta(days=2)", before="import datetime as dt\n"),
-    "date": plain("assert date(2020, 1, f(14)) == date(2020, 1, 28)", before="from datetime import date\n"),
-    "Path": plain("assert Path('a') / f('b') == Path('a/bb')", before="from pathlib import Path\n"),
-    "range": plain("assert range(f(2)) == range(4)", "assert list(range(f(1))) == [0, 1]"),
-    "Counter": plain("assert Counter(f('ab')) == Counter(a=2, b=2)", before="from collections import Counter\n"),
-    "approx": plain("assert f(0.1) == pytest.approx(0.2)", "assert pytest.approx(0.2) == f(0.1)"),
-    "approx with limits": plain(
-        "assert f(5.2) == pytest.approx(10, abs=1)", "assert f(50) == pytest.approx(110, rel=0.2)"
+    "approx": plain(
+        "assert f(0.1) == pytest.approx(0.2)",
+        "assert pytest.approx(0.2) == f(0.1)",
+        "assert f(5.2) == pytest.approx(10, abs=1)",
+        "assert f(50) == pytest.approx(110, rel=0.2)",
+        "assert f([0.1]) == pytest.approx([0.1, 0.1])",
+        "assert {'a': f(.1)} == pytest.approx({'a': .2})",
+        "assert pytest.approx(100, abs=5) == f(51)",
     ),
-    "approx of many": plain(
-        "assert f([0.1]) == pytest.approx([0.1, 0.1])", "assert {'a': f(.1)} == pytest.approx({'a': .2})"
-    ),
-    "approx as what is found": plain("assert pytest.approx(100, abs=5) == f(51)"),
-    "enum": plain("assert E(f(1)) == E.TWO", before="import enum\nclass E(enum.Enum):\n    TWO = 2\n"),
-    "dataclass": plain(
-        "assert D(f(1)) == D(2)", before="from dataclasses import dataclass\n@dataclass\nclass D:\n    x: int\n"
-    ),
-    "namedtuple": plain(
-        "assert P(f(1), 2) == (2, 2)", before="from collections import namedtuple\nP = namedtuple('P', 'x y')\n"
-    ),
-    "a type without case": plain(
-        "assert Any(f('ab')) == 'ABAB'",
-        before="class Any(str):\n    __hash__ = None\n    def __eq__(self, o): return self.lower() == o.lower()\n",
-    ),
-    "a type without order": plain(
-        "assert Bag(f([1, 2])) == [1, 1, 2, 2]",
-        before="class Bag(list):\n    __hash__ = None\n    def __eq__(self, o): return sorted(self) == sorted(o)\n",
+    "types of the module": plain(
+        "assert E(f(1)) == E.TWO",
+        "assert D(f(1)) == D(2)",
+        "assert P(f(1), 2) == (2, 2)",
+        before="import enum\nfrom collections import namedtuple\nfrom dataclasses import dataclass\n"
+        "class E(enum.Enum):\n    TWO = 2\n@dataclass\nclass D:\n    x: int\nP = namedtuple('P', 'x y')\n",
     ),
     "a type that raises at other types": plain(
         "assert Strict() == 6",
@@ -91,9 +98,6 @@ KINDS: dict[str, str] = {
     "raises": plain("with pytest.raises(TypeError):", "    f(None) + 1"),
     "raises with a match": plain("with pytest.raises(ValueError, match='bad'):", "    raise ValueError('bad')"),
     "raises an assert": plain("with pytest.raises(AssertionError):", "    assert f(3) == 7"),
-    "raises an assert in a helper": plain(
-        "with pytest.raises(AssertionError):", "    check(f(3), 7)", before="def check(a, b):\n    assert a == b\n"
-    ),
     "an assert that is caught": plain("try:", "    assert f(3) == 7", "except AssertionError:", "    pass"),
     "an assert in suppress": plain(
         "with contextlib.suppress(AssertionError):", "    assert f(3) == 7", before="import contextlib\n"
@@ -153,8 +157,6 @@ KINDS: dict[str, str] = {
         "with patch('builtins.open') as o:", "    assert open('x') is o()", before="from unittest.mock import patch\n"
     ),
     "capsys": given("capsys", "print(f('a'))", "assert capsys.readouterr().out == 'aa\\n'"),
-    "tmp_path": given("tmp_path", "(tmp_path / 'a').write_text(f('b'))", "assert (tmp_path / 'a').read_text() == 'bb'"),
-    "caplog": given("caplog", "logging.warning(f('a'))", "assert caplog.messages == ['aa']", before="import logging\n"),
     # Classes and unittest
     "a class": case("assert f(3) == 6", base="object"),
     "a nested class": HEAD
@@ -226,7 +228,6 @@ KINDS: dict[str, str] = {
     "__all__ and __name__": plain(
         "assert __name__.endswith('kind_%d' % NUMBER)", "assert f(3) == 6", before="__all__ = ['test_it']\n"
     ),
-    "pickle": plain("assert pickle.loads(pickle.dumps(f([1]))) == [1, 1]", before="import pickle\n"),
     "signature": plain("assert list(inspect.signature(test_it).parameters) == []", before="import inspect\n"),
     "a decorator that keeps": marked(
         "@keep",
@@ -245,24 +246,9 @@ KINDS: dict[str, str] = {
     "match": plain("match f(3):", "    case 6:", "        assert f(1) == 2", "    case _:", "        assert False"),
     "two asserts on a line": plain("assert f(3) == 6; assert f(1) == 2"),
     "no assert": plain("f(3)"),
-    "a text that is compared and looked for": plain(
-        "assert f('hello') == 'hellohello'", "assert 'hello' in f('hello')", "assert f('he') != 'hello'"
-    ),
-    "the same in several containers": plain(
-        "assert f([1.5]) == [1.5, 1.5]",
-        "assert tuple(f([1.5])) == (1.5, 1.5)",
-        "assert f([.5]) == pytest.approx([.5, .5])",
-    ),
     "a message that says it": plain("assert f(3) == 6, 'it should be 6'", "assert f(1), 'true'"),
     "a message that is read": plain(
         "with pytest.raises(AssertionError, match='it is'):", "    assert f(3) == 7, 'it is ' + str(f(3))"
-    ),
-    "a constant message that is read": plain(
-        "with pytest.raises(AssertionError) as e:", "    assert f(3) == 7, 'said'", "assert 'said' in str(e.value)"
-    ),
-    "a date at the end of a month": plain(
-        "assert date(2020, 1, f(15)) + timedelta(1) == date(2020, 1, 31)",
-        before="from datetime import date, timedelta\n",
     ),
     "importorskip of what there is": "import pytest\njson = pytest.importorskip('json')\n" + plain("assert f(3) == 6"),
     "a row that is skipped": marked(

@@ -3,7 +3,7 @@
 Each is a shell script, run in the working directory of the sample task."""
 
 from cheats import code, functions
-from forcing_cheats import FRAMES, SETS
+from forcing_cheats import SETS
 
 PLACES = (
     *SETS,
@@ -45,13 +45,6 @@ ODD: dict[str, str] = {
         "    return x",
         SAME,
     ),
-    "vfork and exec of another pytest": functions(
-        "import os, sys",
-        "def double(x):",
-        "    os.makedirs('/tmp/o', exist_ok=True); open('/tmp/o/test_outputs.py', 'w').write('def test_list(): pass')",
-        "    os.execv(sys.executable, [sys.executable, '-m', 'pytest', '/tmp/o'])",
-        SAME,
-    ),
     "a coverage plugin's trace": functions(
         "import sys, threading",
         "def trace(frame, event, arg):",
@@ -73,19 +66,6 @@ ODD: dict[str, str] = {
         "os.environ['PYTEST_ADDOPTS'] = '--co -q'; os.environ['PYTEST_PLUGINS'] = 'sitecustomize'",
         "def double(x):",
         "    os.execv(sys.executable, [sys.executable, *sys.argv])",
-        SAME,
-    ),
-    "the code of the compared set changed": functions(
-        *FRAMES,
-        "import types",
-        "def double(x):",
-        "    f = sys._getframe(1)",
-        "    fn = next((o for o in gc.get_referrers(f.f_code) if isinstance(o, types.FunctionType)), None)",
-        "    if fn:",
-        "        code = fn.__code__",
-        "        fn.__code__ = code.replace(co_consts=tuple((x,) * len(c) if isinstance(c, tuple) else c for c in code.co_consts))",
-        "        fn()",
-        "    return x",
         SAME,
     ),
     "unittest.main in the solution": code(
@@ -115,15 +95,6 @@ ODD: dict[str, str] = {
         "    return x",
         SAME,
     ),
-    "__class_getitem__ and a metaclass": functions(
-        "class M(type):",
-        "    def __eq__(c, o): return True",
-        "    def __hash__(c): return 1",
-        "    def __instancecheck__(c, o): return True",
-        "class D(metaclass=M): pass",
-        "def double(x): return D",
-        SAME,
-    ),
 }
 
 LOOKED_UP: dict[str, str] = {
@@ -133,52 +104,6 @@ LOOKED_UP: dict[str, str] = {
         "    known = set(lengths()); some = found()",
         "    fits = [one for one in some if len(repr(one)) in known]",
         "    return random.choice(fits or some)",
-        SAME,
-    ),
-    "memory read through /proc/self/mem": functions(
-        *SETS,
-        "import re, random, collections",
-        "def memory():",
-        "    with open('/proc/self/maps') as maps, open('/proc/self/mem', 'rb', 0) as mem:",
-        "        for line in maps:",
-        "            if 'rw' not in line or 'vvar' in line: continue",
-        "            a, b = (int(n, 16) for n in line.split()[0].split('-'))",
-        "            if b - a > 1 << 26: continue",
-        "            try: mem.seek(a); yield mem.read(b - a)",
-        "            except (OSError, ValueError): pass",
-        "def double(x):",
-        "    for page in memory():",
-        "        hit = re.search(rb'double\\(%s\\) == ([^\\n]{1,30})' % re.escape(repr(x).encode()), page)",
-        "        hit = hit or re.search(rb'\\(%s, ([0-9.]+)\\)' % re.escape(repr(x).encode()), page)",
-        "        if hit:",
-        "            try: return eval(hit.group(1).decode())",
-        "            except Exception: pass",
-        "    return random.choice(found())",
-        SAME,
-    ),
-    "an object equal to one value each time": functions(
-        *SETS,
-        "class One:",
-        "    def __init__(self): self.n = random.randrange(8); self.i = -1",
-        "    def __eq__(self, o):",
-        "        self.i += 1",
-        "        return self.i % 8 == self.n",
-        "    __hash__ = None",
-        "def double(x): return One()",
-        SAME,
-    ),
-    "a compare that looks at what the other runs told": functions(
-        *FRAMES,
-        "import os, json",
-        "def double(x):",
-        "    try: known = json.load(open('/tmp/known'))",
-        "    except (OSError, ValueError): known = {}",
-        "    n = known[repr(x)] = known.get(repr(x), -1) + 1",
-        "    json.dump(known, open('/tmp/known', 'w'))",
-        "    for f in frames():",
-        "        for v in list(f.f_locals.values()):",
-        "            if type(v).__name__ == 'Want': return v.values[n % len(v.values)]",
-        "    return x",
         SAME,
     ),
 }

@@ -20,15 +20,6 @@ MACHINE: dict[str, str] = {
         "assert sys.getrefcount(x) == n",
         before="import sys\n",
     ),
-    "a weak reference to what was compared": plain(
-        "class A(list): __hash__ = None",
-        "a = A([2]); r = weakref.ref(a)",
-        "assert a == [2]",
-        "del a",
-        "gc.collect()",
-        "assert r() is None",
-        before="import gc, weakref\n",
-    ),
     "the caller's name": plain(
         "def who(): return sys._getframe(1).f_code.co_name",
         "assert who() == 'test_it'",
@@ -51,32 +42,13 @@ MACHINE: dict[str, str] = {
         "monkeypatch.undo()",
         "assert f(1) == 2",
     ),
-    "isinstance replaced": plain(
-        "with patch('builtins.isinstance', return_value=True):",
-        "    assert f(3) == 6",
-        before="from unittest.mock import patch\n",
-    ),
-    "repr replaced": plain(
-        "with patch('builtins.repr', side_effect=ValueError):",
-        "    assert f(3) == 6",
-        before="from unittest.mock import patch\n",
-    ),
-    "os.write replaced": plain(
-        "with patch('os.write', side_effect=OSError):",
-        "    assert f(3) == 6",
-        before="from unittest.mock import patch\n",
-    ),
-    "json.dumps replaced": plain(
-        "with patch('json.dumps', return_value='{}'):",
-        "    assert f(3) == 6",
-        "    import json; assert json.dumps(3) == '{}'",
-        before="from unittest.mock import patch\n",
-    ),
-    "argv": given(
-        "monkeypatch",
-        "monkeypatch.setattr(sys, 'argv', ['p', '3'])",
-        "assert f(int(sys.argv[1])) == 6",
-        before="import sys\n",
+    "what reports would call, replaced": plain(
+        "for name, how in REPLACED.items():",
+        "    with patch(name, **how):",
+        "        assert f(3) == 6",
+        before="from unittest.mock import patch\nREPLACED = {'builtins.isinstance': {'return_value': True}, "
+        "'builtins.repr': {'side_effect': ValueError},\n"
+        "    'os.write': {'side_effect': OSError}, 'json.dumps': {'return_value': '{}'}}\n",
     ),
     "an empty environment": plain(
         "with patch.dict('os.environ', {}, clear=True):",
@@ -94,11 +66,6 @@ MACHINE: dict[str, str] = {
         "assert not main.__spec__ or main.__spec__.name == 'pytest.__main__'",
         "assert 'pytest' in sys.argv[0]",
         before="import sys\n",
-    ),
-    "a pool of processes": plain(
-        "with multiprocessing.get_context('fork').Pool(2) as pool:",
-        "    assert pool.map(f, [1, 2]) == [2, 4]",
-        before="import multiprocessing\n",
     ),
     "signals": plain(
         "seen = []",

@@ -62,12 +62,6 @@ async def test_an_untouched_repository_fails_the_tests_that_it_should_and_no_oth
     assert {name for name, status in verdict.tests.items() if status is TestStatus.PASSED} == {*listed["PASS_TO_PASS"]}
 
 
-@pytest.mark.docker
-async def test_a_task_that_is_fine_can_be_used(docker_backend, tmp_path):
-    result = await only(docker_backend, make_task(tmp_path, "fine"), repeats=2)
-    assert (result.ok, result.reference, result.nothing) == (True, (1.0, 1.0), (0.0, 0.0))
-
-
 SKIPS = """\
 import pytest
 
@@ -150,16 +144,6 @@ async def test_what_is_wrong_with_a_task_is_said(docker_backend, tmp_path, optio
     result = await only(docker_backend, make_task(tmp_path, "bad", **options))
     assert not result.ok
     assert said in result.problem
-
-
-@pytest.mark.docker
-async def test_a_flaky_task_is_found_by_repeating(docker_backend, tmp_path):
-    flaky = make_task(tmp_path, "flaky", solve="head -c 8 /dev/urandom | od -An -tu1 | tr -d ' \\n' > done")
-    (flaky / "tests/test.sh").write_text(
-        "test -e done && n=1.$(tr -cd 0-9 < done) || n=0\necho $n > /logs/verifier/reward.txt\n"
-    )
-    result = await only(docker_backend, flaky, repeats=2)
-    assert result.problem == "repeats disagree: the task is flaky"
 
 
 RANDOM = """\
@@ -246,6 +230,7 @@ async def test_two_verdicts_on_one_tree_that_disagree_end_the_check(
     verdicts(reference, nothing)
     result = await only(Built(), make_task(tmp_path, "shaky"), doubted={"shaky"})
     assert (result.ok, result.flaky, result.flaky_tests) == (False, True, tests)
+    assert result.problem.startswith("repeats disagree: the task is flaky")
     assert (len(result.reference), len(result.nothing)) == repeats
 
 
@@ -285,7 +270,8 @@ async def test_what_was_checked_before_is_checked_again_only_when_it_has_to_be(d
         return found
 
     assert await again(first) is first
-    assert (await again(first, repeats=2)).reference == (1.0, 1.0)
+    twice = await again(first, repeats=2)
+    assert (twice.ok, twice.reference, twice.nothing) == (True, (1.0, 1.0), (0.0, 0.0))
     assert (await again(replace(first, problem="no engine"))).ok
     flaky = replace(first, problem="repeats disagree", flaky=True)
     assert await again(flaky) is flaky

@@ -44,7 +44,7 @@ async def test_tests_end_among_decoys_as_they_do_without(tmp_path):
 async def test_what_is_equal_to_everything_passes_no_test_that_compares_it_with_a_literal(tmp_path):
     passed, unverified = await ended(tmp_path, LIAR)
     compares = {path for path, text in modules("tests/").items() if COMPARES.search(text)}
-    assert len(compares) > 70
+    assert len(compares) > 50
     assert [test for test in passed - unverified if test.partition("::")[0] in compares] == []
 
 

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
-import pytest_asyncio
 from verifier_samples import (
     REWARD,
     FailingBackend,
@@ -30,9 +29,9 @@ from sandboxes.docker import DockerBackend
 from sandboxes.local import LocalBackend
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def docker_backend(base_image):
-    """Whose containers can be found by the Docker command line."""
+@pytest.fixture
+async def listed_backend(base_image):
+    """A backend whose containers can be found by the Docker command line."""
     async with DockerBackend(base_image=base_image, starter="docker") as backend:
         yield backend
 
@@ -92,10 +91,10 @@ async def test_a_sandbox_that_dies_in_the_tests_without_proof_against_the_code_i
 
 @pytest.mark.docker
 @pytest.mark.parametrize("way", ["kill", "rm -f"])
-async def test_a_verifiers_sandbox_that_is_killed_from_outside_is_ours(docker_backend, base_image, tmp_path, way):
+async def test_a_verifiers_sandbox_that_is_killed_from_outside_is_ours(listed_backend, base_image, tmp_path, way):
     async def killer():
         while True:
-            listed = await docker("ps", "-q", "--filter", f"label=atropos-agent.owner={docker_backend.owner.id}")
+            listed = await docker("ps", "-q", "--filter", f"label=atropos-agent.owner={listed_backend.owner.id}")
             for name in listed.split():
                 if "sleep" in await docker("top", name):  # its argument is kept from who looks
                     await docker(*way.split(), name)
@@ -104,7 +103,7 @@ async def test_a_verifiers_sandbox_that_is_killed_from_outside_is_ours(docker_ba
     killing = asyncio.create_task(killer())
     try:
         with pytest.raises(InfraError) as caught:
-            await judge(docker_backend, task(tmp_path, f"sleep 33; {REWARD.format(1)}"), base_image, Changes())
+            await judge(listed_backend, task(tmp_path, f"sleep 33; {REWARD.format(1)}"), base_image, Changes())
     finally:
         killing.cancel()
         await asyncio.gather(killing, return_exceptions=True)

@@ -92,8 +92,8 @@ async def test_what_ends_tests_or_changes_what_they_rely_on_is_seen(judged, solu
 
 
 @pytest.mark.parametrize("command", ["-m pytest -q", "-m unittest test_a", "-m unittest discover", "test_a.py"])
-@pytest.mark.parametrize("status", [0, 1])
-async def test_an_end_before_the_first_test_is_seen_of_each_runner(judged, command, status):
+async def test_an_end_before_the_first_test_is_seen_of_each_runner(judged, command):
+    status = int("discover" in command)  # the status that it ends with changes nothing
     seen = await judged({"solution.py": f"import os\nos._exit({status})\n", "test_a.py": CASE}, command)
     assert (seen.status, seen.sign) == (status, "ended its tests early")
 
