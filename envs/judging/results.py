@@ -59,7 +59,9 @@ def read_verdict(ran: ScriptRun) -> Verdict:
     counted = f"; {len(tests) - len(failed)} of {len(tests)} tests passed{named}" if tests else ""
     wants = "".join(f"\nverifier: {line}" for line in ran.seen.wants) if ran.seen is not None else ""
     # Values are compared outside of the sandbox, so a wrong one fails no test inside.
-    doubted = "The output of test.sh, which the verifier does not take at its word:\n" * (reward < _reward(rewards))
+    doubted = "The output of test.sh, which the verifier does not take at its word:\n" * (
+        reward < _reward(rewards) and not ran.result.timed_out
+    )
     sign = ran.seen.sign if ran.watched and ran.seen is not None and not ran.result.timed_out else None
     evidence = [ran.seen.evidence] if ran.seen is not None and ran.watched else []
     return Verdict(
