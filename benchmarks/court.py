@@ -408,7 +408,8 @@ def _begun_with(known: list[int], request: Mapping[str, Any], tokenizer: Any, na
     until = rendered(tokenizer, messages[: last + 1], request["tools"], name, add_generation_prompt=False)
     # The last reply's end is the same one of all ends in both: a template may write a reply that is the last otherwise.
     ends = [place for place, token in enumerate(request["prompt"]) if token == known[-1]]
-    return known[:-1] + request["prompt"][ends[until.count(known[-1]) - 1] :]
+    behind: list[int] = request["prompt"][ends[until.count(known[-1]) - 1] :]
+    return known[:-1] + behind
 
 
 def with_verifiers(conversation: Mapping[str, Any], tokenizers: Path) -> dict[str, Any]:

@@ -200,7 +200,8 @@ class Process(Protocol):
         ...
 
     async def close_stdin(self) -> None:
-        """End its standard input, after all earlier writes. At a terminal this types Ctrl-D."""
+        """End its standard input, after all earlier writes. At a terminal this types Ctrl-D, which a program loses
+        while it changes the terminal's mode, as one with line editing does at each prompt."""
         ...
 
     async def send_signal(self, number: int) -> None:
