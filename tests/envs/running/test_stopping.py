@@ -44,7 +44,7 @@ async def stuck(how, end):
     await asked.wait()
 
 with EndBySignal(closing_s=float(sys.argv[2])) as end:
-    end.hurry_s = 2.0
+    end.hurry_s = 6.0  # on a busy machine a thread may wait for seconds
     asyncio.run(stuck(sys.argv[1], end))
 time.sleep(2.5)
 print("whole")
@@ -54,7 +54,7 @@ print("whole")
 @pytest.mark.parametrize(
     ("closing_s", "signals", "said"),
     [
-        (1.0, [signal.SIGTERM], ["stop"]),
+        (6.0, [signal.SIGTERM], ["stop"]),
         (60.0, [signal.SIGTERM, signal.SIGTERM], ["stop", "now"]),
         (60.0, [signal.SIGINT, signal.SIGTERM], ["stop", "now"]),
         (60.0, [signal.SIGHUP, signal.SIGTERM], ["stop", "now"]),
@@ -73,7 +73,7 @@ def test_a_process_that_is_held_up_ends_all_the_same(closing_s, signals, said):
             assert line is None or process.stdout.readline() == f"{line}\n"
         out, err = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert watch.seconds < 5
+    assert watch.seconds < 20
     assert out == ""
     assert "ended at once" in err
 
