@@ -16,7 +16,7 @@ from atropos_agent.tokens.template import ChatTemplate
 
 
 class ScriptedEngine:
-    """Serves `policy(prompt_text) -> reply` on a free port, of loopback if no other `host` is given. Use it as `with`.
+    """Serves `policy(prompt_text) -> reply` on a free port of loopback, or at `host` and `port`. Use it as `with`.
 
     faults: statuses to answer with before the next real answer, in order.
     window: of prompt and reply together, in tokens.
@@ -32,6 +32,7 @@ class ScriptedEngine:
         root: str = "scripted",
         delay_s: float = 0.0,
         host: str = "127.0.0.1",
+        port: int = 0,
     ):
         self.policy = policy
         self.template = ChatTemplate(tokenizer)
@@ -51,7 +52,9 @@ class ScriptedEngine:
             ]
         )
         self._host = host
-        config = uvicorn.Config(app, host=host, port=0, log_level="error", lifespan="off", timeout_graceful_shutdown=1)
+        config = uvicorn.Config(
+            app, host=host, port=port, log_level="error", lifespan="off", timeout_graceful_shutdown=1
+        )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
 
