@@ -98,13 +98,12 @@ class Terminal:
         self._end, inside = pty.openpty()
         fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         # What a login gives; the agent's own settings stay with the agent. TERM names the screen that pyte draws.
-        home = pwd.getpwuid(os.getuid()).pw_dir if _has_a_name() else "/"
         self._shell = subprocess.Popen(
             ["bash", "--login"],
             stdin=inside,
             stdout=inside,
             stderr=inside,
-            env={**os.environ, "TERM": "linux", "SHELL": "/bin/bash", "HOME": home},
+            env={**os.environ, "TERM": "linux", "SHELL": "/bin/bash", "HOME": _home()},
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509
         )
@@ -163,11 +162,11 @@ class Terminal:
         self._loop.remove_writer(self._end)
 
 
-def _has_a_name() -> bool:
+def _home() -> str:
     try:
-        return bool(pwd.getpwuid(os.getuid()))
-    except KeyError:
-        return False
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:  # a user without a name
+        return "/"
 
 
 async def main(home: str, task: str, settings: str) -> None:

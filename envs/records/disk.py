@@ -6,8 +6,8 @@ import asyncio
 import errno
 import logging
 import math
+import resource
 import sqlite3
-import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -17,9 +17,6 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 import orjson
-
-if sys.platform != "win32":
-    import resource
 
 logger = logging.getLogger(__name__)
 
@@ -95,8 +92,6 @@ def make_folder(given: Path | None, usual: Path, option: str) -> Path:
 
 def _largest_file() -> float:
     """Return how many bytes a file of ours may have: infinite without a limit."""
-    if sys.platform == "win32":
-        return math.inf
     soft, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
     return math.inf if soft == resource.RLIM_INFINITY else soft
 

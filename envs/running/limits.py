@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import logging
-import sys
-
-if sys.platform != "win32":
-    import resource
+import resource
 
 logger = logging.getLogger(__name__)
 
@@ -15,9 +12,7 @@ ENOUGH_FILES = 65_536
 
 
 def raise_open_files() -> None:
-    """Raise the soft limit of open files as far as the hard one allows, on systems with such limits."""
-    if sys.platform == "win32":
-        return
+    """Raise the soft limit of open files as far as the hard one allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = ENOUGH_FILES if hard == resource.RLIM_INFINITY else min(hard, ENOUGH_FILES)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
