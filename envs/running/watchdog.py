@@ -15,10 +15,17 @@ from typing import Self
 
 logger = logging.getLogger(__name__)
 
+_LASTING = (
+    "the event loop has been blocked for %.0f s, and nothing else goes on in this process until that ends. What waits "
+    "without `await`, such as a sync client in an async function, belongs in a function without `async`, which runs in "
+    "a thread. Now in:\n%s"
+)
+
 
 class LoopWatch:
     """Counts the blocks of the loop that are longer than `limit_s` seconds. One of `long_s` is a warning with its
-    stack, at most once in `remind_s`; what is shorter delays nobody noticeably.
+    stack, at most once in `remind_s`; what is shorter delays nobody noticeably. One that lasts for `lasting_s` is an
+    error while it goes on: it may never end.
 
     Used as `async with`, in the watched loop. A pause without any running thread of the process (SIGSTOP, a
     suspended machine) is no block; `suspended_since` tells of it. The time for which the loop's thread waits for a
@@ -28,6 +35,7 @@ class LoopWatch:
     beat_s = 0.04
     limit_s = 0.05
     long_s = 1.0
+    lasting_s = 10.0
     remind_s = 10.0
     suspension_s = 3.0
     """Shortest pause that counts as a suspension of the process, in seconds."""
@@ -81,12 +89,12 @@ class LoopWatch:
 
     def _blocked(self) -> None:
         """Find the present block of the loop, wait for its end, and report it."""
-        since, frame = self._beaten, _frame_of(self._thread_id)
-        waited = self._waited_s()
-        stack = "".join(traceback.format_stack(frame, limit=12)) if frame is not None else ""
-        del frame  # else its locals would live until the next block
+        since, waited, stack, lasts = self._beaten, self._waited_s(), self._stack(), False
         while self._beaten == since and not self._stopping.wait(0.005):
             self._looked = time.monotonic()
+            if not lasts and self._looked - since - (self._waited_s() - waited) > self.lasting_s:
+                lasts = True
+                logger.error(_LASTING, self.lasting_s, self._stack())
         seconds = time.monotonic() - since - self.beat_s - (self._waited_s() - waited)
         if seconds < self.limit_s:
             return
@@ -98,6 +106,13 @@ class LoopWatch:
         more = f" ({self._unsaid} more blocks since the last warning)" if self._unsaid else ""
         self._warned, self._unsaid = time.monotonic(), 0
         logger.warning("the event loop was blocked for %.0f ms%s, last in:\n%s", seconds * 1000, more, stack)
+
+    def _stack(self) -> str:
+        """Return what the loop's thread is in, from the loop's own call on."""
+        frame = _frame_of(self._thread_id)
+        frames = traceback.extract_stack(frame) if frame is not None else []
+        of_the_loop = [at for at, one in enumerate(frames) if one.filename == asyncio.events.__file__]
+        return "".join(traceback.format_list(frames[of_the_loop[-1] + 1 if of_the_loop else 0 :]))
 
     def _waited_s(self) -> float:
         """Return the seconds for which the loop's thread has waited for a processor; 0 on a kernel that counts none."""

@@ -21,6 +21,37 @@ async def test_what_blocks_the_loop_is_logged_with_its_stack(caplog):
     assert "time.sleep(0.4)" in caplog.text
 
 
+async def test_a_block_that_lasts_is_told_before_it_ends(caplog):
+    async with LoopWatch() as watch:
+        watch.lasting_s = 0.2
+        await asyncio.sleep(0.1)
+        time.sleep(0.6)  # noqa: ASYNC251 - the fault
+        ended = time.time()
+        await asyncio.sleep(0.1)
+    (told,) = [record for record in caplog.records if "has been blocked" in record.message]
+    assert told.created < ended
+    assert "time.sleep(0.6)" in told.message
+
+
+async def test_the_stack_begins_with_the_loops_call_however_deep_it_is(caplog):
+    async def of_a_user():
+        _deep(30)
+
+    async with LoopWatch() as watch:
+        watch.lasting_s = 0.1
+        await asyncio.create_task(of_a_user())
+        await asyncio.sleep(0.1)
+    (told,) = [record.message for record in caplog.records if "has been blocked" in record.message]
+    assert "in of_a_user" in told and "_run_once" not in told
+
+
+def _deep(calls: int) -> None:
+    if calls:
+        _deep(calls - 1)
+    else:
+        time.sleep(0.4)
+
+
 async def test_a_short_block_is_counted_and_is_no_news(caplog):
     async with LoopWatch() as watch:
         await asyncio.sleep(0.1)
