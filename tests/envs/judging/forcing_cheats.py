@@ -177,7 +177,7 @@ FORCING: dict[str, str] = {
     "all pipes led to nowhere": code(
         "import os",
         "null = os.open('/dev/null', os.O_RDWR)",
-        "for fd in range(3, 64):",
+        "for fd in range(3, 400):",
         "    try: os.fstat(fd); os.dup2(null, fd)",
         "    except OSError: pass",
     ),
