@@ -5,19 +5,12 @@ import ast
 import pytest
 
 from envs.judging.decoys.key import Key, id_of
-from envs.judging.decoys.sets import Choice
 
 
 def test_sites_are_named_by_their_place_and_how_many_are_there():
     key, node = Key(), ast.parse("x").body[0]
     assert [key.site("/tests/a.py", node), key.site("/tests/a.py", node), key.site("/tests/b.py", node)] == [0, 1, 2]
     assert key.names() == [("/tests/a.py", 1, 0, 0), ("/tests/a.py", 1, 0, 1), ("/tests/b.py", 1, 0, 0)]
-
-
-def test_a_set_has_one_number():
-    key = Key()
-    one, other = Choice([], 0), Choice([], 0)
-    assert [key.answer(one), key.answer(other), key.answer(one)] == [0, 1, 0]
 
 
 @pytest.mark.parametrize(
