@@ -51,7 +51,6 @@ async def test_what_the_agent_made_is_judged_in_another_sandbox(docker_backend, 
     ("command", "said"),
     [
         ("cd /; rmdir /app", "is gone"),
-        ("cd /; rmdir /app; ln -s /etc /app", "no longer a directory"),
         ("head -c 3000000 /dev/zero > big", "larger than 1 MiB"),
     ],
 )
@@ -62,6 +61,13 @@ async def test_a_tree_that_can_not_be_read_is_no_reward(
         monkeypatch.setattr(f"envs.judging.{module}.MAX_TREE_BYTES", 1 << 20)
     verdict = await verdict_after(docker_backend, base_image, task(tmp_path, REWARD.format(1)), command)
     assert (verdict.reward, said in verdict.explanation) == (0.0, True)
+
+
+@pytest.mark.docker
+async def test_a_working_directory_that_became_a_link_brings_nothing(docker_backend, base_image, tmp_path):
+    sample = task(tmp_path, f'test -z "$(ls -A)" && {REWARD.format(1)}')
+    verdict = await verdict_after(docker_backend, base_image, sample, "cd /; rmdir /app; ln -s /etc /app")
+    assert verdict.solved
 
 
 @pytest.mark.docker
