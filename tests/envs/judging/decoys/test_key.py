@@ -5,6 +5,7 @@ import ast
 import pytest
 
 from envs.judging.decoys.key import Key, id_of
+from envs.judging.decoys.sets import Choice
 
 
 def test_sites_are_named_by_their_place_and_how_many_are_there():
@@ -27,3 +28,9 @@ def test_of_a_module_that_is_forgotten_nothing_is_asked():
     key.sets = {key.site("/tests/a.py", node): [0], key.site("/tests/b.py", node): [1]}
     key.forget("/tests/a.py")
     assert (key.must, key.sets) == ({("/tests/b.py", "test_b"): {1}}, {1: [1]})
+
+
+def test_a_set_has_one_number():
+    key = Key()
+    one, other = Choice([], 0), Choice([], 0)
+    assert [key.answer(one), key.answer(other), key.answer(one)] == [0, 1, 0]

@@ -29,3 +29,9 @@ def test_modules_that_are_run_count_as_calls_where_no_runner_began():
 def test_what_tests_replace_themselves_is_not_tampered_with():
     end = {"kind": "finish", "status": 0, "tampered": ["time.sleep", "builtins.len", 3]}
     assert RunnerReports([[end]], WRITTEN).tampered == ["builtins.len", "3"]
+
+
+def test_what_can_not_be_read_counts_for_nothing():
+    odd = [{"kind": "finish", "status": "0", "tampered": "all"}, {"kind": "other"}, {}]
+    reports = RunnerReports([odd], WRITTEN)
+    assert (reports.outcomes, reports.statuses, reports.tampered) == ({}, [], [])
