@@ -151,7 +151,8 @@ class Comparisons:
                 if choice is not None:
                     return choice, is_left
         for node, is_left in ((right, False), (left, True)):
-            if id(node) in self._bindings.parameters and not tolerance:
+            values = self._bindings.parameters.get(id(node), ())
+            if not tolerance and any(self._decoys.choose(value, self._bindings.names) for value in values):
                 self.compared.add(id(node))
                 if not self.planting or id(node) in self._accepted:
                     return node, is_left

@@ -84,13 +84,6 @@ def literal(value: Any) -> ast.expr | None:
     return node if constant(node) else None
 
 
-def alterable(node: ast.AST, names: Names) -> bool:
-    """Return whether a value is written as a literal with others of its kind."""
-    leaves = list(leaves_of(node, (), names))
-    known = [leaf for leaf in leaves if leaf is not None]
-    return len(known) == len(leaves) and (is_empty(node) or any(leaf.value is not None for leaf in known))
-
-
 def leaves_of(node: ast.AST, path: Path, names: Names) -> Iterator[Leaf | None]:
     """Yield the literals of an expected value, by their place; None for syntax that may not be evaluated several
     times."""

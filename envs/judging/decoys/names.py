@@ -7,7 +7,7 @@ import collections
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from envs.judging.decoys.literals import Names, alterable, constant, dotted, last_name
+from envs.judging.decoys.literals import Names, constant, dotted, last_name
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -109,7 +109,7 @@ class Bindings:
             for i, name in enumerate(names):
                 values = _column(rows, i if len(names) > 1 else None)
                 alone = name in arguments and name not in self._taken and not _is_bound(name, inside)
-                if alone and any(alterable(value, self.names) for value in values):
+                if alone:
                     loads = [one for one in inside if isinstance(one, ast.Name) and one.id == name]
                     self.parameters.update((id(one), values) for one in loads)
 
