@@ -110,6 +110,14 @@ def test_own():
 
 
 @pytest.mark.docker
+async def test_a_suite_may_read_its_own_source(docker_backend, tmp_path):
+    directory = make_task(tmp_path, "reads", test="pytest -q /tests >&2")
+    (directory / "tests/test_it.py").write_text(READS)
+    result = await only(docker_backend, directory)
+    assert (result.problem, result.reference, result.nothing) == (None, (1.0,), (0.0,))
+
+
+@pytest.mark.docker
 async def test_a_test_sh_may_end_before_its_tests_where_nothing_was_done(docker_backend, tmp_path):
     directory = make_task(tmp_path, "early")
     (directory / "tests/test.sh").write_text(
@@ -117,14 +125,6 @@ async def test_a_test_sh_may_end_before_its_tests_where_nothing_was_done(docker_
         "python3 -m pytest -q /tests/test_it.py && echo 1 > /logs/verifier/reward.txt\n"
     )
     (directory / "tests/test_it.py").write_text("def test_it():\n    assert int(open('/app/done').read()) == 1\n")
-    result = await only(docker_backend, directory)
-    assert (result.problem, result.reference, result.nothing) == (None, (1.0,), (0.0,))
-
-
-@pytest.mark.docker
-async def test_a_suite_may_read_its_own_source(docker_backend, tmp_path):
-    directory = make_task(tmp_path, "reads", test="pytest -q /tests >&2")
-    (directory / "tests/test_it.py").write_text(READS)
     result = await only(docker_backend, directory)
     assert (result.problem, result.reference, result.nothing) == (None, (1.0,), (0.0,))
 

@@ -45,10 +45,19 @@ def test_tests_are_found_in_modules_and_classes():
         "class Plain:\n    def test_h(self): pass\n"
         "class Cases(unittest.TestCase):\n    def test_i(self): pass\n"
         "class TestOfABase(Plain):\n    pass\n"
+        "class TestOfTwo(unittest.TestCase):\n    def test_k(self): pass\nclass More(TestOfTwo):\n    pass\n"
         "class TestOuter:\n    class TestInner:\n        def test_j(self): pass\n"
     )
     found = [name for name, _ in source_tests.tests(tree)]
-    assert found == ["test_a", "TestT::test_b", "Cases::test_i", "TestOfABase::test_h", "TestOuter::TestInner::test_j"]
+    assert found == [
+        "test_a",
+        "TestT::test_b",
+        "Cases::test_i",
+        "TestOfABase::test_h",
+        "TestOfTwo::test_k",
+        "More::test_k",
+        "TestOuter::TestInner::test_j",
+    ]
 
 
 def test_a_test_may_fail_where_a_mark_without_a_condition_says_so():
