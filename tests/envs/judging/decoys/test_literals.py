@@ -47,3 +47,8 @@ def test_leaves_are_the_literals_at_their_places():
 def test_what_is_called_with_more_than_literals_is_left_alone(text):
     """Another literal there may be refused: there are not 31 days in every month."""
     assert None in list(literals.leaves_of(syntax(text), (), literals.Names({"date": "datetime.date"}, set())))
+
+
+def test_what_is_compared_nearly_says_how_nearly():
+    assert list(literals.tolerances(syntax("approx(3, abs=0.1)"), NAMES)) == [1e-12, 0.1]
+    assert list(literals.tolerances(syntax("[3]"), NAMES)) == []
