@@ -60,6 +60,16 @@ def test_tests_are_found_in_modules_and_classes():
     ]
 
 
+def test_a_class_has_the_tests_of_its_bases_in_their_order_if_nothing_unknown_may_change_them():
+    tree = ast.parse(
+        "class A:\n    def test_x(self): pass\n    def test_y(self): pass\n"
+        "class B:\n    def test_x(self): pass\n    def test_z(self): pass\n"
+        "class TestC(A, B):\n    test_z = None\n"
+        "class TestD(A, metaclass=M):\n    pass\nclass TestE(Unknown, A):\n    pass\n@odd\nclass TestF(A):\n    pass\n"
+    )
+    assert {name: node.lineno for name, node in source_tests.tests(tree)} == {"TestC::test_x": 2, "TestC::test_y": 3}
+
+
 def test_a_test_may_fail_where_a_mark_without_a_condition_says_so():
     assert known().may_fail("test_a.py::test_two")
     assert not known().may_fail("test_a.py::test_one")
