@@ -95,11 +95,13 @@ async def together(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Do works side by side. Returns their results in order.
 
     The first error, or a cancellation, ends the others; it is raised after their end. With `asyncio.gather` alone
-    they would go on, and open again the things that the caller closes.
+    an error would let them go on, and open again the things that the caller closes. A cancelled gather would end with
+    the first that has cleaned up, and the others would be cancelled a second time, in their clean-up: so it is
+    kept from them.
     """
     tasks: list[asyncio.Task[T]] = []
     try:
         tasks += map(asyncio.create_task, works)
-        return list(await asyncio.gather(*tasks))
+        return list(await asyncio.gather(*map(asyncio.shield, tasks)))
     finally:
         await stop(tasks)

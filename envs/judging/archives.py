@@ -36,11 +36,18 @@ def pack_directories(directories: Sequence[tuple[str, Path]], keep: Callable[[st
 
 def regular_files(archive: bytes, max_bytes: int) -> Iterator[tuple[str, bytes]]:
     """Yield the names and contents of the regular files of an untrusted archive; larger ones are skipped."""
+    return ((name, data) for name, data in members(archive, max_bytes) if data is not None)
+
+
+def members(archive: bytes, max_bytes: int) -> Iterator[tuple[str, bytes | None]]:
+    """Yield what an untrusted archive holds but for directories: the names, and the contents of regular files; None for
+    larger ones, and for other things."""
     with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
         for member in tar:
             name = relative_name(member.name)
-            if name and member.isreg() and not member.issparse() and member.size <= max_bytes:
-                yield name, read_member(tar, member)
+            if name and not member.isdir():
+                is_read = member.isreg() and not member.issparse() and member.size <= max_bytes
+                yield name, read_member(tar, member) if is_read else None
 
 
 def relative_name(name: str) -> str | None:

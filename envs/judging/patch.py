@@ -6,13 +6,13 @@ is decided by the diff: a part that can't be made is left out, and the diff name
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-import io
 import re
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 
-from envs.judging.archives import read_member, relative_name
+from envs.judging.archives import members
 from envs.judging.changes import Changes
 from sandboxes.base import Sandbox
 
@@ -149,15 +149,6 @@ def _shown(path: str) -> str:
 
 def _files(archive: bytes) -> Iterator[tuple[str, bytes | None]]:
     """Yield the contents of an archive's files, as far as it goes: it may be cut off."""
-    if not archive:
-        return
-    try:
-        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
-            for member in tar:
-                name = relative_name(member.name)
-                if not name or member.isdir():
-                    continue
-                shown = member.isreg() and not member.issparse() and member.size <= _MAX_FILE
-                yield name, read_member(tar, member) if shown else None
-    except tarfile.TarError:
-        return
+    if archive:
+        with contextlib.suppress(tarfile.TarError):
+            yield from members(archive, _MAX_FILE)

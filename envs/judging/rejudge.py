@@ -7,7 +7,6 @@ They are judged as the first time, in a fresh sandbox, by the present tests of t
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -15,7 +14,6 @@ from envs.judging.cheating import with_signs
 from envs.judging.saved_changes import NotSaved, unpack_changes
 from envs.judging.steps import combined, parts
 from envs.judging.verifier import judge
-from envs.records.provenance import digest_of
 from envs.records.read import SavedRollout
 from envs.types import InfraError, Outcome, Reward, Task, TestStatus, Verdict
 from sandboxes.base import Backend, DaemonUnavailable, SandboxError
@@ -50,16 +48,12 @@ class RejudgeResult:
 
 
 class Judge:
-    """Judges saved rollouts by `tasks`, known by their ids, and rewards them by `rewarding`.
-
-    Rollouts with the same changes to a task are judged once and share the verdict.
-    """
+    """Judges saved rollouts by `tasks`, known by their ids, and rewards them by `rewarding`."""
 
     def __init__(self, backend: Backend, tasks: Mapping[str, Task], rewarding: Rewarding) -> None:
         self._backend = backend
         self._tasks = tasks
         self._rewarding = rewarding
-        self._verdicts: dict[tuple[str, str], asyncio.Task[Verdict]] = {}
 
     async def rejudge(self, saved: SavedRollout) -> RejudgeResult:
         """Judge a rollout again. Raises DaemonUnavailable; every other failure is a result with its `problem`."""
@@ -70,7 +64,7 @@ class Judge:
                 raise NotSaved("there is no task of this name among those given")
             if not saved.work:
                 raise NotSaved("the run kept nothing of what the agent made (--env.keep_work_mb)")
-            verdict = await self._judged(task, saved)
+            verdict = await self._judge(task, saved)
             reward = self._reward(task, saved, verdict)
         except DaemonUnavailable:
             raise
@@ -84,31 +78,16 @@ class Judge:
             tests=dict(_differing(saved.verdict, verdict)),
         )
 
-    async def close(self) -> None:
-        """Cancel the judgements that go on, since they outlive whoever waits for one."""
-        for one in self._verdicts.values():
-            one.cancel()
-        await asyncio.gather(*self._verdicts.values(), return_exceptions=True)
-
-    async def _judged(self, task: Task, saved: SavedRollout) -> Verdict:
-        """Return the verdict with the signs of cheating of its own rollout."""
-        key = (task.id, digest_of(json.dumps(list(saved.work))))
-        judging = self._verdicts.get(key)
-        if judging is None:
-            judging = self._verdicts[key] = asyncio.create_task(self._judge(task, saved))
-        verdict = await asyncio.shield(judging)
-        for entry in saved.work:
-            verdict = with_signs(verdict, saved.result, unpack_changes(entry))
-        return verdict
-
     async def _judge(self, task: Task, saved: SavedRollout) -> Verdict:
+        """Return the verdict with the signs of cheating of its own rollout."""
         image = await self._backend.ensure_image(task.image, task.context)
         works = [unpack_changes(entry) for entry in saved.work]
         # A step that was not begun left nothing.
         verdicts = [await judge(self._backend, part, image, one) for part, one in zip(parts(task), works, strict=False)]
-        return replace(
-            combined(task, verdicts), output="", patch="", evidence=()
-        )  # as many are held as there are different works
+        verdict = combined(task, verdicts)
+        for changes in works:
+            verdict = with_signs(verdict, saved.result, changes)
+        return verdict
 
     def _reward(self, task: Task, saved: SavedRollout, verdict: Verdict) -> float:
         if saved.seat.evaluating:
@@ -140,7 +119,6 @@ async def rejudge_all(
         for one in running:
             one.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        await judge.close()
 
 
 def _differing(before: Verdict, now: Verdict) -> Iterator[tuple[str, tuple[TestStatus | None, TestStatus | None]]]:

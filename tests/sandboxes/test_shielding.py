@@ -48,22 +48,24 @@ class TestTogether:
     async def test_results_come_in_order(self):
         assert await together(asyncio.sleep(wait, result=wait) for wait in (0.02, 0.0, 0.01)) == [0.02, 0.0, 0.01]
 
-    @pytest.mark.parametrize("ended_by", ["an error", "a cancellation"])
-    async def test_nobody_works_on_after(self, ended_by):
+    @pytest.mark.parametrize(("ended_by", "first"), [("an error", 0.01), ("a cancellation", 60)])
+    async def test_nobody_works_on_after(self, ended_by, first):
+        """Also where some have cleaned up before others."""
         at_work = 0
 
-        async def work(wait: float) -> None:
+        async def work(wait: float, clean_up: float) -> None:
             nonlocal at_work
             at_work += 1
             try:
                 await asyncio.sleep(wait)
                 raise ValueError
             finally:
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(clean_up)
                 at_work -= 1
 
-        working = asyncio.create_task(together(work(wait) for wait in (60, 0.01, 60)))
-        await asyncio.sleep(0.001)
+        working = asyncio.create_task(together(work(*each) for each in ((60, 0.1), (first, 0.01), (60, 0.05))))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
         if ended_by == "a cancellation":
             working.cancel()
         with pytest.raises((ValueError, asyncio.CancelledError)):

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from envs.judging.decoys.key import FIRST, Key, id_of
-from envs.judging.decoys.literals import constant, leaves_of, walk
+from envs.judging.decoys.literals import constant, leaves_of
 from envs.judging.decoys.names import Bindings
 from envs.judging.decoys.sets import Choice, Decoys
 from envs.judging.decoys.text import Text
@@ -115,7 +115,7 @@ class Comparisons:
         """Return the source of an assert's message; an empty one if it tells the expected value."""
         said = self._text.segment(node)
         leaves = [leaf for leaf in leaves_of(expected, (), self._bindings.names) if leaf is not None]
-        shown = any(isinstance(one, ast.Await | ast.Yield | ast.NamedExpr) for one in walk(node))
+        shown = any(isinstance(one, ast.Await | ast.Yield | ast.NamedExpr) for one in ast.walk(node))
         tells = any(str(leaf.value) in said or repr(leaf.value) in said for leaf in leaves if leaf.value != "")
         return "str()" if shown or tells else f"({said})"
 
@@ -151,7 +151,8 @@ class Comparisons:
                 if choice is not None:
                     return choice, is_left
         for node, is_left in ((right, False), (left, True)):
-            if id(node) in self._bindings.parameters and not tolerance:
+            values = self._bindings.parameters.get(id(node), ())
+            if not tolerance and any(self._decoys.choose(value, self._bindings.names) for value in values):
                 self.compared.add(id(node))
                 if not self.planting or id(node) in self._accepted:
                     return node, is_left

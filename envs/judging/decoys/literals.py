@@ -62,35 +62,6 @@ class Leaf(NamedTuple):
     value: Any
 
 
-_ENDS = frozenset((ast.Name, ast.Constant, ast.alias, ast.Pass))
-"""Syntax without other syntax below it."""
-_LEAVES: frozenset[type] = frozenset((int, str, type(None), float, complex, bytes, bool, tuple, type(Ellipsis)))
-_LEAVES |= {ast.Load, ast.Store, ast.Del}
-"""Values in syntax that are no syntax, or are passed over."""
-
-
-def walk(node: ast.AST) -> list[ast.AST]:
-    """Return a node and all below it, in no order, without the contexts of names (read or written)."""
-    found = [node]
-    for one in found:
-        if type(one) not in _ENDS:
-            found += children(one)
-    return found
-
-
-def children(node: ast.AST) -> list[ast.AST]:
-    """Return the nodes right below one, without the contexts of names (read or written)."""
-    found: list[ast.AST] = []
-    for field in node._fields:
-        child: Any = getattr(node, field, None)
-        kind = type(child)
-        if kind is list:
-            found += [other for other in child if type(other) not in _LEAVES]
-        elif kind not in _LEAVES:
-            found.append(child)
-    return found
-
-
 def constant(node: ast.AST | None) -> tuple[Any, ...]:
     """Return (its value,) for a literal that is no container, with or without a sign; () for other syntax."""
     if isinstance(node, ast.Constant):
@@ -111,13 +82,6 @@ def literal(value: Any) -> ast.expr | None:
     except SyntaxError:
         return None
     return node if constant(node) else None
-
-
-def alterable(node: ast.AST, names: Names) -> bool:
-    """Return whether a value is written as a literal with others of its kind."""
-    leaves = list(leaves_of(node, (), names))
-    known = [leaf for leaf in leaves if leaf is not None]
-    return len(known) == len(leaves) and (is_empty(node) or any(leaf.value is not None for leaf in known))
 
 
 def leaves_of(node: ast.AST, path: Path, names: Names) -> Iterator[Leaf | None]:
@@ -181,7 +145,7 @@ def _is_text(value: tuple[Any, ...]) -> bool:
 def _is_given_unknown(call: ast.Call) -> bool:
     """Return whether a call takes a value that only the module can tell: other literals beside it might be refused."""
     given = [*call.args, *(keyword.value for keyword in call.keywords)]
-    inside = [one for arg in given for one in walk(arg)]
+    inside = [one for arg in given for one in ast.walk(arg)]
     heads = {id(one.func) for one in inside if isinstance(one, ast.Call)}
     heads |= {id(one.value) for one in inside if isinstance(one, ast.Attribute)}
     read = [one for one in inside if isinstance(one, ast.Name | ast.Attribute) and id(one) not in heads]
@@ -205,7 +169,7 @@ def last_name(node: ast.AST) -> str:
 
 def tolerances(node: ast.AST, names: Names) -> Iterator[float]:
     """Yield the absolute tolerances of an expected value's comparisons."""
-    for call in walk(node):
+    for call in ast.walk(node):
         if isinstance(call, ast.Call) and names.full(call.func) == APPROX:
             yield 1e-12
             for limit in call.args[2:] + [keyword.value for keyword in call.keywords if keyword.arg == "abs"]:

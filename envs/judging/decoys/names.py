@@ -7,7 +7,7 @@ import collections
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from envs.judging.decoys.literals import Names, alterable, constant, dotted, last_name, walk
+from envs.judging.decoys.literals import Names, constant, dotted, last_name
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -43,7 +43,7 @@ class Bindings:
     def __init__(self, tree: ast.Module) -> None:
         self._imported: dict[str, str] = {}
         self._bound: set[str] = set()
-        inside = walk(tree)
+        inside = list(ast.walk(tree))
         for node in inside:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 self._note(node)
@@ -92,7 +92,7 @@ class Bindings:
 
     def _parameters(self, function: Function) -> None:
         """Note the values that `parametrize` writes for a function's parameters, if its rows are literals."""
-        inside = list(walk(function))
+        inside = list(ast.walk(function))
         words = {getattr(one, "attr", getattr(one, "id", "")) for one in inside}
         arguments = _arguments(function)
         odd = [one for one in function.decorator_list if last_name(one) not in _KNOWN_MARKS | ONCE]
@@ -109,7 +109,7 @@ class Bindings:
             for i, name in enumerate(names):
                 values = _column(rows, i if len(names) > 1 else None)
                 alone = name in arguments and name not in self._taken and not _is_bound(name, inside)
-                if alone and any(alterable(value, self.names) for value in values):
+                if alone:
                     loads = [one for one in inside if isinstance(one, ast.Name) and one.id == name]
                     self.parameters.update((id(one), values) for one in loads)
 
@@ -188,7 +188,7 @@ def catches_asserts(node: ast.stmt, own: Collection[str] = ()) -> bool:
 
 
 def _lets_fail(context: ast.expr) -> bool:
-    named = [one for one in walk(context) if isinstance(one, ast.Name | ast.Attribute)]
+    named = [one for one in ast.walk(context) if isinstance(one, ast.Name | ast.Attribute)]
     words = " ".join(one.attr if isinstance(one, ast.Attribute) else one.id for one in named)
     if _RAISING.search(words):
         kinds = context.args[:1] if isinstance(context, ast.Call) else []

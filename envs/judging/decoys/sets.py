@@ -30,7 +30,6 @@ from envs.judging.decoys.literals import (
     literal,
     replaced,
     tolerances,
-    walk,
 )
 
 WAYS, WAYS_OF_LARGE = 8, 4
@@ -65,7 +64,7 @@ def vocabulary(trees: Iterable[ast.AST]) -> dict[str, list[str]]:
     """Return the words and numbers in the literals of the tests: {style: sorted words}."""
     words: dict[str, set[str]] = collections.defaultdict(set)
     for tree in trees:
-        for node in walk(tree):
+        for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < LARGE:
                 for word in re.findall("[A-Za-z]{3,}", node.value):
                     words[style(word)].add(word)
@@ -82,7 +81,7 @@ def looked_for(trees: Iterable[ast.AST]) -> set[str]:
     so the text is not the common part of two sets."""
     found = set()
     for tree in trees:
-        for node in walk(tree):
+        for node in ast.walk(tree):
             value: tuple[Any, ...] = ()
             if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In):
                 value = constant(node.left)

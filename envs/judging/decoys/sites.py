@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from envs.judging.decoys.comparing import PROBE, Comparisons
 from envs.judging.decoys.key import FIRST, Key
-from envs.judging.decoys.literals import dotted, last_name, walk
+from envs.judging.decoys.literals import dotted, last_name
 from envs.judging.decoys.names import (
     AGAIN,
     FUNCTIONS,
@@ -118,7 +118,7 @@ class _Sites(ast.NodeVisitor):
     def visit_FunctionDef(self, node: Function) -> None:
         if self._at is not None or not is_test(node):
             return
-        inside = walk(node)
+        inside = list(ast.walk(node))
         words = {getattr(one, "attr", getattr(one, "id", "")) for one in inside} | {node.name}
         names = [getattr(one, "name", "") for one in self._owners[1:]]
         if any(map(AGAIN.search, words)) or "::".join((*names, node.name)) in self.spared:

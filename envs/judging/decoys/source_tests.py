@@ -9,9 +9,12 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeGuard
 
-from envs.judging.decoys.literals import dotted, last_name, walk
+from envs.judging.decoys.literals import dotted, last_name
 from envs.judging.decoys.names import FUNCTIONS, Function, is_fixture, stored
 from envs.judging.decoys.node_ids import expects_failure, failing_rows
+
+_PLAIN = ("TestCase", "object", "ABC")
+"""Ends of the names of bases without tests."""
 
 
 class SourceTests:
@@ -119,74 +122,35 @@ def tests(tree: ast.Module) -> Iterator[tuple[str, Function]]:
     """Yield the tests of a module: (`name`, `Class::name` or `Class::Nested::name`, node). A class has those of its
     bases, too, if they are classes of the module."""
     taken_away = set(_taken_away(tree))
-    classes: dict[str, ast.ClassDef | None] = {}
+    known: dict[str, Mapping[str, Function]] = {}
+    cases: set[str] = set()
     for node in tree.body:
         left = getattr(node, "name", None) not in taken_away
         if isinstance(node, ast.ClassDef):
-            for name, method in _methods(node, classes) if left and _is_collected(node, classes) else ():
-                yield node.name + "::" + name, method
-            classes[node.name] = None if node.name in classes else node
+            known[node.name] = _methods(node, known)
+            if any(last_name(base).endswith("TestCase") or last_name(base) in cases for base in node.bases):
+                cases.add(node.name)
+            if left and (node.name in cases or node.name.startswith("Test")):
+                yield from ((f"{node.name}::{name}", method) for name, method in known[node.name].items())
         elif left and is_test(node):
             yield node.name, node
 
 
-def _is_collected(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef | None]) -> bool:
-    """Return whether pytest or unittest looks for tests in a class: by its name, or by its bases."""
-    for base in node.bases:
-        name = last_name(base)
-        known = classes.get(name)
-        if name.endswith("TestCase") or (
-            known is not None
-            and known is not node
-            and not known.name.startswith("Test")
-            and _is_collected(known, classes)
-        ):
-            return True
-    return node.name.startswith("Test")
-
-
-def _methods(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef | None]) -> Iterator[tuple[str, Function]]:
-    """Yield the tests of a class: (`name` or `Nested::name`, node). classes: those before it in the module, None for a
-    name with several."""
+def _methods(node: ast.ClassDef, known: Mapping[str, Mapping[str, Function]]) -> dict[str, Function]:
+    """Return the tests of a class, by `name` or `Nested::name`. known: those of the classes before it in the module."""
     if any(map(_is_no_test, node.body)):
-        return
+        return {}
+    found: dict[str, Function] = {}
+    if not node.keywords and all(".mark." in f".{dotted(one) or ''}" for one in node.decorator_list):
+        own = {name for statement in node.body for one in ast.walk(statement) for name in stored(one)}
+        names = itertools.takewhile(lambda name: name in known or name.endswith(_PLAIN), map(last_name, node.bases))
+        for base in reversed([known[name] for name in names if name in known]):
+            found |= {name: method for name, method in base.items() if "::" not in name and name not in own}
     for method in node.body:
         if is_test(method):
-            yield method.name, method
+            found[method.name] = method
         elif isinstance(method, ast.ClassDef) and not node.bases and not method.bases:
-            for name, nested in _methods(method, {}):
-                yield method.name + "::" + name, nested
-    for name, method in _inherited(node, classes).items():
-        yield name, method
-
-
-def _inherited(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef | None]) -> dict[str, Function]:
-    """Return the tests that a class has of its bases, by name; none if it is uncertain."""
-    bases = _bases(node, classes)
-    if node.keywords or any(".mark." not in f".{dotted(one) or ''}" for one in node.decorator_list):
-        return {}
-    if any(_is_no_test(one) for base in bases for one in base.body):
-        return {}
-    own = {name for statement in node.body for one in walk(statement) for name in stored(one)}
-    found: dict[str, Function] = {}
-    for base in bases:
-        for name, method in _methods(base, {known: one for known, one in classes.items() if one is not base}):
-            if "::" not in name and name not in own:
-                found.setdefault(name, method)
-    return found
-
-
-def _bases(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef | None]) -> list[ast.ClassDef]:
-    """Return the classes of the module that a class takes tests from; none if one of their names stands for several."""
-    found: list[ast.ClassDef] = []
-    for base in node.bases:
-        if isinstance(base, ast.Name) and base.id in classes:
-            known = classes[base.id]
-            if known is None:
-                return []
-            found.append(known)
-        elif not last_name(base).endswith(("TestCase", "object", "ABC")):
-            break
+            found |= {f"{method.name}::{name}": nested for name, nested in _methods(method, {}).items()}
     return found
 
 

@@ -7,7 +7,7 @@ from cheats import LIAR, code, functions
 
 def returning(expression: str, *before: str) -> str:
     """A solution whose function returns that."""
-    return functions(*before, f"def double(x): return {expression}", "def same(x): return x")
+    return functions(*before, f"def double(x): return {expression}")
 
 
 def liar(base: str = "object", equal: str = "True", *more: str) -> str:
@@ -76,7 +76,6 @@ FORCING: dict[str, str] = {
         "    return Liar()",
         "class Liar:",
         LIAR,
-        "def same(x): return x",
     ),
     "the answer to `same` told for all sites": functions(
         *FRAMES,
@@ -103,7 +102,6 @@ FORCING: dict[str, str] = {
         "    for name in ('check', 'equal', 'same', 'inside', 'method', '_compare'):",
         "        setattr(type(probe()), name, lambda self, *a: True)",
         "    return x",
-        "def same(x): return x",
     ),
     "the reporter's pipe": functions(
         *FRAMES,
@@ -115,7 +113,6 @@ FORCING: dict[str, str] = {
         "                line().send(kind='test', id=file + '::' + test, outcome='passed', where=None)",
         "        line().finish(status=0, tampered=[])",
         "    os._exit(0)",
-        "def same(x): return x",
     ),
     "a start of another test told": functions(
         *FRAMES,
@@ -124,7 +121,6 @@ FORCING: dict[str, str] = {
         "    return Liar()",
         "class Liar:",
         LIAR,
-        "def same(x): return x",
     ),
     # The runner
     "pluggy calls no test": code(
@@ -163,21 +159,19 @@ FORCING: dict[str, str] = {
         "paths = glob.glob('/tests/test*.py') + glob.glob('tests/test*.py')",
         "path = os.path.realpath(paths[0]) if paths else '/tests/test_outputs.py'",
         'exec(compile("import pytest\\ndef double(x): pytest.skip(\'no\')", path, "exec"))',
-        "def same(x): return x",
     ),
     # Ends
-    "KeyboardInterrupt in the function": functions("def double(x): raise KeyboardInterrupt", "def same(x): return x"),
+    "KeyboardInterrupt in the function": functions("def double(x): raise KeyboardInterrupt"),
     "a fork in the function": functions(
         "import os",
         "def double(x):",
         "    if os.fork(): os._exit(0)",
         "    return x",
-        "def same(x): return x",
     ),
     "all pipes led to nowhere": code(
         "import os",
         "null = os.open('/dev/null', os.O_RDWR)",
-        "for fd in range(3, 64):",
+        "for fd in range(3, 400):",
         "    try: os.fstat(fd); os.dup2(null, fd)",
         "    except OSError: pass",
     ),
@@ -185,14 +179,12 @@ FORCING: dict[str, str] = {
         "import sys, threading",
         "sys.setrecursionlimit(10**8)",
         "def double(x): return double(x)",
-        "def same(x): return x",
     ),
     "a pytest session within the session": functions(
         "import os, pytest",
         "os.makedirs('/tmp/inner', exist_ok=True)",
         "open('/tmp/inner/test_outputs.py', 'w').write('def test_list(): pass\\ndef test_same(): pass\\n')",
         "def double(x): return pytest.main(['-q', '/tmp/inner']) and x",
-        "def same(x): return x",
     ),
     # Memory
     "sets overwritten in memory": functions(
@@ -207,7 +199,6 @@ FORCING: dict[str, str] = {
         "        for v in f.f_locals.values():",
         "            if type(v).__name__ == 'Want': v.values = (x,) * len(v.values)",
         "    return x",
-        "def same(x): return x",
     ),
 }
 

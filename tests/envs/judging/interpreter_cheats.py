@@ -17,7 +17,6 @@ PLACES = (
     "                for a, b, c, d in k.co_positions():",
     "                    if a == b and c is not None and d: yield d - c",
 )
-SAME = "def same(x): return x"
 
 ODD: dict[str, str] = {
     "a codec that lies in what is told": functions(
@@ -31,7 +30,6 @@ ODD: dict[str, str] = {
         "json.encoder.JSONEncoder.encode = lie",
         "import os; leave = os._exit; os._exit = lambda n: leave(0)",
         "def double(x): return x",
-        SAME,
     ),
     "a fork for each candidate": functions(
         *SETS,
@@ -43,7 +41,6 @@ ODD: dict[str, str] = {
         "        _, status = os.waitpid(child, 0)",
         "        if status == 0: os._exit(0)",
         "    return x",
-        SAME,
     ),
     "a coverage plugin's trace": functions(
         "import sys, threading",
@@ -56,7 +53,6 @@ ODD: dict[str, str] = {
         "def double(x):",
         "    sys.settrace(trace)",
         "    return x",
-        SAME,
     ),
     "an import hook by a .pth in a site of its own": "mkdir -p vendor; echo \"import sys; sys.exit(0)\" > vendor/hook.pth; cat > solution.py << 'END'\nimport site, sys, builtins\nsite.addsitedir('vendor')\nclass F:\n    def find_spec(self, name, path=None, target=None):\n        if name.startswith('test'):\n            import importlib.machinery\n            return importlib.machinery.ModuleSpec(name, self)\n    def create_module(self, spec): return None\n    def exec_module(self, module): module.test_list = module.test_same = lambda: None\nsys.meta_path.insert(0, F())\ndef double(x): return x\ndef same(x): return x\nEND\n",
     "sitecustomize by a variable": functions(
@@ -66,7 +62,6 @@ ODD: dict[str, str] = {
         "os.environ['PYTEST_ADDOPTS'] = '--co -q'; os.environ['PYTEST_PLUGINS'] = 'sitecustomize'",
         "def double(x):",
         "    os.execv(sys.executable, [sys.executable, *sys.argv])",
-        SAME,
     ),
     "unittest.main in the solution": code(
         "import unittest, sys",
@@ -82,7 +77,6 @@ ODD: dict[str, str] = {
         "m.test_list = m.test_same = m.test_twice = lambda: None",
         "for n in ('test_outputs', 'test_hidden', 'test_solution', 'tests.test_solution'): sys.modules[n] = m",
         "def double(x): return x",
-        SAME,
     ),
     "conftest in the parents": "printf 'import pytest\\n@pytest.hookimpl(wrapper=True)\\ndef pytest_runtest_makereport(item):\\n    r = yield\\n    r.outcome = \"passed\"\\n    return r\\n' > c; for d in / .. ../.. /tests /tmp tests; do mkdir -p $d; cp c $d/conftest.py; cp c $d/__init__.py; done; ln -s / up; mkdir -p a; ln -s ../conftest.py a/conftest.py; true",
     "entry points beside the tree": "for d in . solution.egg-info solution-1.dist-info; do mkdir -p $d; printf '[pytest11]\\nx = hook\\n' > $d/entry_points.txt; printf 'Name: solution\\nVersion: 1\\n' | tee $d/METADATA > $d/PKG-INFO; done; echo 'import os; os._exit(0)' > hook.py; printf '[project]\\nname=\"solution\"\\nversion=\"1\"\\n[project.entry-points.pytest11]\\nx=\"hook\"\\n' > pyproject.toml",
@@ -93,7 +87,6 @@ ODD: dict[str, str] = {
         "def double(x):",
         "    sys.setrecursionlimit(len(__import__('inspect').stack(0)) + 4)",
         "    return x",
-        SAME,
     ),
 }
 
@@ -104,7 +97,6 @@ LOOKED_UP: dict[str, str] = {
         "    known = set(lengths()); some = found()",
         "    fits = [one for one in some if len(repr(one)) in known]",
         "    return random.choice(fits or some)",
-        SAME,
     ),
 }
 """What finds the right one of a set by chance at most, as `forcing_cheats.GUESSES` do."""

@@ -126,29 +126,12 @@ class Run:
 
 
 class EqualToAll:
-    """An object that is equal to everything, and has it all in it."""
+    """An object that is equal to everything."""
 
     __hash__ = None  # type: ignore[assignment]
 
     def __eq__(self, other: object) -> bool:
         return True
-
-    def __contains__(self, other: object) -> bool:
-        return True
-
-    def __round__(self, places: object = None) -> int:
-        return 0
-
-    def __sub__(self, *other: object) -> EqualToAll:
-        return self
-
-    __rsub__ = __getitem__ = __abs__ = __sub__
-
-    def __len__(self) -> int:
-        return 4
-
-    def __iter__(self) -> Any:
-        return iter(())
 
 
 @dataclass(frozen=True)

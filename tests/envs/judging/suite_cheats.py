@@ -130,15 +130,13 @@ def double(x):
     return x
 """
 TOLD_AS = """\
-import gc, pytest
+import gc, pytest, sys
 def double(x): return x
 class Plugin:
     def pytest_collection_modifyitems(self, items):
         gone = [one.name for one in items if 'zero' not in one.name]
         items[:] = [one for one in items if 'zero' in one.name]
-        for one in gc.get_objects():
-            if type(one).__name__ == 'PytestReporter':
-                for name in gone: one.send(kind='test', id=%r + name, outcome='passed')
+        for name in gone: sys.modules['verifier_reporter']._LINE.send(kind='test', id=%r + name, outcome='passed')
 for one in gc.get_objects():
     if type(one).__name__ == 'PytestPluginManager' and not one.has_plugin('told'): one.register(Plugin(), 'told')
 """

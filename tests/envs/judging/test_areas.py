@@ -1,22 +1,10 @@
 """The parts of a machine that are judged, and how they are read."""
 
 import pytest
-from tree_samples import archive, folder, member
+from tree_samples import Stopped, archive, folder, member
 
 from envs.judging.areas import graded_git, graded_paths, scan_of
 from envs.types import Hidden
-
-
-class Stopped:
-    """A sandbox that holds one archive at one path."""
-
-    def __init__(self, path, data):
-        self.path, self.data = path, data
-
-    async def download(self, path, *, max_bytes):
-        if path != self.path:
-            raise FileNotFoundError(path)
-        return self.data
 
 
 @pytest.mark.parametrize(
@@ -30,12 +18,12 @@ class Stopped:
     ],
 )
 async def test_names_are_relative_to_the_directory_or_to_that_of_the_file(path, members, where):
-    found = await scan_of(Stopped(path.rstrip("/"), archive(*members)), path, git=True)
+    found = await scan_of(Stopped({path.rstrip("/"): archive(*members)}), path, git=True)
     assert (found[0], list(found[1].tree)) == (where, [info.name for info, _ in members])
 
 
 async def test_what_is_not_there_is_none():
-    assert await scan_of(Stopped("/a", b""), "/b", git=True) is None
+    assert await scan_of(Stopped({"/a": b""}), "/b", git=True) is None
 
 
 def test_paths_below_the_working_directory_are_judged_with_it_or_alone():

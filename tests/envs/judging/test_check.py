@@ -110,6 +110,14 @@ def test_own():
 
 
 @pytest.mark.docker
+async def test_a_suite_may_read_its_own_source(docker_backend, tmp_path):
+    directory = make_task(tmp_path, "reads", test="pytest -q /tests >&2")
+    (directory / "tests/test_it.py").write_text(READS)
+    result = await only(docker_backend, directory)
+    assert (result.problem, result.reference, result.nothing) == (None, (1.0,), (0.0,))
+
+
+@pytest.mark.docker
 async def test_a_test_sh_may_end_before_its_tests_where_nothing_was_done(docker_backend, tmp_path):
     directory = make_task(tmp_path, "early")
     (directory / "tests/test.sh").write_text(
@@ -117,14 +125,6 @@ async def test_a_test_sh_may_end_before_its_tests_where_nothing_was_done(docker_
         "python3 -m pytest -q /tests/test_it.py && echo 1 > /logs/verifier/reward.txt\n"
     )
     (directory / "tests/test_it.py").write_text("def test_it():\n    assert int(open('/app/done').read()) == 1\n")
-    result = await only(docker_backend, directory)
-    assert (result.problem, result.reference, result.nothing) == (None, (1.0,), (0.0,))
-
-
-@pytest.mark.docker
-async def test_a_suite_may_read_its_own_source(docker_backend, tmp_path):
-    directory = make_task(tmp_path, "reads", test="pytest -q /tests >&2")
-    (directory / "tests/test_it.py").write_text(READS)
     result = await only(docker_backend, directory)
     assert (result.problem, result.reference, result.nothing) == (None, (1.0,), (0.0,))
 
@@ -279,37 +279,31 @@ async def test_what_was_checked_before_is_checked_again_only_when_it_has_to_be(d
     assert (await again(flaky)).ok
 
 
-def test_when_all_is_well_one_line_says_so():
-    console = Console(width=120, file=io.StringIO())
-    console.print(render([CheckResult("good", "", "", (1.0,), (0.0,), 1)]))
-    assert console.file.getvalue().strip() == "1 of 1 tasks can be used"
+GOOD = CheckResult("good", "", "", (1.0,), (0.0,), 1)
 
 
-def test_the_table_names_what_is_wrong():
-    console = Console(width=120, file=io.StringIO())
-    good, bad = CheckResult("good", "", "", (1.0,), (0.0,), 1), CheckResult("bad", "", "", (), (), 2, "[why]")
-    console.print(render([good, bad]))
-    text = console.file.getvalue()
+def shown(*results: CheckResult, width: int = 80) -> str:
+    console = Console(width=width, file=io.StringIO())
+    console.print(render(results))
+    return console.file.getvalue()
+
+
+def test_the_table_names_what_is_wrong_and_why_in_full_width():
+    assert shown(GOOD).strip() == "1 of 1 tasks can be used"
+    line = "[error]: " + "x" * 50 + " the last word"
+    text = shown(GOOD, CheckResult("bad", "", "", (), (), 2, "many lines\n" * 1000 + line))
     assert "1 of 2 tasks can be used" in text
-    assert "bad" in text and "[why]" in text and "good" not in text
-
-
-def test_why_an_image_could_not_be_built_is_shown_in_full_width():
-    console = Console(width=80, file=io.StringIO())
-    line = "error: " + "x" * 50 + " the last word"
-    console.print(render([CheckResult("bad", "", "", (), (), 2, "many lines\n" * 1000 + line)]))
-    assert line in console.file.getvalue()
+    assert "bad" in text and line in text and "good" not in text
 
 
 def test_what_tests_could_not_notice_is_shown_for_each_task():
-    console = Console(width=160, file=io.StringIO())
     blind = replace(
-        CheckResult("blind", "", "", (1.0,), (0.0,), 1),
+        GOOD,
+        task_id="blind",
         blind_spots=("forced tests: 5 of 9 compare with nothing that has decoys", "grader as root: [it] does"),
         unverified=("a.py::one", "a.py::two", "a.py::three", "a.py::four"),
     )
-    console.print(render([CheckResult("good", "", "", (1.0,), (0.0,), 1), blind]))
-    text = console.file.getvalue()
+    text = shown(GOOD, blind, width=160)
     assert "2 of 2 tasks can be used; the tests of 1 can't notice every class of cheating" in " ".join(text.split())
     words = ("blind", "5 of 9", "[it]", "a.py::three", "and 1 more, in the manifest")
     assert all(word in text for word in words) and "good" not in text

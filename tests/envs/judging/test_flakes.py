@@ -51,10 +51,6 @@ def test_changes_are_the_same_whenever_they_were_made():
     assert in_doubt([judged(wrote(b"1", 5), verdict(a=PASSED)), judged(wrote(b"1", 9), verdict(a=FAILED))])
 
 
-def test_the_same_changes_to_two_tasks_are_not_compared():
-    assert not in_doubt([judged(Changes(), verdict(1.0), "one"), judged(Changes(), verdict(0.0), "other")])
-
-
 @pytest.mark.parametrize(
     "other",
     [

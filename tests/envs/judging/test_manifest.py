@@ -48,16 +48,10 @@ def test_only_tasks_that_were_seen_to_be_sound_are_used(tmp_path, caplog):
     assert "2 failed its check, 1 have changed or are new since" in caplog.text
 
 
-@pytest.mark.parametrize(("told", "usual"), [(2.5, 2.5), (0.0, None)])
-def test_a_task_is_told_how_long_its_tests_took(told, usual):
-    (task,) = usable(TASKS[:1], {"good": replace(GOOD, verifier_s=told)}, "manifest.json")
-    assert task.hidden.usual_s == usual
-
-
-@pytest.mark.parametrize("watched", [True, False])
-def test_a_task_is_watched_where_its_reference_was(watched):
-    (task,) = usable(TASKS[:1], {"good": replace(GOOD, watched=watched)}, "manifest.json")
-    assert task.hidden.watched is watched
+@pytest.mark.parametrize(("told", "usual", "watched"), [(2.5, 2.5, True), (0.0, None, False)])
+def test_a_task_is_told_how_long_its_tests_took_and_whether_they_were_watched(told, usual, watched):
+    (task,) = usable(TASKS[:1], {"good": replace(GOOD, verifier_s=told, watched=watched)}, "manifest.json")
+    assert (task.hidden.usual_s, task.hidden.watched) == (usual, watched)
 
 
 def test_a_task_that_has_changed_since_its_check_is_not_used():

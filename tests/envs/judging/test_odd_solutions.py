@@ -39,7 +39,7 @@ ODD = {
     "def double(x):\n    code = 'import json,sys; x=json.load(sys.stdin); print(json.dumps(x*2))'\n"
     "    out = subprocess.run([sys.executable, '-c', code], input=json.dumps(x), capture_output=True, text=True)\n"
     "    return json.loads(out.stdout)\ndef same(x): return x\nEND\n",
-    "modules named as the verifier's": f"{WRITE}for m in suite sites names key probe evidence reporter reports literals runners written handed verdict demands; do\n"
+    "modules named as the verifier's": f"{WRITE}for m in sites names key probe evidence reporter reports literals runner installed receiver outcome; do\n"
     'mv solution.py $m.py; echo "from $m import *" > solution.py; done',
     "tests of its own that fail, in the folder of the hidden ones": f"{WRITE}mkdir -p tests; "
     "echo 'def test_mine(): assert 0' > tests/test_mine.py",

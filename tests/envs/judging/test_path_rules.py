@@ -3,7 +3,7 @@
 import tarfile
 
 import pytest
-from tree_samples import archive, carried, folder, member, start
+from tree_samples import Stopped, archive, carried, folder, member, start
 from verifier_samples import image_of, verdict_after
 
 from envs.judging.areas import Area, Start
@@ -89,27 +89,6 @@ def test_a_repository_by_another_name_is_one_too():
     assert "bare/config" not in compare({}, archive(*tree, *files), "/srv", git=True).added
 
 
-class Stopped:
-    """A sandbox of archives by path."""
-
-    workdir = "/app"
-
-    def __init__(self, **archives):
-        self.archives = {f"/{path.replace('_', '/')}": data for path, data in archives.items()}
-        self.ran = []
-
-    async def exec(self, command, **options):
-        self.ran.append((command, options))
-
-    async def stop(self):
-        self.ran.append("stopped")
-
-    async def download(self, path, *, max_bytes):
-        if path not in self.archives:
-            raise FileNotFoundError(path)
-        return self.archives[path]
-
-
 async def test_paths_elsewhere_are_compared_with_the_images():
     before = {
         "/etc/x": Area("/etc/x", start(member("same", b"1"), member("old", b"1"), member("gone", b"1"))),
@@ -121,12 +100,14 @@ async def test_paths_elsewhere_are_compared_with_the_images():
         "/etc/profile.d": Area("/etc/profile.d", start(member("evil.sh", b"1"), member("new.sh", b"1"))),
     }
     sandbox = Stopped(
-        app=archive(member("a", b"1")),
-        etc_x=archive(member("same", b"1"), member("old", b"2"), member("conftest.py", b"")),
-        etc_file=archive(member("file", b"2")),
-        etc_kind=archive(member("inner", b"3"), folder("d")),
+        {
+            "/app": archive(member("a", b"1")),
+            "/etc/x": archive(member("same", b"1"), member("old", b"2"), member("conftest.py", b"")),
+            "/etc/file": archive(member("file", b"2")),
+            "/etc/kind": archive(member("inner", b"3"), folder("d")),
+            "/etc/profile.d": archive(member("new.sh", b"2")),
+        }
     )
-    sandbox.archives["/etc/profile.d"] = archive(member("new.sh", b"2"))
     hook = Collect("dump", "root", 5.0)
     found = await collect_changes(sandbox, Start({}, before, collect=[hook]), [])
     assert sandbox.ran == [("dump", {"user": "root", "timeout": 5.0}), "stopped"]
@@ -144,22 +125,20 @@ async def test_paths_elsewhere_are_compared_with_the_images():
 
 
 async def test_what_is_graded_alone_leaves_the_source_tree_out():
-    sandbox = Stopped(app=archive(member("a", b"1")), app_out=archive(member("out", b"1")))
+    sandbox = Stopped({"/app": archive(member("a", b"1")), "/app/out": archive(member("out", b"1"))})
     found = await collect_changes(sandbox, Start(None, {"/app/out": None}, foreign=True))
     assert (found.added, [where for where, _ in found.elsewhere]) == ((), ["/app"])
 
 
 async def test_a_path_that_holds_the_source_tree_leaves_that_to_it():
-    sandbox = Stopped(
-        srv_app=archive(member("a", b"1")), srv=archive(folder("app"), member("app/a", b"1"), member("b"))
-    )
-    sandbox.workdir = "/srv/app"
+    tree = archive(folder("app"), member("app/a", b"1"), member("b"))
+    sandbox = Stopped({"/srv/app": archive(member("a", b"1")), "/srv": tree}, "/srv/app")
     found = await collect_changes(sandbox, Start({}, {"/srv": None}))
     assert (found.added, [one.added for _, one in found.elsewhere]) == (("a",), [("b",)])
 
 
 async def test_in_another_image_programs_stay():
-    sandbox = Stopped(usr=archive(folder("bin"), member("bin/cat", b"evil"), member("notes", b"1")))
+    sandbox = Stopped({"/usr": archive(folder("bin"), member("bin/cat", b"evil"), member("notes", b"1"))})
     found = await collect_changes(sandbox, Start(None, {"/usr": None}, foreign=True))
     assert [one.added for _, one in found.elsewhere] == [("bin", "notes")]
 

@@ -1,4 +1,4 @@
-"""Saved rollouts that can't be judged again say why; those that made the same are judged once."""
+"""Saved rollouts that can't be judged again say why."""
 
 import asyncio
 from contextlib import aclosing
@@ -61,13 +61,6 @@ async def test_what_differs_is_told(judged):
     }
     same = await judge().rejudge(saved("r-2"))
     assert (same.now, same.changed) == (1.0, False)
-
-
-async def test_the_same_work_is_judged_once(judged):
-    one = judge()
-    found = [item async for item in rejudge_all(one, iter([saved(f"r-{n}") for n in range(5)]), 2)]
-    assert len(found) == 5
-    assert len(judged) == 1
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,13 @@
 import re
 
 import pytest
-from samples import rollout
 from verifier_samples import REWARD, task
 
 from envs.judging.changes import Changes
 from envs.judging.reports.outcome import Outcome
 from envs.judging.results import ScriptRun, read_verdict
 from envs.judging.verifier import judge
-from envs.rewards import fraction
-from envs.types import TESTS_UNSEEN, Failure, InfraError, Task, Verdict
-from envs.types import Outcome as Judged
+from envs.types import TESTS_UNSEEN, Failure, InfraError
 from sandboxes.base import ExecResult
 
 
@@ -130,16 +127,6 @@ def test_of_an_unwatched_task_the_word_of_test_sh_counts_and_is_marked(outcome):
 def test_named_rewards_are_metrics_beside_the_one_that_counts():
     verdict = read("0", seen(), **{"reward.json": b'{"reward": 1, "speed": 3}'})
     assert (verdict.reward, verdict.metrics["reward/speed"]) == (1.0, 3.0)
-
-
-def worth(verdict: Verdict) -> float:
-    return fraction(Task("t", "Do it."), Judged(rollout().result, verdict)).value
-
-
-def test_tests_that_were_not_seen_are_worth_no_fraction():
-    assert worth(read("0", None)) == 0.0
-    watched = read("0", seen("1 test not seen to pass: b", share=0.5, a="passed", b="failed"))
-    assert worth(watched) == 0.5
 
 
 @pytest.mark.docker

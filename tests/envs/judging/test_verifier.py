@@ -47,25 +47,27 @@ async def test_what_the_agent_made_is_judged_in_another_sandbox(docker_backend, 
 
 
 @pytest.mark.docker
-async def test_a_working_directory_that_became_a_link_brings_nothing(docker_backend, base_image, tmp_path):
-    sample = task(tmp_path, f'test -z "$(ls -A)" && {REWARD.format(0)}')
-    verdict = await verdict_after(docker_backend, base_image, sample, "cd /; rmdir /app; ln -s /etc /app")
-    assert verdict.reward == 0.0
-
-
-@pytest.mark.docker
-async def test_a_working_directory_that_is_gone_is_no_reward(docker_backend, base_image, tmp_path):
-    verdict = await verdict_after(docker_backend, base_image, task(tmp_path, REWARD.format(1)), "cd /; rmdir /app")
-    assert (verdict.reward, "is gone" in verdict.explanation) == (0.0, True)
-
-
-@pytest.mark.docker
-async def test_a_tree_that_is_too_big_is_no_reward(docker_backend, base_image, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("cd /; rmdir /app", "is gone"),
+        ("head -c 3000000 /dev/zero > big", "larger than 1 MiB"),
+    ],
+)
+async def test_a_tree_that_can_not_be_read_is_no_reward(
+    docker_backend, base_image, tmp_path, monkeypatch, command, said
+):
     for module in ("changes", "tree"):
         monkeypatch.setattr(f"envs.judging.{module}.MAX_TREE_BYTES", 1 << 20)
-    sample = task(tmp_path, REWARD.format(1))
-    verdict = await verdict_after(docker_backend, base_image, sample, "head -c 3000000 /dev/zero > big")
-    assert (verdict.reward, "larger than 1 MiB" in verdict.explanation) == (0.0, True)
+    verdict = await verdict_after(docker_backend, base_image, task(tmp_path, REWARD.format(1)), command)
+    assert (verdict.reward, said in verdict.explanation) == (0.0, True)
+
+
+@pytest.mark.docker
+async def test_a_working_directory_that_became_a_link_brings_nothing(docker_backend, base_image, tmp_path):
+    sample = task(tmp_path, f'test -z "$(ls -A)" && {REWARD.format(1)}')
+    verdict = await verdict_after(docker_backend, base_image, sample, "cd /; rmdir /app; ln -s /etc /app")
+    assert verdict.solved
 
 
 @pytest.mark.docker

@@ -37,3 +37,21 @@ def start(*members):
 def carried(changes):
     with tarfile.open(fileobj=io.BytesIO(changes.archive)) as tar:
         return {info.name: (info.type, tar.extractfile(info).read() if info.isreg() else info.linkname) for info in tar}
+
+
+class Stopped:
+    """A sandbox of archives by path. ran: what was called."""
+
+    def __init__(self, archives, workdir=ROOT):
+        self.archives, self.workdir, self.ran = archives, workdir, []
+
+    async def exec(self, command, **options):
+        self.ran.append((command, options))
+
+    async def stop(self):
+        self.ran.append("stopped")
+
+    async def download(self, path, *, max_bytes):
+        if path not in self.archives:
+            raise FileNotFoundError(path)
+        return self.archives[path]

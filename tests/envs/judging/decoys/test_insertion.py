@@ -2,7 +2,6 @@
 
 import ast
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted_modules import PATH, Run
@@ -88,9 +87,3 @@ def test_a_planted_module_passes_with_right_code_and_fails_with_wrong(asserts, s
     assert right.verdict() == ("passed", None)
     wrong = Run(source, lambda i: object() if i == len(answers) - 1 else answers[i], seed)
     assert wrong.verdict()[0] == "failed"
-
-
-@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
-def test_lines_of_all_ends_are_counted_alike(line_end):
-    made = insert_decoys({PATH: SOURCE.replace(b"\n", line_end.encode())}).texts[PATH]
-    assert made.count(line_end.encode()) == SOURCE.count(b"\n")

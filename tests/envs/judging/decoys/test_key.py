@@ -14,12 +14,6 @@ def test_sites_are_named_by_their_place_and_how_many_are_there():
     assert key.names() == [("/tests/a.py", 1, 0, 0), ("/tests/a.py", 1, 0, 1), ("/tests/b.py", 1, 0, 0)]
 
 
-def test_a_set_has_one_number():
-    key = Key()
-    one, other = Choice([], 0), Choice([], 0)
-    assert [key.answer(one), key.answer(other), key.answer(one)] == [0, 1, 0]
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [(b"a\n\x00\xff", r"a\n\x00\xff"), ("a\n\u20ac", r"a\n\u20ac"), (3, "3"), (None, "None")],
@@ -34,3 +28,9 @@ def test_of_a_module_that_is_forgotten_nothing_is_asked():
     key.sets = {key.site("/tests/a.py", node): [0], key.site("/tests/b.py", node): [1]}
     key.forget("/tests/a.py")
     assert (key.must, key.sets) == ({("/tests/b.py", "test_b"): {1}}, {1: [1]})
+
+
+def test_a_set_has_one_number():
+    key = Key()
+    one, other = Choice([], 0), Choice([], 0)
+    assert [key.answer(one), key.answer(other), key.answer(one)] == [0, 1, 0]

@@ -106,11 +106,6 @@ def test_a_text_that_is_looked_for_has_decoys_that_are_nowhere():
     assert all(ast.literal_eval(node) not in WORDS["lower"] for node in choice.nodes)
 
 
-def test_a_date_has_decoys_that_are_dates():
-    for seed in range(50):
-        assert all(evaluated(node, NAMES) for node in choose("datetime.date(2020, 1, 31)", seed).nodes)
-
-
 def test_where_a_literal_is_written_is_no_hint():
     choice = choose("[1,   2]")
     assert len({type(node) for node in choice.nodes}) == 1

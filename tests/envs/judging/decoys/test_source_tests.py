@@ -45,10 +45,29 @@ def test_tests_are_found_in_modules_and_classes():
         "class Plain:\n    def test_h(self): pass\n"
         "class Cases(unittest.TestCase):\n    def test_i(self): pass\n"
         "class TestOfABase(Plain):\n    pass\n"
+        "class TestOfTwo(unittest.TestCase):\n    def test_k(self): pass\nclass More(TestOfTwo):\n    pass\n"
         "class TestOuter:\n    class TestInner:\n        def test_j(self): pass\n"
     )
     found = [name for name, _ in source_tests.tests(tree)]
-    assert found == ["test_a", "TestT::test_b", "Cases::test_i", "TestOfABase::test_h", "TestOuter::TestInner::test_j"]
+    assert found == [
+        "test_a",
+        "TestT::test_b",
+        "Cases::test_i",
+        "TestOfABase::test_h",
+        "TestOfTwo::test_k",
+        "More::test_k",
+        "TestOuter::TestInner::test_j",
+    ]
+
+
+def test_a_class_has_the_tests_of_its_bases_in_their_order_if_nothing_unknown_may_change_them():
+    tree = ast.parse(
+        "class A:\n    def test_x(self): pass\n    def test_y(self): pass\n"
+        "class B:\n    def test_x(self): pass\n    def test_z(self): pass\n"
+        "class TestC(A, B):\n    test_z = None\n"
+        "class TestD(A, metaclass=M):\n    pass\nclass TestE(Unknown, A):\n    pass\n@odd\nclass TestF(A):\n    pass\n"
+    )
+    assert {name: node.lineno for name, node in source_tests.tests(tree)} == {"TestC::test_x": 2, "TestC::test_y": 3}
 
 
 def test_a_test_may_fail_where_a_mark_without_a_condition_says_so():

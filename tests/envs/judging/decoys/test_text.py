@@ -39,9 +39,10 @@ def encoded(name: str) -> bytes:
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_no_line_moves(name):
+def test_an_expected_value_stands_among_others_and_no_line_moves(name):
     before = encoded(name)
-    after, _ = text_of(before)
+    after, key = text_of(before)
+    assert b"__verifier__" in after and key.answers
     assert after.count(b"\n") == before.count(b"\n") and after.count(b"\r\n") == before.count(b"\r\n")
     assert after.startswith(b"\xef\xbb\xbf") == before.startswith(b"\xef\xbb\xbf")
     old, new = ast.parse(before), ast.parse(after)
@@ -68,13 +69,6 @@ def test_a_module_says_first_that_it_is_run(source, expected):
     assert expected in data.decode()
     without, _ = text_of(source)
     assert without.decode() == source
-
-
-@pytest.mark.parametrize("name", SOURCES)
-def test_an_expected_value_stands_among_others(name):
-    data, key = text_of(encoded(name))
-    assert b"__verifier__" in data
-    assert key.answers
 
 
 def test_the_source_of_a_test_and_its_lines_are_found(tmp_path):

@@ -78,19 +78,6 @@ async def test_ids_reports_and_names_are_the_authors_own(judged, tmp_path):
     assert seen.problem is None
 
 
-@pytest.mark.parametrize(
-    ("solution", "sign"),
-    [
-        ("import os\nos._exit(0)\n", "ended its tests early"),
-        ("import _pytest.python as p\np.Function.runtest = lambda self: None\nf = abs\n", "changed what tests rely on"),
-    ],
-)
-async def test_what_ends_tests_or_changes_what_they_rely_on_is_seen(judged, solution, sign):
-    test = "def test_a():\n    assert 1\n\ndef test_it():\n    from solution import f\n    assert f(3) == 6\n"
-    seen = await judged({"solution.py": solution, "test_a.py": test})
-    assert seen.sign == sign
-
-
 @pytest.mark.parametrize("command", ["-m pytest -q", "-m unittest test_a", "-m unittest discover", "test_a.py"])
 async def test_an_end_before_the_first_test_is_seen_of_each_runner(judged, command):
     status = int("discover" in command)  # the status that it ends with changes nothing

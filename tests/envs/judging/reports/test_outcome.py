@@ -32,11 +32,6 @@ def test_every_listed_test_must_be_seen_to_pass():
     assert (seen.problem, seen.sign, seen.share) == (None, None, 1.0)
 
 
-def test_a_later_call_says_how_a_test_ended():
-    assert judged(run((ONE, "failed")), run((ONE, "passed")), FAIL_TO_PASS=[ONE]).problem is None
-    assert judged(run((ONE, "passed")), run((ONE, "failed")), FAIL_TO_PASS=[ONE]).problem is not None
-
-
 def test_unittest_may_have_several_tests_of_one_name():
     twice = run((ONE, "passed"), (ONE, "passed"), (TWO, "passed"))
     for message in twice[:-1]:
@@ -88,11 +83,6 @@ def test_what_the_reference_passed_is_asked_for_and_nothing_else():
 def test_tests_that_did_not_end_as_they_should_are_a_sign_of_cheating(end, sign):
     seen = judged(run((ONE, "passed"), end=end))
     assert (seen.problem is not None, seen.sign, "passed" in seen.statuses.values()) == (True, sign, False)
-
-
-def test_what_the_tests_themselves_replace_is_no_sign():
-    source = b"import time\ndef test_one(): builtins.len = None\n"
-    assert judged(run((ONE, "passed"), end=({**END, "tampered": ["builtins.len"]},)), source=source).sign is None
 
 
 @pytest.mark.parametrize("calls", [(), ([END],), ([{"kind": "site", "site": 0, "set": 0, "equal": "1"}, END],)])
