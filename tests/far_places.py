@@ -98,6 +98,7 @@ def secured(authority: Authority, port: int) -> Iterator[int]:
             yield here
         finally:
             serving.cancel()
+            portal.call(listener.aclose)
 
 
 class Hub:
