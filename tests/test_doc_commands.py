@@ -49,6 +49,7 @@ from sandboxes.docker.images.base_image import BASE_IMAGE
 
 ROOT = Path(__file__).parents[1]
 NOT_HERE = {
+    "--preset laptop": "trains a warm start for half an hour first: by hand, README has its figure",
     "--config /etc/atropos/run.yaml": "in a pod of KubeRay's cluster: docs/pods.md says how it was run",
 }
 """What commands can't be run here, by a part of them, and why."""
