@@ -250,7 +250,7 @@ def beside(command: str, tokenizer, place: Path) -> Iterator[dict[str, str]]:
             words = ["-m", "atropos_agent.cpu_engine", "--model", model, "--port", "9002", "--max-model-len", "2048"]
             teacher = Program(words, stdout=place / "teacher.log")
             stack.callback(teacher.kill)
-            assert in_time(lambda: "Ready:" in (place / "teacher.log").read_text())
+            assert in_time(lambda: (place / "teacher.log").exists() and "Ready:" in (place / "teacher.log").read_text())
         if " serve" in command:
             api = Program(["-m", "atroposlib.cli.run_api", "--port", "8000"], stdout=place / "api.log")
             stack.callback(api.kill)
