@@ -37,6 +37,9 @@ def resolve(option: str, value: str, known: Mapping[str, Any], group: str = "") 
         raise ValueError(
             f"{option} {value}: {module} can't be imported: {error}; install it, or put its folder on the PYTHONPATH"
         ) from error
+    except SyntaxError as error:
+        place = f"{error.filename}, line {error.lineno}"
+        raise ValueError(f"{option} {value}: {module} can't be imported: {error.msg} ({place})") from error
     except AttributeError as error:
         raise ValueError(f"{option} {value}: {module} has no {name}; see what it defines") from error
     return found

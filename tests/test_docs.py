@@ -133,6 +133,41 @@ def commands_of(page: Path) -> list[str]:
     return [match[0] for match in found if match is not None]
 
 
+NOT_OURS = {
+    "pip": "installs from an index: by hand, from README on an empty machine",
+    "python3": "makes an environment for `pip`",
+    "vllm": "wants a GPU",
+    "VLLM_": "wants a GPU",
+    "run-api": "tests/test_doc_commands.py starts it by its module",
+    "python -m atropos_agent.cpu_engine": "tests/test_doc_commands.py starts it",
+    "docker": "builds for minutes from an index: by hand, docs/hosts.md",
+    "mkdir": "before `docker run`; and for a teacher, beside the command that needs it",
+    "kubectl": "wants a cluster: by hand, docs/pods.md",
+    "HEAD=": "wants a cluster: by hand, docs/pods.md",
+    "--env.pods.": "options of a command above it: tests/sandboxes/kubernetes/test_images.py",
+    "export": "the key of a server, in tests/test_doc_commands.py",
+    "ray": "tests/test_doc_commands.py starts a cluster",
+    "PYTHONPATH=": "conformance: tests/sandboxes/test_own_backend.py; verifiers: by hand, docs/trainers.md",
+    "cd tests": "wants a cluster: by hand, docs/pods.md",
+    "python tests/envs/trainers/": "these frameworks' own environments: by hand, docs/trainers.md",
+    "model=": "beside verifiers, whose environment it is",
+    "until curl": "beside verifiers, whose environment it is",
+}
+"""Lines of shell of other programs, by their beginning, and how they are run instead."""
+
+
+def test_each_line_of_shell_is_ours_or_is_known_not_to_be():
+    pages = [page for page in OF_TODAY if page.parent.name == "docs" or page.name == "README.md"]
+    blocks = [
+        block for page in pages for block in re.findall(r"^```(?:sh|console)\n(.*?)^```", page.read_text(), re.M | re.S)
+    ]
+    lines = [line.strip() for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    ours = r".*(?:python -m envs\.swe|atropos-agent|python -m sandboxes|python \w+\.py) [a-z]+\b"
+    unknown = [line for line in lines if line and not re.match(ours, line) and not line.startswith((*NOT_OURS, "#"))]
+    assert unknown == []
+    assert [one for one in NOT_OURS if not any(line.startswith(one) for line in lines)] == []
+
+
 COMMANDS = sorted({command for page in OF_TODAY for command in commands_of(page)})
 FUNCTION = replace(PROGRAM, config_cls=FunctionConfig)
 

@@ -8,7 +8,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from envs.functions.arguments import LLM
@@ -39,7 +39,7 @@ async def call(work: Work, given: Mapping[str, Any], limit_s: float, sampling_s:
         child = Child(work.function, given)
         running: asyncio.Future[Any] = _in_thread(lambda: child.run(llm.reward))
     elif inspect.iscoroutinefunction(work.function):
-        running = asyncio.ensure_future(work.function(**given))
+        running = asyncio.ensure_future(_without_exit(work.function(**given)))
     else:
         running = _in_thread(lambda: work.function(**given))
     began = time.monotonic()
@@ -57,6 +57,14 @@ async def call(work: Work, given: Mapping[str, Any], limit_s: float, sampling_s:
         if child is not None:
             child.kill()
         await _end(running, work.name)
+
+
+async def _without_exit(call: Awaitable[T]) -> T:
+    """Await a call. Its SystemExit, with which asyncio would end the whole run, becomes an error."""
+    try:
+        return await call
+    except SystemExit as error:
+        raise RuntimeError(f"SystemExit: {error}") from error
 
 
 async def _end(running: asyncio.Future[Any], name: str) -> None:

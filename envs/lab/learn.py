@@ -90,9 +90,19 @@ def _wrong(options: argparse.Namespace) -> str | None:
         return "--model says what a server of yours serves: give --engine-url too, or leave it out"
     if (wrong := _wrong_trainer(options.trainer, options.preset) if options.trainer in WITHIN else None) is not None:
         return wrong
-    if PRESETS[options.preset].model is None and not options.engine_url:
-        return f"preset {options.preset} needs an inference server of yours: give --engine-url and --model"
-    return lacking("learn", smollm2=PRESETS[options.preset].model == "smollm2" and not options.engine_url)
+    return _wrong_preset(options.preset, bool(options.engine_url))
+
+
+def _wrong_preset(name: str, served: bool) -> str | None:
+    """Return what keeps a preset from this machine, and the remedy. served: by an inference server of the user's."""
+    preset = PRESETS[name]
+    if preset.model is None and not served:
+        return f"preset {name} needs an inference server of yours: give --engine-url and --model"
+    if (wrong := lacking("learn", smollm2=preset.model == "smollm2" and not served)) is not None:
+        return wrong
+    if preset.trainer.get("device") == "cuda" and not import_module("torch").cuda.is_available():
+        return f"--preset {name} trains on a GPU, and PyTorch finds none here: take smoke or laptop"
+    return None
 
 
 def _wrong_trainer(name: str, preset: str) -> str | None:

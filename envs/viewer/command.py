@@ -44,7 +44,11 @@ def main(argv: Sequence[str], *, prog: str = SWE) -> int:
 
 
 def _serve(options: Namespace, directories: Sequence[Path]) -> int:
-    with listen("127.0.0.1", options.port) as listening:
+    try:
+        listening = listen("127.0.0.1", options.port)
+    except OSError as error:
+        raise NothingChosen(f"--port {options.port}: {error.strerror}; give another, or leave it out") from error
+    with listening:
         key = key_of(directories[0])
         runs = open_runs(directories, options.tokenizer)
         print(f"{address(listening, key)}\nCtrl-C ends it", flush=True)

@@ -14,6 +14,13 @@ def test_a_known_name_comes_before_a_path():
     assert resolve("--env.x", "one", {"one": 1}) == 1
 
 
+def test_a_module_that_is_no_python_is_named_with_the_line(tmp_path, monkeypatch):
+    (tmp_path / "no_python.py").write_text("x = 1\ndef (:\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match=r"x no_python:f: no_python can't be imported: .*no_python.py, line 2\)$"):
+        resolve("--env.x", "no_python:f", {})
+
+
 def test_a_dotted_path_may_lead_into_a_class():
     assert resolve("--env.x", "json:JSONDecoder.decode", {}) is json.JSONDecoder.decode
 

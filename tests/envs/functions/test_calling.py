@@ -1,6 +1,7 @@
 """Calls that hang are ended, or left behind; they hold up nobody."""
 
 import asyncio
+import sys
 import threading
 import time
 
@@ -25,6 +26,18 @@ async def test_an_async_function_that_hangs_is_cancelled(attempted):
     ((_, _, error),) = found.failed
     assert error.kind is Failure.ENVIRONMENT and "was not over after 0.2 s" in str(error)
     assert ended == ["task-0"]
+
+
+@pytest.mark.parametrize("awaited", [True, False])
+async def test_a_function_that_ends_the_program_fails_its_rollout_alone(attempted, awaited):
+    def ends(task, llm):
+        sys.exit(3)
+
+    async def ends_awaited(task, llm):
+        sys.exit(3)
+
+    found = await attempted(ends_awaited if awaited else ends)
+    assert "SystemExit: 3" in str(found.failed[0][2])
 
 
 async def test_a_sync_function_that_hangs_is_left_behind_and_its_model_answers_no_more(attempted):

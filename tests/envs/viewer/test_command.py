@@ -1,5 +1,7 @@
 """`view`: the page, and one file of chosen rollouts."""
 
+import socket
+
 import pytest
 
 from envs.viewer.command import main
@@ -36,3 +38,10 @@ def test_what_is_wrong_is_told_in_a_line(run_dir, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main([str(run_dir), "--tokenizer", str(tmp_path)])
     assert "no tokenizer.json" in capsys.readouterr().err
+
+
+def test_a_port_of_another_program_is_named(run_dir, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        assert main([str(run_dir), "--port", str(port)]) == 2
+    assert f"--port {port}: Address already in use; give another" in capsys.readouterr().err

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from elements import Elements, shown
 from samples import HOSTILE
@@ -26,6 +28,12 @@ def test_every_answer_allows_nothing_but_the_pages_own_style_and_script(client, 
     assert all(link.startswith(("/KEY", "#", "?")) for link in links)
     assert found.tags.count("script") == 2
     assert "<style" not in answer.text
+
+
+@pytest.mark.parametrize("path", [*ADDRESSES, "/0/evaluations"])
+def test_a_table_and_what_the_keys_stop_at_have_a_name(client, path):
+    opened = re.findall(r"<table[^>]*>\s*(?:<caption)?|<\w+[^>]* tabindex=.0.[^>]*>", client.get(path).text)
+    assert [tag for tag in opened if not tag.endswith("<caption") and "aria-label" not in tag] == []
 
 
 def test_without_the_key_nothing_is_told(client):
