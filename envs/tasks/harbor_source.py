@@ -69,7 +69,7 @@ class Source:
         if environment.docker_image is None:
             raise self.bad(
                 "there is nothing to run it in; add environment/Dockerfile, or name an image in task.toml under "
-                "[environment] docker_image"
+                "[environment] docker_image, such as atropos-agent/base:debian12"
             )
         if not context.is_dir() or any((context / name).is_file() for name in NAMES) or not any(context.iterdir()):
             return None
