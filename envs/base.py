@@ -13,7 +13,7 @@ import logging
 import random
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -40,6 +40,7 @@ from envs.records.redaction import Redactor
 from envs.records.stats import EvalSummary
 from envs.records.tracking import Trackers, check_trackers
 from envs.resources import SYSTEM_PROMPT, Resource
+from envs.rewards import RewardFunction, find_reward
 from envs.running.commands import evaluate_once, process_groups, serve_trainer
 from envs.running.environment import InferenceServer
 from envs.running.mix import OURS, Mix
@@ -56,8 +57,6 @@ Config = TypeVar("Config", bound=AgentEnvConfig, default=AgentEnvConfig)
 
 
 logger = logging.getLogger(__name__)
-
-RewardFunction = Callable[[Task, Outcome], float | Reward]
 
 
 def empty_tokenizer() -> PreTrainedTokenizerFast:
@@ -118,7 +117,7 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
             lambda: config.keep_tasks(cls.load_tasks(config)),
             lambda: load_format(config.tool_format) if config.tool_format not in (AUTO, TEMPLATE) else None,
             lambda: [cls.find_agent(name) for name in Mix.of(config.agent).names],
-            lambda: resolve("--env.reward", config.reward, {}, "atropos_agent.rewards") if config.reward else None,
+            lambda: find_reward("--env.reward", config.reward) if config.reward else None,
             lambda: check_trackers(config.trackers),
             lambda: check_telemetry(config.otlp_url),
             lambda: check_monitoring(config.prometheus),
@@ -215,7 +214,7 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
             logger.warning("%s", self.tool_format.warning)
         self.agent_classes = {name: self.find_agent(name) for name in Mix.of(config.agent).names}
         self.reward_function: RewardFunction | None = (
-            resolve("--env.reward", config.reward, {}, "atropos_agent.rewards") if config.reward else None
+            find_reward("--env.reward", config.reward) if config.reward else None
         )
         self.run_dir = config.run_dir or Path("runs") / f"{self.name}-{time.strftime('%Y%m%d-%H%M%S')}"
         self.redactor = Redactor()

@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from envs.types import TESTS_UNSEEN, Outcome, Reward, Task, TestStatus
+from sandboxes.naming import resolve
+
+RewardFunction = Callable[[Task, Outcome], float | Reward]
+
+
+def find_reward(option: str, path: str) -> RewardFunction:
+    """Return the function that an option names, as package.module:NAME or by an entry point.
+
+    Raises ValueError if there is none, or if it can't be called with (task, outcome) for a number."""
+    found: RewardFunction = resolve(option, path, {}, "atropos_agent.rewards")
+    if isinstance(found, type) or not callable(found):
+        raise ValueError(f"{option} {path}: no function; name one of (task, outcome), or a Shaping of yours")
+    if inspect.iscoroutinefunction(found):
+        raise ValueError(
+            f"{option} {path}: it is async, and a reward is computed without waiting; write it with `def`. A model is "
+            "asked in a function with @rollout, or as a judge (docs/judges.md)"
+        )
+    try:
+        inspect.signature(found).bind(None, None)
+    except TypeError as error:
+        raise ValueError(f"{option} {path}: it is called with (task, outcome): {error}") from error
+    return found
 
 
 @dataclass(frozen=True)

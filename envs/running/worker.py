@@ -108,7 +108,11 @@ class LocalWorker:
         if seat.evaluating:
             return Reward(outcome.verdict.reward)
         reward = self._env.reward(task, outcome)
-        return reward if isinstance(reward, Reward) else Reward(float(reward))
+        try:
+            return reward if isinstance(reward, Reward) else Reward(float(reward))
+        except (TypeError, ValueError):
+            what = f"the reward is a {type(reward).__name__}; return a number or a Reward"
+            raise InfraError(Failure.VERIFIER, what) from None
 
     def _check(self, outcome: Outcome, reward: Reward, seat: Seat, started: float) -> None:
         """Raise InfraError for an outcome that would be no valid measurement, or no row."""

@@ -22,13 +22,12 @@ from envs.records.progress import Bar
 from envs.records.provenance import FILE_NAME, read_starts
 from envs.records.read import SavedRollout, read_rollouts
 from envs.records.tables import Sheet, paper
-from envs.rewards import Shaping
+from envs.rewards import Shaping, find_reward
 from envs.running.stopping import run_to_end
 from envs.swe.parsers import rejudge_parser
 from envs.swe.source import judge_model, load_source
 from envs.types import BadTask, Task
 from sandboxes.base import SandboxError
-from sandboxes.naming import resolve
 from sandboxes.registry import load_backend
 
 _SHOWN_TESTS = 3
@@ -140,6 +139,5 @@ def _chosen(options: argparse.Namespace) -> Iterator[SavedRollout]:
 
 def _rewarding(reward: str, shaping: Mapping[str, Any]) -> Rewarding:
     if reward:
-        found: Rewarding = resolve("--reward", reward, {}, "atropos_agent.rewards")
-        return found
+        return find_reward("--reward", reward)
     return Shaping(**shaping)  # which was an option in runs of before 0.2

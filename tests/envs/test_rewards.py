@@ -6,7 +6,7 @@ import pytest
 from samples import rollout
 
 from atropos_agent.types import Counts
-from envs.rewards import Shaping, fraction
+from envs.rewards import Shaping, find_reward, fraction
 from envs.types import Outcome, Reward, Task, TestStatus, Verdict
 
 PASSED, FAILED = TestStatus.PASSED, TestStatus.FAILED
@@ -41,3 +41,34 @@ def test_malformed_calls_and_length_may_cost():
 def test_a_turn_may_cost_its_own_tokens():
     reward = Shaping(turn_malformed=0.25, turn_error=0.5)(TASK, Outcome(RESULT, SOLVED))
     assert reward == Reward(1.0, (-0.75, 0.0))
+
+
+async def waits(task, outcome):
+    return 1.0
+
+
+def of_a_task(task):
+    return 1.0
+
+
+MINE = Shaping(malformed_call=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("waits", "it is async"),
+        ("of_a_task", "it is called with .task, outcome.: too many positional arguments"),
+        ("Shaping", "no function; name one of"),
+        ("PASSED", "no function; name one of"),
+        ("nowhere", "has no nowhere"),
+    ],
+)
+def test_what_gives_no_reward_is_refused_at_the_start(name, said):
+    with pytest.raises(ValueError, match=f"--env.reward test_rewards:{name}.*{said}"):
+        find_reward("--env.reward", f"test_rewards:{name}")
+
+
+def test_a_function_and_a_shaping_are_found():
+    assert find_reward("--env.reward", "test_rewards:MINE") == MINE
+    assert find_reward("--env.reward", "envs.rewards:fraction") is fraction

@@ -94,6 +94,7 @@ async def test_what_an_attempt_raises_is_told_apart_by_who_failed(error, kind):
     [
         (outcome(verdict=math.nan), 0.0, Seat(), "verifier: the reward is nan"),
         (outcome(), math.inf, Seat(), "verifier: the reward is inf"),
+        (outcome(), None, Seat(), "verifier: the reward is a NoneType; return a number or a Reward"),
         (
             outcome(steps=(), segments=(), stop_reason=StopReason.MAX_TOKENS),
             0.0,
