@@ -96,7 +96,7 @@ def _export(run: Path, out: Path, form: str, more: Mapping[str, Callable[[Path, 
         FRAMES().write_parquet(run, out)
     else:
         _write_dataset(run, out)
-    print(f"{', '.join(_ROWS)}: {out}")
+    print(f"{out}: {', '.join(sorted(path.name for path in out.iterdir()))}")
     return 0
 
 

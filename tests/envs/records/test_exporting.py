@@ -24,9 +24,10 @@ async def test_json_lines(run, tmp_path, capsys):
     assert counts == {"rollouts": 3, "turns": 6, "rows": 3}
 
 
-async def test_parquet(run, tmp_path):
+async def test_parquet(run, tmp_path, capsys):
     parquet = pytest.importorskip("pyarrow.parquet")
     assert main([str(run), str(tmp_path / "out")]) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'out'}: rollouts.parquet, rows.parquet, turns.parquet\n"
     assert parquet.read_table(tmp_path / "out/turns.parquet").num_rows == 6
 
 
