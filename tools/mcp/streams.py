@@ -223,11 +223,19 @@ class _Counted(httpx2.AsyncByteStream):
 async def _way_in(sandbox: Sandbox, watch: Watch) -> AsyncIterator[str]:
     """Wait until a server in the sandbox listens, and yield the path of a socket that leads to it."""
 
+    connections: set[asyncio.Task[None]] = set()
+
     async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, SandboxError):
-            async with sandbox.connect(watch.server.port) as inner:
-                await _join((reader, writer), inner)
-        writer.close()
+        try:
+            with suppress(OSError, SandboxError):
+                async with sandbox.connect(watch.server.port) as inner:
+                    await _join((reader, writer), inner)
+        finally:
+            writer.close()
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.add(task := asyncio.create_task(connect(reader, writer)))
+        task.add_done_callback(connections.discard)
 
     while True:
         if watch.ended is not None:
@@ -239,8 +247,11 @@ async def _way_in(sandbox: Sandbox, watch: Watch) -> AsyncIterator[str]:
             await asyncio.sleep(_POLL_S)
     with tempfile.TemporaryDirectory(prefix="mcp-") as folder:
         path = str(Path(folder) / "server")
-        async with await asyncio.start_unix_server(connect, path):
-            yield path
+        async with await asyncio.start_unix_server(connected, path):
+            try:
+                yield path
+            finally:  # a client's kept connection may outlast it
+                await stop(connections)
 
 
 async def _join(one: Streams, other: Streams) -> None:

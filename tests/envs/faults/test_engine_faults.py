@@ -127,7 +127,7 @@ async def test_an_engine_down_beyond_a_rollouts_time_is_a_failure_of_ours_and_no
                     proxy.always = None
                 return False
 
-        env = make_env(proxy.url, cls=UpAgain, rollout_timeout_s=3.0)
+        env = make_env(proxy.url, cls=UpAgain, rollout_timeout_s=6.0)
         await one_group(env)
     assert set(metrics_of(env).failures) == {"engine"}
     assert not metrics_of(env).stops["time"]

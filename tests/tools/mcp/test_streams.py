@@ -1,5 +1,7 @@
 """The end of a server, by how its program ended."""
 
+import asyncio
+
 import pytest
 
 from tools.base import ToolError
@@ -7,7 +9,7 @@ from tools.mcp.servers import BrokenServer, CutOff, MCPServer
 
 pytest.importorskip("mcp", reason="the extra mcp is not installed")
 
-from tools.mcp.streams import Watch
+from tools.mcp.streams import Watch, _way_in
 
 
 @pytest.mark.parametrize(
@@ -34,3 +36,22 @@ def test_the_first_end_counts():
     watch.end(ValueError("first"))
     watch.end(ValueError("second"))
     assert str(watch.ended) == "first"
+
+
+async def test_a_connection_that_its_client_keeps_is_over_with_the_way_to_the_server(local_sandbox, unused_tcp_port):
+    async def keep(reader, writer):
+        await reader.read()
+        writer.close()
+
+    server = MCPServer("notes", "sse", ("notes",), url=f"http://127.0.0.1:{unused_tcp_port}", inside=True)
+    async with await asyncio.start_server(keep, "127.0.0.1", unused_tcp_port):
+        before = asyncio.all_tasks()
+        async with _way_in(local_sandbox, Watch(server)) as path:
+            reader, writer = await asyncio.open_unix_connection(path)
+            writer.write(b"GET")
+            await asyncio.sleep(0.2)
+            assert len(asyncio.all_tasks() - before) > 2, "it is carried to and fro"
+        left = {task for task in asyncio.all_tasks() - before if "keep" not in repr(task)}
+        assert left == set()
+        assert await reader.read() == b""
+        writer.close()
