@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from envs.types import TESTS_UNSEEN, Outcome, Reward, Task, TestStatus
+from envs.types import TESTS_UNSEEN, Failure, InfraError, Outcome, Reward, Task, TestStatus
 from sandboxes.naming import resolve
 
 RewardFunction = Callable[[Task, Outcome], float | Reward]
@@ -30,6 +30,15 @@ def find_reward(option: str, path: str) -> RewardFunction:
     except TypeError as error:
         raise ValueError(f"{option} {path}: it is called with (task, outcome): {error}") from error
     return found
+
+
+def reward_of(value: float | Reward) -> Reward:
+    """Return the reward of a reward function's value. Raises InfraError for what is no number."""
+    try:
+        return value if isinstance(value, Reward) else Reward(float(value))
+    except (TypeError, ValueError):
+        what = f"the reward is a {type(value).__name__}; return a number or a Reward"
+        raise InfraError(Failure.VERIFIER, what) from None
 
 
 @dataclass(frozen=True)

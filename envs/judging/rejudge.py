@@ -7,7 +7,7 @@ They are judged as the first time, in a fresh sandbox, by the present tests of t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from envs.judging.cheating import with_signs
@@ -15,11 +15,9 @@ from envs.judging.saved_changes import NotSaved, unpack_changes
 from envs.judging.steps import combined, parts
 from envs.judging.verifier import judge
 from envs.records.read import SavedRollout
-from envs.types import InfraError, Outcome, Reward, Task, TestStatus, Verdict
+from envs.rewards import RewardFunction, reward_of
+from envs.types import InfraError, Outcome, Task, TestStatus, Verdict
 from sandboxes.base import Backend, DaemonUnavailable, SandboxError
-
-Rewarding = Callable[[Task, Outcome], float | Reward]
-"""The worth of a rollout in training, as `AgentEnv.reward` says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ class RejudgeResult:
 class Judge:
     """Judges saved rollouts by `tasks`, known by their ids, and rewards them by `rewarding`."""
 
-    def __init__(self, backend: Backend, tasks: Mapping[str, Task], rewarding: Rewarding) -> None:
+    def __init__(self, backend: Backend, tasks: Mapping[str, Task], rewarding: RewardFunction) -> None:
         self._backend = backend
         self._tasks = tasks
         self._rewarding = rewarding
@@ -92,8 +90,7 @@ class Judge:
     def _reward(self, task: Task, saved: SavedRollout, verdict: Verdict) -> float:
         if saved.seat.evaluating:
             return verdict.reward
-        reward = self._rewarding(task, Outcome(saved.result, verdict, saved.timings_s))
-        return reward.value if isinstance(reward, Reward) else float(reward)
+        return reward_of(self._rewarding(task, Outcome(saved.result, verdict, saved.timings_s))).value
 
 
 async def rejudge_all(

@@ -17,6 +17,7 @@ from atropos_agent import tracing
 from atropos_agent.types import Branch, StopReason
 from envs.config import AgentEnvConfig
 from envs.resources import versions_of
+from envs.rewards import reward_of
 from envs.running.failures import attribute
 from envs.running.telemetry import rollout_span
 from envs.running.watchdog import LoopWatch
@@ -107,12 +108,7 @@ class LocalWorker:
     def _reward(self, task: Task, outcome: Outcome, seat: Seat) -> Reward:
         if seat.evaluating:
             return Reward(outcome.verdict.reward)
-        reward = self._env.reward(task, outcome)
-        try:
-            return reward if isinstance(reward, Reward) else Reward(float(reward))
-        except (TypeError, ValueError):
-            what = f"the reward is a {type(reward).__name__}; return a number or a Reward"
-            raise InfraError(Failure.VERIFIER, what) from None
+        return reward_of(self._env.reward(task, outcome))
 
     def _check(self, outcome: Outcome, reward: Reward, seat: Seat, started: float) -> None:
         """Raise InfraError for an outcome that would be no valid measurement, or no row."""

@@ -15,14 +15,14 @@ from typing import Any
 
 import orjson
 
-from envs.judging.rejudge import Judge, RejudgeResult, Rewarding, rejudge_all
+from envs.judging.rejudge import Judge, RejudgeResult, rejudge_all
 from envs.messages import told
 from envs.records.disk import append_line
 from envs.records.progress import Bar
 from envs.records.provenance import FILE_NAME, read_starts
 from envs.records.read import SavedRollout, read_rollouts
 from envs.records.tables import Sheet, paper
-from envs.rewards import Shaping, find_reward
+from envs.rewards import RewardFunction, Shaping, find_reward
 from envs.running.stopping import run_to_end
 from envs.swe.parsers import rejudge_parser
 from envs.swe.source import judge_model, load_source
@@ -38,7 +38,7 @@ class Setting:
     """The tasks and the reward for rollouts. tasks: by id. sandbox, options: of the backend."""
 
     tasks: Mapping[str, Task]
-    rewarding: Rewarding
+    rewarding: RewardFunction
     sandbox: str
     options: Mapping[str, Any]
 
@@ -137,7 +137,7 @@ def _chosen(options: argparse.Namespace) -> Iterator[SavedRollout]:
     return (saved for saved in read_rollouts(options.run_dir) if not only or saved.task_id in only)
 
 
-def _rewarding(reward: str, shaping: Mapping[str, Any]) -> Rewarding:
+def _rewarding(reward: str, shaping: Mapping[str, Any]) -> RewardFunction:
     if reward:
         return find_reward("--reward", reward)
     return Shaping(**shaping)  # which was an option in runs of before 0.2

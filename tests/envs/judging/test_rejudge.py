@@ -52,6 +52,11 @@ def judge(tasks=(TASK,), rewarding=lambda task, outcome: outcome.verdict.reward)
     return Judge(Backend(), {one.id: one for one in tasks}, rewarding)
 
 
+async def test_a_reward_that_is_no_number_is_the_problem_of_its_rollout(judged):
+    one = await judge(rewarding=lambda task, outcome: None).rejudge(saved())
+    assert (one.now, one.problem) == (None, "verifier: the reward is a NoneType; return a number or a Reward")
+
+
 async def test_what_differs_is_told(judged):
     one = await judge().rejudge(saved("r-1", Changes(deleted=("b",))))
     assert (one.before, one.now, one.changed) == (1.0, 0.0, True)
