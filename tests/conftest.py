@@ -200,7 +200,7 @@ def led_to_engine(request):
 @pytest.fixture(scope="session")
 def base_image(led_to_engine, of_all_workers):
     """The name of the base image; daemon and image are made when they are missing."""
-    from isolation import read_once
+    from isolation import held, read_once
 
     from sandboxes.docker.daemon.startup import ensure_daemon
     from sandboxes.docker.images.base_image import ensure_base_image
@@ -210,7 +210,9 @@ def base_image(led_to_engine, of_all_workers):
         return await ensure_base_image()
 
     with read_once(of_all_workers):
-        yield asyncio.run(prepare())
+        name = asyncio.run(prepare())
+        with held(name):
+            yield name
 
 
 @pytest.fixture

@@ -1,11 +1,13 @@
-"""How the Docker daemon isolates containers, read once in a test run.
+"""What a backend asks of the Docker daemon at its start, done once in a test run.
 
-A backend that has crun start its sandboxes reads it from a container of the Docker daemon's, one for each kind of
-limits. That costs a fifth of a second of a processor, as much as ten sandboxes, and some hundred tests open a backend.
+A backend that has crun start its sandboxes reads the isolation of a container of the Docker daemon's, one for each kind
+of limits, and holds each image by a container. Either costs as much as ten sandboxes, and some hundred tests open a
+backend.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Iterator
@@ -17,8 +19,11 @@ import pytest
 from envs.records.disk import replace_file
 from sandboxes.docker.crun import starter as starting
 from sandboxes.docker.crun.bundle import Bundle
+from sandboxes.docker.crun.images import Images
 from sandboxes.docker.crun.starter import CrunStarter
 from sandboxes.docker.crun.template import Template
+from sandboxes.docker.daemon.client import DaemonClient
+from sandboxes.docker.daemon.starter import DaemonStarter
 from sandboxes.docker.executor.container import Kind
 
 
@@ -47,4 +52,32 @@ def read_once(folder: Path) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CrunStarter, "_read_template", read_or_known)
         patch.setattr(CrunStarter, "_keep_filter", keep_for_all)
+        yield
+
+
+@contextmanager
+def held(base_image: str) -> Iterator[None]:
+    """Have backends take the base image as held: no test removes it from the Docker daemon that all have in common."""
+    hold, is_held = DaemonStarter.hold, Images._is_held
+    known: set[str] = set()
+
+    async def is_base(client: DaemonClient, image: str) -> bool:
+        if client.address is not None:  # probably a test's own Docker daemon
+            return False
+        if not known:
+            known.add((await client.images.inspect(base_image))["Id"])
+        return image in known
+
+    @functools.wraps(hold)
+    async def hold_others(starter: DaemonStarter, image: str, name: str) -> None:
+        if not await is_base(starter._client, image):
+            await hold(starter, image, name)
+
+    @functools.wraps(is_held)
+    async def is_base_or_held(images: Images, image: str) -> bool:
+        return await is_base(images._client, image) or await is_held(images, image)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DaemonStarter, "hold", hold_others)
+        patch.setattr(Images, "_is_held", is_base_or_held)
         yield

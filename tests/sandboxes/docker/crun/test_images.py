@@ -1,5 +1,6 @@
 """Images that are held as long as sandboxes are made of them."""
 
+import inspect
 from pathlib import Path
 
 import aiodocker
@@ -15,6 +16,13 @@ from sandboxes.docker.daemon.starter import DaemonStarter
 from sandboxes.owner import PREFIX, Owner
 
 pytestmark = pytest.mark.docker
+
+
+@pytest.fixture(autouse=True)
+def base_image_is_not_held(base_image, monkeypatch):
+    """Undoes `isolation.held`."""
+    monkeypatch.setattr(DaemonStarter, "hold", inspect.unwrap(DaemonStarter.hold))
+    monkeypatch.setattr(Images, "_is_held", inspect.unwrap(Images._is_held))
 
 
 async def holds(client, owner) -> list[str]:
