@@ -157,6 +157,13 @@ class Connection:
 
     def _start_reading(self) -> None:
         self._reader = asyncio.create_task(self._read_on(), name=f"sandbox {self._name}")
+        self._reader.add_done_callback(self._reading_ended)
+
+    def _reading_ended(self, reader: asyncio.Task[None]) -> None:
+        """Let no request wait for a reader that failed, as one whose client was closed does."""
+        if not reader.cancelled() and (error := reader.exception()) is not None:
+            logger.warning("Sandbox %s is given up: its answers can't be read", self._name, exc_info=error)
+            self._die(f"its answers can't be read: {error!r}")
 
     async def _stop_reading(self) -> None:
         """Stop, and close the stream; if it does not close in time it is left alone."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import struct
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from sandboxes.docker.executor.connection import PROTOCOL, Connection
 
@@ -54,15 +54,17 @@ class FakeExecutor:
         self.say(b"")
 
 
-async def connected(*streams: FakeExecutor, runs: bool = False) -> Connection:
-    """A connection to the first of these; when that ends, the container is said to run or not, and the next is had."""
+async def connected(*streams: FakeExecutor, runs: bool | Callable[[], Awaitable[bool]] = False) -> Connection:
+    """A connection to the first of these; when that ends, the container is said to run or not, and the next is had.
+
+    runs: the answer, or the function that gives it."""
     left = list(streams)
 
     async def attach() -> FakeExecutor:
         return left.pop(0)
 
     async def still_runs() -> bool:
-        return runs
+        return runs if isinstance(runs, bool) else await runs()
 
     connection = Connection("box", attach, still_runs)
     await connection.attach()

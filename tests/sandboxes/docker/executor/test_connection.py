@@ -58,6 +58,30 @@ async def test_a_container_that_does_not_run_any_more_is_a_dead_sandbox():
     await connection.close()
 
 
+@pytest.mark.parametrize("fails", ["the stream", "what has become of it"])
+async def test_a_reader_that_fails_leaves_no_request_waiting(fails, caplog):
+    closed = RuntimeError("Session is closed")
+
+    class Broken(FakeExecutor):
+        async def pass_on(self, take):
+            await super().pass_on(take)
+            if fails == "the stream":
+                raise closed
+
+    async def runs():
+        raise closed
+
+    executor = Broken()
+    connection = await connected(executor, runs=runs)
+    waiting = connection.call()
+    await executor.close()
+    for request in (connection.answer(waiting, 60), connection.ready()):
+        with pytest.raises(SandboxDied, match="answers can't be read: RuntimeError"):
+            await asyncio.wait_for(request, 5)
+    assert "is given up" in caplog.text
+    await connection.close()
+
+
 async def test_a_frame_that_is_under_way_when_the_sandbox_dies_waits_for_nothing():
     over = asyncio.Event()
 
