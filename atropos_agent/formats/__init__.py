@@ -12,11 +12,12 @@ from atropos_agent.formats.harmony import Harmony
 from atropos_agent.formats.hermes import Hermes
 from atropos_agent.formats.invoke import DeepSeekV4, DeepSeekV32, MiniMax
 from atropos_agent.formats.kimi import Kimi
+from atropos_agent.formats.listed import Apriel, Nemotron
 from atropos_agent.formats.llama import LlamaJson
 from atropos_agent.formats.mistral import Mistral, MistralArgs
 from atropos_agent.formats.plain import Plain
 from atropos_agent.formats.pythonic import Lfm2, Pythonic
-from atropos_agent.formats.qwen_coder import QwenCoder
+from atropos_agent.formats.qwen_coder import QwenCoder, SeedOss
 from atropos_agent.types import Reply
 from sandboxes.naming import resolve
 
@@ -26,6 +27,7 @@ AUTO, TEMPLATE = "auto", "template"
 FORMATS: Mapping[str, type[ToolFormat]] = {
     "hermes": Hermes,
     "qwen_coder": QwenCoder,
+    "seed_oss": SeedOss,
     "glm": Glm,
     "llama_json": LlamaJson,
     "mistral": Mistral,
@@ -39,6 +41,8 @@ FORMATS: Mapping[str, type[ToolFormat]] = {
     "gemma4": Gemma4,
     "pythonic": Pythonic,
     "lfm2": Lfm2,
+    "nemotron": Nemotron,
+    "apriel": Apriel,
     "harmony": Harmony,
     "plain": Plain,
 }

@@ -26,6 +26,7 @@ class ToolFormat(ABC):
     frame: the text before and behind a result in a message's content, by which chat templates tell
         results from questions; None if the role alone tells them.
     ends: those of `control` with which a model ends a turn with calls; others never end one.
+    thinking: the tags around thinking.
     channelled: thinking and content stand in messages of their own, with headers; `parse` is given all of these.
     """
 
@@ -33,6 +34,7 @@ class ToolFormat(ABC):
     frame: tuple[str, str] | None = None
     ends: Sequence[str] = ()
     channelled: bool = False
+    thinking: tuple[str, str] = (THINK, THINK_END)
 
     @abstractmethod
     def instructions(self, schemas: Sequence[Mapping[str, object]]) -> str:
@@ -70,7 +72,8 @@ class ToolFormat(ABC):
 
     def turn(self, reply: Reply) -> str:
         """Return a whole reply as a model writes it: `parse` reads it back."""
-        thought = "" if reply.thinking is None else f"{THINK}\n{reply.thinking}\n{THINK_END}\n\n"
+        think, think_end = self.thinking
+        thought = "" if reply.thinking is None else f"{think}\n{reply.thinking}\n{think_end}\n\n"
         return thought + "\n".join(part for part in (reply.content, self.write_all(reply.calls)) if part)
 
     def call_id(self, number: int, name: str) -> str:

@@ -1,10 +1,11 @@
-"""The XML format of Qwen3-Coder and Qwen3.5: `<function=…>` with a tag for each argument.
+"""The XML format of Qwen3-Coder, Qwen3.5 and Seed-OSS: `<function=…>` with a tag for each argument.
 
 An argument is bare text between line breaks; the tool's schema gives its type. A literal closing tag in a JSON
 string is text, in a text as long as no other tag of the call follows it. A line that begins like another argument of
 the tool is none: the argument was not closed.
 
-Format: the chat template of Qwen3-Coder. As in vLLM's `qwen3_coder`, one line break is taken off at each side.
+Formats: the chat templates of Qwen3-Coder and Seed-OSS. As in vLLM's `qwen3_coder`, one line break is taken off at
+each side.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class QwenCoder(TaggedFormat):
         self._types = ArgumentTypes(schemas)
 
     def with_tools(self, schemas: Sequence[Mapping[str, object]]) -> QwenCoder:
-        return QwenCoder(schemas)
+        return type(self)(schemas)
 
     def read(self, text: str, start: int) -> Section:
         place = expect(text, start, FUNCTION, f"a call must begin with {FUNCTION}tool name>")
@@ -59,7 +60,8 @@ class QwenCoder(TaggedFormat):
                 raise ValueError(f"the argument {key!r} is not closed before the next one")
             arguments[key] = self._types.value(name, key, value.removesuffix("\n"))
             place = end + len(PARAMETER_END)
-        end = expect(text, place + len(FUNCTION_END), CALL_END, "the call is not closed right after its function")
+        place += len(FUNCTION_END)
+        end = expect(text, place, self.closing, "the call is not closed right after its function")
         return Section(end, [Read(name, arguments)])
 
     def write(self, call: ToolCall) -> str:
@@ -67,8 +69,18 @@ class QwenCoder(TaggedFormat):
             f"{PARAMETER}{key}>\n{self._types.text(call.name, key, value)}\n{PARAMETER_END}\n"
             for key, value in call.arguments.items()
         )
-        text = f"{CALL}\n{FUNCTION}{call.name}>\n{written}{FUNCTION_END}\n{CALL_END}"
+        text = f"{self.opening}\n{FUNCTION}{call.name}>\n{written}{FUNCTION_END}\n{self.closing}"
         return checked(self, call, text)
+
+
+class SeedOss(QwenCoder):
+    """The training format of Seed-OSS models."""
+
+    opening, closing = "<seed:tool_call>", "</seed:tool_call>"
+    thinking = ("<seed:think>", "</seed:think>")
+    control = (opening, closing, *thinking)
+    frame = None
+    shape = QwenCoder.shape.replace(CALL, opening).replace(CALL_END, closing)
 
 
 def _name(text: str, start: int) -> tuple[str, int]:

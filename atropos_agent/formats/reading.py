@@ -67,7 +67,6 @@ class TaggedFormat(ToolFormat):
     stray: whether a closing tag by itself is a call's without its start.
     inner: tags inside of a call, or of calls: one elsewhere is a call's without the tags around it.
     keys: of arguments in calls that are JSON objects with "name"; empty if calls are something else.
-    thinking: tags around thinking.
     shape: the form of a call in messages to the model. It is no call itself: small models copy calls that they could
     send.
     """
@@ -77,7 +76,6 @@ class TaggedFormat(ToolFormat):
     stray: bool = True
     inner: Sequence[str] = ()
     keys: Sequence[str] = ()
-    thinking: tuple[str, str] = (THINK, THINK_END)
     shape: str
 
     @abstractmethod

@@ -19,7 +19,7 @@ from jinja2 import TemplateError
 from atropos_agent.tokens.calls import PROBE, STUB, CallsKind, Kind, Tools, quoted
 from atropos_agent.tokens.encoding import Encoder
 from atropos_agent.tokens.header import Header
-from atropos_agent.tokens.probes import Frame, ReplyKind, is_framed, mark, marks, reply, system, user
+from atropos_agent.tokens.probes import MARK, Frame, ReplyKind, is_framed, mark, marks, reply, system, user
 from atropos_agent.tokens.stability import Stability, marks_of, probe, reads_back, tail, tail_behind_calls, written_call
 from atropos_agent.types import THINK, THINK_END, Message
 
@@ -56,13 +56,15 @@ class ChatTemplate:
         those at the beginning of a conversation are joined to one.
     moves_late_system: whether the template refuses or loses system messages in mid-conversation, so they are
         written as the user's.
+    wants_tools: whether the template refuses a conversation without a list of tools (Hermes 3's `tool_use`), so it gets
+        an empty one.
     wants_thinking: whether the template refuses replies without thinking (Hermes 4's, with thinking=true), so
         an empty thought is put before them.
     header: the template's text between its prompt for a reply and a reply's content, if
         it holds control tokens, as gpt-oss's `<|channel|>final<|message|>` does: the model samples
         it. Else false.
 
-    Raises ValueError when the tokenizer has no template, or one that loses messages.
+    Raises ValueError when the tokenizer has no template, or one that loses or refuses messages.
     """
 
     refusals = _REFUSALS
@@ -83,11 +85,7 @@ class ChatTemplate:
         # Set before the first rendering, which asks for them.
         self.folds_system = self.joins_turns = False
         self.merges_system = self.moves_late_system = False
-        plain = [user(0), reply(1), user(2)]
-        self.wants_thinking = False
-        self.wants_thinking = not self._keeps(plain)
-        if self.wants_thinking and not self._keeps(plain):
-            raise ValueError("the chat template loses messages of a plain user-assistant-user conversation")
+        self.wants_tools, self.wants_thinking = self._find_wants()
         self.folds_system = fold_system or not self._keeps([system(0), user(1)])
         self.joins_turns = not self._keeps([user(0), user(1)])
         self.merges_system = not self._keeps([system(0), system(1), user(2)])
@@ -172,10 +170,11 @@ class ChatTemplate:
         parameters = {"type": "object", "properties": {mark(11): {"type": "string", "description": mark(12)}}}
         function = {"name": mark(13), "description": mark(14), "parameters": {**parameters, "required": [mark(11)]}}
         try:
-            shown = marks(self.render([user(0)], tools=[{"type": "function", "function": function}]))
+            shown = self.render([user(0)], tools=[{"type": "function", "function": function}])
         except _REFUSALS:
             return False
-        return {mark(i) for i in (0, 11, 13, 14)} <= set(shown)
+        # Some templates show them as Python or JSON writes them, with the marks escaped.
+        return {mark(i) for i in (0, 11, 13, 14)} <= set(marks(shown.replace(ascii(MARK).strip("'"), MARK)))
 
     @cached_property
     def keeps_thinking_in_content(self) -> bool:
@@ -296,7 +295,8 @@ class ChatTemplate:
         """Return the template's text for messages; when `replying`, up to the beginning of the model's reply.
 
         tools: shown by the template. Raises TemplateError for messages unfit for the template."""
-        options = {"tools": list(tools) or None, "tokenize": False, "add_generation_prompt": replying, **self._kwargs}
+        shown = list(tools) or ([] if self.wants_tools else None)
+        options = {"tools": shown, "tokenize": False, "add_generation_prompt": replying, **self._kwargs}
         try:
             return str(self.tokenizer.apply_chat_template(self._fitted(messages), **options))
         except _REFUSALS as error:
@@ -339,6 +339,19 @@ class ChatTemplate:
         except _REFUSALS:
             return False
         return sorted(found) == sorted(m for message in messages for m in marks_of(message))
+
+    def _find_wants(self) -> tuple[bool, bool]:
+        """Return `wants_tools` and `wants_thinking`. Raises ValueError for a template that takes no conversation."""
+        plain = [user(0), reply(1), user(2)]
+        for wants in ((False, False), (False, True), (True, False), (True, True)):
+            self.wants_tools, self.wants_thinking = wants
+            if self._keeps(plain):
+                return wants
+        try:
+            self.render(plain)
+        except TemplateError as error:
+            raise ValueError(f"the chat template refuses a plain user-assistant-user conversation: {error}") from error
+        raise ValueError("the chat template loses messages of a plain user-assistant-user conversation")
 
     def _keeps_late_system(self) -> bool:
         """Tell whether the template shows system messages in mid-conversation, and at its end."""

@@ -22,6 +22,16 @@ BY_HAND = {
         "<|im_end|>",
         "<tool_call> </tool_call> <tool_response> </tool_response>",
     ),
+    "Seed-OSS, by hand": (
+        "seed_oss",
+        "<seed:eos>",
+        "<seed:bos> <seed:eos> <seed:tool_call> </seed:tool_call> <seed:think> </seed:think>",
+    ),
+    "Nemotron Nano v2, by hand": (
+        "nemotron",
+        "<SPECIAL_12>",
+        "<SPECIAL_10> <SPECIAL_11> <SPECIAL_12> <TOOLCALL> </TOOLCALL> <TOOL_RESPONSE> </TOOL_RESPONSE>",
+    ),
     "GLM 4.5, by hand": (
         "glm",
         "<|endoftext|>",
@@ -89,6 +99,8 @@ FORMATS_OF = {
     "mistral_v3": "Mistral",
     "gptoss": "Harmony",
     "Qwen3-Coder": "QwenCoder",
+    "Seed-OSS": "SeedOss",
+    "Nemotron Nano v2": "Nemotron",
     "GLM 4.5": "Glm",
     "Kimi K2": "Kimi",
     "Mistral v11": "MistralArgs",

@@ -9,6 +9,10 @@ def xml(name, **given):
     return f"<tool_call>\n<function={name}>\n{fields}</function>\n</tool_call>"
 
 
+def seed(name, **given):
+    return xml(name, **given).replace("tool_call>", "seed:tool_call>")
+
+
 DALLAS = {"city": "Dallas", "state": "TX"}
 
 SQUARE = {"shape": "square", "dimensions": {"width": 10, "height": [1, 2]}, "precision": 2}
@@ -45,6 +49,14 @@ SQUARE = {"shape": "square", "dimensions": {"width": 10, "height": [1, 2]}, "pre
         ),
         ("qwen_coder", xml("get_current_weather", city="x\n<parameter=y>"), [{"city": "x\n<parameter=y>"}], ""),
         ("qwen_coder", xml("get_current_weather", city="\nTwo\nlines\n"), [{"city": "\nTwo\nlines\n"}], ""),
+        ("seed_oss", f"<seed:think>hm</seed:think>Sure!{seed('get_current_weather', **DALLAS)}", [DALLAS], "Sure!"),
+        (
+            "seed_oss",
+            "<seed:tool_call>\n<function=calculate_area>\n<parameter=precision>2</parameter>\n"
+            "<parameter=shape>a\nb</parameter>\n</function>\n</seed:tool_call>",
+            [{"precision": 2, "shape": "a\nb"}],
+            "",
+        ),
     ],
 )
 def test_a_well_formed_reply_is_read(name, text, arguments, content):
@@ -62,6 +74,11 @@ def test_a_well_formed_reply_is_read(name, text, arguments, content):
         ("qwen_coder", xml("calculate_area", dimensions="{'a': 1}"), "'dimensions' is not object"),
         ("qwen_coder", xml("f", x=1).replace("</function>", "<parameter=x>\n2\n</parameter>\n</function>"), "twice"),
         ("qwen_coder", "<tool_call>{}</tool_call>", "must begin with <function="),
+        (
+            "seed_oss",
+            seed("f", x=1).replace("</seed:tool_call>", "</tool_call>"),
+            "not closed right after its function",
+        ),
     ],
 )
 def test_what_others_repair_is_a_problem(name, text, said):

@@ -3,7 +3,7 @@
 from copy import deepcopy
 
 import pytest
-from families import TEMPLATES, family
+from families import TEMPLATES, family, with_template
 
 from atropos_agent.formats.hermes import Hermes
 from atropos_agent.tokens.probes import ReplyKind
@@ -31,6 +31,22 @@ def test_a_template_that_loses_messages_is_refused(smollm2_tokenizer):
     tokenizer.chat_template = "{{ messages[-1]['content'] }}"
     with pytest.raises(ValueError, match="loses messages"):
         ChatTemplate(tokenizer)
+
+
+def test_a_template_that_refuses_a_plain_conversation_is_refused_in_its_own_words(smollm2_tokenizer):
+    tokenizer = with_template(smollm2_tokenizer, "{{ functions[0] }}")
+    with pytest.raises(ValueError, match="refuses a plain user-assistant-user conversation: 'functions' is undefined"):
+        ChatTemplate(tokenizer)
+
+
+@pytest.mark.parametrize("written", ["tool | tojson", "tool | string"])
+def test_a_template_that_wants_a_list_of_tools_gets_one_and_shows_tools(smollm2_tokenizer, written):
+    plain = family(smollm2_tokenizer, "plain").chat_template
+    template = ChatTemplate(
+        with_template(smollm2_tokenizer, f"{{% for tool in tools %}}{{{{ {written} }}}}{{% endfor %}}{plain}")
+    )
+    assert (template.wants_tools, template.wants_thinking, template.shows_tools) == (True, False, True)
+    assert not ChatTemplate(with_template(smollm2_tokenizer, plain)).wants_tools
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
