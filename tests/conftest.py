@@ -42,6 +42,9 @@ def pytest_addoption(parser):
         default=None,
         help="folder with real tokenizers (NAME/ or NAME.tar.xz); without it only SmolLM2's is tested",
     )
+    parser.addoption(
+        "--templates", type=Path, default=None, help="folder with chat templates that others wrote, *.jinja"
+    )
     parser.addoption("--engine", default=None, help="an engine that is started for the run: a name in tests/engines.py")
     parser.addoption(
         "--image",

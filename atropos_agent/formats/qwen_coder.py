@@ -32,8 +32,17 @@ class QwenCoder(TaggedFormat):
 
     opening, closing = CALL, CALL_END
     inner = (FUNCTION, FUNCTION_END, PARAMETER, PARAMETER_END)
-    control = (CALL, CALL_END, "<tool_response>", "</tool_response>", THINK, THINK_END, "<tools>", "</tools>")
-    frame = ("<tool_response>\n", "\n</tool_response>")
+    control: Sequence[str] = (
+        CALL,
+        CALL_END,
+        "<tool_response>",
+        "</tool_response>",
+        THINK,
+        THINK_END,
+        "<tools>",
+        "</tools>",
+    )
+    frame: tuple[str, str] | None = ("<tool_response>\n", "\n</tool_response>")
     shape = (
         f"{CALL}\n{FUNCTION}<tool name>>\n{PARAMETER}<argument>>\n<value>\n{PARAMETER_END}\n{FUNCTION_END}\n{CALL_END}"
     )

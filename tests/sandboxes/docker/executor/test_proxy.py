@@ -146,9 +146,10 @@ time.sleep(60)
         async with docker_backend.open(spec) as box:
             request = f"CONNECT 127.0.0.1:{server.port} HTTP/1.1\\r\\n\\r\\n\\nheld"
             script = (
-                f"import socket, time; s = socket.create_connection(('127.0.0.1', {PORT})); s.sendall(b'{request}')"
+                f"import socket, time; s = socket.create_connection(('127.0.0.1', {PORT})); s.sendall(b'{request}'); "
+                "s.recv(1); open('held', 'w'); time.sleep(60)"
             )
-            await box.exec(f'python3 -c "{script}; time.sleep(60)" & sleep 0.5')
+            await box.exec(f'python3 -c "{script}" & until [ -e held ]; do sleep 0.1; done')
             assert not server.left.is_set()
         async with asyncio.timeout(120):
             await server.left.wait()
