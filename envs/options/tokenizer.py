@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers.integrations.mistral import convert_tekken_tokenizer
+from transformers.utils.hub import cached_file
 
 from atropos_agent.hub import silence
 from envs.options.command import UsageError
@@ -20,9 +23,9 @@ def load_tokenizer(name: str, *, given: bool = True) -> Any:
     try:
         if local and not Path(name).is_dir():
             raise NotADirectoryError("there is no such folder")
-        return AutoTokenizer.from_pretrained(name, local_files_only=away is not None)
-    except (OSError, ValueError, KeyError) as error:
-        reason = away or str(error).strip().splitlines()[0]
+        return _loaded(name, local_files_only=away is not None)
+    except Exception as error:  # of files of all kinds: tokenizers raises plain ones
+        reason = away or (str(error).strip() or repr(error)).splitlines()[0]
         here = f", or run `hf download {name}` where it can be reached and give that folder" if away else ""
         if not given:
             raise UsageError(
@@ -33,3 +36,17 @@ def load_tokenizer(name: str, *, given: bool = True) -> Any:
             f"--env.tokenizer_name {name!r} can't be loaded ({reason}); "
             f"give the folder or the hub name of the model that the inference server serves{here}"
         ) from error
+
+
+def _loaded(name: str, **options: Any) -> Any:
+    """Load a tokenizer with its chat template."""
+    tokenizer = AutoTokenizer.from_pretrained(name, **options)
+    if type(tokenizer).__name__ != "MistralCommonBackend":
+        return tokenizer
+    # Where mistral-common is installed, as beside vLLM, transformers takes its tokenizer for Mistral's models. It has
+    # no chat template. Most of these models have an ordinary one as well; else it is made.
+    with suppress(OSError, ValueError):
+        ordinary = PreTrainedTokenizerFast.from_pretrained(name, **options)
+        if ordinary.chat_template:
+            return ordinary
+    return convert_tekken_tokenizer(cached_file(name, "tekken.json", **options))

@@ -1,11 +1,14 @@
 """A command's tokenizer."""
 
 import os
+import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import programs
 import pytest
 
+from atropos_agent.cpu_engine.model import locate
 from envs.options import UsageError, tokenizer
 from envs.options.tokenizer import load_tokenizer
 
@@ -15,6 +18,35 @@ def test_a_tokenizer_that_can_not_be_loaded_is_named_with_the_remedy(tmp_path):
         load_tokenizer(str(tmp_path))
     with pytest.raises(UsageError, match=f"server names its model '{tmp_path}'.*set --env.tokenizer_name"):
         load_tokenizer(str(tmp_path), given=False)
+
+
+@pytest.mark.parametrize(("file", "damage"), [("tokenizer.json", '{"model": {"type": "New"}}'), ("config.json", "[]")])
+def test_whatever_is_in_its_files_it_is_no_traceback(tmp_path, file, damage):
+    for whole in Path(locate("tiny")).glob("*.js*"):
+        shutil.copy(whole, tmp_path)
+    (tmp_path / file).write_text(damage)
+    with pytest.raises(UsageError, match=r"can't be loaded \(.+\); give the folder"):
+        load_tokenizer(str(tmp_path))
+
+
+def test_of_mistral_commons_tokenizer_the_ordinary_one_is_taken_else_made(tmp_path, monkeypatch):
+    class MistralCommonBackend:
+        chat_template = None
+
+    def made(tekken):
+        assert Path(tekken) == tmp_path / "tekken.json"
+        return "made"
+
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(Path(locate("tiny")) / name, tmp_path)
+    (tmp_path / "tekken.json").write_text("{}")
+    monkeypatch.setattr(
+        tokenizer, "AutoTokenizer", SimpleNamespace(from_pretrained=lambda *_, **__: MistralCommonBackend())
+    )
+    monkeypatch.setattr(tokenizer, "convert_tekken_tokenizer", made)
+    assert load_tokenizer(str(tmp_path)).chat_template == (tmp_path / "chat_template.jinja").read_text()
+    (tmp_path / "chat_template.jinja").unlink()
+    assert load_tokenizer(str(tmp_path)) == "made"
 
 
 @pytest.mark.parametrize("name", ["/no/such/folder", "./typo", "../typo", "~/models/typo", "models/company/typo"])
