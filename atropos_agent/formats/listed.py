@@ -1,6 +1,6 @@
 """Formats with all calls of a reply as one JSON list between two tags: Nemotron Nano v2's and Apriel's.
 
-Formats: the chat templates of NVIDIA-Nemotron-Nano-9B-v2 and Apriel-1.5-15b-Thinker.
+Formats: the chat templates of NVIDIA-Nemotron-Nano-9B-v2, Apriel-1.5-15b-Thinker, Jamba and Hunyuan-A13B.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Nemotron(ListFormat):
 
 
 class Apriel(ListFormat):
-    """The training format of Apriel 1.5 and 1.6 models."""
+    """The training format of Apriel 1.5 and 1.6, Jamba and Hunyuan A13B models."""
 
     opening, closing = "<tool_calls>", "</tool_calls>"
     control = (opening, closing, THINK, THINK_END)

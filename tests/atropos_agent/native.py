@@ -135,7 +135,8 @@ def end_of(fitted, text, opened=False):
     if called is None:
         return _end_of_text(template) if template.close_id is None else template.close_id
     marked = called[1].shape.marked(called[0], 400)
-    rendered = template.render([{"role": "user", "content": "x"}, marked, *results_for(marked)])
+    asked = [{"role": "user", "content": "x"}, marked, *results_for(marked)]
+    rendered = template.render(asked, tools=fitted.shown(TOOLS.schemas))
     tail = text_behind(rendered[rendered.rindex(mark(400)) + 5 :], called[1].shape.closing(marked, 400))
     return template._encoder.leading_control(tail)
 

@@ -41,7 +41,7 @@ def fitted(file, smollm2_tokenizer):
     try:
         return FittedFormat.of("auto", ChatTemplate(with_template(tokenizer, source)))
     except ValueError as error:
-        assert "the chat template refuses a plain" in str(error)
+        assert str(error).startswith(("the chat template refuses a plain", "the chat template loses messages"))
         pytest.skip(str(error))
 
 
