@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,8 @@ async def run_command(
 ) -> int:
     env = await open_env(env_cls, command, options, await check(env_cls, options))
     env.redactor = redactor
-    logger.info("results go to %s; a later start with --env.run_dir=%s continues", env.run_dir, env.run_dir)
+    again = shlex.quote(str(env.run_dir))
+    logger.info("results go to %s; a later start with --env.run_dir=%s continues", env.run_dir, again)
     async with live_page(env.run_dir, options.env.live):
         return await _run(env, command, options, end)
 

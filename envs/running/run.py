@@ -311,7 +311,7 @@ async def open_run(
     async with Journal(env.run_dir, lambda: env.stopping.asked) as journal:
         identity = {"group_size": config.group_size, "seed": config.seed, "vocabulary": len(env.tokenizer)}
         under = await conditions_of(env)
-        known = await journal.identify(identity, under, config.allow_change)
+        known = await journal.identify(identity, {"environment": env.name, **under}, config.allow_change)
         for change in known.changed:
             logger.warning("this start goes on under other conditions than the one before: %s", change)
         run_id = await journal.run_id()
