@@ -126,7 +126,12 @@ async def _check_once(env_cls: type[AgentEnv[Any]], options: Options) -> Any:
                 "away, or give another directory"
             )
 
-    results = await asyncio.gather(env_cls.preflight(options.env), tokenizer(), run_dir(), return_exceptions=True)
+    async def log_dir() -> None:
+        if options.inspect_log is not None:
+            make_folder(options.inspect_log, options.inspect_log, "--inspect_log")
+
+    looks = (env_cls.preflight(options.env), tokenizer(), run_dir(), log_dir())
+    results = await asyncio.gather(*looks, return_exceptions=True)
     problems: list[BaseException] = []
     for result in results:
         if isinstance(result, ExceptionGroup):
