@@ -28,6 +28,9 @@ def read_tasks(given: Tasks) -> Sequence[Task]:
     found = [_read(one, place) for place, one in enumerate(given)]
     if not found:
         raise BadTask("there are no tasks; give at least one")
+    for place, task in enumerate(found):
+        if task.id != task.id.encode(errors="replace").decode():
+            raise BadTask(f"tasks[{place}].id: {task.id!r} is no text: half of a surrogate pair is in it")
     twice = [name for name, count in Counter(task.id for task in found).items() if count > 1]
     if twice:
         raise BadTask(f"{len(twice)} ids stand for several tasks, the first of them is {twice[0]!r}; give each its own")

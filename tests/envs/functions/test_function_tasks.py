@@ -31,6 +31,7 @@ def test_texts_mappings_and_tasks_become_tasks():
         (Path("tasks.parquet"), "which holds none; give a list"),
         (lambda: None, "the tasks are None"),
         ({"train": ["Add."], "test": []}, "the tasks are a dict with train, test; give one of its entries"),
+        ([{"id": "\ud83d", "instruction": "x"}], r"tasks\[0\].id: .*half of a surrogate pair"),
         ([3], r"tasks\[0\] is a int"),
         ([Task("a", "x"), Task("a", "y")], "'a'; give each its own"),
     ],
