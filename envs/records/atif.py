@@ -12,6 +12,7 @@ objects, `"atropos_agent"`:
   equal length, with `segment`, `turns`, `policy_version` and `branch`.
 - `extra` of an agent's step: `index`, `segment`, `start`, `finish_reason`, `engine_s`, `tools_s`,
   `content` (the reply without thinking and calls), `policy_version`, `branch` if it is not "main".
+- messages behind the first reply, beside results of calls (a user's, a sub-agent's beginning), are steps of their own.
 - `extra` of tool calls and observations: the fields of `ToolCall` and `ToolResult` beyond ATIF's;
   `correction` is true if the model got a message about malformed calls.
 
