@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -44,12 +44,13 @@ class BudgetSpent(Exception):
 @dataclass(eq=False, slots=True)
 class Line:
     """A conversation with its replies. branch: see `Branch`. inherited: replies from before it was forked from
-    another."""
+    another. said: messages added since its last reply, beside results of calls."""
 
     conversation: Conversation | ChatLog
     branch: str
     replies: list[HarvestedReply] = field(default_factory=list)
     inherited: int = 0
+    said: Sequence[Message] = ()
 
     def go_on(self, messages: Sequence[Message]) -> None:
         """Add messages behind the last reply. Raises jinja2's TemplateError; then nothing has changed."""
@@ -157,7 +158,8 @@ class Ledger:
     ) -> tuple[HarvestedReply, Read]:
         read = await aside(work, len(completion.ids))
         self.sampler.accept(completion)
-        taken = HarvestedReply(read.step, exchange, line.branch)
+        step = replace(read.step, said=line.said if read.step.index else ())
+        taken, line.said = HarvestedReply(step, exchange, line.branch), ()
         line.replies.append(taken)
         self._taken.append(taken)
         self._harvest = None

@@ -264,6 +264,7 @@ class Turns:
             fitting(self._line.go_on, new)
         elif self._line.conversation.messages[-1]["role"] == "assistant":
             raise ValueError("the last message is the model's own; add what it is to reply to")
+        self._line.said = (*self._line.said, *self._given)
         self.task = self.task or tuple(self._given)
         self._given, self._last = [], None
         return self._line

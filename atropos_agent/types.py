@@ -228,6 +228,8 @@ class AgentStep:
         row of the segment: the reply is `tokens[start:start + completion_tokens]`.
     policy_version: of the oldest weights with a part in the reply; None if the inference server does not say.
     branch: the kind of the reply (`Branch`).
+    said: messages of the user's, or of an agent of one's own, before the reply; none before the first one, which
+        stand in the result's messages.
     """
 
     index: int
@@ -246,6 +248,7 @@ class AgentStep:
     content: str = ""
     policy_version: int | None = None
     branch: str = "main"
+    said: Sequence[Message] = ()
 
 
 @dataclass(frozen=True, slots=True)

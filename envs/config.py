@@ -48,6 +48,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 PositiveShare = Annotated[float, Field(gt=0, le=1)]
 
 Condition = Literal[
+    "environment",
     "model",
     "tokenizer",
     "template",

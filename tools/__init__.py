@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from types import MappingProxyType, ModuleType, SimpleNamespace
-from typing import Any, get_type_hints
+from typing import Any, cast, get_type_hints
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
@@ -55,7 +55,8 @@ STANDARD = tuple(_STANDARD)
 
 
 def check_names(names: Iterable[str]) -> list[ValueError]:
-    """Return the mistakes in tools' names, before there is a sandbox: unknown ones, repeated ones, wrong settings."""
+    """Return the mistakes in tools' names, before there is a sandbox: unknown ones, repeated ones, wrong settings, and
+    tools of your own without a schema."""
     problems, seen = [], set()
     for given in names:
         try:
@@ -63,7 +64,10 @@ def check_names(names: Iterable[str]) -> list[ValueError]:
             if name in seen:
                 raise ValueError(f"--env.tools {name}: it is named twice; leave one out")
             seen.add(name)
-            _settings(given, _found(name)[0], texts)
+            found, method = _found(name)
+            settings = _settings(given, found, texts)
+            if name not in _STANDARD:
+                _tried(given, found, method, settings)
         except ValueError as error:
             problems.append(error)
     return problems
@@ -72,26 +76,56 @@ def check_names(names: Iterable[str]) -> list[ValueError]:
 def default_tools(sandbox: Sandbox, names: Iterable[str] | None = None) -> ToolRegistry:
     """Return the standard tools on a sandbox: all of them, or those named, in the order of `names`.
 
-    A name may be an entry point, or a dotted path `package.module:name` to your own tool: an async function, or a
-    function or class that takes the sandbox and returns one. Settings follow a colon (`terminal:timeout=300`): keyword
-    arguments of that function or class. Raises ValueError for a name without a tool."""
+    A name may be an entry point, or a dotted path to your own tool: `package.module:function`, an async function or a
+    function that takes the sandbox and returns one, or `package.module:Class.method` of a class that takes the sandbox.
+    Settings follow a colon (`terminal:timeout=300`): keyword arguments of that function or class. Raises ValueError for
+    a name without a tool."""
     return ToolRegistry(_made(sandbox, name) for name in (STANDARD if names is None else names))
 
 
 def _made(sandbox: Sandbox, given: str) -> Tool:
     name, texts = _parted(given)
     found, method = _found(name)
+    return _tool(sandbox, found, method, _settings(given, found, texts))
+
+
+def _tool(sandbox: Sandbox, found: Any, method: str, settings: Mapping[str, Any]) -> Tool:
     if isinstance(found, Tool):
         return found
-    made = found if inspect.iscoroutinefunction(found) else found(sandbox, **_settings(given, found, texts))
+    made = found if inspect.iscoroutinefunction(found) else found(sandbox, **settings)
     made = getattr(made, method) if method and made is not found else made
     return made if isinstance(made, Tool) else Tool.of(made)
+
+
+class _NoSandbox:
+    """Stands for the sandbox before there is one."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(f"there is no sandbox yet, and no {name}")
+
+
+def _tried(given: str, found: Any, method: str, settings: Mapping[str, Any]) -> None:
+    """Make a tool of the user's without a sandbox. Raises ValueError for a mistake in it.
+
+    Other errors may come from the missing sandbox; the first rollout meets them again, if not."""
+    try:
+        _tool(cast(Sandbox, _NoSandbox()), found, method, settings)
+    except (TypeError, ValueError) as error:
+        remedy = f"; name its method: {given.partition('=')[0].rstrip(':')}.METHOD" if inspect.isclass(found) else ""
+        raise ValueError(f"--env.tools {given}: {error}{'' if method else remedy}") from error
+    except Exception:
+        return
 
 
 def _found(name: str) -> tuple[Any, str]:
     """Return a tool's function or class, and the method of the class."""
     found = resolve("--env.tools", name, _STANDARD, "atropos_agent.tools")
-    return found if isinstance(found, tuple) else (found, "")
+    if isinstance(found, tuple):
+        return found
+    path, _, method = name.rpartition(".")
+    owner = resolve("--env.tools", path, {}) if ":" in path else None
+    is_method = inspect.isclass(owner) and inspect.isfunction(inspect.getattr_static(owner, method))
+    return (owner, method) if is_method else (found, "")
 
 
 def _parted(given: str) -> tuple[str, dict[str, str]]:

@@ -10,8 +10,13 @@ import socket
 import sys
 from collections.abc import Generator
 
-import torch
-import uvicorn
+try:
+    import torch
+    import uvicorn
+except ModuleNotFoundError as error:
+    if __name__ != "__main__":
+        raise
+    sys.exit(f"the embedded inference server needs {error.name}: pip install 'atropos-agent[engine]'")
 
 from atropos_agent.cpu_engine.model import DEFAULT_CACHE, ModelNotFound, load
 from atropos_agent.cpu_engine.sampling import LogprobsMode

@@ -117,8 +117,14 @@ def _given_up(turn: Turn, forest: Forest) -> bool:
 
 
 def _taken(turn: Turn, sampled: SampledReply, kind: Branch, untrained: str) -> HarvestedReply:
-    step = replace(sampled.step, results=_results(turn, sampled))
+    said = [{"role": "user", "content": told.text} for told in _behind_replies(turn.given) if told.role == "user"]
+    step = replace(sampled.step, results=_results(turn, sampled), said=said if sampled.step.index else ())
     return HarvestedReply(step, sampled.exchange, kind.value, untrained)
+
+
+def _behind_replies(given: Sequence[HistoryMessage]) -> Sequence[HistoryMessage]:
+    """Return the messages behind the last reply: a history that is not ours is context."""
+    return given[max((place for place, told in enumerate(given, 1) if told.role == "assistant"), default=0) :]
 
 
 def _results(turn: Turn, sampled: SampledReply) -> Sequence[ToolResult]:

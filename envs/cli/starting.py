@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,8 @@ async def run_command(
 ) -> int:
     env = await open_env(env_cls, command, options, await check(env_cls, options))
     env.redactor = redactor
-    logger.info("results go to %s; a later start with --env.run_dir=%s continues", env.run_dir, env.run_dir)
+    again = shlex.quote(str(env.run_dir))
+    logger.info("results go to %s; a later start with --env.run_dir=%s continues", env.run_dir, again)
     async with live_page(env.run_dir, options.env.live):
         return await _run(env, command, options, end)
 
@@ -124,7 +126,12 @@ async def _check_once(env_cls: type[AgentEnv[Any]], options: Options) -> Any:
                 "away, or give another directory"
             )
 
-    results = await asyncio.gather(env_cls.preflight(options.env), tokenizer(), run_dir(), return_exceptions=True)
+    async def log_dir() -> None:
+        if options.inspect_log is not None:
+            make_folder(options.inspect_log, options.inspect_log, "--inspect_log")
+
+    looks = (env_cls.preflight(options.env), tokenizer(), run_dir(), log_dir())
+    results = await asyncio.gather(*looks, return_exceptions=True)
     problems: list[BaseException] = []
     for result in results:
         if isinstance(result, ExceptionGroup):

@@ -317,8 +317,12 @@ class Sender:
         status = await self._api.status(self.env_id)
         left = {self.env_id: status.self_queue_size}
         for former in await self._outbox.environments():
-            if former not in left:
-                left[former] = (await self._api.status(former)).self_queue_size
+            if former in left:
+                continue
+            now = await self._api.status(former)
+            if now.current_step != status.current_step:
+                return await self._glance()  # packets of the batch formed meanwhile are counted in `left`, or not
+            left[former] = now.self_queue_size
         self._heard = time.monotonic()
         queued = sum(left.values())
         alone = status.env_weight > ALONE and status.queue_size <= queued

@@ -20,9 +20,17 @@ def read_tasks(given: Tasks) -> Sequence[Task]:
     become the task's `metadata`. Without ids they are numbered.
 
     Raises BadTask with the place."""
-    found = [_read(one, place) for place, one in enumerate(given() if callable(given) else given)]
+    given = given() if callable(given) else given
+    if isinstance(given, Mapping):
+        raise BadTask(f"the tasks are a {type(given).__name__} with {_some(given)}; give one of its entries, or a list")
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise BadTask(f"the tasks are {given!r:.80}, which holds none; give a list, or a function that reads them")
+    found = [_read(one, place) for place, one in enumerate(given)]
     if not found:
         raise BadTask("there are no tasks; give at least one")
+    for place, task in enumerate(found):
+        if task.id != task.id.encode(errors="replace").decode():
+            raise BadTask(f"tasks[{place}].id: {task.id!r} is no text: half of a surrogate pair is in it")
     twice = [name for name, count in Counter(task.id for task in found).items() if count > 1]
     if twice:
         raise BadTask(f"{len(twice)} ids stand for several tasks, the first of them is {twice[0]!r}; give each its own")
@@ -36,9 +44,19 @@ def _read(one: object, place: int) -> Task:
         return Task(f"task-{place}", one)
     if not isinstance(one, Mapping):
         raise BadTask(f"tasks[{place}] is a {type(one).__name__}; give a Task, a text, or a mapping")
-    if not isinstance(one.get("instruction"), str):
-        raise BadTask(f"tasks[{place}].instruction: {one.get('instruction')!r} is no text; tell the model what to do")
+    if "instruction" not in one:
+        raise BadTask(
+            f"tasks[{place}] has no instruction, but {_some(one)}; rename the one that tells the model what to do"
+        )
+    if not isinstance(one["instruction"], str):
+        raise BadTask(f"tasks[{place}].instruction: {one['instruction']!r} is no text; tell the model what to do")
     own = {name: value for name, value in one.items() if name in _FIELDS}
     more = {name: value for name, value in one.items() if name not in _FIELDS}
     own["metadata"] = {**dict(own.get("metadata") or {}), **more}
     return Task(**{**own, "id": str(own.get("id", f"task-{place}"))})
+
+
+def _some(entries: Mapping[Any, Any]) -> str:
+    """Name the entries, or the first of them."""
+    names = [str(name) for name in entries]
+    return ", ".join([*names[:8], *(["…"] if len(names) > 8 else [])]) or "nothing"

@@ -142,7 +142,8 @@ def usable(tasks: Sequence[Task], results: Mapping[str, CheckResult], where: obj
     ]
     if len(chosen) < len(tasks):
         logger.warning(
-            "%d of %d tasks are left out by %s: %d failed its check, %d have changed or are new since",
+            "%d of %d tasks are left out by %s: %d failed its check, %d have changed or are new since (`tasks check` "
+            "adds them)",
             *(len(tasks) - len(chosen), len(tasks), where, len(sound) - len(chosen), len(tasks) - len(sound)),
         )
     if tasks and not chosen:

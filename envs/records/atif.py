@@ -12,6 +12,7 @@ objects, `"atropos_agent"`:
   equal length, with `segment`, `turns`, `policy_version` and `branch`.
 - `extra` of an agent's step: `index`, `segment`, `start`, `finish_reason`, `engine_s`, `tools_s`,
   `content` (the reply without thinking and calls), `policy_version`, `branch` if it is not "main".
+- messages behind the first reply, beside results of calls (a user's, a sub-agent's beginning), are steps of their own.
 - `extra` of tool calls and observations: the fields of `ToolCall` and `ToolResult` beyond ATIF's;
   `correction` is true if the model got a message about malformed calls.
 
@@ -41,7 +42,7 @@ from typing import Any, Self
 import orjson
 
 from atropos_agent import __version__
-from atropos_agent.types import IGNORED, AgentResult, AgentStep, Exchange, SequenceData
+from atropos_agent.types import IGNORED, AgentResult, AgentStep, Exchange, Message, SequenceData
 from envs.records.disk import append, until_room
 from envs.records.plain import plain, plain_text
 from envs.types import Rollout
@@ -267,27 +268,42 @@ def _exchange(exchange: Exchange) -> dict[str, Any]:
     }
 
 
+def opening_of(result: AgentResult) -> Sequence[Message]:
+    """Return the messages before the first sampled reply. Of a rollout with several conversations, these are the
+    messages up to the first of the user's: with it each one begins."""
+    messages, sampled = result.messages, len(result.steps)
+    replies = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
+    if 0 < sampled <= len(replies):
+        return messages[: replies[-sampled]]
+    if not sampled:
+        return messages
+    return messages[: next((place for place, message in enumerate(messages, 1) if message["role"] == "user"), None)]
+
+
 def _opening_steps(rollout: Rollout) -> Iterator[dict[str, Any]]:
     """Yield the messages before the first sampled reply; replies given as examples may be among them."""
-    messages = rollout.result.messages
-    replies = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
-    sampled = len(rollout.result.steps)
-    opening = messages[: replies[-sampled]] if 0 < sampled <= len(replies) else messages
+    opening = opening_of(rollout.result)
     if not opening:
         yield {"source": "user", "message": plain_text(rollout.task.instruction)}
     for message in opening:
-        text = plain_text(message["content"])
         if message["role"] == "assistant":
+            text = plain_text(message["content"])
             yield {"source": "agent", "message": text, "is_copied_context": True, "llm_call_count": 0}
-        elif message["role"] in ("system", "user"):
-            yield {"source": message["role"], "message": text}
         else:
-            yield {"source": "user", "message": text, "extra": {"role": message["role"]}}
+            yield _said(message)
+
+
+def _said(message: Message) -> dict[str, Any]:
+    role, text = message["role"], plain_text(message["content"])
+    if role in ("system", "user"):
+        return {"source": role, "message": text}
+    return {"source": "user", "message": text, "extra": {"role": role}}
 
 
 def _agent_steps(result: AgentResult) -> Iterator[dict[str, Any]]:
     used: set[str] = set()
     for step in result.steps:
+        yield from map(_said, step.said)
         calls = [_call(call, step.index, place, used) for place, call in enumerate(step.calls)]
         results = [_observation(item, step.calls, calls) for item in step.results]
         if step.correction is not None:

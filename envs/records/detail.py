@@ -11,6 +11,7 @@ from typing import Any
 from jinja2 import BaseLoader, Environment, StrictUndefined
 
 from atropos_agent.types import AgentResult, AgentStep, Message
+from envs.records.atif import opening_of
 from envs.records.read import SavedRollout
 from envs.records.token_view import visible
 from tools.base import ToolCall
@@ -75,12 +76,9 @@ class Detail:
 def detail_of(rollout: SavedRollout) -> Detail:
     """Return everything about a rollout but its tokens."""
     result, seat = rollout.result, rollout.seat
-    replies = [place for place, message in enumerate(result.messages) if message["role"] == "assistant"]
-    sampled = len(result.steps)
-    opening = result.messages[: replies[-sampled]] if 0 < sampled <= len(replies) else _task(result.messages)
     place = {"group": seat.group, "member": seat.member, "trainer's step": seat.step}
     return Detail(
-        opening=opening,
+        opening=opening_of(result),
         turns=[_turn(step, part) for step, part in zip(result.steps, _parts(result), strict=True)],
         tests=[(name, status.value) for name, status in sorted(rollout.verdict.tests.items())],
         facts=[
@@ -97,11 +95,6 @@ def detail_of(rollout: SavedRollout) -> Detail:
         patch=patch_lines(rollout.verdict.patch),
         output=rollout.verdict.output,
     )
-
-
-def _task(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return the messages up to the first of the user's: with it each conversation of a rollout begins."""
-    return messages[: next((place for place, message in enumerate(messages, 1) if message["role"] == "user"), None)]
 
 
 def _conversations(result: AgentResult) -> Iterator[tuple[str, str]]:

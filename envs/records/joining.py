@@ -79,7 +79,10 @@ class Part:
                 about["samples"],
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise NoEvaluation(f"{path} is no evaluation of a part of the tasks ({error!r})") from error
+            why = f"it has no {error.args[0]}" if isinstance(error, KeyError) else str(error)
+            raise NoEvaluation(
+                f"{path} is no evaluation of a part of the tasks ({why}); --env.shard 1/2 makes one"
+            ) from error
 
 
 def join(parts: Sequence[Part]) -> EvalSummary:

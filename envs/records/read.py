@@ -6,7 +6,7 @@ import logging
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from atropos_agent.types import (
     Conditions,
     Counts,
     Exchange,
+    Message,
     SequenceData,
     StopReason,
     TeacherScores,
@@ -227,7 +228,7 @@ def _result(ours: Mapping[str, Any], document: Mapping[str, Any]) -> AgentResult
     return AgentResult(
         success=result["success"],
         final_response=result["final_response"],
-        steps=tuple(_step(step) for step in steps if KEY in step.get("extra", {})),
+        steps=tuple(_steps(steps)),
         stop_reason=result["stop_reason"] and StopReason(result["stop_reason"]),
         segments=tuple(_segment(segment, place) for place, segment in enumerate(ours["segments"])),
         messages=tuple(result["messages"]),
@@ -269,6 +270,17 @@ def _segment(segment: Mapping[str, Any], place: int) -> SequenceData:
         experts=said.get("experts"),
         teacher=TeacherScores(**segment["teacher"]) if "teacher" in segment else None,
     )
+
+
+def _steps(steps: Sequence[Mapping[str, Any]]) -> Iterator[AgentStep]:
+    """Yield the sampled replies, each with the messages before it; those before the first one are the result's."""
+    said: list[Message] | None = None
+    for step in steps:
+        if KEY in step.get("extra", {}):
+            yield replace(_step(step), said=tuple(said or ()))
+            said = []
+        elif said is not None:
+            said.append({"role": step.get("extra", {}).get("role", step["source"]), "content": step["message"]})
 
 
 def _step(step: Mapping[str, Any]) -> AgentStep:

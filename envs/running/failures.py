@@ -67,14 +67,20 @@ def attributing(*others: type[Exception]) -> Iterator[None]:
 class FailureLog:
     """The infrastructure failures of a run.
 
-    path: the file for the evidence of quarantined tasks, JSONL. tasks: of the run, as far as known."""
+    path: the file for the evidence of quarantined tasks, JSONL. tasks, at_once: see `Hope`."""
 
     def __init__(
-        self, path: Path, metrics: Metrics, breaker: CircuitBreaker, redactor: Redactor, tasks: int = SEVERAL
+        self,
+        path: Path,
+        metrics: Metrics,
+        breaker: CircuitBreaker,
+        redactor: Redactor,
+        tasks: int = SEVERAL,
+        at_once: int = SEVERAL,
     ) -> None:
         self.path = path
         self.breaker = breaker
-        self.hope = Hope(tasks)
+        self.hope = Hope(tasks, at_once)
         if metrics.rollouts:  # of an earlier start: what fails now may pass
             self.hope.succeeded()
         self._metrics = metrics

@@ -34,10 +34,12 @@ class NothingWorks(RuntimeError):
 class Hope:
     """Knows whether any rollout of a run has ever succeeded, and the failures of the others.
 
-    tasks: how many the run has, at least."""
+    tasks: how many the run has, at least. at_once: groups, at most: with fewer of them than SEVERAL no other tasks are
+    tried. A mistake that is not a task's is then the program's."""
 
-    def __init__(self, tasks: int = SEVERAL) -> None:
+    def __init__(self, tasks: int = SEVERAL, at_once: int = SEVERAL) -> None:
         self._tasks = min(SEVERAL, max(1, tasks))
+        self._at_once = min(self._tasks, max(1, at_once))
         self._lost = True
         self._reason = ""
         self._of: set[str] = set()
@@ -57,7 +59,8 @@ class Hope:
             self._of.clear()
         self._failures += 1
         self._of.add(task.id)
-        if reason and self._failures >= FAILURES and len(self._of) >= self._tasks:
+        several = self._tasks if error.kind is Failure.TASK else self._at_once
+        if reason and self._failures >= FAILURES and len(self._of) >= several:
             raise NothingWorks(
                 f"none of the rollouts succeeds: {self._failures} in a row, of {len(self._of)} tasks, failed alike, "
                 f"and that does not pass: {error}"

@@ -311,7 +311,7 @@ async def open_run(
     async with Journal(env.run_dir, lambda: env.stopping.asked) as journal:
         identity = {"group_size": config.group_size, "seed": config.seed, "vocabulary": len(env.tokenizer)}
         under = await conditions_of(env)
-        known = await journal.identify(identity, under, config.allow_change)
+        known = await journal.identify(identity, {"environment": env.name, **under}, config.allow_change)
         for change in known.changed:
             logger.warning("this start goes on under other conditions than the one before: %s", change)
         run_id = await journal.run_id()
@@ -319,7 +319,12 @@ async def open_run(
             logger.info("%d groups that a trainer took and did not confirm are given again", lost)
         metrics = await _continued(env.run_dir, journal) if known else Metrics()
         await write_start(env, command, under, run_id=run_id, changed=known.changed)
-        async with open_teacher(env) as teacher, open_rollouts(env, metrics, len(train), teacher) as (rollouts, watch):
+        wanted = [config.total_steps] if command == "process" and config.total_steps > 0 else []
+        at_once = min([config.max_num_workers, *wanted])
+        async with (
+            open_teacher(env) as teacher,
+            open_rollouts(env, metrics, len(train), teacher, at_once=at_once) as (rollouts, watch),
+        ):
             resources = await Resources.open(journal, env.resources())
             queue = await TaskQueue.open(
                 *(journal, train, rollouts.failures),
@@ -340,14 +345,14 @@ async def open_run(
 
 @asynccontextmanager
 async def open_rollouts(
-    env: Environment, metrics: Metrics, tasks: int, teacher: Teacher | None = None
+    env: Environment, metrics: Metrics, tasks: int, teacher: Teacher | None = None, *, at_once: int | None = None
 ) -> AsyncIterator[tuple[Rollouts, LoopWatch]]:
     """Open the resources for rollouts of so many tasks, without a journal; the page of the rollouts is written when the
-    block ends. teacher: scores their rows."""
+    block ends. teacher: scores their rows. at_once: groups, at most."""
     config = env.config
     breaker = CircuitBreaker(config.failure_rate)
     limiter = ConcurrencyLimiter(start=START_ROLLOUTS, most=config.max_concurrent_rollouts, breaker=breaker)
-    failures = FailureLog(env.run_dir / "quarantined.jsonl", metrics, breaker, env.redactor, tasks)
+    failures = FailureLog(env.run_dir / "quarantined.jsonl", metrics, breaker, env.redactor, tasks, at_once or tasks)
     async with AsyncExitStack() as stack:
         about = {"service.name": "atropos-agent", "atropos.environment": env.name, "atropos.run": env.run_dir.name}
         await stack.enter_async_context(open_telemetry(config.otlp_url, about, content=config.otlp_content))

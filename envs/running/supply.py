@@ -72,7 +72,10 @@ def _findings(now: Now) -> Iterator[str]:
         yield "every wanted group has begun"
     elif now.left is None and 2 * now.active < now.limit:
         yield f"held up by the queue: {now.active} rollouts run, {now.limit} may (--env.max_num_workers)"
-    yield f"inference servers set the pace: {replies:.0%} of a rollout's time"
+    pace = f"inference servers set the pace: {replies:.0%} of a rollout's time"
+    if now.running is None and now.active >= now.limit >= now.most:
+        pace += f"; if they have room, raise --env.max_concurrent_rollouts ({now.most} run)"
+    yield pace
 
 
 class Supply:
@@ -133,9 +136,12 @@ class Supply:
         share = sum(self._waited) / len(self._waited)
         if len(self._waited) == LOOKS and share >= _LACKS and not self._warned:
             self._warned = True
+            why = [metrics.supply or "no rollout has ended yet"]
+            if metrics.dull:
+                why.insert(0, "in most groups all rewards are equal")
             logger.warning(
                 "the trainer starves: it had less than a batch in %.0f%% of the last %d looks; %s",
-                *(100 * share, LOOKS, metrics.supply or "no rollout has ended yet"),
+                *(100 * share, LOOKS, "; ".join(why)),
             )
         elif share < _CONTENT:
             self._warned = False

@@ -108,7 +108,7 @@ def facts_of(document: Mapping[str, Any]) -> Facts:
         rows=len(ours["segments"]),
         explanation=str(verdict["explanation"])[:400],
         labels=sorted({*_labels(ours, steps), ("agent", _agent(document, ours))}),
-        instruction=_cut(_instruction(result["messages"])),
+        instruction=_cut("\n".join([_instruction(result["messages"]), *_between(document["steps"])])),
         conversation=_cut("\n".join(map(said, steps))),
         output=_cut("\n".join([*_told(steps), str(verdict["explanation"]), *_beside(ours)])),
     )
@@ -154,6 +154,12 @@ def _labels(ours: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> Iter
 
 def _instruction(messages: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(_text(message.get("content")) for message in messages[:3] if message["role"] == "user")
+
+
+def _between(steps: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what the user, or an agent of one's own, said behind the first reply."""
+    first = next((place for place, step in enumerate(steps) if KEY in step.get("extra", {})), len(steps))
+    return [_text(step["message"]) for step in steps[first:] if step["source"] == "user"]
 
 
 def said(step: Mapping[str, Any]) -> str:

@@ -15,10 +15,11 @@ SHOWN = 500
 
 @dataclass(frozen=True, slots=True)
 class TaskRate:
-    """A task's solve rate in one run, with its 95% interval (Wilson)."""
+    """A task's solve rate in one run, with its 95% interval (Wilson). reward: the mean."""
 
     rollouts: int
     solved: int
+    reward: float
 
     @property
     def rate(self) -> float:
@@ -59,6 +60,11 @@ class RunComparison:
     tasks: Sequence[ComparedTask]
     left_out: int
 
+    @property
+    def graded(self) -> bool:
+        """Tell whether rewards say more than the solve rates."""
+        return any(abs(one.reward - one.rate) > 1e-9 for task in self.tasks for one in (task.first, task.second))
+
 
 def compare_runs(first: sqlite3.Connection, second: sqlite3.Connection, evaluating: bool | None) -> RunComparison:
     """Compare the indexed rollouts of two runs. evaluating: only evaluations, or only training; None for both."""
@@ -73,9 +79,9 @@ def compare_runs(first: sqlite3.Connection, second: sqlite3.Connection, evaluati
 
 
 def _rates(db: sqlite3.Connection, evaluating: bool | None) -> dict[str, TaskRate]:
-    query = "SELECT task, sum(rollouts), sum(solved) FROM tasks WHERE evaluating IN (?, ?) GROUP BY task"
+    query = "SELECT task, sum(rollouts), sum(solved), sum(reward) FROM tasks WHERE evaluating IN (?, ?) GROUP BY task"
     kinds = (0, 1) if evaluating is None else (evaluating, evaluating)
-    return {task: TaskRate(rollouts, solved) for task, rollouts, solved in db.execute(query, kinds)}
+    return {task: TaskRate(made, solved, reward / made) for task, made, solved, reward in db.execute(query, kinds)}
 
 
 def _all(rates: dict[str, TaskRate]) -> Rates:

@@ -53,6 +53,11 @@ class EvaluatedTask:
         return self.solved / self.samples
 
     @property
+    def reward(self) -> float | None:
+        """Return the mean reward of the indexed samples; None without any."""
+        return sum(one.reward for one in self.attempts) / len(self.attempts) if self.attempts else None
+
+    @property
     def interval(self) -> Interval:
         """Return its 95% interval (Wilson)."""
         return Interval(*wilson(self.solved, self.samples))
@@ -82,6 +87,11 @@ class Evaluation:
         fewest = min((task.samples for task in self.tasks), default=0)
         ks = sorted({k for k in (1, 2, 4, 8, 16, 32, 64, fewest) if 1 <= k <= fewest})
         return {k: _figure([pass_at_k(task.samples, task.solved, k) for task in self.tasks], k == 1) for k in ks}
+
+    @property
+    def graded(self) -> bool:
+        """Tell whether rewards say more than whether a task was solved."""
+        return any(one.reward != one.solved for task in self.tasks for one in task.attempts)
 
     def by_tag(self) -> list[tuple[str, int, Figure]]:
         """Return for each tag the number of its tasks and their pass@1; nothing if no task has a tag."""

@@ -61,13 +61,16 @@ def _names(paths: Sequence[Path]) -> list[str]:
 def pair_of(runs: Sequence[ShownRun], number: int | None = None) -> tuple[int, int]:
     """Return the numbers of two of several runs for a comparison: of one kind, training or evaluation.
 
-    number: one of them; by default they are the first and the last evaluation, or the first two runs."""
+    number: one of them; by default they are the first and the last evaluation, or the first two runs. A run beside it
+    in one folder comes before others."""
     trains = [has_journal(run.directory) for run in runs]
     if number is None:
         evaluations = [run.number for run in runs if not trains[run.number]]
         number = evaluations[-1] if len(evaluations) > 1 else 1
     others = [run.number for run in runs if run.number != number]
-    other = next((one for one in others if trains[one] == trains[number]), others[0])
+    alike = [one for one in others if trains[one] == trains[number]] or others
+    beside = [one for one in alike if runs[one].directory.parent == runs[number].directory.parent]
+    other = (beside or alike)[0]
     return min(number, other), max(number, other)
 
 

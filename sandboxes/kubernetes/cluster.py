@@ -162,7 +162,7 @@ async def _library() -> Any:
         return await asyncio.to_thread(import_module, "kubernetes_asyncio")
     except ImportError as error:
         raise DaemonUnavailable(
-            f"--env.sandbox kubernetes: {error}; pip install 'atropos-agent[kubernetes]'"
+            f"the kubernetes backend needs its library ({error}): pip install 'atropos-agent[kubernetes]'"
         ) from error
 
 

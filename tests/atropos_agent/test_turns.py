@@ -130,6 +130,24 @@ async def test_a_reply_is_typed(smollm2):
     await play(smollm2, ["<think>\nhm\n</think>\n\nFirst.\n" + call("say", text="one"), "done"], work)
 
 
+async def test_a_step_holds_what_was_said_before_it(smollm2):
+    """The first one's messages are the result's."""
+
+    async def work(turns):
+        reply = await turns.reply()
+        await turns.execute(reply.calls)
+        turns.add("And now?")
+        await turns.reply()
+        beside = turns.fork()
+        beside.add("Another way.")
+        await beside.reply()
+        await turns.open([{"role": "system", "content": "You count."}, {"role": "user", "content": "Count."}]).reply()
+
+    result, _ = await play(smollm2, [call("say", text="one"), "two", "three", "four"], work)
+    said = [[message["content"] for message in step.said] for step in result.steps]
+    assert said == [[], ["And now?"], ["Another way."], ["You count.", "Count."]]
+
+
 async def test_what_can_not_stand_there_is_refused_by_name(smollm2):
     async def work(turns):
         asking = asyncio.create_task(turns.reply())

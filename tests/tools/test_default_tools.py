@@ -111,6 +111,68 @@ def test_a_setting_that_a_tool_does_not_have_or_take_is_refused(name, said):
     assert re.search(said, str(problem))
 
 
+async def untyped(x):
+    """Say x."""
+    return x
+
+
+def with_untyped(sandbox):
+    return untyped
+
+
+def synchronous(sandbox):
+    return lambda: "now"
+
+
+def with_sandbox_at_once(sandbox):
+    sandbox.workdir  # noqa: B018
+    return untyped
+
+
+class Browser:
+    """A tool with a state."""
+
+    def __init__(self, sandbox, home: str = "about:blank"):
+        self.home = home
+
+    async def visit(self, url: str) -> str:
+        """Visit a page."""
+        return f"{self.home} -> {url}"
+
+    @staticmethod
+    async def ping() -> str:
+        """Answer."""
+        return "pong"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("untyped", "untyped: tool 'untyped': parameter 'x' needs a type annotation"),
+        ("with_untyped", "parameter 'x' needs a type annotation"),
+        ("synchronous", "must be an async function"),
+        ("Browser", "must be an async function.*; name its method: .*:Browser.METHOD"),
+        ("Browser.open", "has no Browser.open"),
+        ("NotHere", "has no NotHere"),
+    ],
+)
+def test_a_tool_of_ones_own_without_a_schema_is_refused_before_there_is_a_sandbox(name, said):
+    (problem,) = check_names([f"{__name__}:{name}"])
+    assert re.search(said, str(problem))
+
+
+def test_a_tool_that_needs_its_sandbox_at_once_is_left_to_the_first_rollout():
+    assert check_names([f"{__name__}:with_sandbox_at_once"]) == []
+
+
+async def test_a_method_of_a_class_on_the_sandbox_is_a_tool(sandbox):
+    names = [f"{__name__}:Browser.visit:home=docs", f"{__name__}:Browser.ping"]
+    assert check_names(names) == []
+    tools = default_tools(sandbox, names)
+    assert (await tools.execute(ToolCall("visit", {"url": "x"}))).content == "docs -> x"
+    assert (await tools.execute(ToolCall("ping", {}))).content == "pong"
+
+
 def noted(sandbox, label: str, *, quick: bool = False, level: NotHere = None, other=None):
     async def note() -> str:
         """Show the settings."""

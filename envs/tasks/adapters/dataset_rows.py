@@ -125,7 +125,7 @@ def convert_rows(path: Path, out: Path, convert: Callable[[Row, Path], Task]) ->
 def _json_rows(path: Path) -> Iterator[tuple[int, Any]]:
     try:
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        text = data.decode()
+        text = data.decode("utf-8-sig")
     except (gzip.BadGzipFile, EOFError, UnicodeDecodeError) as error:
         raise BadTask(f"{path.name} can't be read: {error}") from None
     try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import programs
@@ -36,3 +38,13 @@ def test_a_busy_port_is_reported_at_once() -> None:
         done = programs.run([*COMMAND, "--port", other.getsockname()[1]], timeout=60)
     assert done.returncode == 1
     assert "choose another --port" in done.stderr
+
+
+def test_without_its_extra_it_names_it(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')")
+    command = (sys.executable, *COMMAND)
+    done = subprocess.run(command, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "the embedded inference server needs torch: pip install 'atropos-agent[engine]'"
+    ]

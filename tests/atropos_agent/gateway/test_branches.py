@@ -35,6 +35,9 @@ async def test_side_calls_are_left_out_and_counted(fitted):
     assert told["branches"] == {"main": 2, "side call": 1, "sub-agent": 2}
     assert set(told["untrained_tokens"]) == {"side call"}
     assert [exchange.untrained for exchange in result.record] == ["", "side call", "", "", ""]
+    assert [message["content"] for step in result.steps if step.branch == "sub-agent" for message in step.said] == [
+        "part"
+    ]
 
 
 async def test_which_branches_are_trained_is_an_option(fitted):

@@ -201,6 +201,13 @@ async def test_a_mistake_that_two_looks_meet_is_told_once(tmp_path):
         await starting.check(Twice, Options(env=AgentEnvConfig(run_dir=tmp_path)))
 
 
+async def test_a_file_in_place_of_a_folder_for_logs_is_refused_before_the_evaluation(tmp_path):
+    (tmp_path / "log").touch()
+    options = Options(env=AgentEnvConfig(run_dir=tmp_path), inspect_log=tmp_path / "log")
+    with pytest.raises(UsageError, match=r"--inspect_log .*log can't be written \(File exists\); give another"):
+        await starting.check(Sums, options)
+
+
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("nowhere")])
 @pytest.mark.parametrize("name", ["run.json", "state.db", "rollouts.jsonl"])
 async def test_what_lies_where_a_run_writes_its_files_is_refused_at_the_start(tmp_path, make, name):

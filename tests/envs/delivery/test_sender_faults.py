@@ -87,13 +87,19 @@ class Trainer:
 
     async def __aenter__(self):
         await self.consumer.__aenter__()
-        self._pulling = asyncio.create_task(self._pull())
+        self.resume()
         return self
 
     async def __aexit__(self, *exc):
+        await self.pause()
+        await self.consumer.__aexit__(*exc)
+
+    def resume(self):
+        self._pulling = asyncio.create_task(self._pull())
+
+    async def pause(self):
         self._pulling.cancel()
         await asyncio.gather(self._pulling, return_exceptions=True)
-        await self.consumer.__aexit__(*exc)
 
     async def _pull(self):
         async for batch in self.consumer.batches():
@@ -155,6 +161,33 @@ async def test_an_answer_that_confirms_nothing_is_no_confirmation(tmp_path, run_
             await trainer.has(*(f"g{number}" for number in range(2 * len(answers))))
             await side.reaches(delivered=2 * len(answers))
     assert not proxy.plan
+
+
+async def test_a_batch_that_is_formed_between_two_answers_is_no_other_api(tmp_path, run_api, monkeypatch, caplog):
+    """The packets of a former registration are counted by a question of their own."""
+    async with Trainer(run_api.url, batch=3) as trainer, Side(tmp_path / "run", run_api.url) as side:
+        await side.add(2)
+        async with side.sending():
+            async with asyncio.timeout(60):
+                while side.metrics.groups_sent < 2:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+        former, status, late = side.sender.env_id, TrainerAPI.status, []
+        await trainer.pause()
+
+        async def status_later(api, env_id):
+            if env_id == former and side.metrics.groups_sent == 3 and not late:
+                late.append(env_id)
+                trainer.resume()
+                await trainer.has("g0", "g1", "g2")
+            return await status(api, env_id)
+
+        monkeypatch.setattr(TrainerAPI, "status", status_later)
+        await side.add(1)
+        async with side.sending(), asyncio.timeout(60):
+            while await side.outbox.environments():  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+    assert late and side.sender.env_id != former
+    assert "don't agree" not in caplog.text
 
 
 NONSENSE = [HTML, b"null", b"{}", b'{"current_step": -1}', b'{"env_id": "0"}', b"[" * 100_000, b"NaN", b"9" * 400]

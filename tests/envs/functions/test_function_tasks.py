@@ -1,5 +1,7 @@
 """Tasks as scripts have them."""
 
+from pathlib import Path
+
 import pytest
 
 from envs.functions.tasks import read_tasks
@@ -23,7 +25,13 @@ def test_texts_mappings_and_tasks_become_tasks():
     ("given", "said"),
     [
         ([], "there are no tasks"),
-        ([{"question": "?"}], r"tasks\[0\].instruction"),
+        ([{"instruction": None}], r"tasks\[0\].instruction: None is no text"),
+        ([{"question": "?", "answer": 4}], r"tasks\[0\] has no instruction, but question, answer"),
+        ("tasks.parquet", "the tasks are 'tasks.parquet', which holds none; give a list"),
+        (Path("tasks.parquet"), "which holds none; give a list"),
+        (lambda: None, "the tasks are None"),
+        ({"train": ["Add."], "test": []}, "the tasks are a dict with train, test; give one of its entries"),
+        ([{"id": "\ud83d", "instruction": "x"}], r"tasks\[0\].id: .*half of a surrogate pair"),
         ([3], r"tasks\[0\] is a int"),
         ([Task("a", "x"), Task("a", "y")], "'a'; give each its own"),
     ],

@@ -298,14 +298,17 @@ def steps(draw: st.DrawFn, index: int) -> AgentStep:
         engine_s=draw(finite),
         tools_s=draw(finite),
         content=draw(texts),
+        said=tuple(draw(st.lists(_messages("system", "user", "developer"), max_size=2))) if index else (),
     )
+
+
+def _messages(*roles: str) -> st.SearchStrategy[Any]:
+    return st.fixed_dictionaries({"role": st.sampled_from(roles), "content": texts})
 
 
 @st.composite
 def rollouts(draw: st.DrawFn) -> Rollout:
-    messages = st.fixed_dictionaries(
-        {"role": st.sampled_from(["system", "user", "assistant", "tool"]), "content": texts}
-    )
+    messages = _messages("system", "user", "assistant", "tool")
     return Rollout(
         id=draw(texts),
         task=task(draw(texts), tags=tuple(draw(st.lists(texts, max_size=3)))),

@@ -81,4 +81,5 @@ def test_what_is_no_whole_is_refused(written, tmp_path):
 
 def test_a_directory_without_an_evaluation_is_named(tmp_path, capsys):
     assert main([str(tmp_path / "out.json"), str(tmp_path / "nothing")]) == 2
-    assert "nothing/eval-0.json is no evaluation of a part of the tasks" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "nothing/eval-0.json is no evaluation of a part of the tasks" in said and "--env.shard 1/2" in said

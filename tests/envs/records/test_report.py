@@ -231,3 +231,12 @@ def test_a_page_is_replaced_at_once(tmp_path: Path) -> None:
     shown = page(tmp_path, rollout(), title="Second")
     assert "Second" in shown.text
     assert [file.name for file in (tmp_path / "page").iterdir()] == ["report.html"]
+
+
+def test_messages_between_replies_stand_before_the_reply_to_them(tmp_path: Path) -> None:
+    made = rollout()
+    first, last = made.result.steps
+    last = replace(last, said=({"role": "user", "content": "Are you <sure>?"},))
+    made = replace(made, result=replace(made.result, steps=(first, last)))
+    text = page(tmp_path, made).text
+    assert text.index("I look.") < text.index("Are you <sure>?") < text.rindex("It is fixed.")

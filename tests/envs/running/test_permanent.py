@@ -116,6 +116,14 @@ def test_of_fewer_tasks_all_must_fail():
         fail(Hope(tasks=1), FAILURES, lambda n, task: ValueError("x"), TASKS[:1])
 
 
+def test_where_no_other_task_is_tried_one_must_fail_but_not_by_a_fault_of_its_own():
+    with pytest.raises(NothingWorks, match="of 1 tasks"):
+        fail(Hope(tasks=50, at_once=1), FAILURES, lambda n, task: ValueError("x"), TASKS[:1])
+    hope = Hope(tasks=50, at_once=1)
+    for _ in range(200):
+        hope.failed(TASKS[0], InfraError(Failure.TASK, "its image is missing"))
+
+
 class Mistaken(Sums):
     """Its own code is wrong."""
 
@@ -123,9 +131,9 @@ class Mistaken(Sums):
         raise ValueError("--env.tools termnal: there is none of that name")
 
 
-@pytest.mark.parametrize("command", [process_groups, evaluate_once])
-async def test_a_run_in_which_nothing_can_work_ends_with_its_name(make_env, command):
-    env = make_env(Mistaken, total_steps=50, eval_samples=8)
+@pytest.mark.parametrize(("command", "total_steps"), [(process_groups, 50), (process_groups, 1), (evaluate_once, 50)])
+async def test_a_run_in_which_nothing_can_work_ends_with_its_name(make_env, command, total_steps):
+    env = make_env(Mistaken, total_steps=total_steps, eval_samples=8)
     async with asyncio.timeout(120):
         with pytest.raises(NothingWorks, match="termnal: there is none of that name"):
             await command(env)

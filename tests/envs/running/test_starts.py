@@ -78,6 +78,16 @@ async def test_another_model_is_refused(make_env):
             pass
 
 
+async def test_another_environment_is_refused(make_env):
+    async with open_run(make_env()):
+        pass
+    env = make_env()
+    env.name = "another"
+    with pytest.raises(RunDirectoryError, match=r"environment is 'another', it was .*--env.allow_change environment"):
+        async with open_run(env):
+            pass
+
+
 async def test_what_can_never_change_is_not_offered(make_env):
     async with open_run(make_env()):
         pass

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from atropos_agent.engines.load import Load
-from envs.records.metrics import Metrics
+from envs.records.metrics import LEAST_GROUPS, Metrics
 from envs.running.concurrency import CircuitBreaker, ConcurrencyLimiter
 from envs.running.supply import LOOKS, Now, Supply, said
 
@@ -31,6 +31,11 @@ SHARES = {"replies": 0.7, "tools": 0.1, "sandboxes": 0.1, "the verifier": 0.1, "
         (
             Now(8, 8, 8, running=5, waiting=0, shares=SHARES),
             "held up by the limit: all 8 of --env.max_concurrent_rollouts run, and no request waits",
+        ),
+        (
+            Now(8, 8, 8, shares=SHARES),
+            "inference servers set the pace: 70% of a rollout's time; "
+            "if they have room, raise --env.max_concurrent_rollouts (8 run)",
         ),
         (Now(2, 16, 64, shares=SHARES), "held up by the queue: 2 rollouts run, 16 may (--env.max_num_workers)"),
         (Now(2, 16, 64, shares=SHARES, begun=True), "every wanted group has begun"),
@@ -81,6 +86,16 @@ def test_a_trainer_that_starves_is_told_once_until_it_is_content(caplog):
     looks(LOOKS, False)
     looks(LOOKS, True)
     assert caplog.text.count("starves") == 2
+
+
+def test_a_trainer_that_starves_of_equal_rewards_is_told_so(caplog, tmp_path):
+    supply, metrics = Supply(), Metrics()
+    supply.lacks = True
+    for _ in range(LEAST_GROUPS):
+        metrics.count_group(signal=False)
+    for _ in range(LOOKS):
+        supply.look(tmp_path, metrics, limiter())
+    assert "the last 30 looks; in most groups all rewards are equal; " in caplog.text
 
 
 def test_without_a_trainer_nobody_starves(caplog):

@@ -1,5 +1,7 @@
 """Single rollouts by their place, and where words stand in them."""
 
+from dataclasses import replace
+
 import pytest
 from samples import rollout
 
@@ -23,3 +25,11 @@ def test_a_snippet_names_the_turn_and_what_stands_around():
     assert (found.before, found.after) == ("before ", " after")
     assert snippet(to_atif(rollout()), ["nowhere"]) is None
     assert snippet(to_atif(rollout()), ["fix"]).where == "instruction"
+
+
+def test_what_is_said_between_replies_is_found():
+    made = rollout()
+    first, last = made.result.steps
+    last = replace(last, said=({"role": "user", "content": "Are you SURE?"},))
+    made = replace(made, result=replace(made.result, steps=(first, last)))
+    assert snippet(to_atif(made), ["sure"]).match == "SURE"

@@ -10,6 +10,7 @@ from shown_runs import evaluated, indexed, make_run
 from starlette.testclient import TestClient
 
 from envs.records.stats import summarise
+from envs.types import Reward, Verdict
 from envs.viewer import frame
 from envs.viewer.filling import Filling
 from envs.viewer.pages import Pages
@@ -57,6 +58,19 @@ def test_one_is_chosen_and_its_attempts_lead_to_the_rollouts(page):
     assert "By tag" in html
     assert "since eval-4" in shown(page, "/0/evaluations?name=eval-0&against=eval-4").text
     assert page.get("/0/evaluations?name=eval-9").status_code == 404
+
+
+async def test_rewards_between_0_and_1_have_a_column(tmp_path, page):
+    assert "mean reward" not in shown(page, "/0/evaluations?name=eval-2").text
+    part = replace(evaluated("p-0", False), verdict=Verdict(0.25, "in part"), reward=Reward(0.25))
+    indexed(await make_run(tmp_path / "graded" / "run", (), [part]))
+    runs = open_runs([tmp_path / "graded" / "run"])
+    with (
+        Filling([]) as filling,
+        TestClient(Pages(runs, filling, "KEY", [tmp_path]).app(), "http://127.0.0.1/KEY") as client,
+    ):
+        text = shown(client, "/0/evaluations").text
+    assert "mean reward" in text and "0.25" in text
 
 
 def test_it_shows_each_agent_of_an_evaluation_of_several(home, page):

@@ -41,6 +41,14 @@ def test_runs_of_one_kind_are_compared_the_earlier_first(tmp_path):
     assert pair_of(runs[:2]) == (0, 1)
 
 
+def test_evaluations_of_one_folder_are_compared_before_others(tmp_path):
+    paths = [tmp_path / name for name in ("ours/eval-0", "ours/eval-1", "learn/eval-0", "learn/eval-9")]
+    for path in paths:
+        path.mkdir(parents=True)
+    runs = open_runs(paths)
+    assert [pair_of(runs), pair_of(runs, 0), pair_of(runs, 1)] == [(2, 3), (0, 1), (0, 1)]
+
+
 def test_what_holds_no_run_is_named_with_what_would(tmp_path):
     with pytest.raises(NoRun, match=r"no state\.db and no rollouts\.jsonl"):
         run_directories([tmp_path])

@@ -54,3 +54,8 @@ def test_a_file_that_is_no_parquet_is_named(tmp_path):
     (tmp_path / "rows.parquet").write_bytes(b"")
     with pytest.raises(BadTask, match=r"rows.parquet can't be read as Parquet: .*0 bytes"):
         list(read_rows(tmp_path / "rows.parquet"))
+
+
+def test_a_file_of_windows_may_begin_with_its_mark(tmp_path):
+    (tmp_path / "rows.jsonl").write_bytes(b'\xef\xbb\xbf{"a": 1}\r\n{"a": 2}\r\n')
+    assert [row.values["a"] for row in read_rows(tmp_path / "rows.jsonl")] == [1, 2]
