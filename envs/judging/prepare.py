@@ -44,6 +44,8 @@ _STANDINS = {"standin.sh": "apt apt-get apk dnf yum curl wget pip pip3 uv uvx", 
 """Programs of `inside`, and the names that each has in PATH."""
 _MAKE = f"rm -rf {{0}} {HOME} {LOGS} && mkdir -p -m 777 {LOGS} && tar -xpf - -C /"
 _SET_UP = f'. {HOME}/setup.sh && echo "PATH=$PATH"'
+_UVS = "/root/.local/bin"
+"""uv's installer puts this in front of PATH if it isn't there yet: then nothing would stand in for uv."""
 _MAX_TEST_BYTES = 64 * 2**20
 _UNCHECKED = (1).to_bytes(4, "little")
 """Marks a compiled module that is not compared with its source."""
@@ -201,7 +203,7 @@ async def _upload(sandbox: Sandbox, tests: _Tests, made: DecoyedTests, *, runner
         done = await sandbox.exec(_SET_UP, user="root", env=env)
     if not done.ok:
         raise InfraError(Failure.VERIFIER, f"could not prepare the verifier's sandbox: {done.output[-SHOWN:]}")
-    return f"{HOME}/bin:{done.output.rpartition('PATH=')[2].strip()}"
+    return f"{HOME}/bin:{done.output.rpartition('PATH=')[2].strip()}:{_UVS}"
 
 
 def _port(sandbox: Sandbox) -> str:
