@@ -42,7 +42,7 @@ _INSIDE = Path(__file__).parent / "inside"
 _DOOR, _JUDGE = "verifier", "judge"
 _STANDINS = {"standin.sh": "apt apt-get apk dnf yum curl wget pip pip3 uv uvx", "sudo.sh": "sudo"}
 """Programs of `inside`, and the names that each has in PATH."""
-_MAKE = f"rm -rf {{0}} {HOME} {LOGS} && mkdir -p -m 777 {LOGS} && tar -xpf - -C /"
+_MAKE = f"rm -rf {{0}} {LOGS} && mkdir -p -m 777 {LOGS} && tar -xpf - -C /"
 _SET_UP = f'. {HOME}/setup.sh && echo "PATH=$PATH"'
 _UVS = "/root/.local/bin"
 """uv's installer puts this in front of PATH if it isn't there yet: then nothing would stand in for uv."""

@@ -72,6 +72,16 @@ async def test_a_virtual_environment_that_the_agent_made_reports_its_tests(docke
     assert (await verdict_after(docker_backend, base_image, sample, make)).solved
 
 
+@pytest.mark.docker
+async def test_an_image_may_have_a_folder_of_the_verifiers_name(docker_backend, tmp_path):
+    folder = image_of(tmp_path, True, "RUN mkdir -p /verifier/bin && echo 5 > /verifier/bin/want")
+    sample = task(tmp_path, f"cat /verifier/bin/want && pytest -q /tests/test_a.py && {{ {REWARD.format(1)}; }}")
+    (tmp_path / "tests/test_a.py").write_text("def test_a():\n    assert open('/verifier/bin/want').read() == '5\\n'\n")
+    image = await docker_backend.ensure_image(None, folder)
+    verdict = await judge(docker_backend, sample, image, Changes())
+    assert (verdict.solved, len(verdict.tests)) == (True, 1), verdict.explanation
+
+
 async def test_a_task_without_tests_is_refused(tmp_path):
     sample = Task("sample", "Do it.", Hidden())
     with pytest.raises(InfraError, match="has no tests"):
