@@ -111,7 +111,9 @@ ENV = 'case :$PATH: in *:$HOME/.local/bin:*) ;; *) export PATH="$HOME/.local/bin
 
 @pytest.mark.docker
 async def test_an_environment_that_uv_makes_with_a_network_reports_its_tests(docker_backend, tmp_path):
-    own = "python3 -m venv --without-pip /srv/own && cp -r /usr/lib/python3/dist-packages/* /srv/own/lib/*/site-packages/"
+    own = (
+        "python3 -m venv --without-pip /srv/own && cp -r /usr/lib/python3/dist-packages/* /srv/own/lib/*/site-packages/"
+    )
     folder = image_of(tmp_path, True, "COPY bin /root/.local/bin", f"RUN {own}")
     (folder / "bin").mkdir()
     for name, text in (("uvx", UVX), ("env", ENV)):
