@@ -228,6 +228,7 @@ def _pack(tests: _Tests, made: DecoyedTests, port: str) -> bytes:
             add_file(tar, path.lstrip("/"), data)
         add_file(tar, "verifier/port", port.encode())
         add_file(tar, "verifier/lacking", b"", 0o666)
+        add_file(tar, "verifier/uv/sitecustomize.py", (_INSIDE / "verifier_hook.pth").read_bytes())
         for program, names in _STANDINS.items():
             add_file(tar, f"verifier/{program}", (_INSIDE / program).read_bytes(), 0o755)
             for name in names.split():
