@@ -36,6 +36,8 @@ LOGS = "/logs/verifier"
 """test.sh leaves its reward here."""
 HOME = "/verifier"
 """The code from `inside` lies here."""
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where commands of ours look for programs of the image."""
 SHOWN = 2000
 """How many characters of a command's output an explanation quotes."""
 _INSIDE = Path(__file__).parent / "inside"
