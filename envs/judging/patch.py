@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from envs.judging.archives import members
 from envs.judging.changes import Changes
+from envs.judging.prepare import PATH
 from sandboxes.base import Sandbox
 
 MAX_PATCH = 200_000
@@ -27,7 +28,6 @@ _MAX_LINES = 500
 comparison take minutes."""
 _CONTEXT = 3
 _READ_S = 60.0
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 Files = Mapping[str, bytes | None]
 """Contents of files, by path; None for files that are too large, and for other things than files."""
@@ -47,7 +47,7 @@ async def old_files(sandbox: Sandbox, changes: Changes) -> dict[str, Files]:
             stdin=names,
             timeout=_READ_S,
             user="root",
-            env={"PATH": _PATH},
+            env={"PATH": PATH},
             max_output=_MAX_OLD,
         )
         if packed.ok and not packed.truncated:

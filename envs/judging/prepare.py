@@ -36,14 +36,18 @@ LOGS = "/logs/verifier"
 """test.sh leaves its reward here."""
 HOME = "/verifier"
 """The code from `inside` lies here."""
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where commands of ours look for programs of the image."""
 SHOWN = 2000
 """How many characters of a command's output an explanation quotes."""
 _INSIDE = Path(__file__).parent / "inside"
 _DOOR, _JUDGE = "verifier", "judge"
 _STANDINS = {"standin.sh": "apt apt-get apk dnf yum curl wget pip pip3 uv uvx", "sudo.sh": "sudo"}
 """Programs of `inside`, and the names that each has in PATH."""
-_MAKE = f"rm -rf {{0}} {HOME} {LOGS} && mkdir -p -m 777 {LOGS} && tar -xpf - -C /"
+_MAKE = f"rm -rf {{0}} {LOGS} && mkdir -p -m 777 {LOGS} && tar -xpf - -C /"
 _SET_UP = f'. {HOME}/setup.sh && echo "PATH=$PATH"'
+_UVS = "/root/.local/bin"
+"""uv's installer puts this in front of PATH if it isn't there yet: then nothing would stand in for uv."""
 _MAX_TEST_BYTES = 64 * 2**20
 _UNCHECKED = (1).to_bytes(4, "little")
 """Marks a compiled module that is not compared with its source."""
@@ -201,7 +205,7 @@ async def _upload(sandbox: Sandbox, tests: _Tests, made: DecoyedTests, *, runner
         done = await sandbox.exec(_SET_UP, user="root", env=env)
     if not done.ok:
         raise InfraError(Failure.VERIFIER, f"could not prepare the verifier's sandbox: {done.output[-SHOWN:]}")
-    return f"{HOME}/bin:{done.output.rpartition('PATH=')[2].strip()}"
+    return f"{HOME}/bin:{done.output.rpartition('PATH=')[2].strip()}:{_UVS}"
 
 
 def _port(sandbox: Sandbox) -> str:
@@ -226,6 +230,7 @@ def _pack(tests: _Tests, made: DecoyedTests, port: str) -> bytes:
             add_file(tar, path.lstrip("/"), data)
         add_file(tar, "verifier/port", port.encode())
         add_file(tar, "verifier/lacking", b"", 0o666)
+        add_file(tar, "verifier/uv/sitecustomize.py", (_INSIDE / "verifier_hook.pth").read_bytes())
         for program, names in _STANDINS.items():
             add_file(tar, f"verifier/{program}", (_INSIDE / program).read_bytes(), 0o755)
             for name in names.split():

@@ -14,7 +14,7 @@ from dataclasses import replace
 from envs.judging.archives import regular_files
 from envs.judging.changes import Changes
 from envs.judging.patch import old_files, patch_of
-from envs.judging.prepare import HOME, LOGS, SHOWN, PreparedSandbox
+from envs.judging.prepare import HOME, LOGS, PATH, SHOWN, PreparedSandbox
 from envs.judging.reports.outcome import outcome_of
 from envs.judging.results import ScriptRun, read_verdict
 from envs.types import Failure, InfraError, Task, Verdict
@@ -43,7 +43,6 @@ _PEAK = "/sys/fs/cgroup/memory.peak /sys/fs/cgroup/memory/memory.max_usage_in_by
 _PYVENV = re.compile(r"/pyvenv\.cfg$")
 _KILLED = frozenset((129, 130, 131, 134, 137, 143))
 """Bash's exit codes after a signal from another process."""
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class _NotProven(InfraError):
@@ -160,7 +159,7 @@ async def _unpack(sandbox: Sandbox, archive: bytes, folder: str) -> None:
     several programs for it. Large ones, and those in images without tar, are unpacked from outside."""
     if len(archive) <= _SMALL:
         command = ["tar", "-xpf", "-", "-C", folder]
-        if (await sandbox.exec(command, cwd="/", stdin=archive, user="root", env={"PATH": _PATH})).ok:
+        if (await sandbox.exec(command, cwd="/", stdin=archive, user="root", env={"PATH": PATH})).ok:
             return
     await sandbox.upload(archive, folder)
 
@@ -202,7 +201,7 @@ async def _had_time(prepared: PreparedSandbox, took_s: float, usual_s: float | N
     usual_s: their usual processor time; tests that had much more are taken to be endless.
     """
     try:
-        told = await prepared.sandbox.exec(["sh", "-c", _USED], user="root", env={"PATH": _PATH})
+        told = await prepared.sandbox.exec(["sh", "-c", _USED], user="root", env={"PATH": PATH})
     except SandboxError:
         return
     used_s = _starved(told.output, took_s)
@@ -232,7 +231,7 @@ async def _logs(prepared: PreparedSandbox) -> tuple[dict[str, bytes], str | None
     # By a program of the sandbox: whoever replaces it can say no more than who writes the files.
     command = f"cat {_PEAK} > {LOGS}/memory 2>/dev/null; exec tar -C {LOGS} -cf - . 2>/dev/null"
     try:
-        packed = await prepared.sandbox.exec(command, user="root", env={"PATH": _PATH}, max_output=_MAX_REPORT_BYTES)
+        packed = await prepared.sandbox.exec(command, user="root", env={"PATH": PATH}, max_output=_MAX_REPORT_BYTES)
         if packed.ok and not packed.truncated:
             return _files(packed.raw), None
     except tarfile.TarError:

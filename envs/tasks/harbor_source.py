@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,8 @@ from envs.types import BadTask, Collect, Hidden, VerifierImage
 from sandboxes.base import Limits
 from sandboxes.docker.images.dockerfile import Dockerfile, DockerfileError
 from tools.mcp.servers import MCPServer, parse_servers
+
+logger = logging.getLogger(__name__)
 
 LAYOUT = (
     "a task directory holds task.toml, instruction.md, environment/Dockerfile (or [environment] docker_image), "
@@ -114,8 +117,17 @@ class Source:
             raise self.bad(f"{name} has Windows' line ends, so no shell runs it; `sed -i 's/\\r$//'` takes them off")
 
     def filled(self, table: str, env: Mapping[str, str]) -> dict[str, str]:
-        """Return a table of variables, with the defaults of `${NAME:-default}`. Raises BadTask for one without."""
-        return {key: self._fill(value, f"task.toml: [{table}] env.{key}") for key, value in env.items()}
+        """Return a table of variables, with the defaults of `${NAME:-default}`. One without is left out; in the
+        verifier's tables, which decide the reward, it raises BadTask."""
+        found = {}
+        for key, value in env.items():
+            try:
+                found[key] = self._fill(value, f"task.toml: [{table}] env.{key}")
+            except BadTask as error:
+                if table.startswith("verifier"):
+                    raise
+                logger.warning("%s; the sandbox goes without it", error)
+        return found
 
     def mcp_servers(self) -> tuple[MCPServer, ...]:
         """Return the servers of tools for the agent. Raises BadTask."""

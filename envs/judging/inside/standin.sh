@@ -12,6 +12,7 @@ offline() {
 }
 really() { # the program itself
     command -v "$name" > /dev/null || { echo "$name: command not found" >&2; exit 127; }
+    case $name in uv*) export PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}/verifier/uv" ;; esac # its own environments report, too
     exec "$name" "$@"
 }
 # The Python of an environment that has been activated, else the image's.

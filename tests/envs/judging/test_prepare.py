@@ -72,6 +72,16 @@ async def test_a_virtual_environment_that_the_agent_made_reports_its_tests(docke
     assert (await verdict_after(docker_backend, base_image, sample, make)).solved
 
 
+@pytest.mark.docker
+async def test_an_image_may_have_a_folder_of_the_verifiers_name(docker_backend, tmp_path):
+    folder = image_of(tmp_path, True, "RUN mkdir -p /verifier/bin && echo 5 > /verifier/bin/want")
+    sample = task(tmp_path, f"cat /verifier/bin/want && pytest -q /tests/test_a.py && {{ {REWARD.format(1)}; }}")
+    (tmp_path / "tests/test_a.py").write_text("def test_a():\n    assert open('/verifier/bin/want').read() == '5\\n'\n")
+    image = await docker_backend.ensure_image(None, folder)
+    verdict = await judge(docker_backend, sample, image, Changes())
+    assert (verdict.solved, len(verdict.tests)) == (True, 1), verdict.explanation
+
+
 async def test_a_task_without_tests_is_refused(tmp_path):
     sample = Task("sample", "Do it.", Hidden())
     with pytest.raises(InfraError, match="has no tests"):
@@ -90,3 +100,29 @@ async def test_what_runs_inside_is_compiled_already_for_a_python_of_this_version
             f'for m in probe reporter; do echo 1/0 > /verifier/$m.py; done; python3 -c "{load}"'
         )
         assert ran.ok, ran.output
+
+
+UVX = """\
+#!/bin/sh
+[ "$1 $2" = "-w cowsay" ] && shift 3 && exec /srv/own/bin/python -m pytest "$@"
+"""
+ENV = 'case :$PATH: in *:$HOME/.local/bin:*) ;; *) export PATH="$HOME/.local/bin:$PATH" ;; esac\n'
+
+
+@pytest.mark.docker
+async def test_an_environment_that_uv_makes_with_a_network_reports_its_tests(docker_backend, tmp_path):
+    own = (
+        "python3 -m venv --without-pip /srv/own && cp -r /usr/lib/python3/dist-packages/* /srv/own/lib/*/site-packages/"
+    )
+    folder = image_of(tmp_path, True, "COPY bin /root/.local/bin", f"RUN {own}")
+    (folder / "bin").mkdir()
+    for name, text in (("uvx", UVX), ("env", ENV)):
+        (folder / "bin" / name).write_text(text)
+        (folder / "bin" / name).chmod(0o755)
+    run = '. "$HOME/.local/bin/env" && uvx -w cowsay pytest -q /tests/test_a.py'
+    sample = task(tmp_path, f"{run} && {{ {REWARD.format(1)}; }}", watched=True, network=True)
+    (tmp_path / "tests/test_a.py").write_text("def test_a():\n    assert open('/app/a').read() == '6'\n")
+    image = await docker_backend.ensure_image(None, folder)
+    for answer in (6, 7):
+        verdict = await verdict_after(docker_backend, image, sample, f"printf {answer} > a")
+        assert (verdict.reward, len(verdict.tests)) == (float(answer == 6), 1), verdict.explanation

@@ -5,6 +5,7 @@ import tarfile
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from envs.judging.archives import add_file
 from envs.judging.changes import collect_changes
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
@@ -141,7 +142,5 @@ def packed(files):
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name, data in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            archive.addfile(member, io.BytesIO(data))
+            add_file(archive, name, data)
     return buffer.getvalue()

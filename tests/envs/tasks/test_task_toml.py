@@ -198,6 +198,17 @@ def test_a_bad_field_is_named(tmp_path, toml, said):
     assert str(caught.value).startswith("task sample: task.toml")
 
 
+def test_a_variable_without_a_value_is_left_out_of_the_sandbox(tmp_path, caplog):
+    toml = '[environment.env]\nA_KEY = "${A_KEY}"\nB = "${B:-b}"\n[solution.env]\nC = "${C}"\n'
+    task = load_task(make_task(tmp_path, toml))
+    assert (task.env, task.hidden.solution_env) == ({"B": "b"}, {})
+    said = [record.getMessage() for record in caplog.records]
+    assert sorted(one.partition(" needs the variable ")[0] for one in said) == [
+        "task sample: task.toml: [environment] env.A_KEY",
+        "task sample: task.toml: [solution] env.C",
+    ]
+
+
 def test_the_servers_of_a_task_are_those_in_its_sandbox(tmp_path):
     toml = (
         '[[environment.mcp_servers]]\nname = "notes"\ntransport = "stdio"\ncommand = "python3"\n'
