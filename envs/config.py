@@ -227,7 +227,7 @@ class AgentEnvConfig(StrictOptions):
     _tokenizer: Any = PrivateAttr(default=None)
     _tasks: Any = PrivateAttr(default=None)
 
-    group_size: Count = 8
+    group_size: Annotated[int, Field(ge=1, le=10_000)] = 8
     """Rollouts of one task, scored together"""
     estimator: Literal["group-std", "group-mean", "leave-one-out", "none"] = "group-std"
     """Advantages of a group's rewards: less their mean, divided by their standard deviation; less their mean; less the
