@@ -232,7 +232,7 @@ WRONG = [
     (["--env.chat_template_kwargs", '{"a": '], "--env.chat_template_kwargs: it can't be read"),
     (["--env.ensure_scores_are_not_same=false", "--env.equal_rewards=drop"], "leave one of them out"),
     (["--ENV.GROUP_SIZE=4"], "--ENV.GROUP_SIZE: there is no such option; did you mean --env.group_size?"),
-    (["--env.group_size=99999999999999999999"], "--env.group_size: it is too large"),
+    (["--env.max_steps=99999999999999999999"], "--env.max_steps: it is too large"),
     (["--env.rollout_timeout_s=1e300"], "--env.rollout_timeout_s: it is too large"),
     (["--env.chat_template_kwargs={a: &x [*x]}"], "--env.chat_template_kwargs: it can't be read: it holds itself"),
     (["--env.live=:8900"], "--env.live: every address is not this machine alone"),
