@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -61,6 +62,7 @@ class EndBySignal:
         self._signals = 0
         self._before: dict[signal.Signals, Any] = {}
         self._timers: list[threading.Timer] = []
+        self._waking: tuple[socket.socket, ...] = ()
 
     def __enter__(self) -> Self:
         return self
@@ -70,15 +72,28 @@ class EndBySignal:
             timer.cancel()
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if self._waking:
+            signal.set_wakeup_fd(-1)
+        for end in self._waking:
+            end.close()
 
     def follow(self, stop: Callable[[], object], now: Callable[[], object]) -> None:
         """Begin, in the event loop that calls both."""
         self.stop, self.now = stop, now
         self._loop = asyncio.get_running_loop()
+        self._be_woken()
         for number in _SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 # Not the loop's own handler: the loop may be held up.
                 self._before[number] = signal.signal(number, self._heard)
+
+    def _be_woken(self) -> None:
+        """Have each signal end the loop's waiting: one that comes just before, or to another thread, would not."""
+        heard, told = self._waking = socket.socketpair()
+        for end in self._waking:
+            end.setblocking(False)
+        self._loop.add_reader(heard, heard.recv, 4096)
+        signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
 
     def _heard(self, *_: object) -> None:
         self._signals += 1

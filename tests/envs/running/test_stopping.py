@@ -26,7 +26,7 @@ def test_where_nothing_runs_there_is_nothing_to_wait_for():
 
 
 SCRIPT = """
-import asyncio, sys, time
+import asyncio, signal, sys, time
 from envs.running.stopping import EndBySignal
 
 async def stuck(how, end):
@@ -43,6 +43,9 @@ async def stuck(how, end):
         time.sleep(3600)
     await asked.wait()
 
+if sys.argv[1] == "waiting":  # also in a script's background or under nohup, which ignore them
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 with EndBySignal(closing_s=float(sys.argv[2])) as end:
     end.hurry_s = 6.0  # on a busy machine a thread may wait for seconds
     asyncio.run(stuck(sys.argv[1], end))
@@ -98,6 +101,31 @@ def test_a_process_that_ends_in_time_takes_nothing_with_it():
         process.send_signal(signal.SIGTERM)
         out, _ = process.communicate(timeout=120)
     assert (process.returncode, out.split()) == (0, ["stop", "whole"]), "nothing ends it later"
+
+
+TO_ANOTHER_THREAD = """
+import asyncio, signal, threading
+from envs.running.stopping import EndBySignal
+
+async def waiting(end):
+    asked = asyncio.Event()
+    end.follow(asked.set, asked.set)
+    other = threading.Thread(target=threading.Event().wait, daemon=True)
+    other.start()
+    threading.Timer(0.5, signal.pthread_kill, [other.ident, signal.SIGTERM]).start()
+    await asked.wait()
+    print("heard", flush=True)
+
+with EndBySignal(closing_s=60.0) as end:
+    asyncio.run(waiting(end))
+"""
+
+
+def test_a_signal_that_does_not_interrupt_the_loops_waiting_is_heard():
+    """As one that comes just before the loop waits, which can't be timed."""
+    command = [sys.executable, "-c", TO_ANOTHER_THREAD]
+    ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    assert (ran.returncode, ran.stdout) == (0, "heard\n"), ran.stderr
 
 
 def test_under_nohup_a_terminal_that_closes_ends_nothing():
