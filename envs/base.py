@@ -36,6 +36,7 @@ from atropos_agent.gateway import Gateway, Session
 from atropos_agent.types import AgentConfig
 from envs.config import AgentEnvConfig
 from envs.delivery.sender import Sender
+from envs.options.tokenizer import load_tokenizer
 from envs.records.redaction import Redactor
 from envs.records.stats import EvalSummary
 from envs.records.tracking import Trackers, check_trackers
@@ -192,18 +193,17 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
     def __init__(
         self, config: Config, server_configs: list[APIServerConfig], slurm: bool = False, testing: bool = False
     ) -> None:
-        # The base class would open the file of groups unflushed, under another name when it exists.
-        other: dict[str, Any] = {"data_path_to_save_groups": None}
-        with TemporaryDirectory() as folder:
-            if (tokenizer := config.take_tokenizer()) is not None:
-                # It would read the tokenizer again.
-                empty_tokenizer().save_pretrained(folder)
-                other["tokenizer_name"] = folder
-            elif not config.tokenizer_name:
+        if (tokenizer := config.take_tokenizer()) is None:
+            if not config.tokenizer_name:
                 raise ValueError("tokenizer_name is empty; give the folder or the hub name of the server's model")
+            tokenizer = load_tokenizer(config.tokenizer_name, trust_remote_code=config.trust_remote_code)
+        with TemporaryDirectory() as folder:
+            # The base class would read the tokenizer in its own way, and open the file of groups unflushed, under
+            # another name if it exists.
+            empty_tokenizer().save_pretrained(folder)
+            other = {"tokenizer_name": folder, "data_path_to_save_groups": None}
             super().__init__(config.model_copy(update=other), server_configs, slurm, testing)
-        if tokenizer is not None:
-            self.tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self.config = config
         plain = any(isinstance(server, ChatServer) for server in self.server.servers)
         self.template = None if plain else config.chat_template(self.tokenizer)

@@ -213,8 +213,8 @@ class AgentEnvConfig(StrictOptions):
         *("total_steps", "run_dir", "eval_samples"),
     )
     model: ClassVar[Sequence[str]] = (
-        *("tokenizer_name", "chat_template_kwargs", "tool_format", "tool_role", "fold_system", "history"),
-        *("compaction", "trains_summaries", "summary_weight"),
+        *("tokenizer_name", "trust_remote_code", "chat_template_kwargs", "tool_format", "tool_role", "fold_system"),
+        *("history", "compaction", "trains_summaries", "summary_weight"),
         *("system_prompt", "top_p", "top_k", "min_p", "max_reply_tokens", "rollout_timeout_s", "request_timeout_s"),
         *("reward", "teacher", "teacher_model", "teacher_key", "teacher_top_k", "teacher_weight"),
     )
@@ -326,6 +326,8 @@ class AgentEnvConfig(StrictOptions):
     """Seed of the order of tasks"""
     tokenizer_name: str = ""
     """Tokenizer (a folder or a hub name); empty for the one named by the inference server"""
+    trust_remote_code: bool = False
+    """Run the Python program that some tokenizers are (Kimi's), in this process"""
     track: list[Literal["wandb", "trackio", "tensorboard"]] = []
     """Trackers for figures of training and evaluations: wandb, trackio, tensorboard"""
     use_wandb: bool = False

@@ -125,8 +125,9 @@ async def _examine_server(
         return
     yield _engine(server, config, env)
     try:
-        named = env.tokenizer_name
-        tokenizer = load_tokenizer(named or server.root or config.model_name, given=bool(named))
+        named, trusted = env.tokenizer_name, env.trust_remote_code
+        name = named or server.root or config.model_name
+        tokenizer = load_tokenizer(name, given=bool(named), trust_remote_code=trusted)
         template = env.chat_template(tokenizer)
     except (UsageError, ValueError) as error:
         yield Check("tokenizer", Status.WRONG, str(error))

@@ -113,7 +113,9 @@ async def check(env_cls: type[AgentEnv[Any]], options: Options) -> Any:
 
 async def _check_once(env_cls: type[AgentEnv[Any]], options: Options) -> Any:
     async def tokenizer() -> Any:
-        return await asyncio.to_thread(load_tokenizer, named) if (named := options.env.tokenizer_name) else None
+        if not (named := options.env.tokenizer_name):
+            return None
+        return await asyncio.to_thread(load_tokenizer, named, trust_remote_code=options.env.trust_remote_code)
 
     async def run_dir() -> None:
         given = options.env.run_dir
@@ -162,9 +164,9 @@ async def open_env(
             options.env.check_ratios()
         except ValueError as error:
             raise UsageError(str(error)) from error
-    named = options.env.tokenizer_name
+    named, trusted = options.env.tokenizer_name, options.env.trust_remote_code
     if named and tokenizer is None:
-        tokenizer = load_tokenizer(named)
+        tokenizer = load_tokenizer(named, trust_remote_code=trusted)
     if plain := [engine.server_type for engine in options.engines if engine.server_type in WITHOUT_TOKENS]:
         if command == "serve":
             raise UsageError(
@@ -177,7 +179,7 @@ async def open_env(
         return env_cls(options.env.with_tokenizer(named, tokenizer or empty_tokenizer()), options.engines)
     if not named:
         named = await wait_for_engines(options.engines)
-        tokenizer = load_tokenizer(named, given=False)
+        tokenizer = load_tokenizer(named, given=False, trust_remote_code=trusted)
     env = env_cls(options.env.with_tokenizer(named, tokenizer), options.engines)
     await check_tokenizer(env)
     if command != "evaluate":

@@ -14,17 +14,23 @@ from atropos_agent.hub import silence
 from envs.options.command import UsageError
 
 
-def load_tokenizer(name: str, *, given: bool = True) -> Any:
+def load_tokenizer(name: str, *, given: bool = True, trust_remote_code: bool = False) -> Any:
     """Load a tokenizer by folder or hub name. Raises UsageError with the remedy.
 
-    given: whether the options name it; else the inference server does."""
+    given: whether the options name it; else the inference server does.
+    trust_remote_code: whether to run the program that some tokenizers are (Kimi's)."""
     local = name.startswith(("/", "./", "../", "~")) or name.count("/") > 1 or Path(name).is_dir()
     away = None if local else silence()
     try:
         if local and not Path(name).is_dir():
             raise NotADirectoryError("there is no such folder")
-        return _loaded(name, local_files_only=away is not None)
+        return _loaded(name, local_files_only=away is not None, trust_remote_code=trust_remote_code)
     except Exception as error:  # of files of all kinds: tokenizers raises plain ones
+        if "trust_remote_code" in str(error):
+            raise UsageError(
+                f"the tokenizer of {name!r} is a Python program of the model's authors; read it, and set "
+                "--env.trust_remote_code=true to run it here"
+            ) from error
         reason = away or (str(error).strip() or repr(error)).splitlines()[0]
         here = f", or run `hf download {name}` where it can be reached and give that folder" if away else ""
         if not given:
@@ -38,9 +44,9 @@ def load_tokenizer(name: str, *, given: bool = True) -> Any:
         ) from error
 
 
-def _loaded(name: str, **options: Any) -> Any:
+def _loaded(name: str, *, trust_remote_code: bool, **options: Any) -> Any:
     """Load a tokenizer with its chat template."""
-    tokenizer = AutoTokenizer.from_pretrained(name, **options)
+    tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=trust_remote_code, **options)
     if type(tokenizer).__name__ != "MistralCommonBackend":
         return tokenizer
     # Where mistral-common is installed, as beside vLLM, transformers takes its tokenizer for Mistral's models. It has

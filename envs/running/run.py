@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import orjson
+from tokenizers import Tokenizer
+from tokenizers.decoders import ByteLevel
+from tokenizers.models import BPE
 
 from atropos_agent.engines.load import Load
 from atropos_agent.engines.teacher import Teacher
@@ -398,8 +401,8 @@ async def tracking(env: Environment, name: str, *, project: str | None, group: s
 
 def _keep_tokenizer(env: Environment) -> None:
     """Write the tokenizer into the run's directory, if there is room: tokens can then be shown as text anywhere."""
-    fast, path = getattr(env.tokenizer, "backend_tokenizer", None), env.run_dir / TOKENIZER_FILE
-    if fast is None or not env.carries_tokens or path.exists():
+    path = env.run_dir / TOKENIZER_FILE
+    if not env.carries_tokens or path.exists() or (fast := _backend_of(env.tokenizer)) is None:
         return
     try:
         replace_file(path, fast.to_str().encode())
@@ -407,6 +410,20 @@ def _keep_tokenizer(env: Environment) -> None:
         if not may_pass(error):
             raise
         logger.error("%s: %s; it is not written", path, error)
+
+
+def _backend_of(tokenizer: Any) -> Tokenizer | None:
+    """Return what decodes single tokens as this tokenizer does; None if it is not known.
+
+    A tokenizer that is a Python program, as Kimi's, has none; its pieces are commonly bytes."""
+    backend: Tokenizer | None = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        return backend
+    made = Tokenizer(BPE(vocab=tokenizer.get_vocab(), merges=[]))
+    made.decoder = ByteLevel()
+    some = range(0, len(tokenizer), 97)
+    same = all(made.decode([i], skip_special_tokens=False) == tokenizer.decode([i]) for i in some)
+    return made if same else None
 
 
 async def write_metrics(env: Environment, metrics: Metrics, limiter: ConcurrencyLimiter, watch: LoopWatch) -> None:

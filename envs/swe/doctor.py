@@ -164,7 +164,8 @@ async def _agent(agent: ForeignAgent, config: SWEEnvConfig, engine: EngineConfig
             if not isinstance(server, CompletionsServer):
                 raise ValueError("its inference server gives no token ids")
             await server.connect()
-            tokenizer = load_tokenizer(config.tokenizer_name or server.root or engine.model_name)
+            name = config.tokenizer_name or server.root or engine.model_name
+            tokenizer = load_tokenizer(name, trust_remote_code=config.trust_remote_code)
             fitted = FittedFormat.of(config.tool_format, config.chat_template(tokenizer), config.tool_role)
         except (EngineError, UsageError, ValueError) as error:
             yield Check("agent", Status.WRONG, f"{agent.name} was not tried: {error}")

@@ -1,5 +1,6 @@
 """A command's tokenizer."""
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -9,8 +10,41 @@ import programs
 import pytest
 
 from atropos_agent.cpu_engine.model import locate
+from atropos_agent.tokens.template import ChatTemplate
 from envs.options import UsageError, tokenizer
 from envs.options.tokenizer import load_tokenizer
+from envs.running.run import _backend_of
+
+PROGRAM = """
+from transformers import PreTrainedTokenizer
+from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+LETTERS = list(bytes_to_unicode().items())
+
+class ByteTokenizer(PreTrainedTokenizer):
+    vocab_files_names = {}
+    vocab_size = 256
+
+    def get_vocab(self):
+        return {letter: i for i, (_, letter) in enumerate(LETTERS)} | self.added_tokens_encoder
+
+    def _tokenize(self, text, **_):
+        return [dict(LETTERS)[byte] for byte in text.encode()]
+
+    def _convert_token_to_id(self, token):
+        return self.get_vocab()[token]
+
+    def _convert_id_to_token(self, index):
+        return LETTERS[index][1]
+
+    def convert_tokens_to_string(self, tokens):
+        known = {letter: byte for byte, letter in LETTERS}
+        return bytes(known[letter] for letter in "".join(tokens)).decode(errors="replace")
+
+    def save_vocabulary(self, *_, **__):
+        return ()
+"""
+"""A tokenizer as Kimi's is: Python beside the model's files."""
 
 
 def test_a_tokenizer_that_can_not_be_loaded_is_named_with_the_remedy(tmp_path):
@@ -27,6 +61,34 @@ def test_whatever_is_in_its_files_it_is_no_traceback(tmp_path, file, damage):
     (tmp_path / file).write_text(damage)
     with pytest.raises(UsageError, match=r"can't be loaded \(.+\); give the folder"):
         load_tokenizer(str(tmp_path))
+
+
+def test_a_tokenizer_that_is_a_program_runs_only_with_leave(tmp_path, smollm2_tokenizer):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    controls = ["<|im_start|>", "<|im_end|>"]
+    added = {256 + i: {"content": token, "special": True} for i, token in enumerate(controls)}
+    about = {
+        "tokenizer_class": "ByteTokenizer",
+        "auto_map": {"AutoTokenizer": ["own.ByteTokenizer", None]},
+        "added_tokens_decoder": added,
+        "eos_token": "<|im_end|>",
+        "chat_template": smollm2_tokenizer.chat_template,
+    }
+    (folder / "own.py").write_text(PROGRAM)
+    (folder / "tokenizer_config.json").write_text(json.dumps(about))
+    with pytest.raises(UsageError, match=r"Python program.*set --env.trust_remote_code=true"):
+        load_tokenizer(str(folder))
+    own = load_tokenizer(str(folder), trust_remote_code=True)
+    own.save_pretrained(tmp_path / "sent")  # to workers elsewhere
+    for loaded in (own, load_tokenizer(str(tmp_path / "sent"), trust_remote_code=True)):
+        template = ChatTemplate(loaded)
+        assert template.close_id == 257
+        said = "<|im_start|>é <|im_end|>"
+        assert template.decode(template.encode(template.quote(said))) == said
+        assert not template.controls(controls) & {*template.encode(template.quote(said))}
+    shown = _backend_of(own)
+    assert shown.decode([256, 104, 105], skip_special_tokens=False) == own.decode([256, 104, 105])
 
 
 def test_of_mistral_commons_tokenizer_the_ordinary_one_is_taken_else_made(tmp_path, monkeypatch):
@@ -61,7 +123,7 @@ def test_without_the_hub_only_this_machine_is_searched(tmp_path, monkeypatch, gi
     monkeypatch.setattr(tokenizer, "silence", lambda: "the hub can't be reached: no route")
     asked = []
 
-    def from_pretrained(name, *, local_files_only):
+    def from_pretrained(name, *, local_files_only, **_):
         asked.append(local_files_only)
         raise OSError("not here")
 
