@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import tarfile
 import tempfile
 from pathlib import Path
 
@@ -55,20 +54,15 @@ async def _debian(suite: str, architecture: str) -> str:
     async with connect() as client:
         if any(tag in (image["RepoTags"] or []) for image in await client.images.list()):
             return tag
-        await install("debootstrap", "debian-archive-keyring")
+        await install("mmdebstrap", "debian-archive-keyring")  # half the time of debootstrap
         with tempfile.TemporaryDirectory() as place:
-            root, mirror = Path(place) / "root", find_mirror(Path("/etc/apt"))
-            command = ["debootstrap", f"--arch={architecture}", "--variant=minbase", f"--include={','.join(_PACKAGES)}"]
+            root, mirror = Path(place) / "root.tar", find_mirror(Path("/etc/apt"))
+            command = ["mmdebstrap", f"--arch={architecture}", "--variant=minbase", f"--include={','.join(_PACKAGES)}"]
             process = await asyncio.create_subprocess_exec(
-                *command, suite, str(root), *([mirror] if mirror else []), stdout=asyncio.subprocess.DEVNULL
+                *command, suite, str(root), *([mirror] if mirror else []), stderr=asyncio.subprocess.PIPE
             )
-            if await process.wait() != 0:
-                raise RuntimeError(f"debootstrap --arch={architecture} failed")
-            await asyncio.to_thread(_pack, root, Path(place) / "root.tar")
-            await import_image(client, Path(place) / "root.tar", tag)
+            _, said = await process.communicate()
+            if process.returncode != 0:
+                raise RuntimeError(f"mmdebstrap --arch={architecture} failed: {said.decode()[-2000:]}")
+            await import_image(client, root, tag)
     return tag
-
-
-def _pack(root: Path, archive: Path) -> None:
-    with tarfile.open(archive, "w") as tar:
-        tar.add(root, ".")
