@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,13 +70,13 @@ class Builder:
         return dockerfile.syntax is not None and self.version is not None and self.version >= BUILDKIT
 
 
-async def build(client: DaemonClient, archive: bytes, tag: str) -> AsyncIterator[str]:
+async def build(client: DaemonClient, archive: bytes, tag: str, labels: Mapping[str, str]) -> AsyncIterator[str]:
     """Build an image, and yield its steps and output. Raises DockerStreamError if the build fails."""
     shown: set[str] = set()
     async with client._query(
         "build",
         "POST",
-        params={"version": "2", "t": tag, "rm": "1", "forcerm": "1"},
+        params={"version": "2", "t": tag, "rm": "1", "forcerm": "1", "labels": json.dumps(labels)},
         headers={"Content-Type": "application/x-tar"},
         data=archive,
         timeout=aiohttp.ClientTimeout(total=None),

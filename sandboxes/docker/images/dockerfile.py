@@ -135,6 +135,8 @@ class Dockerfile:
     @property
     def images(self) -> list[str]:
         """Return its images from elsewhere, as far as their names are known."""
+        if self.foreign:
+            return []
         known, own = self._arguments(), {stage.name for stage in self.stages}
         own |= {str(number) for number in range(len(self.stages))} | {"", "scratch"}
         copied = [one.options["from"] for one in self.instructions if "from" in one.options]
@@ -146,7 +148,7 @@ class Dockerfile:
     @property
     def pulled(self) -> list[str]:
         """Return the images needed before the build, its frontend's too."""
-        return [*([] if self.foreign else self.images), *([self.syntax[1]] if self.syntax else [])]
+        return [*self.images, *([self.syntax[1]] if self.syntax else [])]
 
     def workdir_of(self, base_image: str | None = None) -> str | None:
         """Return the image with the same working directory as the image made here; None if this one has its own, or

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import io
+import json
 import logging
 import re
 import tarfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import aiodocker
@@ -28,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 _OURS = "atropos-task"
 _FILES = "files"
+_BASES = "atropos-agent.bases"
+"""Label of an image of ours: the ids that the images of its Dockerfile had before its build, by name."""
 _PROGRESS_S = 5.0
 LOOKS_S = 2.0
 """Seconds between looks for an image in the making."""
@@ -63,6 +67,8 @@ class ImageStore:
         self._makers = makers or {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._used: set[str] = set()
+        self._current: set[str] = set()
+        """Tags whose images a run goes on with, whatever becomes of their bases."""
         self._wrong: dict[str, str] = {}
         """Why images can't be built, by tag."""
         self._builder: Builder | None = None
@@ -85,15 +91,16 @@ class ImageStore:
                 return name
             if tag in self._wrong:
                 raise ImageUnbuildable(self._wrong[tag])
-            if not await self.present(tag):
-                made = self._makers.keys() & set(Dockerfile.read(_text(archive)).pulled)
-                for needed in [name] if files_alone else made:
+            dockerfile = Dockerfile.read(_text(archive))
+            if not await self._is_current(tag, dockerfile.images):
+                for needed in [name] if files_alone else self._makers.keys() & set(dockerfile.pulled):
                     await self.ensure(needed, None)
                 try:
                     await self._with_room(lambda: self._build(tag, archive, context))
                 except ImageUnbuildable as error:
                     self._wrong[tag] = str(error)
                     raise
+            self._current.add(tag)
         return tag
 
     async def present(self, name: str) -> bool:
@@ -103,6 +110,27 @@ class ImageStore:
         except ImageMissing:
             return False
         return True
+
+    async def _is_current(self, tag: str, bases: Sequence[str]) -> bool:
+        """Tell whether an image of ours is there, built of its bases as they are now."""
+        try:
+            async with daemon_errors(f"look for image {tag}"):
+                labels = (await self._client.images.inspect(tag))["Config"]["Labels"] or {}
+        except ImageMissing:
+            return False
+        if tag in self._current or _BASES not in labels:
+            return True
+        built_of = json.loads(labels[_BASES])
+        return all(built_of.get(name, id_) == id_ for name, id_ in (await self._ids(bases)).items())
+
+    async def _ids(self, names: Sequence[str]) -> dict[str, str]:
+        """Return the ids of images that are here, by name."""
+        found = {}
+        for name in names:
+            with suppress(ImageMissing):
+                async with daemon_errors(f"look for image {name}"):
+                    found[name] = (await self._client.images.inspect(name))["Id"]
+        return found
 
     def _lock(self, key: str) -> asyncio.Lock:
         return self._locks.setdefault(key, asyncio.Lock())
@@ -179,13 +207,14 @@ class ImageStore:
         builder = self._builder = self._builder or await Builder.of(self._client)
         if (why := builder.lacks(dockerfile)) is not None:
             raise ImageUnbuildable(f"{context / 'Dockerfile'}: {why}")
-        if builder.by_buildkit(dockerfile):
+        build = buildkit.build if builder.by_buildkit(dockerfile) else _classic
+        if build is buildkit.build:
             sent = builder.sent(written, dockerfile)
             for image in Dockerfile.read(sent).pulled:  # as a build without a session has no way to
                 await self.ensure(image, None)
-            steps = buildkit.build(self._client, _with(archive, "Dockerfile", sent), tag)
-        else:
-            steps = self._classic(archive, tag)
+            archive = _with(archive, "Dockerfile", sent)
+        labels = {_BASES: json.dumps(await self._ids(dockerfile.images))}
+        steps = build(self._client, archive, tag, labels)
         async with daemon_errors(f"build image {tag} from {context}"):
             try:
                 async for line in steps:
@@ -199,13 +228,14 @@ class ImageStore:
                 raise
         progress.ended()
 
-    async def _classic(self, archive: bytes, tag: str) -> AsyncIterator[str]:
-        """Build by the Docker daemon's classic builder, and yield its output. Raises DockerError."""
-        build = self._client.images.build(
-            fileobj=io.BytesIO(archive), encoding="identity", tag=tag, rm=True, forcerm=True, stream=True
-        )
-        async for line in build:
-            yield line.get("stream", "")
+
+async def _classic(client: DaemonClient, archive: bytes, tag: str, labels: Mapping[str, str]) -> AsyncIterator[str]:
+    """Build by the Docker daemon's classic builder, and yield its output. Raises DockerError."""
+    build = client.images.build(
+        fileobj=io.BytesIO(archive), encoding="identity", tag=tag, labels=labels, rm=True, forcerm=True, stream=True
+    )
+    async for line in build:
+        yield line.get("stream", "")
 
 
 def _failure(error: aiodocker.DockerError, text: str, dockerfile: Dockerfile) -> SandboxError | None:
@@ -307,16 +337,19 @@ def with_base(dockerfile: str, base_image: str) -> str:
 
 
 def _with(archive: bytes, name: str, text: str, below: str = "") -> bytes:
-    """Return an archive with another file of this name, and all else below a folder."""
+    """Return an archive with another file of this name, and all else below a folder.
+
+    The file is the first: BuildKit takes what begins with an extended header, as of a time with a fraction, for a
+    Dockerfile."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=io.BytesIO(archive)) as source, tarfile.open(fileobj=buffer, mode="w") as target:
+        made = tarfile.TarInfo(name)
+        made.size = len(text.encode())
+        target.addfile(made, io.BytesIO(text.encode()))
         for member in source:
             member.name = below + member.name
             if member.islnk():
                 member.linkname = below + member.linkname
             if member.name != name:
                 target.addfile(member, source.extractfile(member) if member.isreg() else None)
-        made = tarfile.TarInfo(name)
-        made.size = len(text.encode())
-        target.addfile(made, io.BytesIO(text.encode()))
     return buffer.getvalue()

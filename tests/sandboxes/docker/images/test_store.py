@@ -128,6 +128,33 @@ class TestImagesThatHaveGone:
 
 
 @pytest.mark.docker
+@pytest.mark.parametrize("step", ["ENV A=1", "RUN --mount=type=tmpfs,target=/x true"], ids=["classic", "BuildKit"])
+async def test_an_image_is_built_again_once_its_base_is_another_but_not_during_a_run(
+    daemon, base_image, tmp_path, step
+):
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base" / "Dockerfile").write_text(f"FROM {base_image}\nENV MADE={time.time_ns()}\n")
+    (tmp_path / "Dockerfile").write_text(f"FROM atropos-test-base:moving\nCOPY base /base\n{step}\n")
+
+    async def identity(store: ImageStore) -> str:
+        return (await daemon.images.inspect(await store.ensure(None, tmp_path)))["Id"]
+
+    async with connect() as client:
+        await daemon.images.tag(base_image, "atropos-test-base", tag="moving")
+        run = ImageStore(client, None)
+        first = await identity(run)
+        assert await identity(ImageStore(client, None)) == first, "nothing has changed"
+        other = await run.ensure(None, tmp_path / "base")
+        await daemon.images.tag(other, "atropos-test-base", tag="moving")
+        assert await identity(run) == first
+        second = await identity(ImageStore(client, None))
+        assert second != first
+        await remove_images(daemon, "atropos-test-base:moving")
+        assert await identity(ImageStore(client, None)) == second, "a base that is gone is no other"
+    await remove_images(daemon, second, first, other)
+
+
+@pytest.mark.docker
 class TestImages:
     async def test_a_present_image_is_taken(self, docker_backend, base_image):
         assert await docker_backend.ensure_image(base_image) == base_image
