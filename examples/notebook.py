@@ -28,7 +28,7 @@ def by_heart(prompt: str) -> str:
     return f"{prompt} Answer with the number alone."
 
 
-async def main(llm: str) -> None:
+async def main(llm: str = "http://localhost:9001/v1") -> None:
     for agent in (by_heart, react([calculator], score=right)):
         rollouts = await run(agent, TASKS, llm=llm, samples=2, temperature=0.7)
         *_, last = read_rollouts(rollouts.run_dir)
@@ -36,4 +36,4 @@ async def main(llm: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(main(*sys.argv[1:]))

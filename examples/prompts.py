@@ -28,11 +28,11 @@ async def climb(fed: Feed, tasks: list[Task], hints: tuple[str, ...] = HINTS) ->
     return best
 
 
-async def main() -> None:
-    env = await open_env(Products, "feed", Options(env=AgentEnvConfig(), openai=[EngineConfig(base_url=sys.argv[1])]))
+async def main(url: str = "http://localhost:9001/v1") -> None:
+    env = await open_env(Products, "feed", Options(env=AgentEnvConfig(), openai=[EngineConfig(base_url=url)]))
     async with feed(env) as fed:
         print(await climb(fed, list(env.tasks()[0][:2])))
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(main(*sys.argv[1:]))

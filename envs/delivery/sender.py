@@ -220,7 +220,7 @@ class Sender:
         self._metrics.count_failure(Failure.TRAINER)
         if type(error) is not self._said or time.monotonic() - self._reminded > self.remind_s:
             self._said, self._reminded = type(error), time.monotonic()
-            logger.warning("the trainer API failed (%s: %s); trying again", type(error).__name__, error)
+            logger.warning("the trainer API failed (%s); trying again", str(error) or type(error).__name__)
         await asyncio.sleep(self._pause)
 
     async def _look(self) -> bool:
