@@ -17,9 +17,11 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
+from images import make_root
 from own_daemon import copy_image, dockerd, tidy_up
 from own_sshd import Sshd, need_sshd
 
@@ -34,6 +36,8 @@ _SUBIDS = f"{_USER}:300000:65536\n"
 _PROCESSES = 4000
 """What an engine without root may have: on cgroup v1 it can't limit what its containers have."""
 _START_S, _END_S = 60.0, 30.0
+_NEXT = "forky"
+"""Debian's release with a newer Docker daemon."""
 
 Environment = Mapping[str, str]
 
@@ -139,7 +143,29 @@ def _docker_rootless(folder: Path) -> Iterator[Environment]:
         yield _at(folder)
 
 
+@contextmanager
+def _newer(folder: Path, *, store: bool = False) -> Iterator[Environment]:
+    """The Docker daemon of Debian's next release (28.5 now) in a root directory of that release.
+
+    store: with containerd's image store, which is the default of Docker 29."""
+    root = folder / "root"
+    asyncio.run(make_root(root, _NEXT, "amd64", "docker.io", "iptables", "procps"))
+    (folder / "daemon.json").write_text(json.dumps({"features": {"containerd-snapshotter": store}}))
+    inside = [*dockerd(folder, f"--config-file={folder}/daemon.json", "--ip6tables=false")][2:]
+    # The folder has the same path inside, so that everybody finds what the daemon names.
+    enter = (
+        'root=$1 folder=$2; shift 2; mount --bind "$root" "$root"; for name in proc sys dev; do '
+        'mount --rbind /$name "$root/$name"; done; mkdir -p "$root$folder"; mount --bind "$folder" "$root$folder"; '
+        'mount -t tmpfs run "$root/run"; exec chroot "$root" "$@"'
+    )
+    command = ["unshare", "--net", "--mount", "sh", "-ec", enter, "sh", str(root), str(folder), *inside]
+    with _served(folder, command):
+        yield _at(folder)
+
+
 ENGINES = {
+    "docker-newer": _newer,
+    "containerd-store": partial(_newer, store=True),
     "gvisor": _gvisor,
     "userns": _remapped,
     "tls": _tls,

@@ -54,15 +54,20 @@ async def _debian(suite: str, architecture: str) -> str:
     async with connect() as client:
         if any(tag in (image["RepoTags"] or []) for image in await client.images.list()):
             return tag
-        await install("mmdebstrap", "debian-archive-keyring")  # half the time of debootstrap
         with tempfile.TemporaryDirectory() as place:
-            root, mirror = Path(place) / "root.tar", find_mirror(Path("/etc/apt"))
-            command = ["mmdebstrap", f"--arch={architecture}", "--variant=minbase", f"--include={','.join(_PACKAGES)}"]
-            process = await asyncio.create_subprocess_exec(
-                *command, suite, str(root), *([mirror] if mirror else []), stderr=asyncio.subprocess.PIPE
-            )
-            _, said = await process.communicate()
-            if process.returncode != 0:
-                raise RuntimeError(f"mmdebstrap --arch={architecture} failed: {said.decode()[-2000:]}")
+            root = Path(place) / "root.tar"
+            await make_root(root, suite, architecture, *_PACKAGES)
             await import_image(client, root, tag)
     return tag
+
+
+async def make_root(root: Path, suite: str, architecture: str, *packages: str) -> None:
+    """Make a root directory, or its archive, of one of Debian's releases with some packages."""
+    await install("mmdebstrap", "debian-archive-keyring")  # half the time of debootstrap
+    mirror = find_mirror(Path("/etc/apt"))
+    command = ["mmdebstrap", f"--arch={architecture}", "--variant=minbase", f"--include={','.join(packages)}"]
+    command += ['--aptopt=Acquire::Check-Valid-Until "false"', suite, str(root), *([mirror] if mirror else [])]
+    process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+    _, said = await process.communicate()
+    if process.returncode != 0:
+        raise RuntimeError(f"mmdebstrap --arch={architecture} failed: {said.decode()[-2000:]}")

@@ -17,6 +17,8 @@ from sandboxes.docker.daemon.client import DaemonClient, connect, sees_folder
 from sandboxes.docker.daemon.startup import install
 
 STARTERS = ("docker", "crun")
+_STORES = {"overlay2": "overlay2", "overlayfs": "containers"}
+"""A folder of the Docker daemon's, by its storage driver: its own, or that of containerd, Docker 29's default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +35,14 @@ def find_crun(client: DaemonClient, info: Mapping[str, Any], runtime: str | None
 
     runtime: the requested one, which crun would not be.
     """
-    storage = Path(info["DockerRootDir"])
+    storage, driver = Path(info["DockerRootDir"]), info["Driver"]
     options = {option.partition(",")[0].removeprefix("name=") for option in info.get("SecurityOptions") or ()}
     lacking = sorted({"userns", "rootless", "selinux"} & options)
     reasons = {
         f"the option for the runtime {runtime}": runtime is not None,
         "this process is not root": os.geteuid() != 0,
-        "the Docker daemon is not on this host": not (client.here and sees_folder(storage / info["Driver"])),
-        f"its storage driver is {info['Driver']}, not overlay2": info["Driver"] != "overlay2",
+        f"its storage driver is {driver}, neither overlay2 nor overlayfs": driver not in _STORES,
+        "the Docker daemon is not on this host": not (client.here and sees_folder(storage / _STORES.get(driver, ""))),
         f"the Docker daemon isolates with {', '.join(lacking)}, which is its own affair": bool(lacking),
         "the Docker daemon has no seccomp profile": "seccomp" not in options,
         f"a mount can't have layers below {storage}": re.search(r"[,:\\\s]", str(storage)) is not None,

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from sandboxes.base import ImageMissing, SandboxDied
-from sandboxes.docker.crun.layers import Stack, image_layers, is_whole
+from sandboxes.docker.crun.layers import Stack, image_layers, is_whole, snapshot_layers
+from sandboxes.docker.crun.reap import OWNERS
 from sandboxes.docker.daemon.client import DaemonClient, daemon_errors, image_remedy
 from sandboxes.docker.daemon.reap import remove
 from sandboxes.docker.daemon.starter import DaemonStarter
@@ -82,21 +83,34 @@ class Images:
         if image is None or not self.whole(image) or not await self._is_held(image.id):
             await remove(self._client, self._hold(seen["Id"]))
             await self._daemon.hold(seen["Id"], self._hold(seen["Id"]))
-            layers = image_layers(seen["GraphDriver"])
+            layers = await self._layers(seen)
             if image is None or not self.whole(image):  # one that is made again has other layers under its id
                 image = Image(seen["Id"], seen["Config"] or {}, layers)
         self._held[image.id] = image
         self._named[name] = image.id, time.monotonic()
         return image
 
+    async def _layers(self, seen: Mapping[str, Any]) -> Stack:
+        """Return the layers of an image that is held."""
+        driver = seen.get("GraphDriver") or {}
+        if driver.get("Data"):
+            return image_layers(driver)
+        process = (await self._state(seen["Id"]))["Pid"]
+        name = f"{OWNERS}/{self._owner.id}/layers"
+        return await asyncio.to_thread(snapshot_layers, process, self._storage / name, name)
+
     async def _is_held(self, found: str) -> bool:
         """Return whether the holding container of the image with this id runs."""
         try:
-            async with daemon_errors(f"look whether image {found} is held"):
-                shown = await self._client.containers.container(self._hold(found)).show()
+            return bool((await self._state(found))["Running"])
         except SandboxDied:  # it is gone
             return False
-        return bool(shown["State"]["Running"])
+
+    async def _state(self, found: str) -> Mapping[str, Any]:
+        """Return the state of the holding container of the image with this id."""
+        async with daemon_errors(f"look whether image {found} is held"):
+            shown: Mapping[str, Any] = await self._client.containers.container(self._hold(found)).show()
+        return shown["State"]  # type: ignore[no-any-return]
 
     def _hold(self, found: str) -> str:
         return f"atropos-{self._owner.id}-holds-{found.removeprefix('sha256:')[:16]}"

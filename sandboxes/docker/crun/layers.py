@@ -88,6 +88,33 @@ def image_layers(driver: Mapping[str, Any]) -> Stack:
     return tuple(layers)
 
 
+def snapshot_layers(process: int, links: Path, name: str) -> Stack:
+    """Return the layers of the image of a running container, by its root directory's mount. Raises SandboxError.
+
+    For containerd's image store, which tells no folders. process: the container's first one. links: a folder for the
+    short paths; name: its path from the Docker daemon's directory."""
+    try:
+        mounts = Path(f"/proc/{process}/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        root = next(line.split() for line in mounts if line.split()[4] == "/")
+        told = dict(option.partition("=")[::2] for option in root[-1].split(","))
+        # Of many layers the paths are relative to the folder of all.
+        below = [Path(told["upperdir"]).parents[1] / folder for folder in told["lowerdir"].split(":")]
+        links.mkdir(mode=0o700, parents=True, exist_ok=True)
+        layers = []
+        for folder in below:
+            if folder is below[0] and (folder / ".dockerenv").exists():
+                continue  # the container's own
+            link = links / folder.parent.name
+            if not link.is_symlink():
+                link.symlink_to(folder)
+            if not link.is_dir():
+                raise FileNotFoundError(f"{folder} is not here")
+            layers.append(Layer(folder, f"{name}/{link.name}"))
+    except (OSError, KeyError, IndexError, StopIteration) as error:
+        raise SandboxError(f"a layer of the image is not to be found on this host: {error!r}") from error
+    return tuple(layers)
+
+
 def mount_overlay(target: Path, upper: Path, work: Path, stack: Sequence[Layer]) -> None:
     """Mount a stack with a folder to write to. The present directory is the Docker daemon's."""
     lower = ":".join(layer.name for layer in stack)

@@ -39,6 +39,9 @@ _LIMITS = {
     "Max realtime timeout": "RLIMIT_RTTIME",
 }
 _UNLIMITED = 2**64 - 1
+_VERSION = "1.0.2"
+"""Of the specification: a crun of today refuses descriptions of tomorrow's. Newer parts come from Docker daemons that
+are newer than crun, which passes them over."""
 _KNOWN = 435
 """clone3, known even to old profiles."""
 
@@ -73,7 +76,7 @@ def _general(found: Template, limits: str) -> Template:
     process.pop("consoleSize", None)
     linux = dict(found["linux"], namespaces=[{"type": kind} for kind in _NAMESPACES])
     template: Template = {
-        "ociVersion": found["ociVersion"],
+        "ociVersion": _VERSION,
         "process": process,
         "root": {"path": "root"},
         "hostname": HOSTNAME,

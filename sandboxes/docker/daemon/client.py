@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import aiodocker
 import aiohttp
@@ -31,6 +31,8 @@ from sandboxes.docker.daemon.ssh import ssh_tunnel
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 PATIENCE_S = 60.0
 """How long a present Docker daemon may take over its first answer, as at its start with many containers."""
 _REMIND_S = 5.0
@@ -45,6 +47,9 @@ class DaemonSilent(DaemonUnavailable):
     """There is a Docker daemon, and it does not answer."""
 
 
+_API = (1, 51)
+"""The newest version of the Docker daemon's interface that is asked for, that of Docker 28.5; from 1.52 on fields that
+are read here are left out."""
 _HEADER = 64 << 10
 """The most bytes of a header: with a tree an engine sends a link's target, up to 4 KB twice and encoded."""
 
@@ -105,13 +110,15 @@ async def connect(url: str | None = None, certificates: Path | None = None) -> A
         stack.push_async_callback(client.close)
         where = f"The Docker daemon at {url or _named(client)}"
         try:
-            await _patiently(client.version(), where)
+            told = await _patiently(client.version(), where)
         except (aiodocker.DockerError, aiohttp.ClientError, OSError) as error:
             if (remedy := _remedy_of_refusal(client)) is not None:
                 raise DaemonRefused(f"{where} may not be used by this user. {remedy}") from error
             kind = DaemonSilent if isinstance(error, TimeoutError) else DaemonUnavailable
             why = f"did not answer within {PATIENCE_S:g} s" if kind is DaemonSilent else str(error)
             raise kind(f"{where} is not usable: {why}. {DAEMON_REMEDY}") from error
+        major, minor = min(_API, tuple(map(int, told["ApiVersion"].split("."))))
+        client.api_version = f"v{major}.{minor}"
         yield client
 
 
@@ -149,7 +156,7 @@ def _tls(certificates: Path) -> ssl.SSLContext:
     return tls
 
 
-async def _patiently(question: Coroutine[Any, Any, object], where: str) -> None:
+async def _patiently(question: Coroutine[Any, Any, T], where: str) -> T:
     """Await the answer to a question, and log the waiting. Raises TimeoutError, and the question's errors."""
     asked, began = asyncio.ensure_future(question), time.monotonic()
     try:
@@ -158,7 +165,7 @@ async def _patiently(question: Coroutine[Any, Any, object], where: str) -> None:
             if waited >= PATIENCE_S:
                 raise TimeoutError
             logger.warning("%s has not answered for %.0f s; waiting for it, up to %g s", where, waited, PATIENCE_S)
-        asked.result()
+        return asked.result()
     finally:
         asked.cancel()
         await asyncio.gather(asked, return_exceptions=True)

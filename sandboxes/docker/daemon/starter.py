@@ -203,7 +203,7 @@ class DaemonStarter(Starter):
 
     async def _write_files(self, shown: Mapping[str, Any], files: Mapping[str, tuple[bytes, int]]) -> bool:
         """Write files into the container's layers, which spares a process. Returns whether they are on this machine."""
-        layers = shown.get("GraphDriver", {}).get("Data") or {}
+        layers = (shown.get("GraphDriver") or {}).get("Data") or {}
         try:
             await asyncio.to_thread(_write, layers, files)
         except OSError as error:
@@ -326,7 +326,11 @@ def _host_config(kind: Kind, runtime: str | None, quota: bool, network: str) -> 
 
 def _host_paths(shown: aiodocker.containers.DockerContainer) -> HostPaths | None:
     """Return the places on this host of a container just inspected; None if they can't be seen."""
-    layer = Path(((shown["GraphDriver"] or {}).get("Data") or {}).get("UpperDir") or "/nowhere")
+    try:
+        driver = shown["GraphDriver"] or {}
+    except KeyError:  # of containerd's image store, from Docker 29 on
+        driver = {}
+    layer = Path((driver.get("Data") or {}).get("UpperDir") or "/nowhere")
     volumes = [Path(mount["Source"]) for mount in shown["Mounts"] if mount["Type"] == "volume" and mount["RW"]]
     # With a network, files of the Docker daemon's folder for the container stand in /etc, for root to write.
     names = [Path(shown["HostsPath"]).parent] if shown["HostsPath"] else []

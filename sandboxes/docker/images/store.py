@@ -38,7 +38,7 @@ LOOKS_S = 2.0
 _CANNOT_PULL = re.compile(r"pull access denied|manifest|registry|dial tcp|lookup .* on|TLS|request canceled")
 _WRONG = re.compile(
     r"COPY failed: |failed to (?:compute|calculate)[^\n]*not found|failed to create LLB definition|unknown flag|"
-    r"parse error",
+    r"parse error|unsupported mount type",
     re.IGNORECASE,
 )
 """Builders' messages for a Dockerfile with a permanent mistake. A command in it may fail for want of a network."""

@@ -29,7 +29,7 @@ def test_crun_is_found_where_nothing_is_in_the_way(info):
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"Driver": "btrfs"}, "not on this host"),
+        ({"Driver": "btrfs"}, "storage driver is btrfs"),
         ({"DockerRootDir": "/nowhere"}, "not on this host"),
         ({"SecurityOptions": ["name=seccomp", "name=userns"]}, "isolates with userns"),
         ({"SecurityOptions": ["name=seccomp", "name=selinux"]}, "isolates with selinux"),

@@ -191,7 +191,8 @@ async def test_a_parent_may_go_first(crun_backend, base_image):
             (fork,) = await forks.enter_async_context(parent.fork(1))
             folder = parent.container.bundle.directory.path
         assert await fork.read_file("file") == b"1"
-    assert sorted(path.name for path in folder.iterdir()) == ["cgroup", "crun", "etc", "executor", "lock"]
+    left = {path.name for path in folder.iterdir()} - {"layers"}  # the images' short paths, with containerd's store
+    assert left == {"cgroup", "crun", "etc", "executor", "lock"}
 
 
 async def test_a_dead_sandbox_is_not_forked(crun_box):

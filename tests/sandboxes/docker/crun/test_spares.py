@@ -122,7 +122,7 @@ async def test_one_whose_processes_do_not_end_is_nobodys_again(crun_backend, spe
 
 async def test_after_stop_nothing_runs_and_its_files_are_there(crun_backend, spec):
     async with crun_backend.open(spec) as box:
-        await box.exec("(while :; do echo x >>made; done) >/dev/null 2>&1 &")
+        await box.exec("(while :; do echo x >>made; done) >/dev/null 2>&1 & until [ -e made ]; do :; done")
         session = await box.session()
         await box.stop()
         assert box.container.bundle.cgroup.processes() == [box.container.bundle.process.first]
