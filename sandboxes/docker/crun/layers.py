@@ -88,13 +88,13 @@ def image_layers(driver: Mapping[str, Any]) -> Stack:
     return tuple(layers)
 
 
-def snapshot_layers(process: int, links: Path, name: str) -> Stack:
+def snapshot_layers(process: int, links: Path, name: str, proc: Path = Path("/proc")) -> Stack:
     """Return the layers of the image of a running container, by its root directory's mount. Raises SandboxError.
 
     For containerd's image store, which tells no folders. process: the container's first one. links: a folder for the
     short paths; name: its path from the Docker daemon's directory."""
     try:
-        mounts = Path(f"/proc/{process}/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        mounts = (proc / str(process) / "mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
         root = next(line.split() for line in mounts if line.split()[4] == "/")
         told = dict(option.partition("=")[::2] for option in root[-1].split(","))
         # Of many layers the paths are relative to the folder of all.

@@ -5,7 +5,17 @@ import os
 import pytest
 
 from sandboxes.base import SandboxError
-from sandboxes.docker.crun.layers import Layer, copy_layer, hold, image_layers, let_go, mount_overlay, remove_tree
+from sandboxes.docker.crun.layers import (
+    Layer,
+    copy_layer,
+    hold,
+    image_layers,
+    is_whole,
+    let_go,
+    mount_overlay,
+    remove_tree,
+    snapshot_layers,
+)
 
 
 def test_an_images_layers_have_short_names_the_uppermost_first(tmp_path):
@@ -18,6 +28,32 @@ def test_an_images_layers_have_short_names_the_uppermost_first(tmp_path):
     assert image_layers({"Data": {"UpperDir": folders[0]}})[0].path == tmp_path / "1" / "diff"
     with pytest.raises(SandboxError, match="not to be found"):
         image_layers({"Data": {"UpperDir": str(tmp_path / "4" / "diff")}})
+
+
+@pytest.mark.parametrize("relative", [False, True], ids=["whole paths", "a mount of many layers"])
+def test_with_containerds_store_layers_are_those_of_a_containers_root(tmp_path, relative):
+    store = tmp_path / "containerd" / "snapshots"
+    for number in (1, 2, 7, 8):
+        (store / str(number) / "fs").mkdir(parents=True)
+    (store / "7" / "fs" / ".dockerenv").touch()  # the container's own, below what it writes
+    lower = ":".join(f"{'' if relative else f'{store}/'}{number}/fs" for number in (7, 2, 1))
+    (tmp_path / "41").mkdir()
+    (tmp_path / "41" / "mountinfo").write_text(
+        "860 1 0:5 / /proc rw - proc proc rw\n"
+        f"861 981 0:212 / / rw - overlay overlay rw,lowerdir={lower},upperdir={store}/8/fs,workdir={store}/8/work\n"
+    )
+    for _ in range(2):
+        layers = snapshot_layers(41, tmp_path / "own" / "layers", "own/layers", tmp_path)
+        assert [(layer.path, layer.name) for layer in layers] == [
+            (store / "2" / "fs", "own/layers/2"),
+            (store / "1" / "fs", "own/layers/1"),
+        ]
+    assert is_whole(tmp_path, layers)
+    remove_tree(store / "1")
+    assert not is_whole(tmp_path, layers)
+    for process in (41, 42):
+        with pytest.raises(SandboxError, match="not to be found on this host"):
+            snapshot_layers(process, tmp_path / "own" / "layers", "own/layers", tmp_path)
 
 
 async def test_a_layer_goes_with_its_last_user(tmp_path):

@@ -1,6 +1,7 @@
 """Images: present, pulled, or built from a directory with a Dockerfile."""
 
 import asyncio
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -151,7 +152,9 @@ async def test_an_image_is_built_again_once_its_base_is_another_but_not_during_a
         assert second != first
         await remove_images(daemon, "atropos-test-base:moving")
         assert await identity(ImageStore(client, None)) == second, "a base that is gone is no other"
-    await remove_images(daemon, second, first, other)
+    await remove_images(daemon, second, other)
+    with contextlib.suppress(aiodocker.DockerError):  # containerd's store keeps no image without a name
+        await remove_images(daemon, first)
 
 
 @pytest.mark.docker
