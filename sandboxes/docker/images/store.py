@@ -17,12 +17,13 @@ from pathlib import Path
 import aiodocker
 from docker.utils.build import exclude_paths
 
-from sandboxes.base import DaemonError, ImageMissing, ImageUnbuildable, SandboxError, StorageFull
+from sandboxes.base import ImageMissing, ImageUnbuildable, SandboxError, StorageFull
 from sandboxes.docker.daemon.client import DaemonClient, daemon_errors, image_remedy
 from sandboxes.docker.daemon.reap import remove_image
 from sandboxes.docker.images import buildkit
 from sandboxes.docker.images.buildkit import Builder
 from sandboxes.docker.images.dockerfile import Dockerfile, DockerfileError
+from sandboxes.docker.images.task_images import disk_usage
 from sandboxes.shielding import stop
 from sandboxes.trees import pack
 
@@ -146,15 +147,15 @@ class ImageStore:
         if self._budget_mb is not None:
             try:
                 await self._remove_unused(self._budget_mb * 2**20)
-            except DaemonError as error:  # the image is there; others look after the budget too
+            except SandboxError as error:  # the image is there; others look after the budget too
                 logger.warning("images that nobody uses stay for now: %s", error)
 
     async def _remove_unused(self, budget: int) -> int:
         """Remove images of our own builds, the oldest first, until all images together take at most `budget`
         bytes. Images in use by this process or a container stay. Returns the number of removed images."""
         # One at a time: the Docker daemon refuses to measure its storage twice at once.
-        async with self._measuring, daemon_errors("measure the images"):
-            usage = await self._client._query_json("system/df")
+        async with self._measuring:
+            usage = await disk_usage(self._client)
         size, removed = int(usage["LayersSize"]), 0
         for image in sorted(usage["Images"] or [], key=lambda image: image["Created"]):
             if size <= budget:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from tenacity import retry, retry_if_exception, stop_after_attempt
+
+from sandboxes.base import SandboxError
 from sandboxes.docker.daemon.client import DaemonClient, daemon_errors
 from sandboxes.docker.daemon.reap import remove_image
 
@@ -24,10 +28,19 @@ class StoredImage:
     containers: int
 
 
+@retry(retry=retry_if_exception(lambda error: type(error) is SandboxError), stop=stop_after_attempt(3), reraise=True)
+async def disk_usage(client: DaemonClient) -> Mapping[str, Any]:
+    """Return what the Docker daemon says of its disk. Raises SandboxError.
+
+    With containerd's image store it loses its way (404) if a container goes meanwhile, so it is asked again."""
+    async with daemon_errors("measure the images"):
+        usage: Mapping[str, Any] = await client._query_json("system/df")
+    return usage
+
+
 async def stored(client: DaemonClient) -> Sequence[StoredImage]:
     """Return the images built for tasks, the oldest first. Raises SandboxError."""
-    async with daemon_errors("measure the images"):
-        usage = await client._query_json("system/df")
+    usage = await disk_usage(client)
     found = []
     for image in sorted(usage["Images"] or [], key=lambda image: image["Created"]):
         tags = image["RepoTags"] or []

@@ -2,8 +2,10 @@
 
 import time
 
+import aiodocker
 import pytest
 
+from sandboxes.base import SandboxError
 from sandboxes.docker.images import store, task_images
 from sandboxes.docker.images.store import ImageStore
 from sandboxes.docker.images.task_images import remove_images, stored
@@ -45,6 +47,32 @@ def removed(monkeypatch):
     for module in (task_images, store):
         monkeypatch.setattr(module, "remove_image", remove_image)
     return names
+
+
+@pytest.mark.parametrize("misses", [2, 3])
+async def test_a_daemon_that_misses_a_container_which_has_gone_is_asked_again(monkeypatch, misses):
+    daemon, asked = Daemon(image("atropos-task:a")), []
+
+    async def _query_json(path):
+        asked.append(path)
+        if len(asked) <= misses:
+            raise aiodocker.DockerError(404, "NotFound: snapshot 1-init-parent-view-2 does not exist: not found")
+        return await Daemon._query_json(daemon, path)
+
+    monkeypatch.setattr(daemon, "_query_json", _query_json)
+    if misses == 2:
+        assert [one.name for one in await stored(daemon)] == ["atropos-task:a"]
+        return
+    with pytest.raises(SandboxError, match="measure the images"):
+        await stored(daemon)
+    made = []
+
+    async def make():
+        made.append(True)
+
+    asked.clear()
+    await ImageStore(daemon, None, budget_mb=1)._with_room(make)
+    assert made, "the image is there all the same"
 
 
 async def test_images_of_tasks_are_shown_and_no_others(removed):
