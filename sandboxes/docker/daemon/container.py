@@ -49,9 +49,10 @@ _SAID = {
     "too many (links|levels of symbolic links)": errno.ELOOP,
     "not a directory": errno.ENOTDIR,
     "file name too long": errno.ENAMETOOLONG,
-    "(processing tar file|copier: put).*no such file": errno.ENOENT,  # the latter in Podman's words
+    # In Docker's words, Podman's, and those of Docker from 28 on.
+    "(processing tar file|copier: put|linkat ).*no such file": errno.ENOENT,
     "copier: put.*file exists": errno.EEXIST,
-    "(processing tar file|copier: put).*operation not permitted": errno.EPERM,
+    "(processing tar file|copier: put|linkat ).*operation not permitted": errno.EPERM,
 }
 """The Docker daemon's messages about a path in a container, in lower case."""
 _FULL = 0.97
