@@ -3,6 +3,7 @@
 | field (first that is present) | becomes |
 |---|---|
 | `instance_id` | `Task.id` |
+| a field with a row in it, also as JSON (NeMo Gym) | the row |
 | `problem_statement` | the instruction |
 | `interface` | behind it: the names that hidden tests call, in SWE-rebench V2 |
 | `image`, `docker_image`, `image_name`, `image_url` | the image; absent: the family's naming rule, see `FAMILIES` |
@@ -31,11 +32,14 @@ has no condition. SWE-smith's failing tests stay visible to the agent, since the
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from envs.tasks.adapters.dataset_rows import Row, convert_rows
 from envs.tasks.adapters.directory import config, test_folder, write_task
@@ -75,7 +79,22 @@ def load(path: Path, out: Path, family: str = "swebench", *, printed_results: bo
     """
     if family != "smith" and family not in FAMILIES:
         raise BadTask(f"there is no family {family!r}; known are smith, {', '.join(FAMILIES)}")
-    return convert_rows(path, out, lambda row, folder: _convert(row, folder, family, printed_results))
+    return convert_rows(path, out, lambda row, folder: _convert(_unwrapped(row), folder, family, printed_results))
+
+
+def _unwrapped(row: Row) -> Row:
+    """Return the row, or the one inside: rows of NeMo Gym have it in a field, also as JSON."""
+    left: list[Any] = [row.values]
+    for text in left:  # grows
+        value = text
+        if isinstance(text, str) and text.startswith("{"):
+            with suppress(ValueError):
+                value = json.loads(text)
+        if isinstance(value, Mapping):
+            if {"instance_id", "patch"} <= value.keys():
+                return replace(row, values=value)
+            left += value.values()
+    return row
 
 
 def _convert(row: Row, out: Path, family: str, printed_results: bool) -> Task:
@@ -182,7 +201,7 @@ def _verifier(instance: _Instance, printed_results: bool) -> _Verifier:
         tree = pytest_verifier(
             wanted,
             instance.kept,
-            files=files,
+            files=sorted(set(map(_argument, instance.listed))),
             workdir=workdir,
             options=options,
             plugins=True,
@@ -200,6 +219,13 @@ def _verifier(instance: _Instance, printed_results: bool) -> _Verifier:
     prepare = _PATCH if instance.test_patch.text else ""
     tree = printed_verifier(instance.row, instance.listed, workdir=workdir, prepare=prepare)
     return _Verifier([*instance.patched], tree, printed=True)
+
+
+def _argument(test: str) -> str:
+    """Return pytest's argument to run a test: its module, or the data file in `m.py::Suite::check.test::name`."""
+    *parts, _ = test.partition("[")[0].split("::")
+    data = next((at for at, part in enumerate(parts) if at and "." in part), 0)
+    return "::".join(parts[: data + 1])
 
 
 def _by_unittest(instance: _Instance) -> _Verifier:
