@@ -14,7 +14,7 @@
 | `test_cmds`, `log_parser`, `install_config`, ... | see `printed`; else not used |
 | `hints_text`, `created_at`, `difficulty`, `base_commit`, ... | not used: the image is at its commit |
 
-`repo` is at /testbed, in SWE-rebench's images of all languages at /NAME (`workdir` overrides), Python in conda's
+`repo` is at /testbed, in the images of SWE-rebench V2 at /NAME (`workdir` overrides), Python in conda's
 `testbed`, in `.venv` or in PATH. The image gets one layer: `.venv` moved out of the agent's reach (the verifier uses
 it), history squashed to one commit without remotes, no bytecode or test caches. The files of the listed tests, and
 every file in `test_patch`, are protected: the agent's changes of them are not carried over. All other files in their
@@ -58,7 +58,7 @@ FAMILIES: dict[str, Callable[[str], str]] = {
 
 MOVE_OUT = "if [ -e .venv/bin/python ]; then mv .venv /opt/venv && ln -s /opt/venv .venv; fi"
 """Shell commands to move an interpreter out of the source tree, so the agent can't replace the verifier's."""
-PATH = "ENV PATH=/opt/miniconda3/envs/testbed/bin:/opt/venv/bin:$PATH"
+PATH = "ENV PATH=/opt/miniconda3/envs/testbed/bin:/opt/conda/envs/testbed/bin:/opt/venv/bin:$PATH"
 """The interpreters of such images, for a Dockerfile: conda's, or the one moved by `MOVE_OUT`."""
 SQUASH = (
     "find . '(' -name .git -o -name __pycache__ -o -name .pytest_cache ')' -prune -exec rm -rf {} + "
@@ -174,11 +174,12 @@ def _instance(row: Row, family: str) -> _Instance:
     task_id = row.text("instance_id")
     naming = FAMILIES.get(family)
     default = naming(task_id) if naming is not None else None
+    image = row.text("image", "docker_image", "image_name", "image_url", default=default)
     found = _Instance(
         row,
         task_id,
-        image=row.text("image", "docker_image", "image_name", "image_url", default=default),
-        workdir=row.text("workdir", default=_workdir(row)),
+        image,
+        workdir=row.text("workdir", default=_workdir(row, image)),
         patch=row.patch("patch"),
         test_patch=row.patch("test_patch", default=""),
         wanted=row.texts("FAIL_TO_PASS", "fail_to_pass"),
@@ -280,9 +281,10 @@ def _dockerfile(instance: _Instance, printed: bool, smith: bool) -> str:
     return "\n".join([f"FROM {instance.image}", f"WORKDIR {instance.workdir}", *copy, *layer]) + "\n"
 
 
-def _workdir(row: Row) -> str:
+def _workdir(row: Row, image: str) -> str:
     repo = row.text("repo", default="").rpartition("/")[2]
-    return f"/{repo}" if repo and "log_parser" in str(row.values.get("install_config")) else "/testbed"
+    of_v2 = "log_parser" in str(row.values.get("install_config")) and "sweb.eval." not in image
+    return f"/{repo}" if repo and of_v2 else "/testbed"
 
 
 def _prints(instance: _Instance) -> bool:
