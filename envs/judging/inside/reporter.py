@@ -36,6 +36,7 @@ sys.exit(console_main())
 """
 _PURE = set(dir(builtins)).difference(
     "open print input __import__ __build_class__ exec eval compile breakpoint exit quit help".split()
+    + "dir vars locals globals".split()
 )
 """Builtins that act on nothing but their arguments: no honest work replaces them."""
 _TRUSTED = {

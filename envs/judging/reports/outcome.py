@@ -51,7 +51,8 @@ def outcome_of(
     problem, sign = _problem(reports, outcomes, required, decoyed.source, failed)
     if failed and sign is None:
         sign = forced
-    report = {**evidence.report(outcomes), "replaced": sorted(set(reports.tampered))}
+    deciding = {name: what for name, what in outcomes.items() if required.includes(name)}
+    report = {**evidence.report(deciding), "replaced": sorted(set(reports.tampered))}
     if sign is not None:  # no test is known to have passed
         statuses = {name: "failed" if what == "passed" else what for name, what in statuses.items()}
     share = 1 - len(failed) / demanded if demanded else 0.0

@@ -3,6 +3,7 @@
 | field (first that is present) | becomes |
 |---|---|
 | `instance_id` | `Task.id` |
+| a field with a row in it, also as JSON (NeMo Gym) | the row |
 | `problem_statement` | the instruction |
 | `interface` | behind it: the names that hidden tests call, in SWE-rebench V2 |
 | `image`, `docker_image`, `image_name`, `image_url` | the image; absent: the family's naming rule, see `FAMILIES` |
@@ -13,7 +14,7 @@
 | `test_cmds`, `log_parser`, `install_config`, ... | see `printed`; else not used |
 | `hints_text`, `created_at`, `difficulty`, `base_commit`, ... | not used: the image is at its commit |
 
-`repo` is at /testbed, in SWE-rebench's images of all languages at /NAME (`workdir` overrides), Python in conda's
+`repo` is at /testbed, in the images of SWE-rebench V2 at /NAME (`workdir` overrides), Python in conda's
 `testbed`, in `.venv` or in PATH. The image gets one layer: `.venv` moved out of the agent's reach (the verifier uses
 it), history squashed to one commit without remotes, no bytecode or test caches. The files of the listed tests, and
 every file in `test_patch`, are protected: the agent's changes of them are not carried over. All other files in their
@@ -31,11 +32,14 @@ has no condition. SWE-smith's failing tests stay visible to the agent, since the
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from envs.tasks.adapters.dataset_rows import Row, convert_rows
 from envs.tasks.adapters.directory import config, test_folder, write_task
@@ -54,7 +58,7 @@ FAMILIES: dict[str, Callable[[str], str]] = {
 
 MOVE_OUT = "if [ -e .venv/bin/python ]; then mv .venv /opt/venv && ln -s /opt/venv .venv; fi"
 """Shell commands to move an interpreter out of the source tree, so the agent can't replace the verifier's."""
-PATH = "ENV PATH=/opt/miniconda3/envs/testbed/bin:/opt/venv/bin:$PATH"
+PATH = "ENV PATH=/opt/miniconda3/envs/testbed/bin:/opt/conda/envs/testbed/bin:/opt/venv/bin:$PATH"
 """The interpreters of such images, for a Dockerfile: conda's, or the one moved by `MOVE_OUT`."""
 SQUASH = (
     "find . '(' -name .git -o -name __pycache__ -o -name .pytest_cache ')' -prune -exec rm -rf {} + "
@@ -75,7 +79,22 @@ def load(path: Path, out: Path, family: str = "swebench", *, printed_results: bo
     """
     if family != "smith" and family not in FAMILIES:
         raise BadTask(f"there is no family {family!r}; known are smith, {', '.join(FAMILIES)}")
-    return convert_rows(path, out, lambda row, folder: _convert(row, folder, family, printed_results))
+    return convert_rows(path, out, lambda row, folder: _convert(_unwrapped(row), folder, family, printed_results))
+
+
+def _unwrapped(row: Row) -> Row:
+    """Return the row, or the one inside: rows of NeMo Gym have it in a field, also as JSON."""
+    left: list[Any] = [row.values]
+    for text in left:  # grows
+        value = text
+        if isinstance(text, str) and text.startswith("{"):
+            with suppress(ValueError):
+                value = json.loads(text)
+        if isinstance(value, Mapping):
+            if {"instance_id", "patch"} <= value.keys():
+                return replace(row, values=value)
+            left += value.values()
+    return row
 
 
 def _convert(row: Row, out: Path, family: str, printed_results: bool) -> Task:
@@ -155,11 +174,12 @@ def _instance(row: Row, family: str) -> _Instance:
     task_id = row.text("instance_id")
     naming = FAMILIES.get(family)
     default = naming(task_id) if naming is not None else None
+    image = row.text("image", "docker_image", "image_name", "image_url", default=default)
     found = _Instance(
         row,
         task_id,
-        image=row.text("image", "docker_image", "image_name", "image_url", default=default),
-        workdir=row.text("workdir", default=_workdir(row)),
+        image,
+        workdir=row.text("workdir", default=_workdir(row, image)),
         patch=row.patch("patch"),
         test_patch=row.patch("test_patch", default=""),
         wanted=row.texts("FAIL_TO_PASS", "fail_to_pass"),
@@ -182,7 +202,7 @@ def _verifier(instance: _Instance, printed_results: bool) -> _Verifier:
         tree = pytest_verifier(
             wanted,
             instance.kept,
-            files=files,
+            files=sorted(set(map(_argument, instance.listed))),
             workdir=workdir,
             options=options,
             plugins=True,
@@ -200,6 +220,13 @@ def _verifier(instance: _Instance, printed_results: bool) -> _Verifier:
     prepare = _PATCH if instance.test_patch.text else ""
     tree = printed_verifier(instance.row, instance.listed, workdir=workdir, prepare=prepare)
     return _Verifier([*instance.patched], tree, printed=True)
+
+
+def _argument(test: str) -> str:
+    """Return pytest's argument to run a test: its module, or the data file in `m.py::Suite::check.test::name`."""
+    *parts, _ = test.partition("[")[0].split("::")
+    data = next((at for at, part in enumerate(parts) if at and "." in part), 0)
+    return "::".join(parts[: data + 1])
 
 
 def _by_unittest(instance: _Instance) -> _Verifier:
@@ -254,9 +281,10 @@ def _dockerfile(instance: _Instance, printed: bool, smith: bool) -> str:
     return "\n".join([f"FROM {instance.image}", f"WORKDIR {instance.workdir}", *copy, *layer]) + "\n"
 
 
-def _workdir(row: Row) -> str:
+def _workdir(row: Row, image: str) -> str:
     repo = row.text("repo", default="").rpartition("/")[2]
-    return f"/{repo}" if repo and "log_parser" in str(row.values.get("install_config")) else "/testbed"
+    of_v2 = "log_parser" in str(row.values.get("install_config")) and "sweb.eval." not in image
+    return f"/{repo}" if repo and of_v2 else "/testbed"
 
 
 def _prints(instance: _Instance) -> bool:

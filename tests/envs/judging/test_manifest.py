@@ -66,8 +66,7 @@ def test_a_file_that_is_no_manifest_is_refused(tmp_path, text):
         read_manifest(tmp_path / "manifest.json")
 
 
-@pytest.mark.parametrize("version", [2, 3, 4])
-def test_a_manifest_of_another_version_is_refused_by_name(tmp_path, version):
-    (tmp_path / "manifest.json").write_text(f'{{"version": {version}, "tasks": {{}}}}')
-    with pytest.raises(BadTask, match=f"of version {version}, not 5"):
+def test_a_manifest_of_another_version_is_refused_by_name(tmp_path):
+    (tmp_path / "manifest.json").write_text('{"version": 4, "tasks": {}}')
+    with pytest.raises(BadTask, match="of version 4, not 5"):
         read_manifest(tmp_path / "manifest.json")

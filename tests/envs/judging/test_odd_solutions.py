@@ -28,7 +28,6 @@ ODD = {
     "failing tests and a conftest of its own": f"{WRITE}echo 'def test_no(): assert 0' > test_no.py; "
     "printf 'import pytest\\n@pytest.fixture\\ndef one(): return 1\\n' > conftest.py",
     "mode bits": f"{WRITE}chmod 755 solution.py; echo '#!/bin/sh' > run; chmod 777 run",
-    "private files": f"{WRITE}touch notes; chmod 640 notes",
     "links inside the tree": f"{WRITE}mv solution.py real.py; ln -s real.py solution.py; mkdir -p d; ln -s ../real.py d/l.py",
     "hard links": f"{WRITE}ln solution.py same.py",
     "a process left running": f"{WRITE}(setsid sleep 1000 > /dev/null 2>&1 &)",

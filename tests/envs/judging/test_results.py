@@ -17,7 +17,6 @@ from sandboxes.base import ExecResult
 @pytest.mark.parametrize(
     "script, reward, said",
     [
-        ("true", 0.0, "No reward: test.sh wrote no reward (test.sh ended with 0)"),
         ("echo boom; exit 3", 0.0, "No reward: test.sh wrote no reward (test.sh ended with 3).\nboom"),
         (REWARD.format("0") + '; echo \'{"reward": 1, "speed": 3}\' > /logs/verifier/reward.json', 1.0, "Reward 1"),
         ("ln -s /tests/one /logs/verifier/reward.txt", 0.0, "test.sh wrote no reward"),

@@ -69,7 +69,7 @@ async def test_honest_work_passes_with_and_without_pythons_own_asserts(judged, c
 
 
 async def test_honest_work_may_leave_libraries_replaced(judged):
-    """As gevent, eventlet, freezegun, pyfakefs, simplejson and others do."""
+    """As gevent, eventlet, freezegun, pyfakefs, simplejson, sure and others do."""
     places = {
         "subprocess": "run Popen check_output",
         "socket": "socket create_connection",
@@ -81,7 +81,7 @@ async def test_honest_work_may_leave_libraries_replaced(judged):
         "re": "compile",
         "math": "isclose",
         "time": "sleep time monotonic",
-        "builtins": "open print input __import__",
+        "builtins": "open print input __import__ dir vars",
         "unittest.mock.NonCallableMock": "assert_called_with",
     }
     names = [f"{place}.{name}" for place, some in places.items() for name in some.split()]

@@ -32,6 +32,11 @@ def test_every_listed_test_must_be_seen_to_pass():
     assert (seen.problem, seen.sign, seen.share) == (None, None, 1.0)
 
 
+def test_tests_beside_the_listed_ones_are_no_evidence():
+    seen = judged(run((ONE, "passed"), (THREE, "passed")), FAIL_TO_PASS=[ONE])
+    assert (list(seen.evidence["tests"]), seen.evidence["unverified"]) == ([ONE], [ONE])
+
+
 def test_unittest_may_have_several_tests_of_one_name():
     twice = run((ONE, "passed"), (ONE, "passed"), (TWO, "passed"))
     for message in twice[:-1]:

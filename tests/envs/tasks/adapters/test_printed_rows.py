@@ -134,7 +134,10 @@ def test_a_row_of_the_live_set_prints_by_its_own_commands_and_is_read_by_its_own
 def test_a_row_of_swe_rebench_has_its_commands_and_parser_in_install_config(tmp_path):
     (task,) = tasks_of(tmp_path, REBENCH)
     assert commands(task)[-2:] == ["exec >&3 3>&- 2>&1", "go test -v ./..."]
-    assert "WORKDIR /caddy" in (tmp_path / "out/caddyserver__caddy-6411/environment/Dockerfile").read_text()
+    dockerfile = tmp_path / "out/caddyserver__caddy-6411/environment/Dockerfile"
+    assert "WORKDIR /caddy" in dockerfile.read_text()
+    tasks_of(tmp_path, {**REBENCH, "image_name": "swerebench/sweb.eval.x86_64.caddy_1776_caddy-6411"})
+    assert "WORKDIR /testbed" in dockerfile.read_text()
 
 
 def test_a_terminals_colours_are_no_part_of_a_listed_tests_name(tmp_path):

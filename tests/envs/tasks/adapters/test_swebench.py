@@ -74,6 +74,26 @@ def test_names_that_only_hidden_tests_know_are_told(tmp_path, interface):
     assert "No new" not in task.instruction
 
 
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda row: {"instance": row},
+        lambda row: {"params": {"metadata": {"instance_id": "x", "instance_dict": json.dumps(row)}}},
+    ],
+    ids=["field", "json"],
+)
+def test_a_row_inside_of_another_is_read(tmp_path, around):
+    (task,) = load(write(tmp_path, around(ROW)), tmp_path / "out")
+    assert (task.id, task.instruction) == ("Owner__adder-1", "add is wrong")
+
+
+def test_of_a_module_whose_tests_are_made_of_data_files_the_listed_ones_run(tmp_path):
+    data = [f"m.py::Suite::check-a.test::{name}" for name in ("one", "two[b::1.5]")]
+    (task,) = load(write(tmp_path, ROW | {"PASS_TO_PASS": [*data, "m.py::Suite::b.test::one"]}), tmp_path / "out")
+    script = (task.hidden.tests / "test.sh").read_text()
+    assert " m.py::Suite::b.test m.py::Suite::check-a.test tests/test_adder.py\n" in script
+
+
 @pytest.fixture
 async def published(docker_backend, tmp_path) -> str:
     """An image as such sets publish them: a repository with history at /testbed, whose tests run in two processes."""
