@@ -59,7 +59,7 @@ class ArgumentTypes:
             if "string" in allowed:
                 return text
             raise ValueError(f"the argument {key!r} is not {' or '.join(sorted(allowed))}, written as JSON") from None
-        if _type_of(value) & (allowed if self._prefer_json else allowed - _TEXT):
+        if type_of(value) & (allowed if self._prefer_json else allowed - _TEXT):
             return value
         if "string" in allowed:
             return text
@@ -130,7 +130,8 @@ _TYPES: tuple[tuple[type, frozenset[str]], ...] = (
 """JSON's names for values of Python's types; bool before int, because a bool is an int."""
 
 
-def _type_of(value: Any) -> frozenset[str]:
+def type_of(value: Any) -> frozenset[str]:
+    """Return JSON's names for the type of a value."""
     if isinstance(value, float) and value.is_integer():
         return frozenset({"integer", "number"})
     return next((names for kind, names in _TYPES if isinstance(value, kind)), frozenset({"null"}))
@@ -161,7 +162,7 @@ def _allowed(schema: Any, root: Mapping[str, Any], seen: dict[int, frozenset[str
     if names := {one for one in ([named] if isinstance(named, str) else _list(named)) if isinstance(one, str)}:
         allowed = frozenset(names | {"integer"} if "number" in names else names)
     if values := _values(schema):
-        allowed &= _NONE.union(*map(_type_of, values))
+        allowed &= _NONE.union(*map(type_of, values))
     for word in ("anyOf", "oneOf"):
         if others := _list(schema.get(word)):
             allowed &= _NONE.union(*(_allowed(one, root, seen) for one in others))
