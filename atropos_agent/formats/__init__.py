@@ -15,6 +15,7 @@ from atropos_agent.formats.invoke import DeepSeekV4, DeepSeekV32, KimiK3, MiniCp
 from atropos_agent.formats.kimi import Kimi
 from atropos_agent.formats.listed import Apertus, Apriel, Command, MiniMaxM1, Nemotron
 from atropos_agent.formats.llama import LlamaJson
+from atropos_agent.formats.minimax_m3 import MiniMaxM3
 from atropos_agent.formats.mistral import Mistral, MistralArgs
 from atropos_agent.formats.plain import Plain
 from atropos_agent.formats.pythonic import Lfm2, Pythonic
@@ -45,6 +46,7 @@ FORMATS: Mapping[str, type[ToolFormat]] = {
     "lfm2": Lfm2,
     "nemotron": Nemotron,
     "apriel": Apriel,
+    "minimax_m3": MiniMaxM3,
     "minimax_m1": MiniMaxM1,
     "kimi_k3": KimiK3,
     "hy3": Hy3,

@@ -32,7 +32,7 @@ class Glm(SectionFormat):
     call, call_end = CALL, CALL_END
     argument = (KEY, KEY_END, VALUE, VALUE_END)
     name_end = between = "\n"
-    inner = argument
+    inner: Sequence[str] = argument
     control: Sequence[str] = (CALL, CALL_END, *argument, "<tool_response>", "</tool_response>", THINK, THINK_END)
     frame = ("<tool_response>\n", "\n</tool_response>")
     shape = f"{CALL}<tool name>\n{KEY}<argument>{KEY_END}\n{VALUE}<value>{VALUE_END}\n{CALL_END}"

@@ -42,14 +42,14 @@ class InvokeFormat(SectionFormat):
     between = "\n"
 
     def read_one(self, text: str, start: int) -> tuple[Read, int]:
-        name, place = _name(text, start)
+        name, place = quoted_name(text, start)
         if (closed := self.name_end.match(text, place)) is None:
             raise ValueError(f"the tag with the tool's name {name!r} is not closed")
         place = closed.end()
         arguments: dict[str, Any] = {}
         while not text.startswith(self.call_end, place := skip_space(text, place)):
             place = expect(text, place, self.parameter, f'the call holds something else than {self.parameter}…"> tags')
-            key, place = _name(text, place)
+            key, place = quoted_name(text, place)
             if key in arguments:
                 raise ValueError(f"the argument {key!r} is there twice")
             arguments[key], place = self.read_value(name, key, text, place)
@@ -91,8 +91,8 @@ class MiniMax(InvokeFormat):
     opening, closing = "<minimax:tool_call>", "</minimax:tool_call>"
     call, call_end = '<invoke name="', "</invoke>"
     parameter, parameter_end = '<parameter name="', "</parameter>"
-    inner = (call, call_end, parameter, parameter_end)
-    control = (opening, closing, THINK, THINK_END)
+    inner: Sequence[str] = (call, call_end, parameter, parameter_end)
+    control: Sequence[str] = (opening, closing, THINK, THINK_END)
     frame = ("<response>", "</response>")
     shape = f'{opening}\n{call}<tool name>">\n{parameter}<argument>"><value>{parameter_end}\n{call_end}\n{closing}'
 
@@ -236,7 +236,7 @@ class KimiK3(InvokeFormat):
         return f"{thought}{response}{self.write_all(reply.calls)}<|close|>message<|sep|>"
 
 
-def _name(text: str, start: int) -> tuple[str, int]:
+def quoted_name(text: str, start: int) -> tuple[str, int]:
     """Return a name that begins behind its opening quote, and the place behind the closing one. Raises ValueError."""
     end = text.find('"', start, start + 1000)
     name = text[start:end] if end >= 0 else ""
