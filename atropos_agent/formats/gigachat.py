@@ -1,7 +1,7 @@
-"""The formats of GigaChat 3 and 3.1: a reply's one call as a JSON object, behind a tag or in a message of its own.
+"""The formats of GigaChat 3 and 3.1: a call is a JSON object, behind a tag or in a message of its own.
 
-Formats: the chat templates of GigaChat3-10B-A1.8B and GigaChat3.1-10B-A1.8B. As in vLLM's `gigachat3`, a reply has one
-call, and nothing behind it.
+Formats: the chat templates of GigaChat3-10B-A1.8B and GigaChat3.1-10B-A1.8B. As in vLLM's `gigachat3`, nothing
+stands behind a call; only here it may be another one.
 """
 
 from __future__ import annotations
@@ -25,14 +25,10 @@ class GigaChat(TaggedFormat):
 
     def read(self, text: str, start: int) -> Section:
         value, end = read_json(text, start)
-        if skip_space(text, end) < len(text):
-            return Section(len(text), problems=["there is text behind the call: a reply has one, at its end"])
+        place = skip_space(text, end)
+        if place < len(text) and not text.startswith((self.opening, "<|message_sep|>"), place):
+            raise ValueError("there is text behind the call, which must stand at the reply's end")
         return section_of(end, value, *self.keys)
-
-    def write_all(self, calls: Sequence[ToolCall]) -> str:
-        if len(calls) > 1:
-            raise ValueError("a reply in this format has one call")
-        return super().write_all(calls)
 
     def write(self, call: ToolCall) -> str:
         return f"{self.opening}{written_json({'name': call.name, 'arguments': dict(call.arguments)})}"

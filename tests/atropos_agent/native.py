@@ -21,6 +21,10 @@ HOSTILE = (
     " 漢字 👩‍👩‍👧"
 )
 
+VALUE_ENDS = re.compile(
+    r'"|</(?:param(?:eter)?|arg_value(?::opensource)?|｜DSML｜parameter)>|<\|close\|>argument<\|sep\|>|\]<\]minimax\[>\['
+)
+
 
 async def say(text: str, times: int = 1) -> str:
     """Say something back.
@@ -90,7 +94,7 @@ class Model(PlaybackServer):
     async def tokens_and_logprobs_completion(self, **kwargs):
         prompt, said = list(kwargs["input_ids"]), self.scenario[len(self.exchanges)]
         template = self.fitted.template
-        opened = template.decode(prompt[-8:]).rstrip().endswith(THINK)
+        opened = template.decode(prompt[-8:]).rstrip().endswith(self.fitted.format.thinking[0])
         turn = self.turn(said, opened)
         logprobs = [-(1 + (i * 7 + t) % 50) / 16 for i, t in enumerate(turn.ids, start=len(prompt))]
         self.exchanges.append(ScriptedTurn(prompt, turn.ids, logprobs))
@@ -107,10 +111,10 @@ class Model(PlaybackServer):
         if thinking is None and (opened or writes_empty_thinking(self.fitted)):
             thinking = ""
         text = tool_format.turn(Reply(thinking, said.content, calls, ()))
-        text = text.removeprefix(f"{THINK}\n") if opened else text
+        text = text.removeprefix(tool_format.thinking[0]).removeprefix("\n") if opened else text
         if said.spoiled:
             half, rest = text[: text.rindex("one")], text[text.rindex("one") + 3 :]
-            rest = re.sub('"|</(parameter|arg_value|｜DSML｜parameter)>', "", rest)
+            rest = re.sub(VALUE_ENDS, "", rest)
             text = half if said.spoiled == "cut" else f"{half}\x01{rest}"
         ids = self.ids(text, said)
         if self.how == "withheld" or said.spoiled == "cut":
