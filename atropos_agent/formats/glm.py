@@ -95,6 +95,7 @@ class Hy3(Glm):
     )
     name_end = "<tool_sep:opensource>"
     thinking = ("<think:opensource>", "</think:opensource>")
+    channelled = True
     inner = (call, call_end, *argument, name_end)
     control = (opening, closing, *inner, *thinking)
     frame = ("<tool_response:opensource>\n", "\n</tool_response:opensource>")

@@ -203,7 +203,7 @@ class KimiK3(InvokeFormat):
     inner = (call, call_end, parameter, parameter_end)
     control = ("<|open|>", "<|close|>", "<|sep|>")
     thinking = ("<|open|>think<|sep|>", "<|close|>think<|sep|>")
-    wrapping = re.compile(r"<\|(?:open|close)\|>response<\|sep\|>|<\|close\|>(?:think|message)<\|sep\|>")
+    wrapping = re.compile(r"<\|(?:open|close)\|>response<\|sep\|>|<\|close\|>message<\|sep\|>")
     between = ""
     channelled = True
     shape = (

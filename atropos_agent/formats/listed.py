@@ -105,7 +105,7 @@ class Command(ListFormat):
     control = (opening, closing, *thinking, *around)
     channelled = True
     keys = ()
-    wrapping = re.compile(r"<\|(?:(?:START|END)_(?:RESPONSE|TEXT)|END_THINKING|START_OF_TURN_TOKEN|CHATBOT_TOKEN)\|>")
+    wrapping = re.compile(r"<\|(?:(?:START|END)_(?:RESPONSE|TEXT)|START_OF_TURN_TOKEN|CHATBOT_TOKEN)\|>")
     shape = f'{opening}[{{"tool_call_id": "0", "tool_name": <tool name>, "parameters": <object>}}]{closing}'
 
     def call_of(self, value: Any) -> Read:

@@ -8,13 +8,13 @@ Format: the chat template of MiniMax-M3. A mark stands before each tag, so tags 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from atropos_agent.formats.invoke import InvokeFormat, quoted_name
 from atropos_agent.formats.reading import DEEPEST, Read, expect, skip_space, written_json
 from atropos_agent.formats.typed import allowed_types, container_of, listed_texts, typed_value
+from atropos_agent.types import Reply
 from tools.base import ToolCall
 
 MARK = "]<]minimax[>["
@@ -29,7 +29,7 @@ class MiniMaxM3(InvokeFormat):
     inner = (MARK,)
     control = (opening, closing, MARK, *thinking)
     frame = ("<response>", "</response>")
-    wrapping = re.compile("</mm:think>")
+    channelled = True
     shape = f'{opening}\n{call}<tool name>">{MARK}<argument><value>{MARK}</argument>{call_end}\n{closing}'
 
     def __init__(self, schemas: Sequence[Mapping[str, Any]] = ()) -> None:
@@ -51,6 +51,12 @@ class MiniMaxM3(InvokeFormat):
                 raise ValueError(f"the argument {key!r} is there twice")
             arguments[key] = _value(key, content, properties.get(key), root)
         return Read(name, arguments), place + len(self.call_end)
+
+    def turn(self, reply: Reply) -> str:
+        # A closing tag by itself says that there is no thinking.
+        think, think_end = self.thinking
+        thought = f"{think}{reply.thinking}{think_end}" if reply.thinking else think_end
+        return f"{'' if reply.thinking is None else thought}{reply.content}{self.write_all(reply.calls)}"
 
     def written(self, call: ToolCall, number: int) -> str:
         text = f'{self.call}{call.name}">{_written(call.arguments)}{self.call_end}'

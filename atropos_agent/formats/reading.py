@@ -106,8 +106,9 @@ class TaggedFormat(ToolFormat):
 
     def _scan(self, text: str, thinking_open: bool) -> _ScannedReply:
         found = _ScannedReply()
-        position, inside = 0, thinking_open
         think, think_end = self.thinking
+        # A closing tag at the start says that there is no thinking.
+        position, inside = 0, thinking_open or text.startswith(think_end, skip_space(text, 0))
         while True:
             if inside:
                 end = text.find(think_end, position)

@@ -93,7 +93,7 @@ class Stability:
             return True
         first = min(later.index(found) for found in marks_of(sampled))
         begun = later[min(len(earlier), first) : first] if later.startswith(earlier) else ""
-        tags = THINK in begun or THINK_END in begun
+        tags = any(tag in begun for tag in kind.shape.format.thinking)
         # Where thinking has no tags, it is told by its mark.
         return tags == kind.emptied if not kind.thought else True
 

@@ -12,7 +12,7 @@ from atropos_agent.engines.scripted import ScriptedTurn
 from atropos_agent.tokens.calls import quoted, text_behind
 from atropos_agent.tokens.probes import mark, squeeze
 from atropos_agent.tokens.record import problems
-from atropos_agent.types import THINK, AgentConfig, Reply
+from atropos_agent.types import AgentConfig, Reply
 from tools.base import ToolCall, ToolError, ToolRegistry
 
 HOSTILE = (
@@ -158,7 +158,9 @@ def writes_empty_thinking(fitted):
     user, reply = {"role": "user", "content": "u"}, {"role": "assistant", "content": "r"}
     begun = fitted.template.render([user])
     whole = fitted.template.render([user, reply, user])
-    return whole.startswith(begun) and f"{THINK}</think>" in squeeze(whole[len(begun) :])
+    think, think_end = fitted.format.thinking
+    written = squeeze(whole[len(begun) :])
+    return whole.startswith(begun) and (f"{think}{think_end}" in written or written.startswith(think_end))
 
 
 def results_for(message):

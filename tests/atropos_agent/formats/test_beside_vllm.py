@@ -1,8 +1,8 @@
 """What vLLM's parsers for the same models make of a reply, and what ours do: alike where it is well-formed.
 
-What its parsers return was seen by running those of vLLM 0.33 on the replies of this file (of MiniMax M3's, the part that
-reads arguments). It has none for MiniMax M1,
-Solar and functionary: their replies are as their templates write them. `cohere_command` is a compiled package's.
+What its parsers return was seen by running those of vLLM 0.33 on the replies of this file; of MiniMax M3's, the part
+that reads arguments. Replies of MiniMax M1, Solar and functionary, for which it has none, are as their templates write
+them, and Command's too, whose parser is a compiled package's.
 """
 
 import json
@@ -149,7 +149,7 @@ WRITTEN = [
     ("minimax_m3", f"<mm:think>Hm.</mm:think>{m3(name='now')}", [NOW], ""),
     ("minimax_m3", f"</mm:think>{m3(name='now')}", [NOW], ""),
 ]
-"""The same for models without a parser in vLLM, for words that it drops, and for thinking, which other parts of it read."""
+"""The same for models without a parser in vLLM, for words that it drops, and for thinking, which others of it read."""
 
 REPAIRED = [
     (
