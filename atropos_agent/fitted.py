@@ -183,6 +183,7 @@ class FittedFormat:
             self.shown(schemas),
             self.shape,
             inside=self.inside,
+            thinking=self.format.thinking,
             keeps_thinking=keeps_thinking,
         )
 

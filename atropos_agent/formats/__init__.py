@@ -7,17 +7,20 @@ from collections.abc import Mapping
 from atropos_agent.formats.base import ToolFormat
 from atropos_agent.formats.deepseek import DeepSeekV3, DeepSeekV31
 from atropos_agent.formats.gemma import Gemma4
-from atropos_agent.formats.glm import Glm
+from atropos_agent.formats.gigachat import GigaChat, GigaChat3
+from atropos_agent.formats.glm import Glm, Hy3
 from atropos_agent.formats.harmony import Harmony
 from atropos_agent.formats.hermes import Hermes
-from atropos_agent.formats.invoke import DeepSeekV4, DeepSeekV32, MiniMax
+from atropos_agent.formats.invoke import DeepSeekV4, DeepSeekV32, KimiK3, MiniCpm5, MiniMax
 from atropos_agent.formats.kimi import Kimi
-from atropos_agent.formats.listed import Apriel, Nemotron
+from atropos_agent.formats.listed import Apertus, Apriel, Command, MiniMaxM1, Nemotron
 from atropos_agent.formats.llama import LlamaJson
+from atropos_agent.formats.minimax_m3 import MiniMaxM3
 from atropos_agent.formats.mistral import Mistral, MistralArgs
 from atropos_agent.formats.plain import Plain
 from atropos_agent.formats.pythonic import Lfm2, Pythonic
 from atropos_agent.formats.qwen_coder import QwenCoder, SeedOss
+from atropos_agent.formats.sections import Functionary, Solar
 from atropos_agent.types import Reply
 from sandboxes.naming import resolve
 
@@ -43,6 +46,17 @@ FORMATS: Mapping[str, type[ToolFormat]] = {
     "lfm2": Lfm2,
     "nemotron": Nemotron,
     "apriel": Apriel,
+    "minimax_m3": MiniMaxM3,
+    "minimax_m1": MiniMaxM1,
+    "kimi_k3": KimiK3,
+    "hy3": Hy3,
+    "solar": Solar,
+    "gigachat3": GigaChat3,
+    "gigachat31": GigaChat,
+    "command": Command,
+    "minicpm5": MiniCpm5,
+    "apertus": Apertus,
+    "functionary": Functionary,
     "harmony": Harmony,
     "plain": Plain,
 }

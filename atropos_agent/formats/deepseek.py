@@ -6,7 +6,7 @@ Formats: the chat templates of DeepSeek-V3 and R1 with arguments in a block of c
 from __future__ import annotations
 
 from atropos_agent.formats.reading import Read, expect, read_arguments, written_json
-from atropos_agent.formats.sections import SectionFormat
+from atropos_agent.formats.sections import JsonSectionFormat, SectionFormat
 from atropos_agent.types import THINK, THINK_END
 from tools.base import ToolCall
 
@@ -42,21 +42,10 @@ class DeepSeekV3(SectionFormat):
         return f"{CALL}function{SEPARATOR}{call.name}\n```json\n{arguments}\n```{CALL_END}"
 
 
-class DeepSeekV31(SectionFormat):
+class DeepSeekV31(JsonSectionFormat):
     """The training format of DeepSeek-V3.1 models."""
 
-    opening, closing, call, call_end = CALLS, CALLS_END, CALL, CALL_END
+    opening, closing, call, call_end, separator = CALLS, CALLS_END, CALL, CALL_END, SEPARATOR
     inner = (CALL, CALL_END, SEPARATOR)
     control = (CALLS, CALLS_END, CALL, CALL_END, SEPARATOR, THINK, THINK_END)
     shape = f"{CALLS}{CALL}<tool name>{SEPARATOR}<object with its arguments>{CALL_END}{CALLS_END}"
-
-    def read_one(self, text: str, start: int) -> tuple[Read, int]:
-        end = text.find(SEPARATOR, start)
-        name = text[start:end].strip() if end >= 0 else ""
-        if not name or "<" in name or "\n" in name:
-            raise ValueError(f"the call does not begin with a tool's name and {SEPARATOR}")
-        arguments, place = read_arguments(text, end + len(SEPARATOR))
-        return Read(name, arguments), expect(text, place, CALL_END, f"the call is not closed with {CALL_END}")
-
-    def written(self, call: ToolCall, number: int) -> str:
-        return f"{CALL}{call.name}{SEPARATOR}{written_json(dict(call.arguments))}{CALL_END}"

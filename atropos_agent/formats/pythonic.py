@@ -84,7 +84,7 @@ def read_list(text: str, start: int) -> tuple[list[Read], int]:
     while True:
         name, place = _name(text, skip_space(text, place))
         place = expect(text, place, "(", f"no ( stands behind {name!r}")
-        arguments, place = _PYTHON.mapping(text, place, sign="=", closing=")", key_of=_name)
+        arguments, place = PYTHON.mapping(text, place, sign="=", closing=")", key_of=_name)
         calls.append(Read(name, arguments))
         place = skip_space(text, place)
         if text.startswith("]", place):
@@ -122,4 +122,4 @@ def _key(text: str, start: int) -> tuple[str, int]:
     return quoted
 
 
-_PYTHON = Literals(python_text, _key)
+PYTHON = Literals(python_text, _key)

@@ -67,6 +67,7 @@ class TaggedFormat(ToolFormat):
     stray: whether a closing tag by itself is a call's without its start.
     inner: tags inside of a call, or of calls: one elsewhere is a call's without the tags around it.
     keys: of arguments in calls that are JSON objects with "name"; empty if calls are something else.
+    wrapping: the template's own text around content and calls, which is no content.
     shape: the form of a call in messages to the model. It is no call itself: small models copy calls that they could
     send.
     """
@@ -76,6 +77,7 @@ class TaggedFormat(ToolFormat):
     stray: bool = True
     inner: Sequence[str] = ()
     keys: Sequence[str] = ()
+    wrapping: re.Pattern[str] | None = None
     shape: str
 
     @abstractmethod
@@ -104,8 +106,9 @@ class TaggedFormat(ToolFormat):
 
     def _scan(self, text: str, thinking_open: bool) -> _ScannedReply:
         found = _ScannedReply()
-        position, inside = 0, thinking_open
         think, think_end = self.thinking
+        # A closing tag at the start says that there is no thinking.
+        position, inside = 0, thinking_open or text.startswith(think_end, skip_space(text, 0))
         while True:
             if inside:
                 end = text.find(think_end, position)
@@ -115,7 +118,8 @@ class TaggedFormat(ToolFormat):
                     return found
                 position, inside = end + len(think_end), False
             tag = first_of(text, position, self.opening, think)
-            _add_content(found, text[position : tag.start()] if tag else text[position:])
+            content = text[position : tag.start()] if tag else text[position:]
+            _add_content(found, self.wrapping.sub("", content) if self.wrapping else content)
             if tag is None:
                 self._end(found)
                 return found
@@ -275,16 +279,16 @@ def read_arguments(text: str, start: int) -> tuple[dict[str, Any], int]:
     return value, end
 
 
-def named_call(value: Any, *keys: str) -> Read:
-    """Return the call in a JSON object of "name" and its arguments under one of the keys. Raises ValueError."""
+def named_call(value: Any, *keys: str, name: str = "name") -> Read:
+    """Return the call in a JSON object of its name and its arguments under one of the keys. Raises ValueError."""
     if not isinstance(value, dict):
-        raise ValueError(f'the call must be a JSON object with "name" and "{keys[0]}"')
-    if not isinstance(value.get("name"), str) or not value["name"]:
-        raise ValueError('the call has no "name" that is a string')
+        raise ValueError(f'the call must be a JSON object with "{name}" and "{keys[0]}"')
+    if not isinstance(value.get(name), str) or not value[name]:
+        raise ValueError(f'the call has no "{name}" that is a string')
     given = [key for key in keys if key in value]
     if len(given) != 1 or not isinstance(value[given[0]], dict):
         raise ValueError(f'the call has no "{keys[0]}" that is a JSON object')
-    return Read(value["name"], value[given[0]])
+    return Read(value[name], value[given[0]])
 
 
 def section_of(end: int, value: Any, *keys: str) -> Section:

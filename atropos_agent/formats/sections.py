@@ -1,17 +1,33 @@
-"""Formats whose calls stand in one section, each in tags of its own: DeepSeek's and Kimi's."""
+"""Formats whose calls stand each in tags of its own, often in one section: DeepSeek's, Kimi's, Solar's, functionary's.
+
+Formats: the chat templates of Solar-Open-100B and functionary-medium-v3.1, beside those in the files of the others.
+"""
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from atropos_agent.formats.reading import MOST_MALFORMED, Read, Section, TaggedFormat, first_of, skip_space
+from atropos_agent.formats.reading import (
+    MOST_MALFORMED,
+    Read,
+    Section,
+    TaggedFormat,
+    expect,
+    first_of,
+    read_arguments,
+    skip_space,
+    written_json,
+)
+from atropos_agent.types import Reply
 from tools.base import ToolCall
 
 
 class SectionFormat(TaggedFormat):
     """A section of calls. `opening` and `closing` stand around the section, `call` and `call_end` around each call.
 
+    They are the same where calls stand without a section. A `closing` that ends the turn may be missing.
     between: stands between two calls.
     """
 
@@ -28,11 +44,14 @@ class SectionFormat(TaggedFormat):
         """Return a call with its tags. It has this number in the section."""
 
     def read(self, text: str, start: int) -> Section:
+        if self.opening == self.call:
+            call, end = self.read_one(text, start)
+            return Section(end, [call])
         section = Section(start)
         while True:
             place = skip_space(text, section.end)
-            if text.startswith(self.closing, place):
-                section.end = place + len(self.closing)
+            if text.startswith(self.closing, place) or (self.closing in self.ends and place == len(text)):
+                section.end = min(place + len(self.closing), len(text))
                 if not section.calls and not section.problems:
                     section.problems.append("the list of calls is empty")
                 return section
@@ -49,7 +68,7 @@ class SectionFormat(TaggedFormat):
 
     def write_all(self, calls: Sequence[ToolCall]) -> str:
         written = self.between.join(self.written(call, number) for number, call in enumerate(calls))
-        return f"{self.opening}{written}{self.closing}" if calls else ""
+        return f"{self.opening}{written}{self.closing}" if calls and self.opening != self.call else written
 
     def write(self, call: ToolCall) -> str:
         return self.write_all([call])
@@ -60,3 +79,67 @@ class SectionFormat(TaggedFormat):
         if tag is None:
             return len(text)
         return tag.end() if tag[0] == self.call_end else tag.start()
+
+
+class JsonSectionFormat(SectionFormat):
+    """Calls of a head, which names the tool, a separator, and the arguments as JSON.
+
+    head: its groups are "name" and, if calls have ids, "id". begin: the head, in words.
+    """
+
+    separator: str
+    head = re.compile(r"(?P<name>[^<>\n]+)")
+    begin = "a tool's name"
+
+    def read_one(self, text: str, start: int) -> tuple[Read, int]:
+        end = text.find(self.separator, start)
+        found = self.head.fullmatch(text[start:end].strip()) if end >= 0 else None
+        if found is None:
+            raise ValueError(f"the call does not begin with {self.begin} and {self.separator}")
+        arguments, place = read_arguments(text, end + len(self.separator))
+        call = Read(found["name"], arguments, found.groupdict().get("id", ""))
+        return call, expect(text, place, self.call_end, f"the call is not closed with {self.call_end}")
+
+    def written(self, call: ToolCall, number: int) -> str:
+        return (
+            f"{self.call}{self.headed(call, number)}{self.separator}{written_json(dict(call.arguments))}{self.call_end}"
+        )
+
+    def headed(self, call: ToolCall, number: int) -> str:
+        """Return the head of a call, which has this number in the section."""
+        return call.name
+
+
+class Functionary(JsonSectionFormat):
+    """The training format of functionary 3.1 models."""
+
+    opening, closing = call, call_end = "<function=", "</function>"
+    separator = ">"
+    control = ("<function", "</function>")
+    shape = f"{opening}<tool name>{separator}<object with its arguments>{closing}"
+
+
+class Solar(JsonSectionFormat):
+    """The training format of Solar Open models: thinking, content and calls are messages of their own."""
+
+    opening, closing = "<|tool_calls|>", "<|calls|>"
+    call, call_end = "<|tool_call:begin|>", "<|tool_call:end|>"
+    separator = "<|tool_call:args|>"
+    head = re.compile(r"(?P<id>[^<>\s]+)<\|tool_call:name\|>(?P<name>[^<>\n]+)")
+    begin = "an id, <|tool_call:name|>, a tool's name"
+    thinking = ("<|think|>", "<|end|>")
+    inner = (call, call_end, separator, "<|tool_call:name|>")
+    control = (opening, closing, *inner, *thinking, "<|content|>", "<|begin|>")
+    ends = (closing, "<|end|>")
+    channelled = True
+    wrapping = re.compile(r"<\|begin\|>assistant|<\|(?:content|end)\|>")
+    shape = f"{opening}{call}<id><|tool_call:name|><tool name>{separator}<object with its arguments>{call_end}{closing}"
+
+    def headed(self, call: ToolCall, number: int) -> str:
+        return f"{call.id or self.call_id(number, call.name)}<|tool_call:name|>{call.name}"
+
+    def turn(self, reply: Reply) -> str:
+        parts = [] if reply.thinking is None else [f"<|think|>{reply.thinking}"]
+        parts += [f"<|content|>{reply.content}"] if reply.content or not reply.calls else []
+        parts += [self.write_all(reply.calls).removesuffix(self.closing)] if reply.calls else []
+        return "<|end|><|begin|>assistant".join(parts)

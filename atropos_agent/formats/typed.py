@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -36,8 +36,8 @@ class ArgumentTypes:
             parameters = function.get("parameters") or {}
             for key, wanted in _properties(parameters, parameters, set()):
                 place = function.get("name", ""), key
-                self._allowed[place] = self._allowed.get(place, _NONE) | _allowed(wanted, parameters, {})
-                self._texts.setdefault(place, set()).update(one for one in _values(wanted) if isinstance(one, str))
+                self._allowed[place] = self._allowed.get(place, _NONE) | allowed_types(wanted, parameters)
+                self._texts.setdefault(place, set()).update(listed_texts(wanted))
 
     def keys(self, tool: str) -> set[str]:
         """Return the names of a tool's arguments."""
@@ -49,21 +49,7 @@ class ArgumentTypes:
         If an argument may be text and something else, JSON of the other type is no text, unless the schema lists
         the text itself. Raises ValueError."""
         allowed = self._allowed.get((tool, key), _ANY)
-        if allowed == _ANY and not self._prefer_json:
-            allowed = _TEXT
-        if allowed == _TEXT or text in self._texts.get((tool, key), ()):
-            return text
-        try:
-            value = _json(text.strip())
-        except ValueError:
-            if "string" in allowed:
-                return text
-            raise ValueError(f"the argument {key!r} is not {' or '.join(sorted(allowed))}, written as JSON") from None
-        if _type_of(value) & (allowed if self._prefer_json else allowed - _TEXT):
-            return value
-        if "string" in allowed:
-            return text
-        raise ValueError(f"the argument {key!r} must be {' or '.join(sorted(allowed))}")
+        return typed_value(key, text, allowed, self._texts.get((tool, key), ()), prefer_json=self._prefer_json)
 
     def behind_json(self, tool: str, key: str, text: str, start: int) -> int:
         """Return the place behind the JSON of an argument that is no text: a closing tag in one of its strings is none.
@@ -86,6 +72,29 @@ class ArgumentTypes:
         if type(same) is not type(value) or same != value:
             raise ValueError(f"the argument {key!r} can't be told from text of another type: {text!r}")
         return text
+
+
+def typed_value(
+    key: str, text: str, allowed: frozenset[str], listed: Collection[str], *, prefer_json: bool = False
+) -> Any:
+    """Return the value that a text stands for: see `ArgumentTypes`. Raises ValueError.
+
+    allowed: JSON's names for its types. listed: texts that the schema lists."""
+    if allowed == _ANY and not prefer_json:
+        allowed = _TEXT
+    if allowed == _TEXT or text in listed:
+        return text
+    try:
+        value = _json(text.strip())
+    except ValueError:
+        if "string" in allowed:
+            return text
+        raise ValueError(f"the argument {key!r} is not {' or '.join(sorted(allowed))}, written as JSON") from None
+    if type_of(value) & (allowed if prefer_json else allowed - _TEXT):
+        return value
+    if "string" in allowed:
+        return text
+    raise ValueError(f"the argument {key!r} must be {' or '.join(sorted(allowed))}")
 
 
 def end_of_value(text: str, start: int, closing: str, followers: tuple[str, ...]) -> int:
@@ -130,7 +139,8 @@ _TYPES: tuple[tuple[type, frozenset[str]], ...] = (
 """JSON's names for values of Python's types; bool before int, because a bool is an int."""
 
 
-def _type_of(value: Any) -> frozenset[str]:
+def type_of(value: Any) -> frozenset[str]:
+    """Return JSON's names for the type of a value."""
     if isinstance(value, float) and value.is_integer():
         return frozenset({"integer", "number"})
     return next((names for kind, names in _TYPES if isinstance(value, kind)), frozenset({"null"}))
@@ -161,7 +171,7 @@ def _allowed(schema: Any, root: Mapping[str, Any], seen: dict[int, frozenset[str
     if names := {one for one in ([named] if isinstance(named, str) else _list(named)) if isinstance(one, str)}:
         allowed = frozenset(names | {"integer"} if "number" in names else names)
     if values := _values(schema):
-        allowed &= _NONE.union(*map(_type_of, values))
+        allowed &= _NONE.union(*map(type_of, values))
     for word in ("anyOf", "oneOf"):
         if others := _list(schema.get(word)):
             allowed &= _NONE.union(*(_allowed(one, root, seen) for one in others))
@@ -169,6 +179,35 @@ def _allowed(schema: Any, root: Mapping[str, Any], seen: dict[int, frozenset[str
         allowed &= _allowed(one, root, seen)
     seen[id(schema)] = allowed or _ANY
     return seen[id(schema)]
+
+
+def allowed_types(schema: Any, root: Any) -> frozenset[str]:
+    """Return the JSON types that a schema lets a value have. root: holds `$defs`."""
+    return _allowed(schema, root, {})
+
+
+def listed_texts(schema: Any) -> set[str]:
+    """Return the texts that a schema lists as its values."""
+    return {one for one in _values(schema) if isinstance(one, str)}
+
+
+def container_of(schema: Any, root: Any) -> Mapping[str, Any] | None:
+    """Return a schema's first alternative that is an object or a list; None without one. root: holds `$defs`."""
+    schemas, seen = [schema], set[int]()
+    for one in schemas:
+        if not isinstance(one, Mapping) or id(one) in seen or len(seen) > _MOST:
+            continue
+        seen.add(id(one))
+        named = one.get("type")
+        if not {"object", "array"}.isdisjoint([named] if isinstance(named, str) else map(str, _list(named))):
+            return one
+        if named is None and not {"items", "properties", "additionalProperties"}.isdisjoint(one):
+            return one
+        schemas += [
+            *_named(one, root),
+            *(other for word in ("anyOf", "oneOf", "allOf") for other in _list(one.get(word))),
+        ]
+    return None
 
 
 def _values(schema: Any) -> Sequence[Any]:

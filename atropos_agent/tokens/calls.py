@@ -44,6 +44,8 @@ THINKING_KEYS = ("reasoning_content", "reasoning", "thinking")
 class CallFormat(Protocol):
     """The needed part of a tool format: see `atropos_agent.formats.ToolFormat`."""
 
+    thinking: tuple[str, str]
+
     def parse(self, text: str, *, first_id: int = 0, thinking_open: bool = False) -> Reply: ...
 
     def turn(self, reply: Reply) -> str: ...
@@ -208,7 +210,8 @@ def learn(template: TakesCalls, tool_format: CallFormat) -> CallShape | None:
         plain = CallShape(tool_format, None, text_arguments)
         if not any(template.takes(CallsKind(plain, several=several)) for several in (False, True)):
             continue
-        keys = [*THINKING_KEYS, *(["content"] if template.keeps_thinking_in_content else [])]
+        in_content = template.keeps_thinking_in_content and tool_format.thinking == (THINK, THINK_END)
+        keys = [*THINKING_KEYS, *(["content"] if in_content else [])]
         shapes: Sequence[CallShape] = [replace(plain, thinking=key) for key in keys]
         return next((shape for shape in shapes if template.takes(CallsKind(shape, thought=True))), plain)
     return None

@@ -129,6 +129,8 @@ class Conversation:
     """Whether replies stay as they were sampled even if the template would drop their thinking."""
     inside: frozenset[int] = frozenset()
     """The tool format's control tokens, which end no turn."""
+    thinking: tuple[str, str] = (THINK, THINK_END)
+    """The tool format's tags around thinking."""
     thinking_open: bool = False
     """Whether the prompt ends inside of thinking."""
     segments: list[_Segment] = field(default_factory=list)
@@ -148,7 +150,7 @@ class Conversation:
 
     def __post_init__(self) -> None:
         given, self.messages = self.messages, []
-        self.thinking_open = self.template.opens_thinking
+        self.thinking_open = self.template.opens(self.thinking)
         for message in given:
             if message["role"] != "assistant":
                 self.messages.append(message)
@@ -207,7 +209,9 @@ class Conversation:
             self.segments[-1].thinking_kept = True
         self.messages += messages
         self._answered |= any("tool_call_id" in message for message in messages)
-        self.thinking_open = self.template.opens_thinking_behind(messages, self._last, tools=bool(self.tools))
+        self.thinking_open = self.template.opens_thinking_behind(
+            messages, self._last, tools=bool(self.tools), thinking=self.thinking
+        )
         if added is not None:
             self.segments[-1].add_context(added)
             return

@@ -20,8 +20,11 @@ class Renders(Protocol):
     """A chat template as it is asked here; see `ChatTemplate`."""
 
     refusals: tuple[type[Exception], ...]
-    opens_thinking: bool
     header: Header
+
+    def opens(self, thinking: tuple[str, str]) -> bool:
+        """Tell whether prompts end inside of thinking between these tags."""
+        ...
 
     def render(self, messages: Sequence[Message], *, replying: bool = True, tools: Tools = ()) -> str:
         """Return messages as text. Raises the exceptions in `refusals`."""
@@ -90,7 +93,7 @@ class Stability:
             return True
         first = min(later.index(found) for found in marks_of(sampled))
         begun = later[min(len(earlier), first) : first] if later.startswith(earlier) else ""
-        tags = THINK in begun or THINK_END in begun
+        tags = any(tag in begun for tag in kind.shape.format.thinking)
         # Where thinking has no tags, it is told by its mark.
         return tags == kind.emptied if not kind.thought else True
 
@@ -164,6 +167,7 @@ def reads_back(template: Renders, kind: CallsKind, tools: Tools) -> bool:
         later = template.render([user(0), message, *results_of(message, 30)], tools=tools)
         if sorted(marks(later)) != sorted(shown):  # so with most kinds of calls on most templates
             return False
+        closing = kind.shape.closing(message, 20)
         began, opened, plain = (
             template.render(some, tools=tools, replying=replying)
             for some, replying in (([user(0)], True), ([user(0)], False), ([user(0), reply(1), user(2)], False))
@@ -174,11 +178,11 @@ def reads_back(template: Renders, kind: CallsKind, tools: Tools) -> bool:
     plain = plain[: plain.index(mark(1))]
     start = next((text for text in (began, plain, opened) if later.startswith(text)), None)
     end = later.rindex(mark(20)) + len(mark(20))
-    rest = text_behind(later[end:], kind.shape.closing(message, 20))
+    rest = text_behind(later[end:], closing)
     if start is None or rest is None:
         return False
     written = later[len(start) : len(later) - len(rest)]
-    read = kind.shape.format.parse(written, thinking_open=template.opens_thinking and start == began)
+    read = kind.shape.format.parse(written, thinking_open=start == began and template.opens(kind.shape.format.thinking))
     names = {call.name for call in read.calls}
     return not read.problems and names == {PROBE} and kind.shape.says_same(read, message)
 

@@ -91,8 +91,8 @@ class ChatTemplate:
         self.merges_system = not self._keeps([system(0), system(1), user(2)])
         self.moves_late_system = not self._keeps_late_system()
         opening, later = self.render([user(0)]), self.render([user(0), reply(1), user(2)])
-        generation = opening[opening.index(mark(0)) :]
-        self.opens_thinking = generation.rfind(THINK) > generation.rfind(THINK_END)
+        self._generation = opening[opening.index(mark(0)) :]
+        self.opens_thinking = self.opens((THINK, THINK_END))
         self.close_id = self._find_close(later)
         header = self._find_header(opening, later)
         self.header = Header(header, self._encoder.controls_in(header))
@@ -181,20 +181,25 @@ class ChatTemplate:
         """Whether the template leaves thinking in tags in a reply's content."""
         return not self.opens_thinking and self._keeps([user(0), reply(1, ReplyKind.THOUGHT), user(2)])
 
-    def opens_thinking_behind(self, messages: Sequence[Message], last: Kind, *, tools: bool) -> bool:
-        """Tell whether the prompt behind such messages after a reply of this kind ends inside `<think>`.
+    def opens(self, thinking: tuple[str, str]) -> bool:
+        """Tell whether prompts end inside of thinking between these tags."""
+        return _is_open(self._generation, thinking)
 
-        Some templates that open thinking do not behind results of calls."""
-        if not self.opens_thinking or not any("tool_call_id" in message for message in messages):
-            return self.opens_thinking
+    def opens_thinking_behind(
+        self, messages: Sequence[Message], last: Kind, *, tools: bool, thinking: tuple[str, str] = (THINK, THINK_END)
+    ) -> bool:
+        """Tell whether the prompt behind such messages after a reply of this kind ends inside of thinking.
+
+        Some templates that open thinking do not behind results of calls. thinking: its tags, the same in each call."""
+        if not self.opens(thinking) or not any("tool_call_id" in message for message in messages):
+            return self.opens(thinking)
         key = last, len(messages), tools
         if key not in self._opens:
             self._opens[key] = True
             following = [{**message, "content": mark(n)} for n, message in enumerate(messages, start=1)]
             try:
                 text = self.render([user(0), probe(400, last), *following], tools=STUB if tools else ())
-                behind = text[text.rindex(mark(len(messages))) :]
-                self._opens[key] = behind.rfind(THINK) > behind.rfind(THINK_END)
+                self._opens[key] = _is_open(text[text.rindex(mark(len(messages))) :], thinking)
             except _REFUSALS:
                 pass
         return self._opens[key]
@@ -371,6 +376,10 @@ class ChatTemplate:
         # Thinking tags are told from content as everywhere, also where a template writes them empty (GLM).
         bare = header.replace(THINK, "").replace(THINK_END, "")
         return header if self._encoder.leading_control(bare) is not None else ""
+
+
+def _is_open(text: str, thinking: tuple[str, str]) -> bool:
+    return text.rfind(thinking[0]) > text.rfind(thinking[1])
 
 
 def _joinable(first: Message, second: Message) -> bool:

@@ -1,4 +1,4 @@
-"""What tests of single formats share: tools, and what must be read of a reply."""
+"""What tests of formats share: tools, calls of them, and what must be read of a reply."""
 
 from atropos_agent.formats import load_format
 
@@ -29,6 +29,42 @@ AREA = {
         },
     },
 }
+
+NOTE = {
+    "text": {"type": "string"},
+    "n": {"type": "integer"},
+    "x": {"type": "number"},
+    "sure": {"type": "boolean"},
+    "tags": {"type": "array"},
+    "at": {"type": "object"},
+    "word": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+    "rows": {"anyOf": [{"anyOf": [{"type": "null"}, {"type": "array", "items": {}}]}, {"type": "null"}]},
+    "either": {"type": ["integer", "string"]},
+    "pick": {"enum": ["7", 8]},
+    "free": {},
+    "area": {"$ref": "#/$defs/Area"},
+}
+TOOLS = [
+    {"type": "function", "function": {"name": name, "parameters": {"type": "object", **parameters}}}
+    for name, parameters in {
+        "note": {"properties": NOTE, "$defs": {"Area": {"type": "object"}}},
+        "list-all": {"properties": {}},
+        "now": {"properties": {}},
+    }.items()
+]
+
+
+def called(arguments="{}"):
+    return f'{{"name": "note", "arguments": {arguments}}}'
+
+
+def note(**arguments):
+    return "note", arguments
+
+
+ONE, TEXT = note(), note(text="Oslo")
+OSLO, TWICE = '{"text": "Oslo"}', '{"n": 1, "n": 2}'
+NOW = ("now", {})
 
 NO_JSON = [('{"x": 1, "x": 2}', "same key twice"), ('{"x": NaN}', "NaN"), ('{"x": "a\nb"}', "as \\n")]
 """Arguments that are no strict JSON, and what is said of them."""

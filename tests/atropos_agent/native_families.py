@@ -55,6 +55,16 @@ BY_HAND = {
         "[e~[",
         "]~!b[ ]~b] [e~[ <think> </think> <minimax:tool_call> </minimax:tool_call>",
     ),
+    "MiniMax M3, by hand": (
+        "minimax_m3",
+        "[e~[",
+        "]~!b[ ]~b] [e~[ <mm:think> </mm:think> ]<]minimax[>[",
+    ),
+    "Kimi K3, by hand": (
+        "kimi_k3",
+        "<|end_of_msg|>",
+        "<|open|> <|close|> <|sep|> <|end_of_msg|>",
+    ),
     "Gemma 4, by hand": (
         "gemma4",
         "<turn|>",
@@ -105,6 +115,8 @@ FORMATS_OF = {
     "Kimi K2": "Kimi",
     "Mistral v11": "MistralArgs",
     "MiniMax M2": "MiniMax",
+    "MiniMax M3": "MiniMaxM3",
+    "Kimi K3": "KimiK3",
     "Gemma 4": "Gemma4",
     "DeepSeek V3.2": "DeepSeekV32",
     "Llama 4": "Pythonic",

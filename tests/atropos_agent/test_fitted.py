@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from families import with_template
 from native import DONE, SCENARIOS, TOOLS, Model, asks, assert_native_truth, assert_prompts_are_the_templates, play
-from native_families import BY_HAND, FAMILIES, FORMATS_OF
+from native_families import BY_HAND, FAMILIES, FORMATS_OF, native_tokenizer
 
 from atropos_agent.agent import AtroposAgent
 from atropos_agent.engines.scripted import ScriptedServer
@@ -250,3 +250,11 @@ def test_a_tokenizers_tokens_alone_choose_no_format(smollm2_tokenizer):
     tokenizer.add_tokens(["<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>"], special_tokens=True)
     fitted = FittedFormat.of("auto", ChatTemplate(tokenizer))
     assert (type(fitted.format), fitted.own, fitted.unread) == (Hermes, False, "")
+
+
+def test_thinking_without_a_place_in_the_template_is_not_put_in_other_tags(smollm2_tokenizer):
+    tokenizer = native_tokenizer(smollm2_tokenizer, "Kimi K3, by hand")
+    tokenizer.chat_template = tokenizer.chat_template.replace("(m.reasoning_content or '')", "''")
+    fitted = FittedFormat.of("auto", ChatTemplate(tokenizer))
+    assert type(fitted.format).__name__ == "KimiK3"
+    assert fitted.shape.thinking is None

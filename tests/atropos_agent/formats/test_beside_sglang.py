@@ -7,31 +7,9 @@ return was seen by running those of SGLang 0.5.23 on the replies of this file; G
 import json
 
 import pytest
+from format_cases import NOW, ONE, OSLO, TEXT, TOOLS, TWICE, called, note
 
 from atropos_agent.formats import load_format
-
-NOTE = {
-    "text": {"type": "string"},
-    "n": {"type": "integer"},
-    "x": {"type": "number"},
-    "sure": {"type": "boolean"},
-    "tags": {"type": "array"},
-    "at": {"type": "object"},
-    "word": {"anyOf": [{"type": "string"}, {"type": "null"}]},
-    "rows": {"anyOf": [{"anyOf": [{"type": "null"}, {"type": "array", "items": {}}]}, {"type": "null"}]},
-    "either": {"type": ["integer", "string"]},
-    "pick": {"enum": ["7", 8]},
-    "free": {},
-    "area": {"$ref": "#/$defs/Area"},
-}
-TOOLS = [
-    {"type": "function", "function": {"name": name, "parameters": {"type": "object", **parameters}}}
-    for name, parameters in {
-        "note": {"properties": NOTE, "$defs": {"Area": {"type": "object"}}},
-        "list-all": {"properties": {}},
-        "now": {"properties": {}},
-    }.items()
-]
 
 
 def hermes(name="note", arguments="{}"):
@@ -54,10 +32,6 @@ def glm47(fields, name="note"):
 
 def llama(name="note", arguments="{}", key="parameters"):
     return f'{{"name": "{name}", "{key}": {arguments}}}'
-
-
-def called(arguments="{}"):
-    return f'{{"name": "note", "arguments": {arguments}}}'
 
 
 def mistral(*arguments):
@@ -85,13 +59,6 @@ def harmony(to="functions.note", arguments="{}", behind=" <|constrain|>json", en
     return f"<|start|>assistant<|channel|>commentary to={to}{behind}<|message|>{arguments}{end}"
 
 
-def note(**arguments):
-    return "note", arguments
-
-
-ONE, TEXT = note(), note(text="Oslo")
-OSLO, TWICE = '{"text": "Oslo"}', '{"n": 1, "n": 2}'
-NOW = ("now", {})
 SECTION_END = "<｜tool▁calls▁end｜>"
 
 ALIKE = [

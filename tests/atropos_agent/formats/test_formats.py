@@ -70,7 +70,9 @@ def test_a_name_that_leads_nowhere_is_refused_with_the_remedy(name, said):
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_written_call_is_read_back(name):
     tool_format = load_format(name).with_tools([SAY])
-    arguments = {"text": 'a "quoted"\n</tool_call> line', "n": 1, "deep": {"list": [None, True, 0.5]}}
+    # Without a schema, parts of MiniMax M3's objects are text.
+    deep = {"text": "True"} if name == "minimax_m3" else {"list": [None, True, 0.5]}
+    arguments = {"text": 'a "quoted"\n</tool_call> line', "n": 1, "deep": deep}
     call = ToolCall("say", arguments, tool_format.call_id(3, "say"))
     reply = tool_format.parse(tool_format.write(call), first_id=3)
     assert reply.calls == (call,)

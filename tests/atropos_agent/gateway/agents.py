@@ -15,7 +15,7 @@ from atropos_agent.gateway.encoding import opening
 from atropos_agent.gateway.gemini import of_path
 from atropos_agent.tokens.conversation import Conversation
 from atropos_agent.tokens.record import problems
-from atropos_agent.types import IGNORED, THINK, AgentConfig
+from atropos_agent.types import IGNORED, AgentConfig
 
 SCHEMAS = TOOLS.schemas
 QUERY = b"alt=sse"
@@ -41,7 +41,7 @@ class NamingEngine(Model):
         prompt, said = list(kwargs["input_ids"]), self.scenario.pop(0)
         self.options.append(kwargs)
         await self.gate.wait()
-        opened = self.fitted.template.decode(prompt[-8:]).rstrip().endswith(THINK)
+        opened = self.fitted.template.decode(prompt[-8:]).rstrip().endswith(self.fitted.format.thinking[0])
         turn = self.turn(said, opened)
         ids, reason = turn.ids[: kwargs["max_tokens"]], turn.reason
         reason = "length" if len(ids) < len(turn.ids) else reason
