@@ -58,7 +58,7 @@ async def images(hosts: str | None = None, remove_older: float | None = None) ->
             found = await stored(client)
             for one in found:
                 used = f", {one.containers} containers" if one.containers else ""
-                print(f"{one.mb:8,.0f} MB  {one.days:5.1f} days old{used}  {one.name}")
+                print(f"{one.mb:8,.0f} MB  {one.days:5.1f} days old{used}  {one.names[0]}")
             print(f"{len(found)} images{where}, {sum(one.mb for one in found):,.0f} MB")
             if remove_older is not None:
                 gone = await remove_images(client, found, days=remove_older)

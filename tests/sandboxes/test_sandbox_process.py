@@ -121,7 +121,7 @@ class TestOutputWhileItRuns:
             assert (sum(map(len, await reading)), len(result.raw)) == (1_000_000, 1_000_000)
 
     async def test_what_is_not_read_holds_the_command_up(self, box):
-        async with box.start("head -c 1000000 /dev/zero; echo >done; sleep 60") as process:
+        async with box.start("head -c 1000000 /dev/zero; echo >done; echo; sleep 60") as process:
             await process.stdout.read(1)
             await asyncio.sleep(0.5)
             assert (await box.exec("test -e done")).exit_code == 1

@@ -46,14 +46,17 @@ def is_ending(error: aiodocker.DockerError) -> bool:
     return any(words in str(error.message) for words in ("state improper", "did not receive an exit event"))
 
 
-async def remove_image(client: DaemonClient, name: str, *, force: bool = True) -> None:
-    """Remove an image; without `force` an image in use by a container stays."""
+async def remove_image(client: DaemonClient, name: str, *, force: bool = True) -> bool:
+    """Remove an image, or one of its names; without `force` an image in use by a container stays. Returns whether it
+    is gone."""
     async with daemon_errors(f"remove image {name}"), asyncio.timeout(_ANSWER_S):
         try:
             await client.images.delete(name, force=force)
         except aiodocker.DockerError as error:
             if error.status not in (404, 409):
                 raise
+            return error.status == 404
+    return True
 
 
 async def remove_owned(client: DaemonClient, owner_id: str) -> None:
@@ -92,7 +95,7 @@ async def reap_dead_owners(client: DaemonClient) -> int:
     return removed
 
 
-async def _is_removed(removal: Awaitable[None]) -> bool:
+async def _is_removed(removal: Awaitable[object]) -> bool:
     """Return whether it succeeded. A container may stay because of a process in wait for the disk, say; others can
     start all the same."""
     try:

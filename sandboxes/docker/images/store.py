@@ -19,11 +19,10 @@ from docker.utils.build import exclude_paths
 
 from sandboxes.base import ImageMissing, ImageUnbuildable, SandboxError, StorageFull
 from sandboxes.docker.daemon.client import DaemonClient, daemon_errors, image_remedy
-from sandboxes.docker.daemon.reap import remove_image
 from sandboxes.docker.images import buildkit
 from sandboxes.docker.images.buildkit import Builder
 from sandboxes.docker.images.dockerfile import Dockerfile, DockerfileError
-from sandboxes.docker.images.task_images import disk_usage
+from sandboxes.docker.images.task_images import disk_usage, remove_names
 from sandboxes.shielding import stop
 from sandboxes.trees import pack
 
@@ -163,8 +162,7 @@ class ImageStore:
             tags = image["RepoTags"] or []
             if not tags or image["Containers"] > 0 or not all(t.startswith(_OURS + ":") for t in tags):
                 continue
-            if self._used.isdisjoint(tags):
-                await remove_image(self._client, image["Id"], force=False)
+            if self._used.isdisjoint(tags) and await remove_names(self._client, tags):
                 size -= max(0, image["Size"] - max(0, image["SharedSize"]))
                 removed += 1
         if removed:

@@ -20,9 +20,10 @@ _DAY_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class StoredImage:
-    """An image. mb: the space freed by its removal, in MiB. days: its age. containers: how many use it."""
+    """An image. names: of all contexts that it was built of. mb: the space freed by its removal, in MiB. days: its
+    age. containers: how many use it."""
 
-    name: str
+    names: Sequence[str]
     mb: float
     days: float
     containers: int
@@ -47,13 +48,17 @@ async def stored(client: DaemonClient) -> Sequence[StoredImage]:
         if tags and all(tag.startswith(_OURS) for tag in tags):
             own = max(0, image["Size"] - max(0, image["SharedSize"]))
             days = max(0.0, time.time() - image["Created"]) / _DAY_S
-            found.append(StoredImage(tags[0], own / 2**20, days, max(0, image["Containers"])))
+            found.append(StoredImage(tags, own / 2**20, days, max(0, image["Containers"])))
     return found
 
 
 async def remove_images(client: DaemonClient, images: Sequence[StoredImage], *, days: float) -> Sequence[StoredImage]:
-    """Remove those without containers and older than this many days. Returns them. Raises SandboxError."""
+    """Remove those without containers and older than this many days. Returns those that are gone. Raises
+    SandboxError."""
     going = [image for image in images if not image.containers and image.days >= days]
-    for image in going:
-        await remove_image(client, image.name, force=False)
-    return going
+    return [image for image in going if await remove_names(client, image.names)]
+
+
+async def remove_names(client: DaemonClient, names: Sequence[str]) -> bool:
+    """Remove an image by all of its names; one in use stays. Returns whether it is gone."""
+    return all([await remove_image(client, name, force=False) for name in names])
