@@ -115,7 +115,7 @@ class ImageStore:
         """Tell whether an image of ours is there, built of its bases as they are now."""
         try:
             async with daemon_errors(f"look for image {tag}"):
-                labels = (await self._client.images.inspect(tag))["Config"]["Labels"] or {}
+                labels = ((await self._client.images.inspect(tag))["Config"] or {}).get("Labels") or {}
         except ImageMissing:
             return False
         if tag in self._current or _BASES not in labels:
