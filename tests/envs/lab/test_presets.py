@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -30,13 +29,17 @@ def test_evaluations_are_before_within_and_after() -> None:
 
 @pytest.fixture(scope="module")
 def run_dirs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str | None], Path]:
-    """The directory of a run of a preset through an agent, with its tasks, which are written once."""
+    """The directory of a run of a preset through an agent, with its tasks, which are written once for all presets that
+    have the same."""
+    written: dict[object, Path] = {}
 
-    @functools.cache
-    def run_dir(preset: str, agent: str | None) -> Path:
-        path = tmp_path_factory.mktemp("run")
-        _write_tasks(PRESETS[preset].through(agent), path / "tasks")
-        return path
+    def run_dir(name: str, agent: str | None) -> Path:
+        preset = PRESETS[name].through(agent)
+        same = preset.tasks, preset.held_out
+        if same not in written:
+            written[same] = tmp_path_factory.mktemp("run")
+            _write_tasks(preset, written[same] / "tasks")
+        return written[same]
 
     return run_dir
 
