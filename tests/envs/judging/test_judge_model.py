@@ -194,11 +194,10 @@ class TestCodeUnderTestMakesNoFailureOfOurs:
         assert f"HTTP {status}" in bench.words()
 
     async def test_by_the_name_of_a_model_that_there_is_not(self, quick):
-        async with at_the_door(lambda body: "yes" if body["model"] == "judge-7b" else 404, "", ["judge-7b"]) as (
-            bench,
-            ask,
-            _,
-        ):
+        def known(body):
+            return "yes" if body["model"] == "judge-7b" else 404
+
+        async with at_the_door(known, "", ["judge-7b"]) as (bench, ask, _):
             assert (await ask(model="none"), await ask(model="judge-7b")) == (400, 200)
             await bench.check()
 
