@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest import CollectReport
+    from pytest import CollectReport, Item
 
 IMPORTED = (
     "atroposlib.api.server",
@@ -207,7 +207,7 @@ def _serve_workers(owner: int, workers: socket.socket, programs: socket.socket) 
     sys.path.insert(0, str(Path.cwd()))  # as `python -m pytest` has it
     with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
         given = words[3:] if words[1:3] == ["-m", "pytest"] else []
-        pytest.main([*given, "--collect-only"], plugins=[_Unfinished()])
+        pytest.main([*given, "--collect-only"], plugins=[_ImportsAlone()])
     gc.freeze()
     while Path(f"/proc/{owner}").exists():
         if select.select([workers], [], [], 1)[0]:
@@ -215,10 +215,14 @@ def _serve_workers(owner: int, workers: socket.socket, programs: socket.socket) 
     os._exit(0)
 
 
-class _Unfinished:
-    """A plugin that has the files that were not imported whole imported again, by workers, who tell why."""
+class _ImportsAlone:
+    """A plugin that collects no test of a file. Files that were not imported whole are imported again, by workers, who
+    tell why."""
 
     __name__ = "workers are forked"  # for those who have something to be made once for all of them
+
+    def pytest_pycollect_makeitem(self) -> list[Item]:
+        return []
 
     def pytest_collectreport(self, report: CollectReport) -> None:
         if not report.passed:

@@ -6,9 +6,8 @@ import urllib.error
 import urllib.request
 from contextlib import asynccontextmanager
 
-import aiohttp
 import pytest
-from aiohttp import web
+from aiohttp import ClientSession, web
 from judge_samples import RIGHT, judge_task, judging, naive, question_of
 
 from envs.judging.attack import attack_tasks
@@ -156,18 +155,23 @@ def quick(monkeypatch):
 
 
 @asynccontextmanager
-async def at_the_door(model):
-    """Yields the bench and a function that posts a question through its door and returns the status."""
-    async with Bench(model) as bench, aiohttp.ClientSession() as session:
+async def at_the_door(answer, name="m", models=()):
+    """Serve a model's answers. Yields the bench, a function that posts a question through its door and returns the
+    status, and what the model was asked."""
+    async with (
+        judging(answer, models) as (url, asked),
+        Bench(JudgeModel(url, name)) as bench,
+        ClientSession() as session,
+    ):
         server = await asyncio.get_running_loop().create_server(bench.door, "127.0.0.1", 0)
-        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        door = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
 
         async def ask(text="Grade it.", path="chat/completions", **more):
             body = {"model": "gpt-x", "messages": [{"role": "user", "content": text}], **more}
-            async with session.post(f"{url}/{path}", json=body) as answer:
-                return answer.status
+            async with session.post(f"{door}/{path}", json=body) as told:
+                return told.status
 
-        yield bench, ask
+        yield bench, ask, asked
         server.close()
 
 
@@ -176,38 +180,29 @@ class TestCodeUnderTestMakesNoFailureOfOurs:
 
     @pytest.mark.parametrize("status", [400, 413, 422])
     async def test_by_a_question_that_the_models_server_refuses(self, quick, status):
-        async with (
-            judging(lambda body: status if "break" in question_of(body) else "yes") as (url, asked),
-            at_the_door(JudgeModel(url, "m")) as (bench, ask),
-        ):
+        async with at_the_door(lambda body: status if "break" in question_of(body) else "yes") as (bench, ask, asked):
             assert (await ask("break"), await ask()) == (status, 200)
             await bench.check()
         assert [question_of(body) for *_, body in asked] == ["break", "Reply with one word: yes.", "Grade it."]
 
     @pytest.mark.parametrize("status", [500, 503, 401, 403, 404, 408, 409, 429])
     async def test_by_a_question_that_the_models_server_fails_at(self, quick, status):
-        async with (
-            judging(lambda body: status if "break" in question_of(body) else "yes") as (url, _),
-            at_the_door(JudgeModel(url, "m")) as (bench, ask),
-        ):
+        async with at_the_door(lambda body: status if "break" in question_of(body) else "yes") as (bench, ask, _):
             assert await ask("break") == 400
             assert await ask() == 200
             await bench.check()
         assert f"HTTP {status}" in bench.words()
 
     async def test_by_the_name_of_a_model_that_there_is_not(self, quick):
-        async with (
-            judging(lambda body: "yes" if body["model"] == "judge-7b" else 404, models=["judge-7b"]) as (url, _),
-            at_the_door(JudgeModel(url)) as (bench, ask),
-        ):
+        def known(body):
+            return "yes" if body["model"] == "judge-7b" else 404
+
+        async with at_the_door(known, "", ["judge-7b"]) as (bench, ask, _):
             assert (await ask(model="none"), await ask(model="judge-7b")) == (400, 200)
             await bench.check()
 
     async def test_by_a_protocol_that_the_server_does_not_speak(self, quick):
-        async with (
-            judging(lambda body: "yes" if "max_completion_tokens" in body else 404) as (url, _),
-            at_the_door(JudgeModel(url, "m")) as (bench, ask),
-        ):
+        async with at_the_door(lambda body: "yes" if "max_completion_tokens" in body else 404) as (bench, ask, _):
             assert await ask(path="messages") == 400
             await bench.check()
 
@@ -221,7 +216,7 @@ class TestCodeUnderTestMakesNoFailureOfOurs:
             at_once.remove(body)
             return 429 if busy else "yes"
 
-        async with judging(one_at_a_time) as (url, _), at_the_door(JudgeModel(url, "m")) as (bench, ask):
+        async with at_the_door(one_at_a_time) as (bench, ask, _):
             assert set(await asyncio.gather(*(ask() for _ in range(32)))) == {200}
             await bench.check()
 
@@ -234,7 +229,7 @@ class TestCodeUnderTestMakesNoFailureOfOurs:
             began[:] = [*(then for then in began if now - then < 0.4), now]
             return 429 if len(began) > 4 else "yes"
 
-        async with judging(limited) as (url, _), at_the_door(JudgeModel(url, "m")) as (bench, ask):
+        async with at_the_door(limited) as (bench, ask, _):
             asking = [asyncio.create_task(ask()) for _ in range(8)]
             if stays:
                 assert {await one for one in asking} == {200}
@@ -249,7 +244,7 @@ class TestCodeUnderTestMakesNoFailureOfOurs:
             await asyncio.sleep(60 if "break" in question_of(body) else 0)
             return "yes"
 
-        async with judging(slow) as (url, _), at_the_door(JudgeModel(url, "m")) as (bench, ask):
+        async with at_the_door(slow) as (bench, ask, _):
             asking = asyncio.create_task(ask("break"))
             await asyncio.sleep(0.1)
             if leaves:
@@ -278,36 +273,27 @@ SENSELESS = {
 class TestAModelThatFails:
     async def test_and_comes_back_is_asked_again(self, quick):
         said = iter([503, "yes", 503, 503])
-        async with (
-            judging(lambda body: next(said, "yes")) as (url, _),
-            at_the_door(JudgeModel(url, "m")) as (bench, ask),
-        ):
+        async with at_the_door(lambda body: next(said, "yes")) as (bench, ask, _):
             assert await ask() == 200
             await bench.check()
 
     @pytest.mark.parametrize("path", ["chat/completions", "messages", "responses"])
     @pytest.mark.parametrize("said", SENSELESS.values(), ids=SENSELESS)
     async def test_by_answers_without_sense_is_our_failure(self, quick, said, path):
-        async with judging(lambda body: said()) as (url, _), at_the_door(JudgeModel(url, "m")) as (bench, ask):
+        async with at_the_door(lambda body: said()) as (bench, ask, _):
             assert await ask(path=path) == 503
             with pytest.raises(InfraError, match="failed"):
                 await bench.check()
 
     async def test_by_one_answer_without_sense_is_asked_again(self, quick):
         said = iter([SENSELESS["a page"]()])
-        async with (
-            judging(lambda body: next(said, "yes")) as (url, _),
-            at_the_door(JudgeModel(url, "m")) as (bench, ask),
-        ):
+        async with at_the_door(lambda body: next(said, "yes")) as (bench, ask, _):
             assert await ask() == 200
             await bench.check()
 
     @pytest.mark.parametrize("leaves", [True, False])
     async def test_to_answer_at_all_is_our_failure(self, quick, leaves):
-        async with (
-            judging(lambda body: asyncio.sleep(60)) as (url, _),
-            at_the_door(JudgeModel(url, "m")) as (bench, ask),
-        ):
+        async with at_the_door(lambda body: asyncio.sleep(60)) as (bench, ask, _):
             asking = asyncio.create_task(ask())
             await asyncio.sleep(0.1)
             if leaves:

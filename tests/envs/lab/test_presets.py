@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import fcntl
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -29,14 +29,18 @@ def test_evaluations_are_before_within_and_after() -> None:
 
 
 @pytest.fixture(scope="module")
-def run_dirs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str | None], Path]:
-    """The directory of a run of a preset through an agent, with its tasks, which are written once."""
+def run_dirs(of_all_workers: Path) -> Callable[[str, str | None], Path]:
+    """The directory of a run of a preset through an agent, with its tasks, which are written once for all presets that
+    have the same, and for all workers."""
 
-    @functools.cache
-    def run_dir(preset: str, agent: str | None) -> Path:
-        path = tmp_path_factory.mktemp("run")
-        _write_tasks(PRESETS[preset].through(agent), path / "tasks")
-        return path
+    def run_dir(name: str, agent: str | None) -> Path:
+        preset = PRESETS[name].through(agent)
+        folder = of_all_workers / f"preset-{preset.tasks}-{preset.held_out}"
+        folder.mkdir(exist_ok=True)
+        with (folder / "lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            _write_tasks(preset, folder / "tasks")
+        return folder
 
     return run_dir
 
