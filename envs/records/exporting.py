@@ -22,6 +22,7 @@ from envs.records.read import SavedRollout, read_rollouts
 from envs.records.triplets import rollout_triplets, span_triplets
 from sandboxes.arguments import Parser
 from sandboxes.naming import later
+from sandboxes.plurals import plural
 
 _ROWS: Mapping[str, Callable[[SavedRollout], Iterable[dict[str, Any]]]] = {
     "rollouts": lambda saved: [rollout_row(saved)],
@@ -86,7 +87,7 @@ def _export(run: Path, out: Path, form: str, more: Mapping[str, Callable[[Path, 
         raise ValueError(f"--to {form} writes a folder of three files, and {out} reads like one file; name a folder")
     if form == "triplets":
         out.parent.mkdir(parents=True, exist_ok=True)
-        print(f"{write_lines(_triplets(run), out)} triplets: {out}")
+        print(f"{plural(write_lines(_triplets(run), out), 'triplet')}: {out}")
         return 0
     if form == "jsonl":
         out.mkdir(parents=True)

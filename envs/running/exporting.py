@@ -25,6 +25,7 @@ from envs.running import hub
 from envs.running.group import UNMADE
 from envs.running.journal import FILE_NAME, Journal
 from sandboxes.naming import later
+from sandboxes.plurals import plural
 
 _HUB = later("huggingface_hub:HfApi")
 
@@ -58,8 +59,8 @@ def write(run: Path, out: Path, *, form: str) -> str:
         if not counts["groups"]:
             raise ValueError(f"{run} holds no complete group; `process` and `serve` make some, evaluations don't")
         undo.pop_all()
-    left = f", {counts['dropped']} rows are left out" if counts["dropped"] else ""
-    return f"{counts['lines']} lines of {counts['groups']} groups{left}"
+    left = f", {plural(counts['dropped'], 'row')} left out" if counts["dropped"] else ""
+    return f"{plural(counts['lines'], 'line')} of {plural(counts['groups'], 'group')}{left}"
 
 
 def _lines(run: Path, form: str, counts: Counter[str]) -> Iterator[dict[str, Any]]:

@@ -28,6 +28,7 @@ from envs.swe.parsers import rejudge_parser
 from envs.swe.source import judge_model, load_source
 from envs.types import BadTask, Task
 from sandboxes.base import SandboxError
+from sandboxes.plurals import plural
 from sandboxes.registry import load_backend
 
 _SHOWN_TESTS = 3
@@ -110,7 +111,8 @@ async def _rejudge(options: argparse.Namespace, setting: Setting) -> int:
     for one in problems:
         print(f"{one.rollout} of {one.task} was not judged: {one.problem}", file=sys.stderr)
     print(
-        f"{counts['judged']} rollouts judged again, {len(changed)} verdicts changed, {len(problems)} not judged; "
+        f"{plural(counts['judged'], 'rollout')} judged again, {plural(len(changed), 'verdict')} changed, "
+        f"{len(problems)} not judged; "
         f"solved {counts['solved before']} before, {counts['solved now']} now"
     )
     print(f"every rollout: {out}")

@@ -151,7 +151,7 @@ def test_one_test_made_stricter_changes_exactly_the_verdicts_that_it_should(run,
     for name in without:
         assert (found.lines[name]["before"], found.lines[name]["now"]) == (1.0, 0.0)
         assert found.lines[name]["tests"]["test_state.py::State::test_the_line_ends"] == [None, "failed"]
-    assert "1 verdicts changed" in found.said
+    assert "1 verdict changed" in found.said
 
 
 @pytest.mark.docker
