@@ -111,7 +111,8 @@ def _decided(ran: ScriptRun, rewards: Mapping[str, float], problem: str | None) 
     share = seen.share if seen is not None and seen.sign is None and written < 1 else 0.0
     reward = min(written, share)
     blamed = f"the code under test {seen.sign}: " if seen is not None and seen.sign else ""
-    return reward, f"Reward {reward:g}, {f'not the {written:g} of test.sh: ' if reward < written else ''}{blamed}{why}"
+    though = f"though test.sh wrote {written:g}: " if reward < written else ""
+    return reward, f"Reward {reward:g}, {though}{blamed}{why}"
 
 
 def _ended(ran: ScriptRun) -> str:
