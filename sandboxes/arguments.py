@@ -110,6 +110,11 @@ def new_file(text: str) -> Path:
     return path
 
 
+def place(text: str) -> Path:
+    """Return a file or directory for writing: it exists, or can be made."""
+    return _place(text, "a file or directory", Path.exists)
+
+
 def there(text: str) -> Path:
     """Return an existing file or directory."""
     path = Path(named(text))
@@ -166,6 +171,8 @@ def loopback(address: str) -> str:
 
 def _place(text: str, what: str, fits: Callable[[Path], bool]) -> Path:
     path = above = Path(named(text))
+    if text == "-":
+        raise argparse.ArgumentTypeError("- is no place: nothing is written to the standard output; name " + what)
     try:
         if path.exists() and not fits(path):
             raise argparse.ArgumentTypeError(f"{path} is there and is not {what}; give another")

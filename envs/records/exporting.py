@@ -20,7 +20,7 @@ from envs.records.flat import rollout_row, token_rows, turn_rows
 from envs.records.plain import plain
 from envs.records.read import SavedRollout, read_rollouts
 from envs.records.triplets import rollout_triplets, span_triplets
-from sandboxes.arguments import Parser
+from sandboxes.arguments import Parser, place
 from sandboxes.naming import later
 from sandboxes.plurals import plural
 
@@ -50,7 +50,7 @@ def main(
     prog = as_called(prog)
     parser = Parser(prog=f"{prog} export", description=as_called(__doc__, prog))
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory, or a file of spans")
-    parser.add_argument("out", type=Path, metavar="OUT", help="where it goes; it must not be there yet")
+    parser.add_argument("out", type=place, metavar="OUT", help="where it goes; it must not be there yet")
     forms = (*FORMS, *more)
     written = f"what is written, one of {', '.join(forms)} (%(default)s)"
     parser.add_argument("--to", choices=forms, default="parquet", metavar="FORM", help=written)

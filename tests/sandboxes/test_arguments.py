@@ -44,6 +44,7 @@ WRONG = [
     ("tasks", ["check", "--repeats", "0"], "at least 1"),
     ("tasks", ["check", "--repeat", "2"], "--repeat: there is no such option; did you mean --repeats?"),
     ("tasks", ["chek"], "chek"),
+    ("tasks", ["convert", "functions", "rows.jsonl", "--out", "-"], "nothing is written to the standard output"),
     ("learn", ["--run-dir", __file__], "is there and is not a directory"),
     # A file system that refuses everybody, also root.
     ("warmstart", ["--cache", "/proc/x"], "/proc can't be written"),

@@ -45,6 +45,14 @@ async def test_triplets(run, tmp_path, capsys):
     assert "6 triplets" in capsys.readouterr().out
 
 
+async def test_the_standard_output_is_refused(run, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        main([str(run), "-", "--to", "jsonl"])
+    assert "OUT: - is no place: nothing is written to the standard output; name a file" in capsys.readouterr().err
+    assert not (tmp_path / "-").exists()
+
+
 async def test_what_can_not_be_is_said(run, tmp_path, capsys):
     spans = tmp_path / "spans.jsonl"
     spans.write_text("{")
