@@ -33,8 +33,9 @@ class Parser(argparse.ArgumentParser):
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
             known = self._known(sys.argv[1:] if args is None else args)
-            names = [word.partition("=")[0] for word in unknown if word.startswith("-")] or unknown
-            self.error("\n".join(f"  {name}: there is no such option{meant(name, known)}" for name in names))
+            names = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+            lines = [f"  {name}: there is no such option{meant(name, known)}" for name in names]
+            self.error("\n".join(lines or [f"  {word!r} belongs to no option" for word in unknown]))
         return found
 
     def error(self, message: str) -> NoReturn:

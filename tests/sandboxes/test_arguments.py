@@ -41,6 +41,7 @@ WRONG = [
     ("trainer", ["--batch-size=-4"], "at least 1"),
     ("trainer", ["--api", "localhost"], "this is no URL of a server"),
     ("groups", ["--stat", "saved", "x"], "--stat: there is no such option; did you mean --state?"),
+    ("groups", ["x", "y"], "'y' belongs to no option"),
     ("tasks", ["check", "--repeats", "0"], "at least 1"),
     ("tasks", ["check", "--repeat", "2"], "--repeat: there is no such option; did you mean --repeats?"),
     ("tasks", ["chek"], "chek"),
