@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from difflib import SequenceMatcher, get_close_matches
 from functools import partial
 from importlib.metadata import entry_points
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
@@ -34,9 +35,10 @@ def resolve(option: str, value: str, known: Mapping[str, Any], group: str = "") 
         for part in name.split("."):
             found = getattr(found, part)
     except ImportError as error:
-        raise ValueError(
-            f"{option} {value}: {module} can't be imported: {error}; install it, or put its folder on the PYTHONPATH"
-        ) from error
+        remedy = "install it, or put its folder on the PYTHONPATH"
+        if module.endswith(".py"):
+            remedy = f"a module is named without its folder and ending: {Path(module).stem}:{name}"
+        raise ValueError(f"{option} {value}: {module} can't be imported: {error}; {remedy}") from error
     except SyntaxError as error:
         place = f"{error.filename}, line {error.lineno}"
         raise ValueError(f"{option} {value}: {module} can't be imported: {error.msg} ({place})") from error
