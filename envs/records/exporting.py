@@ -6,8 +6,10 @@ RUN is a run's directory; for `--to triplets` also a file of spans in OTLP's JSO
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
@@ -79,16 +81,35 @@ def _export(run: Path, out: Path, form: str, more: Mapping[str, Callable[[Path, 
         raise ValueError(f"{run} holds no rollout that can be read")
     if out.exists():
         raise ValueError(f"{out} is there already; name another place")
+    if form != "triplets" and form not in more and out.suffix in _OF_FILES:
+        raise ValueError(f"--to {form} writes a folder of three files, and {out} reads like one file; name a folder")
+    with _whole(out):
+        _write(run, out, form, more)
+    return 0
+
+
+@contextmanager
+def _whole(out: Path) -> Iterator[None]:
+    """Remove a file or folder that is not written to its end."""
+    try:
+        yield
+    except BaseException:
+        if out.is_dir():
+            shutil.rmtree(out, ignore_errors=True)
+        else:
+            out.unlink(missing_ok=True)
+        raise
+
+
+def _write(run: Path, out: Path, form: str, more: Mapping[str, Callable[[Path, Path], str]]) -> None:
     if form in more:
         out.parent.mkdir(parents=True, exist_ok=True)
         print(f"{more[form](run, out)}: {out}")
-        return 0
-    if form != "triplets" and out.suffix in _OF_FILES:
-        raise ValueError(f"--to {form} writes a folder of three files, and {out} reads like one file; name a folder")
+        return
     if form == "triplets":
         out.parent.mkdir(parents=True, exist_ok=True)
         print(f"{plural(write_lines(_triplets(run), out), 'triplet')}: {out}")
-        return 0
+        return
     if form == "jsonl":
         out.mkdir(parents=True)
         for name, rows_of in _ROWS.items():
@@ -98,7 +119,6 @@ def _export(run: Path, out: Path, form: str, more: Mapping[str, Callable[[Path, 
     else:
         _write_dataset(run, out)
     print(f"{out}: {', '.join(sorted(path.name for path in out.iterdir()))}")
-    return 0
 
 
 def _write_dataset(run: Path, out: Path) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -50,15 +49,12 @@ def write(run: Path, out: Path, *, form: str) -> str:
     Raises ValueError when there are none, OSError."""
     counts: Counter[str] = Counter()
     lines = _lines(run, form, counts)
-    with ExitStack() as undo:
-        undo.callback(out.unlink, missing_ok=True)  # what is there would be a part of it
-        if form == "verl":
-            exporting.FRAMES().write_table(lines, out)
-        else:
-            exporting.write_lines(lines, out)
-        if not counts["groups"]:
-            raise ValueError(f"{run} holds no complete group; `process` and `serve` make some, evaluations don't")
-        undo.pop_all()
+    if form == "verl":
+        exporting.FRAMES().write_table(lines, out)
+    else:
+        exporting.write_lines(lines, out)
+    if not counts["groups"]:
+        raise ValueError(f"{run} holds no complete group; `process` and `serve` make some, evaluations don't")
     left = f", {plural(counts['dropped'], 'row')} left out" if counts["dropped"] else ""
     return f"{plural(counts['lines'], 'line')} of {plural(counts['groups'], 'group')}{left}"
 
