@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import signal
@@ -34,7 +35,10 @@ def as_called(text: str, prog: str = SWE) -> str:
 def told(error: BaseException) -> str:
     """Return a failure as a sentence; of a file, it names the place and the remedy."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename} can't be used ({error.strerror}); mend that, or give another"
+        place = error.filename2 or error.filename  # a file is written beside its place, and renamed
+        return f"{place} can't be used ({error.strerror}); mend that, or give another"
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"the disk is full ({error}); free some of it, or write to another"
     certificates = os.environ.get("SSL_CERT_FILE")  # Python's error names no file
     if isinstance(error, FileNotFoundError) and certificates and not Path(certificates).exists():
         return f"SSL_CERT_FILE names {certificates}, which is not there; correct or unset it"

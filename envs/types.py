@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from atropos_agent.types import AgentResult
 from envs.resources import Resource
 from sandboxes.base import Limits
+from sandboxes.plurals import plural
 from tools.mcp.servers import MCPServer
 
 if TYPE_CHECKING:  # loading them takes seconds, which commands about tasks alone need not pay
@@ -26,10 +27,11 @@ class BadTask(ValueError):
 class BadTasks(BadTask):
     """Some of several tasks are unusable; the message lists them all. usable: the others.
 
-    what: the unusable ones, in a few words."""
+    what: one of them, a noun. where: their place, for the message."""
 
-    def __init__(self, what: str, problems: Sequence[str], usable: Sequence[Task]) -> None:
-        super().__init__(f"{len(problems)} {what} can't be used:\n" + "\n".join(f"- {problem}" for problem in problems))
+    def __init__(self, what: str, problems: Sequence[str], usable: Sequence[Task], where: str = "") -> None:
+        listed = "\n".join(f"- {problem}" for problem in problems)
+        super().__init__(f"{plural(len(problems), what)}{where} can't be used:\n{listed}")
         self.usable = list(usable)
 
 

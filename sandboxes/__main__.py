@@ -24,6 +24,7 @@ from sandboxes.fleet import Host, read_hosts
 from sandboxes.kubernetes.backend import reap_dead_drivers
 from sandboxes.local.backend import reap_dead_directories
 from sandboxes.log import set_up_log
+from sandboxes.plurals import plural
 
 
 async def setup() -> None:
@@ -37,17 +38,19 @@ async def setup() -> None:
 async def reap(hosts: str | None = None, pods: str | None = None) -> None:
     """Remove the containers, images and directories left by dead processes of this machine; or pods of dead drivers."""
     if pods is not None:
-        print(f"removed {await reap_dead_drivers(pods)} pods of dead drivers")
+        print(f"removed {plural(await reap_dead_drivers(pods), 'pod')} of dead drivers")
         return
-    print(f"removed {await asyncio.to_thread(reap_dead_directories)} directories of dead owners")
+    count = await asyncio.to_thread(reap_dead_directories)
+    print(f"removed {plural(count, 'directory', 'directories')} of dead owners")
     for host in read_hosts(hosts) if hosts else [Host("")]:
         where = f" on {host.url}" if host.url else ""
         async with connect(host.url or None, host.certificates) as client:
             storage = Path((await client.system.info())["DockerRootDir"])
             if client.here and os.geteuid() == 0:
                 count = await asyncio.to_thread(reap_dead_folders, storage)
-                print(f"removed the sandboxes of {count} dead owners of crun's{where}")
-            print(f"removed {await reap_dead_owners(client)} containers and images of dead owners{where}")
+                print(f"removed the sandboxes of {plural(count, 'dead owner')} of crun's{where}")
+            count = await reap_dead_owners(client)
+            print(f"removed {plural(count, 'container or image', 'containers and images')} of dead owners{where}")
 
 
 async def images(hosts: str | None = None, remove_older: float | None = None) -> None:
@@ -57,9 +60,9 @@ async def images(hosts: str | None = None, remove_older: float | None = None) ->
         async with connect(host.url or None, host.certificates) as client:
             found = await stored(client)
             for one in found:
-                used = f", {one.containers} containers" if one.containers else ""
+                used = f", {plural(one.containers, 'container')}" if one.containers else ""
                 print(f"{one.mb:8,.0f} MB  {one.days:5.1f} days old{used}  {one.names[0]}")
-            print(f"{len(found)} images{where}, {sum(one.mb for one in found):,.0f} MB")
+            print(f"{plural(len(found), 'image')}{where}, {sum(one.mb for one in found):,.0f} MB")
             if remove_older is not None:
                 gone = await remove_images(client, found, days=remove_older)
                 print(f"removed {len(gone)} of them, {sum(one.mb for one in gone):,.0f} MB")

@@ -33,8 +33,9 @@ class Parser(argparse.ArgumentParser):
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
             known = self._known(sys.argv[1:] if args is None else args)
-            names = [word.partition("=")[0] for word in unknown if word.startswith("-")] or unknown
-            self.error("\n".join(f"  {name}: there is no such option{meant(name, known)}" for name in names))
+            names = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+            lines = [f"  {name}: there is no such option{meant(name, known)}" for name in names]
+            self.error("\n".join(lines or [f"  {word!r} belongs to no option" for word in unknown]))
         return found
 
     def error(self, message: str) -> NoReturn:
@@ -110,6 +111,11 @@ def new_file(text: str) -> Path:
     return path
 
 
+def place(text: str) -> Path:
+    """Return a file or directory for writing: it exists, or can be made."""
+    return _place(text, "a file or directory", Path.exists)
+
+
 def there(text: str) -> Path:
     """Return an existing file or directory."""
     path = Path(named(text))
@@ -166,6 +172,8 @@ def loopback(address: str) -> str:
 
 def _place(text: str, what: str, fits: Callable[[Path], bool]) -> Path:
     path = above = Path(named(text))
+    if text == "-":
+        raise argparse.ArgumentTypeError("- is no place: nothing is written to the standard output; name " + what)
     try:
         if path.exists() and not fits(path):
             raise argparse.ArgumentTypeError(f"{path} is there and is not {what}; give another")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from functools import partial
 from importlib.metadata import entry_points
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
@@ -34,9 +35,10 @@ def resolve(option: str, value: str, known: Mapping[str, Any], group: str = "") 
         for part in name.split("."):
             found = getattr(found, part)
     except ImportError as error:
-        raise ValueError(
-            f"{option} {value}: {module} can't be imported: {error}; install it, or put its folder on the PYTHONPATH"
-        ) from error
+        remedy = "install it, or put its folder on the PYTHONPATH"
+        if module.endswith(".py"):
+            remedy = f"a module is named without its folder and ending: {Path(module).stem}:{name}"
+        raise ValueError(f"{option} {value}: {module} can't be imported: {error}; {remedy}") from error
     except SyntaxError as error:
         place = f"{error.filename}, line {error.lineno}"
         raise ValueError(f"{option} {value}: {module} can't be imported: {error.msg} ({place})") from error
@@ -53,27 +55,34 @@ def later(path: str) -> Callable[[], Any]:
     return partial(resolve_name, path if ":" in path else f"{path}:")
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that was probably meant, None if none is near.
+def nearest(name: str, known: Iterable[str]) -> list[str]:
+    """Return the known names that were probably meant: one, two that are about as near, or none.
 
     Options are found without the part before their last dot, with `-` for `_` or the other way round, and in
     capitals."""
     plain = {one.replace("-", "_").lower(): one for one in known}
     wanted = name.replace("-", "_").lower()
     if wanted in plain:
-        return plain[wanted]
+        return [plain[wanted]]
     outer, _, bare = wanted.lstrip("_").rpartition(".")
     ends: dict[str, list[str]] = {}
     for one in plain:
         ends.setdefault(one.lstrip("_").rpartition(".")[2], []).append(one)
-    for end in [bare] if bare in ends else get_close_matches(bare, ends, n=1, cutoff=0.7 if len(bare) > 4 else 0.6):
+    found = []
+    for end in [bare] if bare in ends else _close(bare, ends, 0.65 if len(bare) > 4 else 0.6):
         beside = [one for one in ends[end] if one.lstrip("_").rpartition(".")[0] == outer]
-        return plain[(beside or ends[end])[0]]
-    found = get_close_matches(wanted, plain, n=1, cutoff=0.85)
-    return plain[found[0]] if found else None
+        found.append(plain[(beside or ends[end])[0]])
+    return found or [plain[one] for one in _close(wanted, plain, 0.85)]
+
+
+def _close(name: str, known: Iterable[str], cutoff: float) -> list[str]:
+    """Return the nearest name, and the next one if it is about as near."""
+    found = get_close_matches(name, known, n=2, cutoff=cutoff)
+    ratios = [SequenceMatcher(None, one, name).ratio() for one in found]
+    return [one for one, ratio in zip(found, ratios, strict=True) if ratio > ratios[0] - 0.1]
 
 
 def meant(name: str, known: Iterable[str]) -> str:
     """Return "; did you mean …?" for a message, or nothing if no known name is near."""
     found = nearest(name, known)
-    return f"; did you mean {found}?" if found else ""
+    return f"; did you mean {' or '.join(found)}?" if found else ""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pydantic import PositiveInt
 
 from sandboxes.base import Sandbox
+from sandboxes.plurals import plural
 from tools.base import ToolError
 from tools.closest import closest
 from tools.output import bounded, plain
@@ -131,7 +132,7 @@ class Files:
         check(path)
         data = content.encode()
         lines = len(_Text(path, content).lines)
-        count = "1 line" if lines == 1 else f"{lines} lines"
+        count = plural(lines, "line")
         try:
             await self._sandbox.read_file(path, max_bytes=0)
         except FileNotFoundError:
@@ -184,7 +185,7 @@ class Files:
         file = await self._text(path)
         lines = file.lines
         if not 0 <= line <= len(lines):
-            raise ToolError(f"{path} has {len(lines)} lines; line must be from 0 to {len(lines)}, not {line}")
+            raise ToolError(f"{path} has {plural(len(lines), 'line')}; line must be from 0 to {len(lines)}, not {line}")
         added = file.adapted(text).removesuffix("\n").split("\n")
         content = "\n".join(lines[:line] + added + lines[line:])
         # A file without a line end after its last line stays like that, an empty file gets one.

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from sandboxes.plurals import plural
+
 LONGEST_S = 300.0
 """The longest pause that is kept when a provider asks for one, in seconds."""
 OPTIONAL = ("top_p", "top_k", "min_p", "stop", "n", "include", "temperature")
@@ -56,7 +58,9 @@ class Usage:
     def __str__(self) -> str:
         cached = f" ({self.cached:,} cached)" if self.cached else ""
         cost = "" if self.cost is None else f", ${self.cost:.2f}"
-        return f"{self.requests:,} requests, {self.input:,} input{cached} and {self.output:,} output tokens{cost}"
+        return (
+            f"{plural(self.requests, 'request')}, {self.input:,} input{cached} and {self.output:,} output tokens{cost}"
+        )
 
 
 def usage_of(servers: Iterable[Any]) -> list[dict[str, Any]]:

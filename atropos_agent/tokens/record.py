@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from atropos_agent.types import IGNORED, NO_LOGPROB, Exchange, SequenceData
+from sandboxes.plurals import plural
 
 
 @dataclass(slots=True)
@@ -80,7 +81,7 @@ def problems(rows: Sequence[SequenceData], exchanges: Iterable[Exchange]) -> lis
             found.append(None)
     lost = sum(1 for exchange in forest.exchanges if exchange.ids and not exchange.untrained) - len(trained)
     if lost and not any(found):
-        said = f"there are {len(rows)} rows of {len(forest.sequences)} sequences of requests"
+        said = f"there is {plural(len(rows), 'row')} for {plural(len(forest.sequences), 'sequence')} of requests"
         return [f"{lost} of the recorded replies are trained in no row: {said}"] * len(rows)
     return found
 

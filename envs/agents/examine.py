@@ -12,6 +12,7 @@ from envs.agents.room import examine_room
 from envs.cli.checks import Check, Status
 from envs.types import InfraError
 from sandboxes.base import Backend, SandboxError, SandboxSpec
+from sandboxes.plurals import plural
 
 TASK = "Print one, then two."
 _COMMANDS = ("echo one", "echo two")
@@ -80,4 +81,4 @@ def _conversation(result: AgentResult) -> Check:
     if len(result.segments) == 1 and result.success:
         return Check("agent's rows", Status.OK, text + (f"; it changes: {rewrites}" if rewrites else ""), data)
     why = f"it changes what it was answered: {rewrites or 'not known how'}; it ended as {result.stop_reason}"
-    return Check("agent's rows", Status.NOTE, f"{len(result.segments)} rows of linear work: {why}", data)
+    return Check("agent's rows", Status.NOTE, f"{plural(len(result.segments), 'row')} of linear work: {why}", data)

@@ -22,5 +22,6 @@ def updates_parser(prog: str = SWE) -> Parser:
     parser.add_argument("--write", action="store_true", help="move the pins of the agents named")
     parser.add_argument("--to", default="", metavar="VERSION", help="this version instead of the newest, for one agent")
     parser.add_argument("--tokenizer", default="", help="for --write: a model's tokenizer, with its chat template")
+    parser.add_argument("--trust-remote-code", action="store_true", help="run a tokenizer that is a Python program")
     parser.add_argument("--image", help="for --write: the image of the sandbox (default: the base image)")
     return parser

@@ -19,7 +19,7 @@ from envs.records.read import SavedRollout, read_rollouts
 from envs.records.stats import pass_at_k, percent, share_interval
 from envs.records.tables import Sheet, paper
 from envs.running.mix import Mix
-from sandboxes.arguments import Parser
+from sandboxes.arguments import Parser, count
 
 _MEANS = ("rollouts", "turns", "sampled", "longest row", "rows", "seconds", "began in")
 
@@ -57,7 +57,7 @@ def main(argv: Sequence[str], *, prog: str = SWE) -> int:
     prog = as_called(prog)
     parser = Parser(prog=f"{prog} agents", description=as_called(__doc__, prog))
     parser.add_argument("run_dirs", type=Path, nargs="+", metavar="RUN_DIR", help="directories of evaluations")
-    parser.add_argument("-k", type=int, default=1, help="the k of pass@k (default: 1)")
+    parser.add_argument("-k", type=count, default=1, help="the k of pass@k (default: 1)")
     options = parser.parse_args(argv)
     try:
         rows = [row for path in options.run_dirs for row in read_rows(path)]

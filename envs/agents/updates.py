@@ -46,10 +46,13 @@ def main(argv: Sequence[str], *, prog: str = SWE) -> int:
         wrong = wrong or "--write wants the names of agents and --tokenizer"
     if options.to and len(options.names) != 1:
         wrong = wrong or "--to is for one agent"
+    tokenizer, trusted = None, options.trust_remote_code
     try:
-        tokenizer = load_tokenizer(options.tokenizer) if options.write and not wrong else None
+        if options.write and not wrong:
+            tokenizer = load_tokenizer(options.tokenizer, trust_remote_code=trusted)
     except UsageError as error:
-        wrong = str(error)
+        wrong = str(error).replace("--env.trust_remote_code=true", "--trust-remote-code")
+        wrong = wrong.replace("--env.tokenizer_name", "--tokenizer")
     if wrong:
         print(f"{prog} agents update: {wrong}", file=sys.stderr)
         return 2

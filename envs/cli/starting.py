@@ -70,7 +70,7 @@ async def _run(env: AgentEnv[Any], command: str, options: Options, end: EndBySig
         running = asyncio.create_task(serve_trainer(env) if command == "serve" else process_groups(env))
         end.stop = end.now = lambda: env.stopping.ask() or running.cancel()
         end.closing_s += options.env.shutdown_s
-        if (path := await running) is not None:
+        if (path := await running) is not None and path.exists():  # not if it was stopped before the first group
             print(f"groups: {path}")
     print(f"results: {env.run_dir}")
     if why is not None:

@@ -27,6 +27,7 @@ from envs.delivery.packing import Packet, longest_row
 from envs.delivery.trainer_api import NOT_SENT, BadAnswer, EnvStatus, Info, RegisteredEnv, TrainerAPI, TrainerAPIError
 from envs.records.metrics import Metrics
 from envs.types import Failure, GroupState
+from sandboxes.plurals import plural
 from sandboxes.shielding import finish
 
 logger = logging.getLogger(__name__)
@@ -237,7 +238,7 @@ class Sender:
         age = self.step - packet.step
         longest = await asyncio.to_thread(longest_row, packet)
         if age > self._max_stale:
-            await self._put_aside(packet, GroupState.STALE, f"it is {age} steps old")
+            await self._put_aside(packet, GroupState.STALE, f"it is {plural(age, 'step')} old")
         elif 0 < self.max_token_len <= longest:
             why = f"it has a row of {longest} tokens, and the trainer takes rows shorter than {self.max_token_len}"
             await self._put_aside(packet, GroupState.REFUSED, why)

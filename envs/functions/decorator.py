@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from atropos_agent.types import Branch
 from envs.cli import Program, run
 from envs.functions.arguments import Hooks
 from envs.functions.config import FunctionConfig
@@ -76,7 +77,7 @@ def rollout(
         kinds with replies received whole.
     tolerates: its client's demands to accept without forcing them on the model, such as "tool_choice"; else refused
         (see `atropos_agent.gateway.Session`).
-    Raises TypeError for a function with other required parameters.
+    Raises TypeError for a function with other required parameters, and for unknown kinds.
     """
     prompts = dict(resources or {})
 
@@ -96,6 +97,8 @@ def rollout(
         raise TypeError(f"resources: {clash[0]!r} is what a function is given in any case; choose another name")
     if wrong := [name for name, prompt in prompts.items() if not isinstance(prompt, Prompt)]:
         raise TypeError(f"resources: {wrong[0]!r} is no Prompt; write Prompt(text)")
+    if unknown := [kind for kind in trained if kind not in set(Branch)]:
+        raise TypeError(f"trained: {unknown[0]!r} is no kind of conversation; give some of {', '.join(Branch)}")
     return decorated
 
 

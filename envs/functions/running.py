@@ -108,6 +108,8 @@ async def run(
     UsageError for unusable arguments, NothingWorks when no rollout ever succeeds.
     """
     env_cls = _environment(agent, read_tasks(tasks), llm)
+    if samples < 1:
+        raise UsageError(f"samples: {samples} is too small; give 1 or more")
     settings = {"max_concurrent_rollouts": concurrency, **options}
     try:
         engine = _engine(llm)

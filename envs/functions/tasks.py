@@ -8,6 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from envs.types import BadTask, Task
+from sandboxes.plurals import plural
 
 Tasks = Iterable[Task | str | Mapping[str, Any]] | Callable[[], Iterable[Task | str | Mapping[str, Any]]]
 """Tasks, or a function that returns them."""
@@ -33,7 +34,7 @@ def read_tasks(given: Tasks) -> Sequence[Task]:
             raise BadTask(f"tasks[{place}].id: {task.id!r} is no text: half of a surrogate pair is in it")
     twice = [name for name, count in Counter(task.id for task in found).items() if count > 1]
     if twice:
-        raise BadTask(f"{len(twice)} ids stand for several tasks, the first of them is {twice[0]!r}; give each its own")
+        raise BadTask(f"{plural(len(twice), 'id')} of several tasks, such as {twice[0]!r}; give each its own")
     return found
 
 

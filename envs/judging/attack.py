@@ -21,6 +21,7 @@ from envs.judging.workplace import PlainGuest, open_workplace
 from envs.records.tables import Sheet
 from envs.types import InfraError, Task, Verdict
 from sandboxes.base import Backend, DaemonUnavailable, SandboxError
+from sandboxes.plurals import plural
 from sandboxes.shielding import together
 
 BUILT_IN = "built-in"
@@ -120,7 +121,7 @@ def render(results: Sequence[CheckResult]) -> Group:
             table.add(result.task_id, by, "\n".join(names))
     lines = [Text(f"{result.task_id}: {one.name} was not judged: {one.problem}") for result, one in _failed(results)]
     total = sum(len(result.attacks) for result in results)
-    line = f"{len(weak)} of {len(results)} tasks accept a wrong patch; {total} attacks were tried"
+    line = f"{len(weak)} of {plural(len(results), 'task')} accepted a wrong patch, of {plural(total, 'attack')}"
     return Group(*([table] if weak else []), *lines, line)
 
 

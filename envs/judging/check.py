@@ -31,6 +31,7 @@ from envs.records.tables import Sheet
 from envs.types import TESTS_UNSEEN, BadTask, Failure, InfraError, Task, Verdict
 from sandboxes.base import Backend, DaemonUnavailable, Sandbox, SandboxError
 from sandboxes.docker import DockerBackend
+from sandboxes.plurals import plural
 from sandboxes.shielding import together
 from tools.mcp import tools_of
 from tools.mcp.servers import BrokenServer, check_installed
@@ -149,7 +150,7 @@ def render(results: Sequence[CheckResult]) -> Group:
     its last lines), one of the others' blind spots, and a line of totals."""
     bad = [result for result in results if not result.ok]
     blind = [result for result in results if result.ok and result.blind_spots]
-    line = f"{len(results) - len(bad)} of {len(results)} tasks can be used"
+    line = f"{len(results) - len(bad)} of {plural(len(results), 'task')} can be used"
     if blind:
         line += f"; the tests of {len(blind)} can't notice every class of cheating"
     return Group(*(_bad_table(bad) if bad else []), *([_blind_table(blind)] if blind else []), line)

@@ -18,6 +18,7 @@ from envs.judging.prepare import SHOWN
 from envs.judging.reports.outcome import Outcome
 from envs.types import SIGN, TESTS_UNSEEN, VERIFIER_TIMED_OUT, Failure, InfraError, TestStatus, Verdict
 from sandboxes.base import ExecResult
+from sandboxes.plurals import plural
 
 WRITTEN = "test_sh_reward"
 """The metric of test.sh's own figure."""
@@ -56,7 +57,7 @@ def read_verdict(ran: ScriptRun) -> Verdict:
     tests = _tests(ran)
     failed = [name for name, status in tests.items() if status is not TestStatus.PASSED]
     named = f"; not passed: {', '.join(failed[:10])}" if failed else ""
-    counted = f"; {len(tests) - len(failed)} of {len(tests)} tests passed{named}" if tests else ""
+    counted = f"; {len(tests) - len(failed)} of {plural(len(tests), 'test')} passed{named}" if tests else ""
     wants = "".join(f"\nverifier: {line}" for line in ran.seen.wants) if ran.seen is not None else ""
     # Values are compared outside of the sandbox, so a wrong one fails no test inside.
     doubted = "The output of test.sh, which the verifier does not take at its word:\n" * (
@@ -110,7 +111,8 @@ def _decided(ran: ScriptRun, rewards: Mapping[str, float], problem: str | None) 
     share = seen.share if seen is not None and seen.sign is None and written < 1 else 0.0
     reward = min(written, share)
     blamed = f"the code under test {seen.sign}: " if seen is not None and seen.sign else ""
-    return reward, f"Reward {reward:g}, {f'not the {written:g} of test.sh: ' if reward < written else ''}{blamed}{why}"
+    though = f"though test.sh wrote {written:g}: " if reward < written else ""
+    return reward, f"Reward {reward:g}, {though}{blamed}{why}"
 
 
 def _ended(ran: ScriptRun) -> str:

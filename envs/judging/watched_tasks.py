@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from envs.types import BadTask, Hidden, Task
+from sandboxes.plurals import plural
 
 logger = logging.getLogger(__name__)
 
@@ -45,16 +46,14 @@ def select(tasks: Sequence[Task], unwatched: str) -> list[Task]:
     if not others:
         return list(tasks)
     names = ", ".join(task.id for task in others[:_NAMED]) + (", ..." if len(others) > _NAMED else "")
-    count = f"{len(others)} of {len(tasks)} tasks"
+    count = f"{len(others)} of {plural(len(tasks), 'task')}"
     if unwatched == "use":
-        logger.warning(
-            "%s are unwatched, so the word of their test.sh is the reward (docs/reward.md): %s", count, names
-        )
+        logger.warning("%s unwatched, so the word of their test.sh is the reward (docs/reward.md): %s", count, names)
         return list(tasks)
     left = [task for task in tasks if task not in others]
     if not left:
-        raise BadTask(f"--env.unwatched refuse: {count} are unwatched (docs/reward.md), so none is left: {names}")
-    logger.warning("%s are left out, since they are unwatched (--env.unwatched): %s", count, names)
+        raise BadTask(f"--env.unwatched refuse: {count} unwatched (docs/reward.md), so none is left: {names}")
+    logger.warning("%s left out as unwatched (--env.unwatched): %s", count, names)
     return left
 
 

@@ -17,6 +17,7 @@ import orjson
 from envs.records.atif import parts
 from envs.records.read import read_counts, read_from
 from envs.records.stats import NO_INTERVAL, Interval, interval, share_interval
+from sandboxes.plurals import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class Evaluation:
     def __str__(self) -> str:
         """Return the mean with its interval and its number of values."""
         spread = NO_INTERVAL if self.interval is None else f"95% interval {self.interval:}"
-        return f"{self.mean:.0%}, {spread} ({len(self.rates)} tasks, {self.samples} samples)"
+        return f"{self.mean:.0%}, {spread} ({plural(len(self.rates), 'task')}, {plural(self.samples, 'sample')})"
 
 
 def gain(before: Evaluation, after: Evaluation) -> tuple[float, Interval | None, int]:

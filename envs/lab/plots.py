@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 from envs.lab.curve import Curve, Evaluation, gain, rise
 from envs.records.disk import replace_file
 from envs.records.stats import NO_INTERVAL
+from sandboxes.plurals import plural
 
 Points = Sequence[tuple[float, float]]
 
@@ -126,7 +127,7 @@ def findings(curve: Curve) -> list[tuple[str, str]]:
     if len(those) > 1:
         difference, spread, tasks = gain(those[0], those[-1])
         said = NO_INTERVAL if spread is None else f"95% interval {spread:+}"
-        found.append(("held-out gain", f"{difference:+.0%}, {said} ({tasks} tasks, paired)"))
+        found.append(("held-out gain", f"{difference:+.0%}, {said} ({plural(tasks, 'task')}, paired)"))
     if (risen := rise(curve.steps)) is not None:
         found.append(("training reward", f"{risen.first:.2f} to {risen.last:.2f}"))
         found.append(("its chance, policy fixed", f"p = {risen.p_value:.2g}"))

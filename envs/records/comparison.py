@@ -11,6 +11,7 @@ import orjson
 
 from envs.records.stats import NO_INTERVAL, EvalSummary, Interval, interval, pass_at_k, percent, share_interval
 from envs.records.tables import Sheet
+from sandboxes.plurals import plural
 
 
 class NoEvaluation(ValueError):
@@ -65,11 +66,11 @@ class Comparison:
         """Return it in words, with how much stands behind it."""
         spread = NO_INTERVAL if self.interval is None else f"95% interval {self.interval:+}"
         text = (
-            f"difference {percent(self.difference, '+')}, {spread}: paired over {self.tasks} tasks "
-            f"({self.samples_before} samples before, {self.samples_now} now)"
+            f"difference {percent(self.difference, '+')}, {spread}: paired over {plural(self.tasks, 'task')} "
+            f"({plural(self.samples_before, 'sample')} before, {self.samples_now} now)"
         )
         if self.only_before or self.only_now:
-            text += f"; {self.only_before} tasks are only in the earlier one, {self.only_now} only in this one"
+            text += f"; tasks only in the earlier one: {self.only_before}, only in this one: {self.only_now}"
         return "\n".join([text, *(f"not the same: {what}" for what in self.changed)])
 
 

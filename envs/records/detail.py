@@ -14,6 +14,7 @@ from atropos_agent.types import AgentResult, AgentStep, Message
 from envs.records.atif import opening_of
 from envs.records.read import SavedRollout
 from envs.records.token_view import visible
+from sandboxes.plurals import plural
 from tools.base import ToolCall
 
 MAX_TEXT = 20_000
@@ -169,11 +170,6 @@ def argument(value: Any) -> str:
 def digits(value: float) -> str:
     """Return a number with three decimals at most."""
     return f"{value:.3f}".rstrip("0").rstrip(".")
-
-
-def plural(count: int, noun: str, plural: str | None = None) -> str:
-    """Return a number of something in words."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def templates(loader: BaseLoader) -> Environment:

@@ -6,8 +6,10 @@ RUN is a run's directory; for `--to triplets` also a file of spans in OTLP's JSO
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
@@ -20,8 +22,9 @@ from envs.records.flat import rollout_row, token_rows, turn_rows
 from envs.records.plain import plain
 from envs.records.read import SavedRollout, read_rollouts
 from envs.records.triplets import rollout_triplets, span_triplets
-from sandboxes.arguments import Parser
+from sandboxes.arguments import Parser, place
 from sandboxes.naming import later
+from sandboxes.plurals import plural
 
 _ROWS: Mapping[str, Callable[[SavedRollout], Iterable[dict[str, Any]]]] = {
     "rollouts": lambda saved: [rollout_row(saved)],
@@ -49,7 +52,7 @@ def main(
     prog = as_called(prog)
     parser = Parser(prog=f"{prog} export", description=as_called(__doc__, prog))
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory, or a file of spans")
-    parser.add_argument("out", type=Path, metavar="OUT", help="where it goes; it must not be there yet")
+    parser.add_argument("out", type=place, metavar="OUT", help="where it goes; it must not be there yet")
     forms = (*FORMS, *more)
     written = f"what is written, one of {', '.join(forms)} (%(default)s)"
     parser.add_argument("--to", choices=forms, default="parquet", metavar="FORM", help=written)
@@ -78,16 +81,35 @@ def _export(run: Path, out: Path, form: str, more: Mapping[str, Callable[[Path, 
         raise ValueError(f"{run} holds no rollout that can be read")
     if out.exists():
         raise ValueError(f"{out} is there already; name another place")
+    if form != "triplets" and form not in more and out.suffix in _OF_FILES:
+        raise ValueError(f"--to {form} writes a folder of three files, and {out} reads like one file; name a folder")
+    with _whole(out):
+        _write(run, out, form, more)
+    return 0
+
+
+@contextmanager
+def _whole(out: Path) -> Iterator[None]:
+    """Remove a file or folder that is not written to its end."""
+    try:
+        yield
+    except BaseException:
+        if out.is_dir():
+            shutil.rmtree(out, ignore_errors=True)
+        else:
+            out.unlink(missing_ok=True)
+        raise
+
+
+def _write(run: Path, out: Path, form: str, more: Mapping[str, Callable[[Path, Path], str]]) -> None:
     if form in more:
         out.parent.mkdir(parents=True, exist_ok=True)
         print(f"{more[form](run, out)}: {out}")
-        return 0
-    if form != "triplets" and out.suffix in _OF_FILES:
-        raise ValueError(f"--to {form} writes a folder of three files, and {out} reads like one file; name a folder")
+        return
     if form == "triplets":
         out.parent.mkdir(parents=True, exist_ok=True)
-        print(f"{write_lines(_triplets(run), out)} triplets: {out}")
-        return 0
+        print(f"{plural(write_lines(_triplets(run), out), 'triplet')}: {out}")
+        return
     if form == "jsonl":
         out.mkdir(parents=True)
         for name, rows_of in _ROWS.items():
@@ -97,7 +119,6 @@ def _export(run: Path, out: Path, form: str, more: Mapping[str, Callable[[Path, 
     else:
         _write_dataset(run, out)
     print(f"{out}: {', '.join(sorted(path.name for path in out.iterdir()))}")
-    return 0
 
 
 def _write_dataset(run: Path, out: Path) -> None:

@@ -18,6 +18,7 @@ import orjson
 
 from envs.records.cheat_rate import RECENT_STEPS, cheat_rate, rising
 from envs.types import RESOURCES, Rollout
+from sandboxes.plurals import plural
 
 logger = logging.getLogger(__name__)
 
@@ -296,16 +297,16 @@ class Metrics:
         """Return the most important figures in a few words."""
         if not self.rollouts:
             return (
-                f"no rollout yet, {self.failures.total()} infrastructure failures"
+                f"no rollout yet, {plural(self.failures.total(), 'infrastructure failure')}"
                 if self.failures
                 else "no rollout yet"
             )
         parts = [
-            f"{self.rollouts} rollouts",
+            plural(self.rollouts, "rollout"),
             f"{self.solved / self.rollouts:.0%} solved",
             f"reward {self.reward_mean:.3f}",
             f"{self.concurrency} at once" if self.concurrency else "",
-            f"{self.failures.total()} infrastructure failures" if self.failures else "",
+            plural(self.failures.total(), "infrastructure failure") if self.failures else "",
             f"rewards differ in {sum(self.recent) / len(self.recent):.0%} of groups" if self.recent else "",
             self.supply,
         ]

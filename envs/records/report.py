@@ -18,10 +18,11 @@ from pathlib import Path
 from jinja2 import PackageLoader, Template
 from markupsafe import Markup
 
-from envs.records.detail import Detail, detail_of, explanation_of, plural, templates
+from envs.records.detail import Detail, detail_of, explanation_of, templates
 from envs.records.disk import replace_file
 from envs.records.read import SavedRollout
 from envs.records.token_view import TokenView, token_view
+from sandboxes.plurals import plural
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from envs.records.tables import Sheet
+from sandboxes.plurals import plural
 
 SOLVED = 1.0
 """The least reward of a correct sample."""
@@ -201,7 +202,8 @@ class EvalSummary:
         if not self.pass_at:
             return "no task has a sample"
         figures = "   ".join(f"pass@{k} {estimate}" for k, estimate in sorted(self.pass_at.items()))
-        return f"{figures}   ({len(self.tasks)} tasks, {sum(task.samples for task in self.tasks)} samples)"
+        samples = sum(task.samples for task in self.tasks)
+        return f"{figures}   ({plural(len(self.tasks), 'task')}, {plural(samples, 'sample')})"
 
     def _footer_solved(self) -> str:
         return f"{sum(task.solved for task in self.tasks)}/{sum(task.samples for task in self.tasks)}"

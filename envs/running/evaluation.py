@@ -24,6 +24,7 @@ from envs.running.mix import Mix
 from envs.running.rollouts import Rollouts
 from envs.running.run import cancel
 from envs.types import InfraError, Seat, Task
+from sandboxes.plurals import plural
 
 logger = logging.getLogger(__name__)
 
@@ -128,7 +129,7 @@ def shortage(summary: EvalSummary, most: float) -> str | None:
         f"{reason} ({count} times)" if count > 1 else reason
         for reason, count in sorted(summary.lost.items(), key=lambda item: -item[1])[:_REASONS]
     )
-    said = "no sample was made" if not made else f"{missing} of {wanted} samples are missing"
+    said = "no sample was made" if not made else f"missing: {missing} of {plural(wanted, 'sample')}"
     allowed = f", more than the share of {most:g} that --env.eval_lost allows" if made else ""
     return f"{said}{allowed}: {reasons or 'they were cancelled'}"
 

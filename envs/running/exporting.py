@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -25,6 +24,7 @@ from envs.running import hub
 from envs.running.group import UNMADE
 from envs.running.journal import FILE_NAME, Journal
 from sandboxes.naming import later
+from sandboxes.plurals import plural
 
 _HUB = later("huggingface_hub:HfApi")
 
@@ -49,17 +49,14 @@ def write(run: Path, out: Path, *, form: str) -> str:
     Raises ValueError when there are none, OSError."""
     counts: Counter[str] = Counter()
     lines = _lines(run, form, counts)
-    with ExitStack() as undo:
-        undo.callback(out.unlink, missing_ok=True)  # what is there would be a part of it
-        if form == "verl":
-            exporting.FRAMES().write_table(lines, out)
-        else:
-            exporting.write_lines(lines, out)
-        if not counts["groups"]:
-            raise ValueError(f"{run} holds no complete group; `process` and `serve` make some, evaluations don't")
-        undo.pop_all()
-    left = f", {counts['dropped']} rows are left out" if counts["dropped"] else ""
-    return f"{counts['lines']} lines of {counts['groups']} groups{left}"
+    if form == "verl":
+        exporting.FRAMES().write_table(lines, out)
+    else:
+        exporting.write_lines(lines, out)
+    if not counts["groups"]:
+        raise ValueError(f"{run} holds no complete group; `process` and `serve` make some, evaluations don't")
+    left = f", {plural(counts['dropped'], 'row')} left out" if counts["dropped"] else ""
+    return f"{plural(counts['lines'], 'line')} of {plural(counts['groups'], 'group')}{left}"
 
 
 def _lines(run: Path, form: str, counts: Counter[str]) -> Iterator[dict[str, Any]]:

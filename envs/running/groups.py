@@ -17,6 +17,7 @@ from envs.running.database import RunDirectoryError
 from envs.running.group import GroupFate, fates
 from envs.types import GroupState
 from sandboxes.arguments import Parser
+from sandboxes.plurals import plural
 
 
 def main(argv: Sequence[str], *, prog: str = SWE) -> int:
@@ -56,5 +57,6 @@ def table(found: Iterable[GroupFate]) -> Sheet:
         rewards = " ".join(f"{reward:g}" for reward in fate.rewards)
         cells = (str(fate.number), fate.task, fate.state, rewards, fate.reason, fate.evidence, fate.drawn)
         made.add(*cells[: len(heads)])
-    made.caption = f"{counts.total()} groups" + "".join(f", {count} {state}" for state, count in counts.most_common())
+    listed = [f"{count} {state}" for state, count in counts.most_common()]
+    made.caption = ", ".join([plural(counts.total(), "group"), *listed])
     return made

@@ -17,6 +17,7 @@ from envs.records.exporting import FRAMES
 from envs.records.provenance import FILE_NAME, read_starts
 from envs.records.read import SavedRollout, read_rollouts
 from envs.types import BadTask
+from sandboxes.plurals import plural
 
 _TOLD = (
     "task_id",
@@ -120,7 +121,7 @@ def _facts(run: Path, starts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         models[_model(saved)] += 1
         rewards += saved.reward.value
     tasks, made = sum(name.startswith("task ") for name in counts), counts["rollouts"]
-    yield f"{made} rollouts of {tasks} tasks, {counts['evaluating']} of them in evaluations"
+    yield f"{plural(made, 'rollout')} of {plural(tasks, 'task')}, {counts['evaluating']} of them in evaluations"
     yield f"{counts['solved']} solved the task; the mean reward is {rewards / made if made else 0:.3f}"
     yield f"models: {', '.join(models)}"
     if starts:

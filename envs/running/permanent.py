@@ -9,6 +9,7 @@ from atropos_agent.engines.errors import RETRIED, Refused
 from atropos_agent.types import TokenMismatch
 from envs.types import Failure, InfraError, Task
 from sandboxes.base import DaemonError, SandboxError, StorageFull
+from sandboxes.plurals import plural
 
 FAILURES = 12
 """Failures in a row, all alike, after which there is no hope, if none has ever succeeded."""
@@ -62,7 +63,8 @@ class Hope:
         several = self._tasks if error.kind is Failure.TASK else self._at_once
         if reason and self._failures >= FAILURES and len(self._of) >= several:
             raise NothingWorks(
-                f"none of the rollouts succeeds: {self._failures} in a row, of {len(self._of)} tasks, failed alike, "
+                f"none of the rollouts succeeds: {self._failures} in a row, of {plural(len(self._of), 'task')}, failed "
+                "alike, "
                 f"and that does not pass: {error}"
             ) from error
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from envs.records.metrics import Metrics
 from envs.running.concurrency import ConcurrencyLimiter
+from sandboxes.plurals import plural
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +68,7 @@ def _findings(now: Now) -> Iterator[str]:
     if now.active >= now.limit >= now.most and now.running is not None:
         yield f"held up by the limit: all {now.most} of --env.max_concurrent_rollouts run, and no request waits"
     if now.left is not None and now.left <= now.active < now.limit:
-        yield f"only the last {now.left} samples are left"
+        yield f"only {plural(now.left, 'sample')} left"
     elif now.begun and now.active < now.limit:
         yield "every wanted group has begun"
     elif now.left is None and 2 * now.active < now.limit:

@@ -94,7 +94,7 @@ async def without_unusable(
     train, evaluate = ([task for task in part if task.id not in problems] for part in parts)
     none_left = (parts[0] and not train) or (parts[1] and not evaluate)
     others = [task for name, task in every.items() if name not in problems]
-    usable_of(BadTasks("tasks", list(problems.values()), others), "refuse" if none_left else config.bad_tasks)
+    usable_of(BadTasks("task", list(problems.values()), others), "refuse" if none_left else config.bad_tasks)
     return train, evaluate
 
 

@@ -35,6 +35,7 @@ from sandboxes.docker.crun.availability import Obstacle, find_crun
 from sandboxes.docker.daemon.client import connect
 from sandboxes.fleet import FleetBackend, measure, read_hosts
 from sandboxes.kubernetes.examine import examine
+from sandboxes.plurals import plural
 from sandboxes.registry import load_backend
 
 GIB = 2**30
@@ -154,7 +155,8 @@ def _images(tasks: Sequence[Task], here: Collection[str]) -> Check:
 def _unusable(bad: Sequence[str], tasks: int, config: SWEEnvConfig) -> Check:
     """Report the unusable ones of so many tasks."""
     status = Status.NOTE if config.bad_tasks == "skip" and len(bad) < tasks else Status.WRONG
-    return Check("Dockerfiles", status, f"{len(bad)} of {tasks} tasks can't be used here: {bad[0]}", {"bad": list(bad)})
+    text = f"{len(bad)} of {plural(tasks, 'task')} can't be used here: {bad[0]}"
+    return Check("Dockerfiles", status, text, {"bad": list(bad)})
 
 
 async def _agent(agent: ForeignAgent, config: SWEEnvConfig, engine: EngineConfig, task: Task) -> AsyncIterator[Check]:

@@ -21,6 +21,7 @@ from envs.swe.config import SWEEnvConfig
 from envs.types import Failure, InfraError, Task
 from sandboxes.docker import DockerBackend
 from sandboxes.fleet import HostFigures, measure
+from sandboxes.plurals import plural
 from sandboxes.shielding import together
 
 LOOK_S = 900.0
@@ -128,7 +129,7 @@ async def _examine(
 def check_of(name: str, found: HostFigures) -> Check:
     """Return the report about a measured machine."""
     text = (
-        f"{found.processors} CPUs, {found.memory_mb / 1024:.0f} GiB, {found.sandboxes} containers; "
+        f"{plural(found.processors, 'CPU')}, {found.memory_mb / 1024:.0f} GiB, {plural(found.sandboxes, 'container')}; "
         f"first command after {found.first_s:.2f} s, then {1000 * found.command_s:.1f} ms each; "
         f"clock {found.clock_s:+.1f} s"
     )

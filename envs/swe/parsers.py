@@ -11,7 +11,7 @@ from envs.judging.manifest import NAME
 from envs.messages import SWE, as_called
 from envs.tasks.adapters import ADAPTERS, ROWS
 from envs.tasks.adapters.sets import SETS
-from sandboxes.arguments import Parser, count, folder, new_file, web_address
+from sandboxes.arguments import Parser, count, file, folder, new_file, web_address
 from sandboxes.naming import later
 
 _CHECK = "Each task's reference solution passes, and doing nothing does not."
@@ -90,7 +90,7 @@ def _add_checking(command: Parser) -> None:
     command.add_argument("--concurrency", type=count, default=4, help="tasks at the same time")
     command.add_argument(
         "--manifest",
-        type=Path,
+        type=file,
         help=f"where results are kept ({NAME} in the folder): tasks that haven't changed since are not checked again",
     )
     command.add_argument("--skip-bad", action="store_true", help=_SKIP_BAD)

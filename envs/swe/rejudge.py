@@ -28,6 +28,7 @@ from envs.swe.parsers import rejudge_parser
 from envs.swe.source import judge_model, load_source
 from envs.types import BadTask, Task
 from sandboxes.base import SandboxError
+from sandboxes.plurals import plural
 from sandboxes.registry import load_backend
 
 _SHOWN_TESTS = 3
@@ -62,8 +63,11 @@ def setting_of(options: argparse.Namespace) -> Setting:
     Raises BadTask, and ValueError for an unusable reward."""
     starts = read_starts(options.run_dir / FILE_NAME)
     told: dict[str, Any] = starts[-1].get("options", {}) if starts else {}
-    if not (told or options.tasks):
-        raise BadTask(f"{options.run_dir} has no {FILE_NAME} that says which tasks it was made of; give --tasks")
+    if "tasks" not in told and not options.tasks:
+        raise BadTask(
+            f"{options.run_dir} has no {FILE_NAME} that names a folder of tasks, and nothing else has tests to run "
+            "again; give --tasks"
+        )
     sources = [options.tasks] if options.tasks else [told.get("tasks") or "starter", told.get("eval_tasks")]
     judge = judge_model(*(told.get(name, "") for name in ("judge", "judge_model", "judge_key")))
     tasks = {task.id: task for source in sources if source for task in load_source(source, None, "skip", judge)}
@@ -110,7 +114,8 @@ async def _rejudge(options: argparse.Namespace, setting: Setting) -> int:
     for one in problems:
         print(f"{one.rollout} of {one.task} was not judged: {one.problem}", file=sys.stderr)
     print(
-        f"{counts['judged']} rollouts judged again, {len(changed)} verdicts changed, {len(problems)} not judged; "
+        f"{plural(counts['judged'], 'rollout')} judged again, {plural(len(changed), 'verdict')} changed, "
+        f"{len(problems)} not judged; "
         f"solved {counts['solved before']} before, {counts['solved now']} now"
     )
     print(f"every rollout: {out}")

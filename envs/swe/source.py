@@ -86,7 +86,7 @@ def with_judge(tasks: Sequence[Task], judge: JudgeModel | None) -> list[Task]:
     if asking and judge is None:
         usable = [task for task in tasks if task.id not in asking]
         said = "its test.sh asks a model to judge; name one with --env.judge URL"
-        raise BadTasks("tasks", [f"task {name}: {said}" for name in sorted(asking)], usable)
+        raise BadTasks("task", [f"task {name}: {said}" for name in sorted(asking)], usable)
     return [_judged(task, judge) if task.id in asking else task for task in tasks]
 
 
@@ -100,7 +100,7 @@ def usable_of(error: BadTasks, bad: str) -> list[Task]:
     bad is "refuse"."""
     if bad == "refuse" or not error.usable:
         raise error
-    logger.warning("%s\nThe %d others are used", error, len(error.usable))
+    logger.warning("%s\nThe others are used (%d)", error, len(error.usable))
     return error.usable
 
 

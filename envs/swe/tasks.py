@@ -39,6 +39,7 @@ from envs.tasks.selection import tagged
 from envs.types import BadTask, BadTasks, Task
 from sandboxes.base import SandboxError
 from sandboxes.naming import later
+from sandboxes.plurals import plural
 from sandboxes.registry import docker_backend
 
 _CHECKOUTS = CACHE.with_name("published")
@@ -84,7 +85,7 @@ async def _check(options: argparse.Namespace) -> list[CheckResult]:
     if options.seen:
         again = [result for result in results if result.task_id in doubts]
         flaky = sum(result.flaky for result in again)
-        print(f"{len(again)} tasks were in doubt: {flaky} are flaky, the tests of {len(again) - flaky} agreed")
+        print(f"{plural(len(again), 'task')} in doubt: flaky {flaky}, tests agreed {len(again) - flaky}")
     return results
 
 
@@ -113,7 +114,7 @@ def _attack_command(options: argparse.Namespace) -> int:
         options.manifest = _manifest(options) or Path(place, NAME)
         checked = run_to_end(_check(options))
         if bad := sum(not result.ok for result in checked):
-            print(f"{bad} tasks can't be used and are not attacked; `tasks check` says why", file=sys.stderr)
+            print(f"{plural(bad, 'task')} can't be used and won't be attacked; `tasks check` says why", file=sys.stderr)
         if model is None:
             results = run_to_end(_attack(options))
         else:
@@ -210,8 +211,8 @@ def _convert_command(options: argparse.Namespace) -> int:
         raise BadTask(f"{options.source} holds nothing to convert")
     if not options.check:
         sound = sum(kept.ok for kept in _still_true(tasks, _kept(options.out / NAME)))
-        known = f"{sound} are sound by {NAME}; " if sound else ""
-        paper().print(f"{len(tasks)} tasks are in {options.out}; {known}`tasks check` tells which can be used")
+        known = f"{sound} sound by {NAME}; " if sound else ""
+        paper().print(f"{options.out} holds {plural(len(tasks), 'task')}; {known}`tasks check` tells which can be used")
         return 0
     results = run_to_end(_check_converted(tasks, options.out / NAME, options.hosts))
     paper().print(render(results))

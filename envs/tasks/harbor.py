@@ -102,7 +102,7 @@ def load_tasks(root: Path) -> list[Task]:
     for what, names in ignored.items():
         logger.warning("%s of %s", what, _some(names))
     if problems:
-        raise BadTasks(f"tasks in {root}", problems, list(tasks.values()))
+        raise BadTasks("task", problems, list(tasks.values()), f" in {root}")
     if not tasks:
         raise BadTask(f"{root} holds no task; {LAYOUT}")
     return list(tasks.values())

@@ -15,6 +15,7 @@ from pathlib import Path
 from envs.judging.manifest import NAME, read_manifest, usable
 from envs.records.read import read_scores
 from envs.types import BadTask, Task
+from sandboxes.plurals import plural
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +45,9 @@ def split(tasks: Sequence[Task], share: float, seed: int) -> tuple[list[Task], l
     held = [task for task in tasks if _place(task, f"split/{seed}") < share]
     kept = [task for task in tasks if _place(task, f"split/{seed}") >= share]
     if not held or not kept:
-        raise BadTask(f"--env.eval_share {share} leaves {len(kept)} tasks to train on and {len(held)} to evaluate on")
+        raise BadTask(
+            f"--env.eval_share {share} leaves {plural(len(kept), 'task')} to train on and {len(held)} to evaluate on"
+        )
     return kept, held
 
 
@@ -60,7 +63,7 @@ def shard(tasks: Sequence[Task], part: str, seed: int, *, least: int = 1) -> lis
     ordered = sorted(tasks, key=lambda task: (_place(task, f"shard/{seed}"), task.id))
     mine = {task.id for task in ordered[int(number) - 1 :: int(parts)]}
     if len(mine) < least:
-        raise BadTask(f"--env.shard {part}: there are only {len(tasks)} tasks")
+        raise BadTask(f"--env.shard {part}: there are {plural(len(tasks), 'task')}")
     return [task for task in tasks if task.id in mine]
 
 

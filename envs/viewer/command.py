@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from envs.messages import SWE, as_called, told
-from envs.records.detail import plural
 from envs.records.report import write_report
 from envs.runs.reader import TOKENIZER, NoRun, decoder
 from envs.viewer.choosing import Choice, NothingChosen, choose
@@ -17,6 +16,7 @@ from envs.viewer.parsers import view_parser
 from envs.viewer.runs import open_runs, run_directories
 from envs.viewer.server import serve
 from sandboxes.arguments import WRONG_USE
+from sandboxes.plurals import plural
 
 CHOSEN_BY = ("latest", "step", "best", "worst", "group", "rollout")
 """Options for the content of --export."""

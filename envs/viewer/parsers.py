@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import SUPPRESS, ArgumentTypeError
+from argparse import ArgumentTypeError
 from pathlib import Path
 
 from envs.messages import SWE, as_called
@@ -23,7 +23,6 @@ def view_parser(prog: str = SWE) -> Parser:
     parser = Parser(prog=f"{prog} view", description=as_called(_VIEW, prog))
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="directory of a run, or of several")
     parser.add_argument("--port", type=port, default=0, help="where the page answers on this machine (a free port)")
-    parser.add_argument("--host", type=_here, help=SUPPRESS)
     parser.add_argument(
         "--tokenizer", type=_file, help="a tokenizer.json, where the run's directory has none (tokens are ids without)"
     )
@@ -36,14 +35,6 @@ def view_parser(prog: str = SWE) -> Parser:
     chosen.add_argument("--group", type=natural, help="the members of this group")
     chosen.add_argument("--rollout", action="append", default=[], help="the rollout with this id; may be repeated")
     return parser
-
-
-def _here(text: str) -> str:
-    """Refuse an address for others: the page shows everything that a run has."""
-    raise ArgumentTypeError(
-        "the page answers on this machine only; from another one: view --port 8900 here, "
-        "ssh -L 8900:127.0.0.1:8900 THIS-MACHINE there"
-    )
 
 
 def _page(text: str) -> Path:

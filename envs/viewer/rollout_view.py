@@ -12,6 +12,7 @@ from envs.runs.journal import SavedGroup
 from envs.types import GroupState
 from envs.viewer.states import meaning
 from envs.viewer.tokens import advantage_of
+from sandboxes.plurals import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ def _reasons(rollout: SavedRollout, group: SavedGroup | None, counts: bool) -> S
     passed = sum(status.value == "passed" for status in verdict.tests.values())
     found = [
         f"The verifier gave {verdict.reward:g}: {'solved' if verdict.solved else 'not solved'}"
-        + (f", {passed} of {len(verdict.tests)} tests passed." if verdict.tests else ".")
+        + (f", {passed} of {plural(len(verdict.tests), 'test')} passed." if verdict.tests else ".")
     ]
     if reward.value != verdict.reward or reward.explanation:
         found.append(f"In training it is worth {reward.value:g}: {reward.explanation or 'by the reward of its own'}.")

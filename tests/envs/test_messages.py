@@ -73,6 +73,10 @@ def test_a_failure_of_a_file_names_the_place_and_the_remedy(tmp_path):
     assert told(raised.value) == (
         f"{tmp_path / 'absent'} can't be used (No such file or directory); mend that, or give another"
     )
+    with pytest.raises(OSError) as raised:
+        (tmp_path / "absent").rename(tmp_path / "there/name")
+    assert told(raised.value).startswith(f"{tmp_path / 'there/name'} can't be used")
+    assert told(OSError(28, "No space left on device")).startswith("the disk is full ([Errno 28] No space left on")
     assert told(OSError("the disk is away")) == "the disk is away"
     assert told(ValueError("no number")) == "no number"
 

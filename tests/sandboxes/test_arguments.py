@@ -41,9 +41,12 @@ WRONG = [
     ("trainer", ["--batch-size=-4"], "at least 1"),
     ("trainer", ["--api", "localhost"], "this is no URL of a server"),
     ("groups", ["--stat", "saved", "x"], "--stat: there is no such option; did you mean --state?"),
+    ("groups", ["x", "y"], "'y' belongs to no option"),
     ("tasks", ["check", "--repeats", "0"], "at least 1"),
+    ("tasks", ["check", "--manifest", "/tmp"], "/tmp is there and is not a file"),
     ("tasks", ["check", "--repeat", "2"], "--repeat: there is no such option; did you mean --repeats?"),
     ("tasks", ["chek"], "chek"),
+    ("tasks", ["convert", "functions", "rows.jsonl", "--out", "-"], "nothing is written to the standard output"),
     ("learn", ["--run-dir", __file__], "is there and is not a directory"),
     # A file system that refuses everybody, also root.
     ("warmstart", ["--cache", "/proc/x"], "/proc can't be written"),

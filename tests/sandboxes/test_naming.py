@@ -30,6 +30,7 @@ def test_a_dotted_path_may_lead_into_a_class():
     [
         ("two", r"--env.x two: there is none of that name; choose one, or .* package.module:name"),
         ("no_such_module:x", r"no_such_module can't be imported: .*PYTHONPATH"),
+        ("folder/products.py:x", r"a module is named without its folder and ending: products:x"),
         ("json:nothing", r"json has no nothing"),
         (":x", r"there is none of that name"),
     ],

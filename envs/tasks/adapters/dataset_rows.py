@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,9 @@ from envs.tasks.adapters.hub import Dataset
 from envs.tasks.adapters.patches import Patch, read_patch
 from envs.types import BadTask, BadTasks, Task
 from sandboxes.naming import later
+from sandboxes.plurals import plural
+
+logger = logging.getLogger(__name__)
 
 _ARROW, _PARQUET = later("pyarrow"), later("pyarrow.parquet")
 
@@ -104,9 +108,9 @@ def read_rows(path: Path) -> Iterator[Row]:
 
 
 def convert_rows(path: Path, out: Path, convert: Callable[[Row, Path], Task]) -> list[Task]:
-    """Convert every row. Raises one BadTasks with all unusable rows."""
+    """Convert every row, and each of several equal ones once. Raises one BadTasks with all unusable rows."""
     tasks: dict[str, Task] = {}
-    problems = []
+    problems, repeated = [], []
     for row in read_rows(path):
         try:
             task = convert(row, out)
@@ -114,11 +118,15 @@ def convert_rows(path: Path, out: Path, convert: Callable[[Row, Path], Task]) ->
             said = str(problem)
             problems.append(said if said.startswith(row.where) else f"{row.where}: {said}")
             continue
-        if task.id in tasks:
-            problems.append(f"{row.where}: a second row with the id {task.id}")
+        if tasks.get(task.id) == task:
+            repeated.append(row.where)
+        elif task.id in tasks:
+            problems.append(f"{row.where}: a second row with the id {task.id}, and another content")
         tasks[task.id] = task
+    if repeated:
+        logger.warning("%s in %s, such as %s", plural(len(repeated), "repeated row"), path, repeated[0])
     if problems:
-        raise BadTasks(f"rows of {path}", problems, list(tasks.values()))
+        raise BadTasks("row", problems, list(tasks.values()), f" of {path}")
     return list(tasks.values())
 
 

@@ -41,7 +41,7 @@ def load(source: Path, out: Path) -> list[Task]:
                 problems.append(f"task {task.id}: two directories have this name")
             tasks[task.id] = task
     if problems:
-        raise BadTasks(f"tasks in {source}", problems, list(tasks.values()))
+        raise BadTasks("task", problems, list(tasks.values()), f" in {source}")
     return list(tasks.values())
 
 

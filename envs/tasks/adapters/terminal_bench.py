@@ -51,7 +51,7 @@ def load(folder: Path, out: Path) -> list[Task]:
         except BadTask as problem:
             problems.append(str(problem))
     if problems:
-        raise BadTasks(f"tasks in {folder}", problems, tasks)
+        raise BadTasks("task", problems, tasks, f" in {folder}")
     return tasks
 
 

@@ -75,3 +75,6 @@ def test_a_directory_without_an_evaluation_is_told(tmp_path, capsys):
     assert f"{tmp_path / 'eval-0.json'} {why}" in err
     with pytest.raises(SystemExit):
         main([])
+    with pytest.raises(SystemExit):
+        main([str(tmp_path), "-k", "0"])
+    assert "-k: 0 is too small" in capsys.readouterr().err

@@ -10,6 +10,7 @@ from envs.agents import locks, updates
 from envs.agents.facts import ForeignAgent
 from envs.agents.naming import FOREIGN
 from envs.agents.recipes import Recipe
+from envs.options import UsageError
 
 SOURCE = """
 def start(at):
@@ -93,11 +94,26 @@ async def test_an_agent_is_seen_at_work_in_the_base_image_before_its_pin_moves(b
 
 @pytest.mark.parametrize(
     ("argv", "why"),
-    [(["nobody"], "there is no agent nobody"), (["codex", "--write"], "--tokenizer"), (["--to", "1.0"], "one agent")],
+    [
+        (["nobody"], "there is no agent nobody"),
+        (["codex", "--write"], "--tokenizer"),
+        (["codex", "--write", "--tokenizer", "/nowhere"], "update: --tokenizer '/nowhere' can't be loaded"),
+        (["--to", "1.0"], "one agent"),
+    ],
 )
 def test_wrong_options_are_told(argv, why, capsys):
     assert updates.main(argv) == 2
     assert why in capsys.readouterr().err
+
+
+def test_a_tokenizer_that_is_a_program_runs_on_request_alone(monkeypatch, capsys):
+    def program(name, *, trust_remote_code):
+        raise UsageError("it runs" if trust_remote_code else "set --env.trust_remote_code=true to run it")
+
+    monkeypatch.setattr(updates, "load_tokenizer", program)
+    for more, said in ([], "set --trust-remote-code to run it"), (["--trust-remote-code"], "it runs"):
+        assert updates.main(["codex", "--write", "--tokenizer", "kimi", *more]) == 2
+        assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("agent", FOREIGN.values(), ids=FOREIGN)

@@ -60,6 +60,15 @@ def test_groups_say_that_they_carry_no_tokens(endpoint, tmp_path):
     assert group["generation_params"]["carries_tokens"] is False
 
 
+def test_a_file_without_a_group_is_not_named(endpoint, tmp_path, monkeypatch, capsys):
+    async def stopped(env):
+        return env.run_dir / "groups.jsonl"
+
+    monkeypatch.setattr(starting, "process_groups", stopped)
+    assert cli.main(Sums, "process", [*endpoint, "--env.total_steps", "1", "--env.run_dir", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == f"results: {tmp_path}\n"
+
+
 def test_evaluate_works(endpoint, tmp_path):
     options = ["--env.run_dir", str(tmp_path), "--openai.api_key", "x"]
     assert cli.main(Sums, "evaluate", [*endpoint, *options]) == 0

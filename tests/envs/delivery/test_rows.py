@@ -113,7 +113,7 @@ def test_a_turn_that_is_in_no_row_is_noticed():
     lost = replace(one, result=replace(one.result, segments=one.result.segments[:1]))
     group = score([lost, rollout(0.0, 1, "r1")]).to_wire()
     assert group["generation_params"]["rollout_ids"] == ["r1"]
-    assert "1 rows of 2 sequences" in group["generation_params"]["dropped"][0]["reason"]
+    assert "1 row for 2 sequences" in group["generation_params"]["dropped"][0]["reason"]
 
 
 def test_all_groups_of_a_batch_are_scored_alike_whatever_their_rows():

@@ -66,6 +66,12 @@ def test_parameters_with_defaults_are_left_alone_and_resources_are_known_by_name
     assert work.parameters == ("task", "llm", "greeting")
 
 
+@pytest.mark.parametrize("trained", [["mian"], "main"])
+def test_only_kinds_of_conversations_are_trained(trained):
+    with pytest.raises(TypeError, match="no kind of conversation; give some of main, fork, sub-agent"):
+        rollout(tasks=["a"], trained=trained)
+
+
 def test_resources_are_prompts_under_names_of_their_own():
     with pytest.raises(TypeError, match="'task' is what a function is given"):
         rollout(tasks=["a"], resources={"task": Prompt("x")})

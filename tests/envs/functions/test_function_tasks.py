@@ -33,7 +33,7 @@ def test_texts_mappings_and_tasks_become_tasks():
         ({"train": ["Add."], "test": []}, "the tasks are a dict with train, test; give one of its entries"),
         ([{"id": "\ud83d", "instruction": "x"}], r"tasks\[0\].id: .*half of a surrogate pair"),
         ([3], r"tasks\[0\] is a int"),
-        ([Task("a", "x"), Task("a", "y")], "'a'; give each its own"),
+        ([Task("a", "x"), Task("a", "y")], "1 id of several tasks, such as 'a'; give each its own"),
     ],
 )
 def test_what_is_no_task_is_named(given, said):

@@ -57,6 +57,7 @@ async def test_a_bar_shows_how_far_it_is(attempted, engine, tokenizer_folder, tm
         (3, {}, "llm: 3 is no model"),
         ("nowhere", {}, "base_url"),
         (EngineConfig(), {"max_stps": 3}, "max_stps"),
+        (lambda messages: "", {"samples": 0}, "samples: 0 is too small; give 1 or more"),
     ],
 )
 async def test_what_can_not_be_used_is_told_at_the_start(llm, options, said):

@@ -289,7 +289,7 @@ def shown(*results: CheckResult, width: int = 80) -> str:
 
 
 def test_the_table_names_what_is_wrong_and_why_in_full_width():
-    assert shown(GOOD).strip() == "1 of 1 tasks can be used"
+    assert shown(GOOD).strip() == "1 of 1 task can be used"
     line = "[error]: " + "x" * 50 + " the last word"
     text = shown(GOOD, CheckResult("bad", "", "", (), (), 2, "many lines\n" * 1000 + line))
     assert "1 of 2 tasks can be used" in text

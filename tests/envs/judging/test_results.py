@@ -74,7 +74,7 @@ def test_the_reward_is_the_least_of_what_was_seen_and_what_test_sh_wrote():
     half = seen("1 test not seen to pass: b", share=0.5, a="passed", b="failed")
     assert [read(written, half).reward for written in ("1", "0.75", "0.5", "0.25", "0")] == [0.0, 0.5, 0.5, 0.25, 0.0]
     verdict = read("1", half)
-    assert "Reward 0, not the 1 of test.sh: 1 test not seen to pass: b" in verdict.explanation
+    assert "Reward 0, though test.sh wrote 1: 1 test not seen to pass: b" in verdict.explanation
     assert verdict.metrics["test_sh_reward"] == 1.0
 
 
@@ -111,7 +111,7 @@ def test_a_sign_of_cheating_leaves_nothing_of_a_reward(written):
 def test_where_no_test_was_seen_of_a_watched_task_nothing_is_earned():
     verdict = read("1", None)
     assert (verdict.reward, verdict.metrics[TESTS_UNSEEN]) == (0.0, 1.0)
-    assert "Reward 0, not the 1 of test.sh: no test was seen to run" in verdict.explanation
+    assert "Reward 0, though test.sh wrote 1: no test was seen to run" in verdict.explanation
     with pytest.raises(InfraError, match="ran no test"):
         read("0", None, known=False)
 

@@ -51,7 +51,7 @@ def test_a_task_of_steps_is_watched_where_each_step_is(tmp_path):
 def test_unwatched_tasks_are_named_or_left_out(tmp_path, caplog):
     tasks = [task(tmp_path, "good", "pytest"), task(tmp_path, "other", "cmp a b")]
     assert select(tasks, "use") == tasks
-    assert "1 of 2 tasks are unwatched" in caplog.text and "other" in caplog.text
+    assert "1 of 2 tasks unwatched" in caplog.text and "other" in caplog.text
     assert select(tasks, "refuse") == tasks[:1]
-    with pytest.raises(BadTask, match=r"--env\.unwatched refuse: 1 of 1 tasks are unwatched"):
+    with pytest.raises(BadTask, match=r"--env\.unwatched refuse: 1 of 1 task unwatched"):
         select(tasks[1:], "refuse")

@@ -71,7 +71,7 @@ def test_the_gain_is_that_of_the_same_tasks() -> None:
 
 def test_no_interval_is_given_that_the_tasks_can_not_carry() -> None:
     assert Evaluation(0, {"a": 0.75}, 4).interval is None
-    assert str(Evaluation(0, {"a": 0.75}, 4)) == "75%, no interval (too few tasks, or all alike) (1 tasks, 4 samples)"
+    assert str(Evaluation(0, {"a": 0.75}, 4)) == "75%, no interval (too few tasks, or all alike) (1 task, 4 samples)"
     all_solved = Evaluation(0, {name: 1.0 for name in "abcdef"}, 24).interval
     assert all_solved is not None and 0.5 < all_solved.low < 0.7 and all_solved.high == 1.0
 

@@ -17,5 +17,5 @@ def test_a_run_is_drawn_on_a_page_that_takes_no_markup_from_outside(tmp_path: Pa
     assert "&lt;smoke&gt;" in page and "<script" not in page
     assert page.count("<svg") == 13
     assert (tmp_path / "curve.svg").read_text().startswith("<svg xmlns")
-    assert ("held-out gain", "+50%, no interval (too few tasks, or all alike) (1 tasks, paired)") in findings(curve)
+    assert ("held-out gain", "+50%, no interval (too few tasks, or all alike) (1 task, paired)") in findings(curve)
     assert not list(tmp_path.glob("*.tmp"))

@@ -203,6 +203,8 @@ WRONG = [
     (["--env.group_sise=4"], "--env.group_sise: there is no such option; did you mean --env.group_size?"),
     (["--env.group-size", "4"], "--env.group-size: there is no such option; did you mean --env.group_size?"),
     (["--group_size", "4"], "--group_size: there is no such option; did you mean --env.group_size?"),
+    (["--env.eval_attempts=4"], "did you mean --env.attempts or --env.eval_samples?"),
+    (["--openai.model=x"], "did you mean --openai.model_name?"),
     (["--env.qqqqqq", "4"], "--env.qqqqqq: there is no such option"),
     (["--openai.healthcheck", "4"], "--openai.healthcheck: there is no such option"),
     (["stray"], "'stray' belongs to no option"),

@@ -20,7 +20,7 @@ def test_a_comparison_is_paired_and_says_what_stands_behind_it():
     assert found.difference == pytest.approx(1 / 6)
     assert found.interval is not None and found.interval.low < found.difference < found.interval.high
     said = str(found)
-    assert "paired over 6 tasks (24 samples before, 28 now)" in said and "1 only in this one" in said
+    assert "paired over 6 tasks (24 samples before, 28 now)" in said and "only in this one: 1" in said
     assert "not the same: eval_temperature 0.0 then, 1.0 now" in said
 
 

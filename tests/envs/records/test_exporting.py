@@ -1,5 +1,6 @@
 """`export` writes each form, and says what it can't."""
 
+import errno
 import json
 
 import pytest
@@ -43,6 +44,26 @@ async def test_triplets(run, tmp_path, capsys):
     lines = [json.loads(line) for line in (tmp_path / "deep/out.jsonl").read_text().splitlines()]
     assert [line["turn"] for line in lines] == [0, 1] * 3
     assert "6 triplets" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("form", ["jsonl", "triplets"])
+async def test_a_full_disk_leaves_no_part_behind(run, tmp_path, monkeypatch, capsys, form):
+    def full(rows, path):
+        path.write_text("{")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(exporting, "write_lines", full)
+    assert main([str(run), str(tmp_path / "out"), "--to", form]) == 2
+    assert "the disk is full" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+async def test_the_standard_output_is_refused(run, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        main([str(run), "-", "--to", "jsonl"])
+    assert "OUT: - is no place: nothing is written to the standard output; name a file" in capsys.readouterr().err
+    assert not (tmp_path / "-").exists()
 
 
 async def test_what_can_not_be_is_said(run, tmp_path, capsys):

@@ -190,7 +190,7 @@ async def test_an_evaluation_reports_pass_at_k_over_its_tasks(make_env):
 async def test_the_bar_of_an_evaluation_says_what_holds_it_up(make_env, monkeypatch, capsys):
     monkeypatch.setattr("envs.running.commands.METRICS_S", 0.01)
     await evaluate_once(make_env(eval_samples=4, eval_temperature=1.0))
-    assert re.search(r"evaluating: .*(held up by|set the pace|samples are left)", capsys.readouterr().err)
+    assert re.search(r"evaluating: .*(held up by|set the pace|samples? left)", capsys.readouterr().err)
 
 
 async def test_the_reward_hook_shapes_training_and_leaves_evaluations_alone(make_env, engine):

@@ -232,10 +232,10 @@ async def test_a_failing_sample_ends_the_evaluation_at_once(make_env):
             r"no sample was made: engine: 401: wrong key \(2 times\)$",
         ),
         (9, {"a": 1}, 0.1, None),
-        (8, {"a": 1, "b": 1}, 0.1, r"2 of 10 samples are missing, more than the share of 0.1 that .*eval_lost.*: a; b"),
+        (8, {"a": 1, "b": 1}, 0.1, r"missing: 2 of 10 samples, more than the share of 0.1 that .*eval_lost.*: a; b"),
         (1, {"a": 9}, 1.0, None),
         (10, {}, 0.0, None),
-        (9, {"a": 1}, 0.0, "1 of 10 samples are missing"),
+        (9, {"a": 1}, 0.0, "missing: 1 of 10 samples"),
         (0, {}, 0.1, "there is no task to evaluate on"),
     ],
 )

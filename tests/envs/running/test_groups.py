@@ -35,7 +35,7 @@ async def test_each_group_has_its_state_its_reason_and_the_place_of_the_evidence
 async def test_groups_are_chosen_by_state_and_by_task(run_dir, capsys):
     main([str(run_dir), "--state", "stale", "--state", "equal", "--task", "task-[2]"])
     shown = capsys.readouterr().out
-    assert "1 groups, 1 stale" in shown
+    assert "1 group, 1 stale" in shown
     assert "task-[1]" not in shown
 
 

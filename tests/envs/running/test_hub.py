@@ -45,7 +45,7 @@ async def test_the_folder_is_a_dataset_with_its_card(run, tmp_path, capsys):
     _, head, words = (out / "README.md").read_text().split("---\n", 2)
     configs = {one["config_name"]: one["data_files"] for one in yaml.safe_load(head)["configs"]}
     assert configs["rows"] == "data/rows.parquet"
-    assert "3 rollouts of 1 tasks" in words and "last started 2026-01-02" in words
+    assert "3 rollouts of 1 task" in words and "last started 2026-01-02" in words
     assert "models: small\n" in words
     assert str(tmp_path) not in words  # nothing of this machine
 

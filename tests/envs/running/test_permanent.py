@@ -112,12 +112,12 @@ def test_one_success_is_hope_for_good():
 
 
 def test_of_fewer_tasks_all_must_fail():
-    with pytest.raises(NothingWorks, match="of 1 tasks"):
+    with pytest.raises(NothingWorks, match="of 1 task"):
         fail(Hope(tasks=1), FAILURES, lambda n, task: ValueError("x"), TASKS[:1])
 
 
 def test_where_no_other_task_is_tried_one_must_fail_but_not_by_a_fault_of_its_own():
-    with pytest.raises(NothingWorks, match="of 1 tasks"):
+    with pytest.raises(NothingWorks, match="of 1 task"):
         fail(Hope(tasks=50, at_once=1), FAILURES, lambda n, task: ValueError("x"), TASKS[:1])
     hope = Hope(tasks=50, at_once=1)
     for _ in range(200):

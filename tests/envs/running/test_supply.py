@@ -39,7 +39,7 @@ SHARES = {"replies": 0.7, "tools": 0.1, "sandboxes": 0.1, "the verifier": 0.1, "
         ),
         (Now(2, 16, 64, shares=SHARES), "held up by the queue: 2 rollouts run, 16 may (--env.max_num_workers)"),
         (Now(2, 16, 64, shares=SHARES, begun=True), "every wanted group has begun"),
-        (Now(2, 16, 64, shares=SHARES, left=2), "only the last 2 samples are left"),
+        (Now(2, 16, 64, shares=SHARES, left=2), "only 2 samples left"),
         (Now(2, 16, 64, shares=SHARES, left=9), "inference servers set the pace: 70% of a rollout's time"),
         (Now(16, 16, 64, shares=SHARES), "inference servers set the pace: 70% of a rollout's time"),
     ],

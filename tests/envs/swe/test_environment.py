@@ -96,10 +96,10 @@ async def test_tasks_that_the_daemon_can_not_make_are_left_out_or_refused(tmp_pa
     train, evaluate = await SWEEnv.ready_tasks(Loaded(tasks=str(tmp_path)))
     assert [task.id for task in train] == [task.id for task in evaluate] == ["good"]
     assert "task bad: its working directory is /" in caplog.text
-    assert "The 1 others are used" in caplog.text
-    with pytest.raises(BadTasks, match="1 tasks can't be used"):
+    assert "The others are used (1)" in caplog.text
+    with pytest.raises(BadTasks, match="1 task can't be used"):
         await SWEEnv.ready_tasks(Loaded(tasks=str(tmp_path), bad_tasks="refuse"))
-    with pytest.raises(BadTasks, match="1 tasks can't be used"):
+    with pytest.raises(BadTasks, match="1 task can't be used"):
         await SWEEnv.ready_tasks(Loaded(tasks=str(tmp_path / "bad")))
 
 

@@ -80,7 +80,7 @@ def test_a_server_that_dies_makes_no_reward(smollm2_tokenizer, tokenizer_folder,
 
 @pytest.mark.docker
 @pytest.mark.long(5)
-@pytest.mark.parametrize(("manner", "said"), [("good", "1 of 1 tasks can be used"), ("no_tools", "lists no tools")])
+@pytest.mark.parametrize(("manner", "said"), [("good", "1 of 1 task can be used"), ("no_tools", "lists no tools")])
 def test_a_check_tries_the_servers_of_a_task(tmp_path, base_image, manner, said):
     make_task(tmp_path / "tasks/sum", manner, base_image)
     done = run("tasks", "check", str(tmp_path / "tasks"))

@@ -50,7 +50,8 @@ def test_ctrl_c_while_it_loads_ends_it_without_a_traceback(after_s, tmp_path):
 def test_what_nobody_reads_or_no_disk_takes_is_no_traceback(words):
     reading, writing = os.pipe()
     os.close(reading)
-    for output, said in [(writing, ""), (os.open("/dev/full", os.O_WRONLY), "[Errno 28] No space left on device\n")]:
+    full = "the disk is full ([Errno 28] No space left on device); free some of it, or write to another\n"
+    for output, said in [(writing, ""), (os.open("/dev/full", os.O_WRONLY), full)]:
         done = subprocess.run(
             [sys.executable, "-m", *words], check=False, stdout=output, stderr=subprocess.PIPE, text=True
         )

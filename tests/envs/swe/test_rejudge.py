@@ -151,7 +151,7 @@ def test_one_test_made_stricter_changes_exactly_the_verdicts_that_it_should(run,
     for name in without:
         assert (found.lines[name]["before"], found.lines[name]["now"]) == (1.0, 0.0)
         assert found.lines[name]["tests"]["test_state.py::State::test_the_line_ends"] == [None, "failed"]
-    assert "1 verdicts changed" in found.said
+    assert "1 verdict changed" in found.said
 
 
 @pytest.mark.docker
@@ -193,7 +193,10 @@ def test_what_can_not_be_is_said(tmp_path, capsys, options, said):
     assert said in capsys.readouterr().err
 
 
-def test_a_run_that_does_not_say_its_tasks_needs_them_named(tmp_path, capsys):
+@pytest.mark.parametrize("options", [None, {"group_size": 8}])
+def test_a_run_that_does_not_say_its_tasks_needs_them_named(tmp_path, capsys, options):
     (tmp_path / "rollouts.jsonl").touch()
+    if options:  # as of a function
+        (tmp_path / "run.json").write_bytes(orjson.dumps({"starts": [{"options": options}]}))
     assert main([str(tmp_path)]) == 2
     assert "give --tasks" in capsys.readouterr().err

@@ -14,6 +14,7 @@ from envs.swe.environment import SWEEnv
 from envs.swe.program import PROGRAM
 from sandboxes.docker.crun.availability import Obstacle
 from sandboxes.local import LocalBackend
+from sandboxes.plurals import plural
 
 
 def test_wrong_options_are_told(capsys, tmp_path):
@@ -78,4 +79,4 @@ def test_what_starts_sandboxes_is_said(option, found, status, said):
 def test_tasks_that_the_docker_daemon_can_not_make_are_said(tasks, option, status):
     check = doctor._unusable(["task a: line 3"], tasks, SWEEnvConfig(bad_tasks=option))
     assert check.status is status
-    assert check.text == f"1 of {tasks} tasks can't be used here: task a: line 3"
+    assert check.text == f"1 of {plural(tasks, 'task')} can't be used here: task a: line 3"

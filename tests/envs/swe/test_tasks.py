@@ -54,7 +54,7 @@ def test_converted_tasks_are_directories_that_every_command_takes(tmp_path, caps
     (tmp_path / "rows.jsonl").write_text(json.dumps(ROW))
     assert main(["convert", "functions", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "out")]) == 0
     assert [task.id for task in load_tasks(tmp_path / "out")] == ["HumanEval-1"]
-    assert "1 tasks are in" in capsys.readouterr().out
+    assert "holds 1 task" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("text", ["", "\n", "[]"])
@@ -86,7 +86,7 @@ def test_rows_that_can_not_be_used_may_be_left_out(tmp_path, capsys):
     assert main([*convert, "--skip-bad"]) == 0
     assert [task.id for task in load_tasks(tmp_path / "out")] == ["HumanEval-1"]
     said = capsys.readouterr()
-    assert "1 tasks are in" in said.out
+    assert "holds 1 task" in said.out
     assert "rows.jsonl:2: test is missing or empty" in said.err
 
 
@@ -127,7 +127,7 @@ def test_a_check_is_given_the_tasks_that_runs_put_in_doubt(tmp_path, capsys, mon
     monkeypatch.setattr("envs.swe.tasks.check_tasks", check)
     monkeypatch.setattr("envs.swe.tasks.docker_backend", lambda hosts, base_image: nullcontext())
     assert main(["check", str(tmp_path / "tasks"), "--seen", str(tmp_path)]) == 0
-    assert "1 tasks were in doubt: 1 are flaky, the tests of 0 agreed" in capsys.readouterr().out
+    assert "1 task in doubt: flaky 1, tests agreed 0" in capsys.readouterr().out
     assert main(["check", str(tmp_path / "tasks"), "--seen", str(tmp_path / "none")]) == 2
     assert "none can't be read as a run" in capsys.readouterr().err
 
@@ -173,7 +173,7 @@ def test_a_manifest_that_can_not_be_written_ends_a_check_before_it_begins(
 def test_an_attack_checks_first_and_keeps_beside_that_what_was_rewarded(tmp_path, capsys, without_docker):
     make_task(tmp_path, name="good")
     assert main(["attack", str(tmp_path)]) == 0
-    assert "0 of 1 tasks accept a wrong patch; 1 attacks were tried" in capsys.readouterr().out
+    assert "0 of 1 task accepted a wrong patch, of 1 attack" in capsys.readouterr().out
     make_task(tmp_path, name="weak")
     assert main(["attack", str(tmp_path)]) == 1
     kept = read_manifest(tmp_path / "manifest.json")
@@ -189,14 +189,14 @@ def test_tasks_that_can_not_be_used_are_not_attacked(tmp_path, capsys, without_d
     write_manifest(tmp_path / "manifest.json", [CheckResult("weak", task.digest, "", (0.0,), (0.0,), 1, "why")])
     assert main(["attack", str(tmp_path)]) == 0
     said = capsys.readouterr()
-    assert "0 of 0 tasks accept a wrong patch" in said.out
-    assert "1 tasks can't be used and are not attacked" in said.err
+    assert "0 of 0 tasks accepted a wrong patch" in said.out
+    assert "1 task can't be used and won't be attacked" in said.err
 
 
 def test_an_attack_of_the_starter_pack_leaves_no_file(capsys, without_docker, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert main(["attack", "--only", "multifile"]) == 0
-    assert "0 of 7 tasks accept a wrong patch; 7 attacks were tried" in capsys.readouterr().out
+    assert "0 of 7 tasks accepted a wrong patch, of 7 attacks" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
 
 
@@ -235,7 +235,7 @@ def test_what_a_model_achieved_stands_in_the_manifest_and_its_rollouts_are_kept(
         asked = ["tasks", "attack", tmp_path / "tasks", f"--openai.base_url={engine.url}", "--env.eval_samples=2"]
         done = programs.run(["-m", "envs.swe", *map(str, asked), f"--env.run_dir={tmp_path / 'run'}"], env=os.environ)
     assert done.returncode == 1, done.stderr
-    assert "1 of 2 tasks accept a wrong patch; 4 attacks were tried" in done.stdout
+    assert "1 of 2 tasks accepted a wrong patch, of 4 attacks" in done.stdout
     kept = read_manifest(tmp_path / "tasks/manifest.json")
     assert {(one.name, one.reward) for one in kept["strong"].attacks} == {("attempt 1", 0.0), ("attempt 2", 0.0)}
     assert sorted(one.name for one in kept["weak"].accepts) == ["attempt 1", "attempt 2"]
@@ -292,7 +292,7 @@ def test_flaky_tests_seen_in_a_run_exclude_their_task_and_an_agents_random_code_
     assert set(doubts_of([tmp_path / "run"])) == {"shaky", "sound"}
     monkeypatch.setattr("envs.judging.check.IN_DOUBT", 4)
     assert main(["check", str(tmp_path / "tasks"), "--seen", str(tmp_path / "run")]) == 1
-    assert "2 tasks were in doubt: 1 are flaky, the tests of 1 agreed" in capsys.readouterr().out
+    assert "2 tasks in doubt: flaky 1, tests agreed 1" in capsys.readouterr().out
     kept = read_manifest(tmp_path / "tasks/manifest.json")
     assert (kept["sound"].ok, kept["sound"].reference) == (True, (1.0,) * 4)
     assert kept["shaky"].flaky and set(kept["shaky"].flaky_tests) <= {f"test_it.py::test_answer[{n}]" for n in "abcd"}
@@ -305,7 +305,7 @@ def test_a_run_leaves_bad_tasks_out_unless_it_is_to_refuse_them(tmp_path, caplog
     train, _ = SWEEnv.load_tasks(SWEEnvConfig(tasks=str(tmp_path)))
     assert [task.id for task in train] == ["good"]
     assert "- task bad: task.toml: environment: gpus" in caplog.text
-    with pytest.raises(BadTasks, match="1 tasks in"):
+    with pytest.raises(BadTasks, match="1 task in"):
         SWEEnv.load_tasks(SWEEnvConfig(tasks=str(tmp_path), bad_tasks="refuse"))
 
 
@@ -375,7 +375,7 @@ def test_a_published_set_is_converted_from_a_copy_of_its_parquet(tmp_path, capsy
     assert main(["get", name, "--from", str(copy), "--out", str(tmp_path / "out")]) == 0
     (task,) = load_tasks(tmp_path / "out")
     assert f"FROM {image}\n" in (task.context / "Dockerfile").read_text()
-    assert "1 tasks are in" in capsys.readouterr().out
+    assert "holds 1 task" in capsys.readouterr().out
     assert json.loads((tmp_path / "out/source.json").read_text())["set"] == name
 
 
@@ -401,5 +401,5 @@ def test_what_is_sound_by_an_earlier_check_is_said(tmp_path, capsys):
     results = [CheckResult("one", one.digest, "", (1.0,), (0.0,), 1), CheckResult("two", "old", "", (1.0,), (0.0,), 1)]
     write_manifest(tmp_path / "out/manifest.json", results)
     assert main(get) == 0
-    assert "2 tasks are in" in (said := capsys.readouterr().out)
-    assert "1 are sound by manifest.json; `tasks check` tells" in " ".join(said.split())
+    assert "holds 2 tasks" in (said := capsys.readouterr().out)
+    assert "1 sound by manifest.json; `tasks check` tells" in " ".join(said.split())

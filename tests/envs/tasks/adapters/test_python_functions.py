@@ -98,7 +98,12 @@ def test_a_bad_row_is_named_with_its_line_and_field(tmp_path, row, message):
 
 def test_two_rows_with_one_id_are_refused(tmp_path):
     with pytest.raises(BadTask, match=r"rows\.jsonl:2: a second row with the id mbpp-601"):
-        load(write(tmp_path, MBPP, MBPP), tmp_path / "out")
+        load(write(tmp_path, MBPP, MBPP | {"text": "Find the larger one."}), tmp_path / "out")
+
+
+def test_equal_rows_count_once(tmp_path, caplog):
+    assert len(load(write(tmp_path, MBPP, MBPP), tmp_path / "out")) == 1
+    assert "1 repeated row in" in caplog.text and "rows.jsonl:2" in caplog.text
 
 
 def test_lines_that_are_no_json_and_files_that_are_not_there_are_refused(tmp_path):
