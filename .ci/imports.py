@@ -1,10 +1,24 @@
 """Imports every module of the installed package; all but those of extras that are not installed must work."""
 
-import importlib, os, pkgutil, sys
+import importlib
+import os
+import pkgutil
+import sys
 
 # What the extras bring, and a pack: a client in it draws a terminal by pyte.
 EXTRAS = {"torch", "gguf", "accelerate", "peft", "safetensors", "starlette", "uvicorn", "datasets", "pyarrow", "ray"}
-EXTRAS |= {"trl", "verifiers", "verl", "harbor", "inspect_ai", "minisweagent", "kubernetes_asyncio", "mcp", "httpx2", "pyte"}
+EXTRAS |= {
+    "trl",
+    "verifiers",
+    "verl",
+    "harbor",
+    "inspect_ai",
+    "minisweagent",
+    "kubernetes_asyncio",
+    "mcp",
+    "httpx2",
+    "pyte",
+}
 EXTRAS |= {"prometheus_client", "opentelemetry.sdk", "opentelemetry.exporter"}
 packages = [importlib.import_module(name) for name in ("atropos_agent", "envs", "sandboxes", "tools")]
 for package in packages:
