@@ -137,7 +137,7 @@ class Hub:
 @contextmanager
 def served(app: Starlette) -> Iterator[int]:
     """Serve an app on a free port of loopback."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="off"))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="off", ws="none"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:

@@ -53,7 +53,7 @@ class ScriptedEngine:
         )
         self._host = host
         config = uvicorn.Config(
-            app, host=host, port=port, log_level="error", lifespan="off", timeout_graceful_shutdown=1
+            app, host=host, port=port, log_level="error", lifespan="off", ws="none", timeout_graceful_shutdown=1
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)

@@ -76,7 +76,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 async def _serve(server: Server, listener: socket.socket, announcement: str) -> None:
     http = _HTTPServer(
-        uvicorn.Config(server.app(), log_level="warning", timeout_graceful_shutdown=1, timeout_keep_alive=600),
+        uvicorn.Config(
+            server.app(), ws="none", log_level="warning", timeout_graceful_shutdown=1, timeout_keep_alive=600
+        ),
         announcement,
     )
 

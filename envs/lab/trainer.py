@@ -19,6 +19,7 @@ import logging
 import shutil
 import statistics
 import time
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -129,7 +130,9 @@ class Policy:
         base = checkpoint if checkpoint and not options.lora else options.model
         network = AutoModelForCausalLM.from_pretrained(base, dtype=getattr(torch, options.dtype)).to(options.device)
         if options.gradient_checkpointing:
-            network.gradient_checkpointing_enable({"use_reentrant": False})
+            # transformers of early version 5 know it by this name alone, later ones warn of it.
+            with warnings.catch_warnings(action="ignore", category=FutureWarning):
+                network.gradient_checkpointing_enable({"use_reentrant": False})
             network.enable_input_require_grads()
         self.network: Any = network
         if options.lora:

@@ -55,7 +55,7 @@ class TestDaemon:
 
     async def test_a_daemon_that_is_slow_at_the_start_is_waited_for(self, monkeypatch, caplog):
         monkeypatch.setattr(client, "_REMIND_S", 0.5)
-        pauses = [6.0, 0.0]
+        pauses, hung_up = [6.0, 0.0], asyncio.Event()
 
         async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             with contextlib.suppress(asyncio.IncompleteReadError):
@@ -68,10 +68,14 @@ class TestDaemon:
                         % (len(body), body)
                     )
             writer.close()
+            await writer.wait_closed()
+            hung_up.set()
 
         server = await asyncio.start_server(slow, "127.0.0.1")
-        async with server, client.connect(f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"):
-            pass
+        async with server:
+            async with client.connect(f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"):
+                pass
+            await hung_up.wait()
         assert "has not answered for" in caplog.text
 
 
