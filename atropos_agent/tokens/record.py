@@ -81,7 +81,7 @@ def problems(rows: Sequence[SequenceData], exchanges: Iterable[Exchange]) -> lis
             found.append(None)
     lost = sum(1 for exchange in forest.exchanges if exchange.ids and not exchange.untrained) - len(trained)
     if lost and not any(found):
-        said = f"there is {plural(len(rows), 'row')} for {plural(len(forest.sequences), 'sequence')} of requests"
+        said = f"{plural(len(rows), 'row')} for {plural(len(forest.sequences), 'sequence')} of requests"
         return [f"{lost} of the recorded replies are trained in no row: {said}"] * len(rows)
     return found
 

@@ -121,7 +121,7 @@ def render(results: Sequence[CheckResult]) -> Group:
             table.add(result.task_id, by, "\n".join(names))
     lines = [Text(f"{result.task_id}: {one.name} was not judged: {one.problem}") for result, one in _failed(results)]
     total = sum(len(result.attacks) for result in results)
-    line = f"{len(weak)} of {plural(len(results), 'task')} accepted a wrong patch, of {plural(total, 'attack')}"
+    line = f"{len(weak)} of {plural(len(results), 'task')} accepted a wrong patch; {plural(total, 'attack')} tried"
     return Group(*([table] if weak else []), *lines, line)
 
 

@@ -63,7 +63,7 @@ def shard(tasks: Sequence[Task], part: str, seed: int, *, least: int = 1) -> lis
     ordered = sorted(tasks, key=lambda task: (_place(task, f"shard/{seed}"), task.id))
     mine = {task.id for task in ordered[int(number) - 1 :: int(parts)]}
     if len(mine) < least:
-        raise BadTask(f"--env.shard {part}: there are {plural(len(tasks), 'task')}")
+        raise BadTask(f"--env.shard {part}: only {plural(len(tasks), 'task')} in all")
     return [task for task in tasks if task.id in mine]
 
 

@@ -118,7 +118,7 @@ def test_the_table_names_the_tasks_that_accept_a_wrong_patch_and_what_they_accep
         SOUND, task_id="weak", attacks=(Attack("[m]", "attempt 2", 1.0, True), Attack("[m]", "attempt 1", 0.0))
     )
     text = shown(weak, with_attack(SOUND, Attack(BUILT_IN, "x", 0.0)))
-    assert "1 of 2 tasks accepted a wrong patch, of 3 attacks" in text
+    assert "1 of 2 tasks accepted a wrong patch; 3 attacks tried" in text
     assert all(word in text for word in ("weak", "[m]", "attempt 2 (1)")) and "attempt 1" not in text
     assert "good" not in text
-    assert shown(SOUND).strip() == "0 of 1 task accepted a wrong patch, of 0 attacks"
+    assert shown(SOUND).strip() == "0 of 1 task accepted a wrong patch; 0 attacks tried"

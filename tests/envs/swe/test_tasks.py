@@ -173,7 +173,7 @@ def test_a_manifest_that_can_not_be_written_ends_a_check_before_it_begins(
 def test_an_attack_checks_first_and_keeps_beside_that_what_was_rewarded(tmp_path, capsys, without_docker):
     make_task(tmp_path, name="good")
     assert main(["attack", str(tmp_path)]) == 0
-    assert "0 of 1 task accepted a wrong patch, of 1 attack" in capsys.readouterr().out
+    assert "0 of 1 task accepted a wrong patch; 1 attack tried" in capsys.readouterr().out
     make_task(tmp_path, name="weak")
     assert main(["attack", str(tmp_path)]) == 1
     kept = read_manifest(tmp_path / "manifest.json")
@@ -196,7 +196,7 @@ def test_tasks_that_can_not_be_used_are_not_attacked(tmp_path, capsys, without_d
 def test_an_attack_of_the_starter_pack_leaves_no_file(capsys, without_docker, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert main(["attack", "--only", "multifile"]) == 0
-    assert "0 of 7 tasks accepted a wrong patch, of 7 attacks" in capsys.readouterr().out
+    assert "0 of 7 tasks accepted a wrong patch; 7 attacks tried" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
 
 
@@ -235,7 +235,7 @@ def test_what_a_model_achieved_stands_in_the_manifest_and_its_rollouts_are_kept(
         asked = ["tasks", "attack", tmp_path / "tasks", f"--openai.base_url={engine.url}", "--env.eval_samples=2"]
         done = programs.run(["-m", "envs.swe", *map(str, asked), f"--env.run_dir={tmp_path / 'run'}"], env=os.environ)
     assert done.returncode == 1, done.stderr
-    assert "1 of 2 tasks accepted a wrong patch, of 4 attacks" in done.stdout
+    assert "1 of 2 tasks accepted a wrong patch; 4 attacks tried" in done.stdout
     kept = read_manifest(tmp_path / "tasks/manifest.json")
     assert {(one.name, one.reward) for one in kept["strong"].attacks} == {("attempt 1", 0.0), ("attempt 2", 0.0)}
     assert sorted(one.name for one in kept["weak"].accepts) == ["attempt 1", "attempt 2"]
