@@ -31,6 +31,7 @@ from envs.running.sinks import FileSink, TrainerSink, open_group_file
 from envs.running.starts import conditions_of, write_start
 from envs.running.supply import Supply
 from envs.types import Task
+from sandboxes.plurals import plural
 from sandboxes.shielding import finish
 
 logger = logging.getLogger(__name__)
@@ -153,9 +154,14 @@ async def _evaluate_in_directory(env: Environment, tasks: Sequence[Task], starte
 async def showing(run: Run, what: str, total: int, done: Callable[[], int]) -> AsyncIterator[None]:
     """Show a run's progress while the block runs. total: not positive without an end."""
 
+    def line() -> str:
+        sampled = sum(server.sampled for server in run.env.servers)
+        begun = f", {plural(sampled, 'token')} sampled so far" if sampled and not run.metrics.rollouts else ""
+        return run.metrics.line() + begun
+
     async def show(bar: Bar) -> None:
         while True:
-            bar.update(done(), run.metrics.line())
+            bar.update(done(), line())
             await asyncio.sleep(1.0)
 
     with Bar(what, total if total > 0 else None) as bar:
@@ -164,7 +170,7 @@ async def showing(run: Run, what: str, total: int, done: Callable[[], int]) -> A
             yield
         finally:
             await cancel([task])
-            bar.update(done(), run.metrics.line())
+            bar.update(done(), line())
 
 
 async def _keep_logging(run: Run) -> None:

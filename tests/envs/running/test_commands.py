@@ -11,7 +11,8 @@ from sums import Sums, fill, metrics_of, pulled
 from envs.config import AgentEnvConfig
 from envs.delivery.trainer_api import EnvStatus
 from envs.lab.consumer import Consumer
-from envs.running.commands import CountPace, TrainerPace, evaluate_once, process_groups
+from envs.records.metrics import Metrics
+from envs.running.commands import CountPace, TrainerPace, evaluate_once, process_groups, showing
 from envs.running.run import open_run
 from envs.running.supply import Supply
 from envs.types import InfraError
@@ -185,6 +186,19 @@ async def test_an_evaluation_reports_pass_at_k_over_its_tasks(make_env):
     summary = await evaluate_once(env)
     assert (env.run_dir / "eval-0.json").exists()
     assert {"pass@1", "pass@2"} <= {key.split("/")[-1] for key in summary.metrics()}
+
+
+async def test_the_bar_says_that_tokens_are_sampled_before_the_first_rollout_is_over(capsys):
+    def run(rollouts):
+        return SimpleNamespace(metrics=Metrics(rollouts=rollouts), env=SimpleNamespace(servers=[engine, engine]))
+
+    engine = SimpleNamespace(sampled=600)
+    async with showing(run(0), "groups", 2, lambda: 0):
+        pass
+    assert "no rollout yet, 1,200 tokens sampled so far" in capsys.readouterr().err
+    async with showing(run(1), "groups", 2, lambda: 0):
+        pass
+    assert "sampled so far" not in capsys.readouterr().err
 
 
 async def test_the_bar_of_an_evaluation_says_what_holds_it_up(make_env, monkeypatch, capsys):
