@@ -40,7 +40,8 @@ def _push(folder: Path, name: str) -> None:
     try:
         hub.push(folder, name, _HUB()())
     except Exception as error:  # a wrong name, no token, and the errors of whichever HTTP library it found
-        raise OSError(f"{folder} is written, but not uploaded: --hub {name}: {error}") from error
+        remedy = f"upload it by: hf upload {name} {folder} --repo-type dataset"
+        raise OSError(f"{folder} is written, but not uploaded: --hub {name}: {error}; {remedy}") from error
 
 
 def write(run: Path, out: Path, *, form: str) -> str:

@@ -103,5 +103,7 @@ class Unreachable:
 async def test_what_is_not_uploaded_is_a_sentence(run, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(exporting, "_HUB", lambda: Unreachable)
     assert main([str(run), str(tmp_path / "out"), "--hub", "me/rollouts"]) == 2
-    assert "is written, but not uploaded: --hub me/rollouts: no route" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "is written, but not uploaded: --hub me/rollouts: no route" in said
+    assert f"hf upload me/rollouts {tmp_path}/out --repo-type dataset" in said
     assert (tmp_path / "out/README.md").exists()
