@@ -117,7 +117,7 @@ async def test_a_killed_drivers_pods_are_removed_by_the_command(server, base_ima
     await driver.wait()
     assert len(server.objects["pods"]) == len(server.objects["leases"]) == 1
     said, _ = await (await python("-m", "sandboxes", "reap", "--pods", "boxes")).communicate()
-    assert said == b"removed 1 pods of dead drivers\n"
+    assert said == b"removed 1 pod of dead drivers\n"
     assert not server.objects["pods"] and not server.objects["leases"]
 
 
