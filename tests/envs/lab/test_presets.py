@@ -5,10 +5,12 @@ from __future__ import annotations
 import fcntl
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from envs.agents.naming import FOREIGN
+from envs.lab import learn
 from envs.lab.kinds import EASY
 from envs.lab.learn import PRACTICE_SEED, PRACTICE_TASKS, _environment, _write_tasks
 from envs.lab.parsers import learn_parser
@@ -87,6 +89,13 @@ def test_through_an_agent_tasks_are_held_out_that_nobody_saw(run_dirs: Callable[
         for part in ("train", "held-out")
     )
     assert len(other) == 40 and not practised & other, "other commands, too"
+
+
+def test_a_task_that_a_warm_start_saw_is_not_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert learn._unseen(20)
+    same = SimpleNamespace(examples=20, seed=learn.HELD_OUT_SEED, kinds=EASY)
+    monkeypatch.setattr(learn, "RECIPES", {"same": same})
+    assert not learn._unseen(20)
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
