@@ -45,6 +45,9 @@ _READS = 6
 """How often a tree is read while it changes."""
 _FREEZES = 10
 """How often freezing is tried; it fails now and then while processes wait for the disk."""
+_LATE_S = 10.0
+"""How long the Docker daemon may take a container for paused, or for moving, that no longer is, in seconds: it hears
+of each pause and of its end from containerd too, later."""
 _SAID = {
     "too many (links|levels of symbolic links)": errno.ELOOP,
     "not a directory": errno.ENOTDIR,
@@ -143,8 +146,7 @@ class DaemonContainer(Container):
                         await self._stop_processes()
                     yield
                 finally:
-                    with suppress(aiodocker.DockerError):  # it was not paused
-                        await finish(self.handle.unpause())
+                    await finish(self._unpause(paused=paused))
                     if not paused:
                         with suppress(SandboxError):
                             await finish(self.channel.move_again())
@@ -157,17 +159,40 @@ class DaemonContainer(Container):
 
     async def _pause(self) -> bool:
         """Pause the container, if it runs and its engine can pause. Returns whether its engine can."""
-        for _ in range(_FREEZES):
+        failures, until = 0, time.monotonic() + _LATE_S
+        while failures < _FREEZES:
             try:
                 await finish(self.handle.pause())
                 return True
             except aiodocker.DockerError as error:
                 said = str(error.message).lower()
+                if "already paused" in said and time.monotonic() < until:
+                    await asyncio.sleep(0.05)
+                    continue
                 if "freeze" not in said and "cgroup" not in said:
                     return True  # it has ended
                 logger.debug("%s can't be paused: %r", self.name, error)
                 if "not configured" in said or "cgroup" in said:  # an engine without control groups has no freezer
                     break
+                failures += 1
+        return False
+
+    async def _unpause(self, *, paused: bool) -> None:
+        """End a pause, also one of which the Docker daemon does not know yet: else it would last for ever."""
+        until = time.monotonic() + _LATE_S
+        while True:
+            try:
+                await self.handle.unpause()
+                return
+            except aiodocker.DockerError as error:
+                unknown = "not paused" in str(error.message).lower() and time.monotonic() < until
+                if not (paused and unknown and await self._runs()):
+                    return
+            await asyncio.sleep(0.05)
+
+    async def _runs(self) -> bool:
+        with suppress(aiodocker.DockerError):
+            return bool((await self.handle.show())["State"]["Running"])
         return False
 
     async def _fetch(self, target: str, max_bytes: int) -> bytes:

@@ -76,3 +76,27 @@ async def test_two_uploads_at_once_both_find_it_paused():
     container = made(container, SimpleNamespace(has_run=True, held_back=nullcontext))
     await asyncio.gather(container.unpack(archive({}), "/short"), container.unpack(archive({}), "/long"))
     assert seen == [1] * 6
+
+
+@pytest.mark.parametrize("runs", [True, False])
+async def test_a_daemon_that_hears_late_of_a_pause_and_its_end_is_asked_again(runs):
+    """A word of the last pause's end that comes behind the next pause had it refuse the end of that one, for ever."""
+    asked, said = [], {"pause": ["is already paused"] * 2 * runs, "unpause": ["is not paused"] * 3}
+
+    async def ask(what):
+        asked.append(what)
+        if said[what]:
+            raise aiodocker.DockerError(409, {"message": f"Container c {said[what].pop()}"})
+
+    async def show():
+        return {"State": {"Running": runs}}
+
+    async def put_archive(target, data):
+        asked.append("put")
+
+    handle = SimpleNamespace(
+        pause=lambda: ask("pause"), unpause=lambda: ask("unpause"), put_archive=put_archive, show=show
+    )
+    container = made(handle, SimpleNamespace(has_run=True, held_back=nullcontext))
+    await container.unpack(archive({}), "/app")
+    assert asked == (["pause"] * 3 + ["put"] + ["unpause"] * 4 if runs else ["pause", "put", "unpause"])
