@@ -59,6 +59,10 @@ class Branch(enum.StrEnum):
     """The agent went away before it had the whole reply, and never asked for it again."""
 
 
+FORCIBLE = ("tool_choice", "response_format", "text.format", "output_format", "responseMimeType")
+"""Fields of requests by which agents want parts of a reply forced, in any of the protocols."""
+
+
 @dataclass(frozen=True, slots=True)
 class AgentConfig:
     """How an agent works.

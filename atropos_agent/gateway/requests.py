@@ -91,7 +91,8 @@ class GatewayRequest:
     instructed: whether the first message is this request's alone, no part of the history of the answer it names.
     model: as the agent calls it, for the answer. tools: those the model may call.
     max_tokens: the most the agent wants; None if it does not say. stop: strings that end the reply.
-    forced: the parts of the reply that the agent wants forced, by field; no inference server can.
+    forced: the parts of the reply that the agent wants forced, by field (`atropos_agent.types.FORCIBLE`); no inference
+        server can.
     noted: names of settings that are not followed, such as `temperature`.
     extras: data for its own protocol alone.
     """

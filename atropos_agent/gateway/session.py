@@ -50,8 +50,8 @@ class Session:
     config: how to sample, and the budgets; the agent's own settings are noted and not followed. `max_steps` counts all
         replies.
     trained: the kinds of branches that are trained (`Branch`).
-    tolerates: fields that may ask for something to be forced, though it is not: "tool_choice", "response_format",
-        "text.format", "output_format". Others are refused.
+    tolerates: fields that may ask for something to be forced, though it is not (`atropos_agent.types.FORCIBLE`).
+        Others are refused.
 
     api_key: the key that marks requests as this rollout's. base_url: the base URL for an OpenAI client;
     anthropic_url: for an Anthropic client. Both are "" for a session without a gateway.

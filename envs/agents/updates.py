@@ -46,13 +46,12 @@ def main(argv: Sequence[str], *, prog: str = SWE) -> int:
         wrong = wrong or "--write wants the names of agents and --tokenizer"
     if options.to and len(options.names) != 1:
         wrong = wrong or "--to is for one agent"
-    tokenizer, trusted = None, options.trust_remote_code
+    tokenizer, named = None, {"option": "--tokenizer", "trust_option": "--trust-remote-code"}
     try:
         if options.write and not wrong:
-            tokenizer = load_tokenizer(options.tokenizer, trust_remote_code=trusted)
+            tokenizer = load_tokenizer(options.tokenizer, trust_remote_code=options.trust_remote_code, **named)
     except UsageError as error:
-        wrong = str(error).replace("--env.trust_remote_code=true", "--trust-remote-code")
-        wrong = wrong.replace("--env.tokenizer_name", "--tokenizer")
+        wrong = str(error)
     if wrong:
         print(f"{prog} agents update: {wrong}", file=sys.stderr)
         return 2

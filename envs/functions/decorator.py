@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from atropos_agent.types import Branch
+from atropos_agent.types import FORCIBLE, Branch
 from envs.cli import Program, run
 from envs.functions.arguments import Hooks
 from envs.functions.config import FunctionConfig
@@ -77,7 +77,7 @@ def rollout(
         kinds with replies received whole.
     tolerates: its client's demands to accept without forcing them on the model, such as "tool_choice"; else refused
         (see `atropos_agent.gateway.Session`).
-    Raises TypeError for a function with other required parameters, and for unknown kinds.
+    Raises TypeError for a function with other required parameters, and for unknown kinds or demands.
     """
     prompts = dict(resources or {})
 
@@ -99,6 +99,8 @@ def rollout(
         raise TypeError(f"resources: {wrong[0]!r} is no Prompt; write Prompt(text)")
     if unknown := [kind for kind in trained if kind not in set(Branch)]:
         raise TypeError(f"trained: {unknown[0]!r} is no kind of conversation; give some of {', '.join(Branch)}")
+    if unknown := [name for name in tolerates if name not in FORCIBLE]:
+        raise TypeError(f"tolerates: no request has the demand {unknown[0]!r}; give some of {', '.join(FORCIBLE)}")
     return decorated
 
 

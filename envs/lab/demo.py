@@ -46,7 +46,9 @@ def main(argv: list[str]) -> int:
     except asyncio.CancelledError:
         print("interrupted; everything was stopped", file=sys.stderr)
         return 130
-    except (PartError, SandboxError, ConsumerError, NoFolder, OSError) as error:
+    except NoFolder as error:
+        demo_parser().error(str(error))
+    except (PartError, SandboxError, ConsumerError, OSError) as error:
         print(f"demo: {told(error)}", file=sys.stderr)
         return 1
 

@@ -75,6 +75,8 @@ def main(argv: list[str]) -> int:
     except asyncio.CancelledError:
         print(f"interrupted; it goes on with --run-dir {options.run_dir}", file=sys.stderr)
         return 130
+    except NoFolder as error:
+        learn_parser().error(str(error))
     except (PartError, SandboxError, OSError, ValueError) as error:
         print(f"learn: {told(error)}", file=sys.stderr)
         return 1

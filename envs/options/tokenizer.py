@@ -14,11 +14,19 @@ from atropos_agent.hub import silence
 from envs.options.command import UsageError
 
 
-def load_tokenizer(name: str, *, given: bool = True, trust_remote_code: bool = False) -> Any:
+def load_tokenizer(
+    name: str,
+    *,
+    given: bool = True,
+    trust_remote_code: bool = False,
+    option: str = "--env.tokenizer_name",
+    trust_option: str = "--env.trust_remote_code=true",
+) -> Any:
     """Load a tokenizer by folder or hub name. Raises UsageError with the remedy.
 
     given: whether the options name it; else the inference server does.
-    trust_remote_code: whether to run the program that some tokenizers are (Kimi's)."""
+    trust_remote_code: whether to run the program that some tokenizers are (Kimi's).
+    option, trust_option: the command's options for these two."""
     local = name.startswith(("/", "./", "../", "~")) or name.count("/") > 1 or Path(name).is_dir()
     away = None if local else silence()
     try:
@@ -29,17 +37,17 @@ def load_tokenizer(name: str, *, given: bool = True, trust_remote_code: bool = F
         if "trust_remote_code" in str(error):
             raise UsageError(
                 f"the tokenizer of {name!r} is a Python program of the model's authors; read it, and set "
-                "--env.trust_remote_code=true to run it here"
+                f"{trust_option} to run it here"
             ) from error
         reason = away or (str(error).strip() or repr(error)).splitlines()[0]
         here = f", or run `hf download {name}` where it can be reached and give that folder" if away else ""
         if not given:
             raise UsageError(
                 f"the inference server names its model {name!r}, whose tokenizer can't be loaded here ({reason}); "
-                f"set --env.tokenizer_name to a folder or a hub name of that model{here}"
+                f"set {option} to a folder or a hub name of that model{here}"
             ) from error
         raise UsageError(
-            f"--env.tokenizer_name {name!r} can't be loaded ({reason}); "
+            f"{option} {name!r} can't be loaded ({reason}); "
             f"give the folder or the hub name of the model that the inference server serves{here}"
         ) from error
 

@@ -232,7 +232,7 @@ class FeedThread(Generic[S, P]):
         try:
             asyncio.run(self._run())
         except asyncio.CancelledError:
-            pass
+            self._opened.cancel()  # or somebody would wait for it for ever
         except BaseException as error:  # it is raised in the thread that asks
             self.error = error
             if not self._opened.done():

@@ -63,9 +63,8 @@ class Hope:
         several = self._tasks if error.kind is Failure.TASK else self._at_once
         if reason and self._failures >= FAILURES and len(self._of) >= several:
             raise NothingWorks(
-                f"none of the rollouts succeeds: {self._failures} in a row, of {plural(len(self._of), 'task')}, failed "
-                "alike, "
-                f"and that does not pass: {error}"
+                f"none of the rollouts succeeds: {self._failures} in a row, of {plural(len(self._of), 'task')}, "
+                f"failed alike, and that does not pass: {error}"
             ) from error
 
 

@@ -10,7 +10,7 @@ from envs.agents import locks, updates
 from envs.agents.facts import ForeignAgent
 from envs.agents.naming import FOREIGN
 from envs.agents.recipes import Recipe
-from envs.options import UsageError
+from envs.options import tokenizer
 
 SOURCE = """
 def start(at):
@@ -107,10 +107,11 @@ def test_wrong_options_are_told(argv, why, capsys):
 
 
 def test_a_tokenizer_that_is_a_program_runs_on_request_alone(monkeypatch, capsys):
-    def program(name, *, trust_remote_code):
-        raise UsageError("it runs" if trust_remote_code else "set --env.trust_remote_code=true to run it")
+    def program(name, *, trust_remote_code, **_):
+        raise ValueError("it runs" if trust_remote_code else "give trust_remote_code=True")
 
-    monkeypatch.setattr(updates, "load_tokenizer", program)
+    monkeypatch.setattr(tokenizer, "_loaded", program)
+    monkeypatch.setattr(tokenizer, "silence", lambda: None)
     for more, said in ([], "set --trust-remote-code to run it"), (["--trust-remote-code"], "it runs"):
         assert updates.main(["codex", "--write", "--tokenizer", "kimi", *more]) == 2
         assert said in capsys.readouterr().err

@@ -72,6 +72,12 @@ def test_only_kinds_of_conversations_are_trained(trained):
         rollout(tasks=["a"], trained=trained)
 
 
+@pytest.mark.parametrize("tolerates", [["tool-choice"], "tool_choice"])
+def test_only_demands_of_some_protocol_are_tolerated(tolerates):
+    with pytest.raises(TypeError, match="give some of tool_choice, response_format"):
+        rollout(tasks=["a"], tolerates=tolerates)
+
+
 def test_resources_are_prompts_under_names_of_their_own():
     with pytest.raises(TypeError, match="'task' is what a function is given"):
         rollout(tasks=["a"], resources={"task": Prompt("x")})

@@ -47,7 +47,8 @@ def test_what_is_missing_is_said_and_ends_it(
 
 def test_a_learning_run_is_not_mixed_with_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "config.json").touch()
-    assert demo.main(["--run-dir", str(tmp_path)]) == 1
+    with pytest.raises(SystemExit, match="2"):
+        demo.main(["--run-dir", str(tmp_path)])
     assert "holds a learning run; give another --run-dir" in capsys.readouterr().err
 
 

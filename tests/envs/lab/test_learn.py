@@ -195,7 +195,8 @@ def test_a_run_goes_on_with_the_same_settings_only_and_also_when_it_is_an_old_on
 
 def test_a_run_of_another_command_is_not_mixed_with_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "rollouts.jsonl").touch()
-    assert main(["--run-dir", str(tmp_path)]) == 1
+    with pytest.raises(SystemExit, match="2"):
+        main(["--run-dir", str(tmp_path)])
     assert "holds a run of another command; give another --run-dir" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["rollouts.jsonl"]
 

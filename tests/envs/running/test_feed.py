@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from concurrent.futures import CancelledError
 from functools import partial
 
 import pytest
@@ -193,6 +194,14 @@ def test_what_keeps_a_run_from_opening_is_raised_where_the_thread_was_started():
         raise OSError("no such model")
 
     with pytest.raises(OSError, match="no such model"), FeedThread(made):
+        pass
+
+
+def test_nobody_waits_for_a_thread_whose_run_was_cancelled_before_it_was_open():
+    async def made():
+        raise asyncio.CancelledError
+
+    with pytest.raises(CancelledError), FeedThread(made):
         pass
 
 
