@@ -113,6 +113,8 @@ async def _ahead(
                 logger.warning("The verifier's sandbox of task %s did not close cleanly: %s", task_id, error)
             else:
                 ready.set_exception(error)
+        finally:
+            ready.cancel()  # a cancellation from within has left it open
 
     holder = asyncio.create_task(hold())
     try:

@@ -168,9 +168,10 @@ async def test_what_the_code_cannot_cause_is_ours(tmp_path, sandboxes):
     assert caught.value.kind == "verifier"
 
 
-async def test_a_fault_in_opening_is_raised_not_waited_for(tmp_path):
-    with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(judge(FailingBackend(ZeroDivisionError()), task(tmp_path, ""), "x", Changes()), 5)
+@pytest.mark.parametrize("fault", [ZeroDivisionError, asyncio.CancelledError])
+async def test_a_fault_in_opening_is_raised_not_waited_for(tmp_path, fault):
+    with pytest.raises(fault):
+        await asyncio.wait_for(judge(FailingBackend(fault()), task(tmp_path, ""), "x", Changes()), 5)
 
 
 async def test_an_agent_that_fails_leaves_no_verifier_behind(tmp_path):

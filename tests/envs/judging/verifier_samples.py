@@ -89,7 +89,7 @@ class FailingBackend:
     async def open(self, spec):
         self.opened += 1
         sandbox = self._sandboxes.pop(0)
-        if isinstance(sandbox, Exception):
+        if isinstance(sandbox, BaseException):
             raise sandbox
         yield sandbox
 
