@@ -100,7 +100,6 @@ def make_trainer(options: argparse.Namespace, worker: Worker) -> AsyncGRPOTraine
         temperature=options.temperature,
         use_cpu=options.device == "cpu",
         bf16=options.autocast,
-        gradient_checkpointing=options.gradient_checkpointing,
         dataloader_pin_memory=options.device != "cpu",
         save_steps=1,
         save_total_limit=2,
@@ -165,7 +164,7 @@ def parse(argv: Sequence[str] | None = None, config_cls: type[SWEEnvConfig] = SW
     add("--max-grad-norm", type=positive, default=1.0, help=" ")
     add("--device", choices=["cuda", "cpu"], default="cuda", help="on cpu TRL 1.16 starts only if it is patched")
     add("--autocast", action="store_true", help="multiply 16-bit numbers")
-    add("--gradient-checkpointing", action="store_true", help="less memory, more time")
+    add("--gradient-checkpointing", action="store_true", help="in any case: a step's rows are computed at once")
     add("--seed", type=int, default=0)
     options, rest = parser.parse_known_args(argv)
     options.out = options.out.resolve()
