@@ -15,6 +15,7 @@ from sandboxes.base import SandboxError
 from sandboxes.docker import PoolLimits
 from sandboxes.docker.crun.availability import Obstacle, find_crun
 from sandboxes.docker.daemon.client import connect
+from sandboxes.e2b.server import check_server
 from sandboxes.fleet import Host, read_hosts
 from sandboxes.kubernetes.examine import examine
 from sandboxes.local import LocalBackend
@@ -53,6 +54,8 @@ async def sandbox_problems(config: SWEEnvConfig) -> Sequence[Exception]:
             return [
                 ValueError(f"--env.sandbox kubernetes: {one.text}") async for one in examine(config.pods) if not one.ok
             ]
+        elif config.sandbox == "e2b" and config.workers == "process":
+            await check_server(config.e2b)
     except (SandboxError, ValueError) as error:
         return [error]
     return []

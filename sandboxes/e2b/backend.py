@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -14,7 +13,6 @@ from typing import Any, Self
 from urllib.parse import urlencode
 
 from sandboxes.base import (
-    DaemonRefused,
     DaemonUnavailable,
     ImageMissing,
     ImageUnbuildable,
@@ -30,6 +28,7 @@ from sandboxes.docker.slots import Slots
 from sandboxes.e2b.options import E2BOptions
 from sandboxes.e2b.server import Envd, ProgramStream, Server
 from sandboxes.owner import PREFIX, Owner
+from sandboxes.remote.api import cause
 from sandboxes.remote.backend import GREET_S, RemoteBackend, ask_image, open_channel
 from sandboxes.remote.images import NamedImages
 from sandboxes.shielding import finish, together
@@ -128,7 +127,7 @@ class E2BContainer(ToolContainer):
             await self._inside.check()
             if isinstance(error, SandboxError):
                 raise
-            raise DaemonUnavailable(f"{command[0]} in {self.name} broke off: {error!r}") from error
+            raise DaemonUnavailable(f"{command[0]} in {self.name} broke off: {cause(error)}") from error
 
     async def overran(self) -> str | None:
         with contextlib.suppress(TimeoutError):
@@ -233,11 +232,8 @@ class E2BBackend(RemoteBackend):
         return self._owner
 
     async def __aenter__(self) -> Self:
-        key = os.environ.get(self._options.key, "")
-        if not key:
-            raise DaemonRefused(f"--env.sandbox e2b: {self._options.key} is not set; it holds the API's key")
         async with AsyncExitStack() as stack:
-            server = await stack.enter_async_context(Server.connect(self._options, key))
+            server = await stack.enter_async_context(Server.connect(self._options))
             await reap(server, self._owner.host)
             stack.push_async_callback(_remove_all, server, self._owner.id)
             stack.callback(asyncio.create_task(self.show_interest(), name="sandboxes of E2B").cancel)

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+
+def _address(text: str) -> str:
+    try:
+        whole = text.format(id="id", domain="domain")
+    except (AttributeError, LookupError, ValueError) as error:
+        raise ValueError("only {id} and {domain} stand in braces") from error
+    if not whole.startswith(("http://", "https://")):
+        raise ValueError("give it with http:// or https://")
+    return text
+
+
+Address = Annotated[str, AfterValidator(_address)]
 
 
 class E2BOptions(BaseModel):
@@ -12,9 +25,9 @@ class E2BOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    api_url: Annotated[str, Field(min_length=1)] = "https://api.e2b.app"
+    api_url: Address = "https://api.e2b.app"
     """API of the server"""
-    sandbox_url: Annotated[str, Field(min_length=1)] = "https://49983-{id}.{domain}"
+    sandbox_url: Address = "https://49983-{id}.{domain}"
     """Address of a sandbox's envd, with {id} and {domain}"""
     key: Annotated[str, Field(min_length=1)] = "E2B_API_KEY"
     """Name of the environment variable with the API's key"""

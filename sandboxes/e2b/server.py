@@ -10,6 +10,7 @@ import asyncio
 import base64
 import json
 import logging
+import os
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -17,10 +18,10 @@ from typing import Any, ClassVar
 
 import aiohttp
 
-from sandboxes.base import DaemonUnavailable, SandboxError
+from sandboxes.base import DaemonRefused, DaemonUnavailable, SandboxDied, SandboxError
 from sandboxes.docker.executor.streams import TAKEN_S
 from sandboxes.e2b.options import E2BOptions
-from sandboxes.remote.api import ANSWER_S, Api, failure, message_of
+from sandboxes.remote.api import ANSWER_S, Api, cause, failure, message_of
 from sandboxes.shielding import on_failure
 
 logger = logging.getLogger(__name__)
@@ -56,7 +57,11 @@ class Server(Api):
 
     @classmethod
     @asynccontextmanager
-    async def connect(cls, options: E2BOptions, key: str) -> AsyncIterator[Server]:
+    async def connect(cls, options: E2BOptions) -> AsyncIterator[Server]:
+        """Raises DaemonRefused without a key."""
+        key = os.environ.get(options.key, "")
+        if not key:
+            raise DaemonRefused(f"--env.sandbox e2b: {options.key} is not set; it holds the API's key")
         unbounded = aiohttp.ClientTimeout(total=None)
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=unbounded) as http:
             yield cls(http, options, key)
@@ -69,6 +74,17 @@ class Server(Api):
         token = made.get("envdAccessToken") or ""
         url = self._sandbox_url.format(id=made["sandboxID"], domain=made.get("domain") or "e2b.app")
         return Envd(self._http, url.rstrip("/"), made["sandboxID"], token)
+
+
+async def check_server(options: E2BOptions) -> None:
+    """Ask for a list of sandboxes. Raises DaemonUnavailable or Busy, and ValueError for a wrong address or key."""
+    try:
+        async with Server.connect(options) as server:
+            await server.request("GET", "/v2/sandboxes", limit="1")
+    except DaemonRefused as error:
+        raise ValueError(str(error)) from error
+    except SandboxDied as error:
+        raise ValueError(f"--env.e2b.api_url {options.api_url}: {error}") from error
 
 
 class Envd(Api):
@@ -100,7 +116,7 @@ class Envd(Api):
                 if answer.status >= 400:
                     raise self.failure(answer.status, message_of(await answer.text()), f"POST /files for {path}")
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise DaemonUnavailable(f"a file can't be put into sandbox {self._sandbox}: {error!r}") from error
+            raise DaemonUnavailable(f"a file can't be put into sandbox {self._sandbox}: {cause(error)}") from error
 
     async def start(self, *command: str, stdin: bool = False) -> ProgramStream:
         """Start a program. Raises SandboxError."""
@@ -122,7 +138,7 @@ class Envd(Api):
         except SandboxError:
             raise
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise DaemonUnavailable(f"{doing}: the server does not answer: {error!r}") from error
+            raise DaemonUnavailable(f"{doing}: the server does not answer: {cause(error)}") from error
 
     async def finished(self, *command: str) -> bytes:
         """Run a program to its end; return its output. Raises SandboxError if it fails."""
@@ -184,7 +200,7 @@ class ProgramStream:
             flags, size = _ENVELOPE.unpack(await self._answer.content.readexactly(_ENVELOPE.size))
             said = json.loads(await self._answer.content.readexactly(size) or b"{}")
         except (aiohttp.ClientError, EOFError, TimeoutError, ValueError) as error:
-            raise ConnectionResetError(f"the stream broke: {error!r}") from error
+            raise ConnectionResetError(f"the stream broke: {cause(error)}") from error
         if flags & _LAST:
             if refusal := said.get("error"):
                 raise _Refused(refusal)

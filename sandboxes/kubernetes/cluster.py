@@ -6,25 +6,29 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 from urllib.parse import urlencode
 
 import aiohttp
+import yaml
 
 from sandboxes.base import DaemonUnavailable, SandboxDied, SandboxError
 from sandboxes.kubernetes.exec_stream import PROTOCOLS, ExecStream
 from sandboxes.kubernetes.options import PodOptions
-from sandboxes.remote.api import ANSWER_S, Api, Body, Conflict, message_of
+from sandboxes.remote.api import ANSWER_S, Api, Body, Conflict, cause, message_of
 
 if TYPE_CHECKING:
     from kubernetes_asyncio import client as kubernetes
 
 logger = logging.getLogger(__name__)
 
+_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _ENSURE_S = 60.0
 _PING_S = 20.0
 """Load balancers cut streams that are silent for a minute or more."""
@@ -65,18 +69,22 @@ class Cluster(Api):
         without the extra `kubernetes`."""
         library = await _library()
         configuration = library.client.Configuration()
-        namespace: str | None = options.namespace
         try:
-            namespace = namespace or _namespace(options, library.config)
-            await library.config.load_config(
-                client_configuration=configuration,
-                **({"config_file": options.kubeconfig} if options.kubeconfig else {}),
-                **({"context": options.context} if options.context else {}),
-            )
-        except (library.config.ConfigException, OSError) as error:
+            found = await _configure(configuration, options, library.config)
+        except (
+            library.config.ConfigException,
+            OSError,
+            yaml.YAMLError,
+            LookupError,
+            AttributeError,
+            TypeError,
+        ) as error:
+            # The library takes a file that is no kubeconfig apart as if it were one.
+            why = str(error).rstrip(".") if isinstance(error, library.config.ConfigException) else cause(error)
             raise DaemonUnavailable(
-                f"no cluster: {error}; give --env.pods.kubeconfig FILE, or --env.pods.context"
+                f"no cluster: {why}; give --env.pods.kubeconfig FILE, or --env.pods.context"
             ) from error
+        namespace = options.namespace or found
         configuration.connection_pool_maxsize = 0
         async with library.client.ApiClient(configuration) as api:
             yield cls(api, namespace or "default")
@@ -117,7 +125,7 @@ class Cluster(Api):
         except SandboxError:
             raise
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise DaemonUnavailable(f"watch: the API server does not answer: {error!r}") from error
+            raise DaemonUnavailable(f"watch: the API server does not answer: {cause(error)}") from error
 
     async def exec(self, pod: str, container: str, command: Sequence[str], *, stdin: bool = True) -> ExecStream:
         """Start a program in a container. Raises DaemonRefused, DaemonError."""
@@ -143,7 +151,7 @@ class Cluster(Api):
             self.trouble(failure)
             raise failure from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise DaemonUnavailable(f"{doing}: the API server does not answer: {error!r}") from error
+            raise DaemonUnavailable(f"{doing}: the API server does not answer: {cause(error)}") from error
         return ExecStream(socket, self.trouble)
 
     async def ensure(self, path: str, body: Body, **params: str) -> None:
@@ -166,16 +174,29 @@ async def _library() -> Any:
         ) from error
 
 
-def _namespace(options: PodOptions, kubeconfig: Any) -> str | None:
-    """Return the namespace of the kubeconfig's context, or of this pod."""
-    try:
-        contexts, current = kubeconfig.list_kube_config_contexts(options.kubeconfig or None)
-    except (kubeconfig.ConfigException, OSError):
-        try:
-            with open("/var/run/secrets/kubernetes.io/serviceaccount/namespace", encoding="utf-8") as file:  # noqa: PTH123
-                return file.read().strip()
-        except OSError:
-            return None
-    chosen = next((one for one in contexts if one["name"] == options.context), current)
-    found: str | None = (chosen.get("context") or {}).get("namespace")
-    return found
+async def _configure(configuration: Any, options: PodOptions, config: Any) -> str | None:
+    """Read the kubeconfig, or in a pod its service account. Returns the namespace of the context, or of this pod.
+
+    config: the library's part for it. Its own `load_config` takes several files in KUBECONFIG for none."""
+    files = options.kubeconfig or config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION
+    if _some_exist(files):
+        await config.load_kube_config(files, options.context or None, configuration)
+        contexts, current = config.list_kube_config_contexts(files)
+        chosen = next((one for one in contexts if one["name"] == options.context), current)
+        found: str | None = (chosen.get("context") or {}).get("namespace")
+        return found
+    if options.kubeconfig:
+        raise config.ConfigException(f"there is no kubeconfig {files}")
+    namespace = _namespace_of_this_pod()
+    if namespace is None:
+        raise config.ConfigException(f"there is no kubeconfig {files}, and this is no pod")
+    config.load_incluster_config(client_configuration=configuration)
+    return namespace
+
+
+def _namespace_of_this_pod() -> str | None:
+    return _ACCOUNT.read_text(encoding="utf-8").strip() if _ACCOUNT.exists() else None
+
+
+def _some_exist(files: str) -> bool:
+    return any(Path(one).expanduser().exists() for one in files.split(os.pathsep) if one)

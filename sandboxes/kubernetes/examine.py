@@ -50,7 +50,10 @@ async def examine(options: PodOptions) -> AsyncIterator[Finding]:
     about = "cluster"
     try:
         async with Cluster.connect(options) as cluster:
-            version = (await cluster.request("GET", "/version")).get("gitVersion", "of an unknown version")
+            version = (await cluster.request("GET", "/version")).get("gitVersion")
+            if version is None:
+                yield Finding(about, False, f"{cluster.url} answers, but names no version of Kubernetes")
+                return
             yield Finding(about, True, f"Kubernetes {version} answers at {cluster.url}")
             about = "rights"
             for manifest, rights in [(MANIFEST, RIGHTS), (CLAIM_MANIFEST, CLAIM_RIGHTS)][: 2 if options.warm else 1]:

@@ -16,6 +16,7 @@ from sandboxes.docker.executor.tools import ToolContainer
 from sandboxes.kubernetes.cluster import Cluster
 from sandboxes.kubernetes.faults import BOX, end_of, limit_of
 from sandboxes.kubernetes.manifest import PROGRAM
+from sandboxes.remote.api import cause
 
 _TREE_S = 600.0
 _STATUS_S = 5.0
@@ -74,7 +75,7 @@ class PodContainer(ToolContainer):
                     await asyncio.wait({feeding})
         except (OSError, TimeoutError) as error:
             await self._raise_end(error)
-            raise DaemonUnavailable(f"exec in {self.name} broke off: {error!r}") from error
+            raise DaemonUnavailable(f"exec in {self.name} broke off: {cause(error)}") from error
         finally:
             await stream.close()
         if code is None:

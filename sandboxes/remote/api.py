@@ -121,13 +121,24 @@ class Api(ABC):
             ):
                 text = await answer.text()
                 if answer.status < 400:
-                    found = json.loads(text or "{}")
-                    return found if isinstance(found, dict) else {"items": found}
+                    return self._found(doing, text)
                 raise self.failure(answer.status, message_of(text), doing, _seconds(answer.headers.get("Retry-After")))
         except SandboxError:  # some are OSErrors as well
             raise
-        except (aiohttp.ClientError, TimeoutError, OSError, json.JSONDecodeError) as error:
-            raise DaemonUnavailable(f"{doing}: the {self.name} does not answer: {error!r}") from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise DaemonUnavailable(f"{doing}: the {self.name} does not answer: {cause(error)}") from error
+
+    def _found(self, doing: str, text: str) -> dict[str, Any]:
+        """Take apart an answer. A proxy may give one in the server's place."""
+        try:
+            found = json.loads(text or "{}")
+        except ValueError:
+            found = None
+        if isinstance(found, dict):
+            return found
+        if isinstance(found, list) and all(isinstance(one, dict) for one in found):
+            return {"items": found}
+        raise DaemonUnavailable(f"{doing}: {self._root} answers, but not as the {self.name}: {text[:200]!r}")
 
     async def patiently(self, work: Callable[[], Awaitable[T]], seconds: float) -> T:
         """Repeat harmless work through outages and refusals that pass. Not for commands."""
@@ -164,6 +175,12 @@ class Api(ABC):
 
     def _url(self, path: str, params: Mapping[str, str]) -> str:
         return f"{self._root}{path}" + (f"?{urlencode(params)}" if params else "")
+
+
+def cause(error: Exception) -> str:
+    """Return an error of a connection in one short line."""
+    name = type(error).__name__
+    return f"{name}: {error}" if str(error) else name
 
 
 def message_of(text: str) -> str:

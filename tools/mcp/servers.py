@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import yaml
 from pydantic import AliasChoices, BaseModel, Field, ValidationError
@@ -86,7 +86,9 @@ def parse_servers(entries: object, fill: Callable[[str], str], *, of_task: bool)
 
     fill: puts values in the place of `${NAME}`."""
     if isinstance(entries, Mapping):
-        entries = [{"name": name, **one} for name, one in entries.items() if isinstance(one, Mapping)]
+        if lost := [name for name, one in entries.items() if not isinstance(one, Mapping)]:
+            raise ValueError(f"{lost[0]!r} is no server: it is a mapping with a `command` or a `url`; {_SHAPE}")
+        entries = [{"name": name, **one} for name, one in entries.items()]
     if not isinstance(entries, list):
         raise ValueError(_SHAPE)
     try:
@@ -135,7 +137,7 @@ def _server(entry: _Entry, fill: Callable[[str], str], *, of_task: bool) -> MCPS
     if transport != "stdio" and not url:
         raise ValueError(f"{where}: a server by {transport} has a `url`")
     parts = urlsplit(url)
-    if url and (parts.scheme not in ("http", "https") or not parts.hostname):
+    if url and not (parts.scheme in ("http", "https") and parts.hostname and _has_port(parts)):
         raise ValueError(f"{where}: {url!r} is no address of a server; write http://host:port/path")
     inside = bool(url) and (of_task or bool(entry.command))
     if inside and (parts.hostname not in _LOOPBACK or parts.scheme != "http"):
@@ -155,6 +157,13 @@ def _server(entry: _Entry, fill: Callable[[str], str], *, of_task: bool) -> MCPS
         inside=inside,
         of_task=of_task,
     )
+
+
+def _has_port(parts: SplitResult) -> bool:
+    try:
+        return parts.port != 0
+    except ValueError:
+        return False
 
 
 def _transport(entry: _Entry, *, of_task: bool) -> str:

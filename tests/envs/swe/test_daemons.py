@@ -25,6 +25,11 @@ async def test_options_that_a_backend_can_not_meet_are_refused_by_name_before_an
     assert "takes no hosts, pool (--env.warm_sandboxes), runtime (--env.sandbox_runtime)" in said
 
 
+async def test_a_server_of_e2bs_is_asked_before_a_run(monkeypatch):
+    monkeypatch.delenv("E2B_API_KEY", raising=False)
+    assert await problems(sandbox="e2b") == ["--env.sandbox e2b: E2B_API_KEY is not set; it holds the API's key"]
+
+
 @pytest.mark.docker
 async def test_a_runtime_that_the_daemon_does_not_know_is_refused_with_those_that_it_does():
     with pytest.raises(ValueError, match=r"--env.sandbox_runtime nosuch: .*choose one of .*runc"):

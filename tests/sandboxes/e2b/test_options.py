@@ -19,3 +19,11 @@ def test_a_misspelt_one_is_refused():
 def test_a_lease_outlasts_the_pauses_between_its_renewals():
     with pytest.raises(ValidationError, match="lease_s"):
         E2BOptions(lease_s=60)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"api_url": "here:8000"}, {"sandbox_url": "http://{name}"}, {"sandbox_url": "http://{"}]
+)
+def test_an_address_that_leads_nowhere_is_refused(wrong):
+    with pytest.raises(ValidationError, match=r"with http:// or https://|only {id} and {domain} stand in braces"):
+        E2BOptions(**wrong)

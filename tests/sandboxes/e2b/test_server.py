@@ -9,7 +9,7 @@ import pytest
 
 from sandboxes.base import DaemonRefused, DaemonUnavailable, SandboxDied, SandboxError
 from sandboxes.e2b.options import E2BOptions
-from sandboxes.e2b.server import ProgramStream, Server
+from sandboxes.e2b.server import ProgramStream, Server, check_server
 
 
 def message(said: dict, flags: int = 0) -> bytes:
@@ -119,3 +119,25 @@ def test_each_sandbox_has_an_address_of_its_own():
     made = {"sandboxID": "abc", "domain": "example.org", "envdAccessToken": "secret"}
     assert server.envd(made)._root == "https://49983-abc.example.org"
     assert server.envd({"sandboxID": "abc"})._root == "https://49983-abc.e2b.app"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "error", "said"),
+    [
+        (401, '{"message": "unknown key"}', ValueError, r"unknown key .HTTP 401.; put its key into the variable"),
+        (404, "no such page", ValueError, r"--env.e2b.api_url http://.*no such page"),
+        (200, "<html>", DaemonUnavailable, "answers, but not as the E2B server: '<html>'"),
+        (200, "[1]", DaemonUnavailable, "not as the E2B server"),
+    ],
+)
+async def test_a_wrong_address_or_key_is_refused_before_a_run(httpserver, monkeypatch, status, body, error, said):
+    monkeypatch.setenv("E2B_API_KEY", "e2b_x")
+    httpserver.expect_request("/v2/sandboxes").respond_with_data(body, status)
+    with pytest.raises(error, match=said):
+        await check_server(E2BOptions(api_url=httpserver.url_for("")))
+
+
+async def test_a_key_that_is_not_there_is_refused_before_a_run(monkeypatch):
+    monkeypatch.delenv("E2B_API_KEY", raising=False)
+    with pytest.raises(ValueError, match="E2B_API_KEY is not set"):
+        await check_server(E2BOptions())

@@ -4,6 +4,11 @@ import asyncio
 import sys
 
 import pytest
+import yaml
+
+from sandboxes.base import DaemonUnavailable
+from sandboxes.kubernetes.cluster import Cluster
+from sandboxes.kubernetes.options import PodOptions
 
 LONGEST_PAUSE = """
 import asyncio, contextlib, sys, time
@@ -38,3 +43,51 @@ async def test_the_library_is_imported_beside_the_event_loop(tmp_path):
     said, _ = await done.communicate()
     longest_s, took_s = map(float, said.split())
     assert longest_s < took_s / 2
+
+
+@pytest.fixture
+def config():
+    return pytest.importorskip("kubernetes_asyncio").config.kube_config
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, r"there is no kubeconfig .*/config; give --env.pods.kubeconfig FILE"),
+        ("", "no cluster: TypeError"),
+        ("only text", "no cluster: TypeError"),
+        ("hello: [", "no cluster: ParserError"),
+    ],
+)
+async def test_a_file_that_is_no_kubeconfig_is_refused_with_the_option(config, tmp_path, text, said):
+    if text is not None:
+        (tmp_path / "config").write_text(text)
+    with pytest.raises(DaemonUnavailable, match=said):
+        async with Cluster.connect(PodOptions(kubeconfig=str(tmp_path / "config"))):
+            pass
+
+
+async def test_no_kubeconfig_outside_of_a_pod_is_one_sentence(config, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(config, "KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "none"))
+    with pytest.raises(DaemonUnavailable, match=r"there is no kubeconfig .*none, and this is no pod"):
+        async with Cluster.connect(PodOptions()):
+            pass
+    assert not caplog.records
+
+
+async def test_several_files_in_the_variable_are_read_as_kubectl_reads_them(config, tmp_path, monkeypatch):
+    for name in "ab":
+        there = {"cluster": name, "user": name, "namespace": f"of-{name}"}
+        (tmp_path / name).write_text(
+            yaml.safe_dump(
+                {
+                    "current-context": "a",
+                    "clusters": [{"name": name, "cluster": {"server": f"http://{name}"}}],
+                    "users": [{"name": name, "user": {"token": "t"}}],
+                    "contexts": [{"name": name, "context": there}],
+                }
+            )
+        )
+    monkeypatch.setattr(config, "KUBE_CONFIG_DEFAULT_LOCATION", f"{tmp_path}/a:{tmp_path}/b")
+    async with Cluster.connect(PodOptions(context="b")) as cluster:
+        assert (cluster.url, cluster.namespace) == ("http://b", "of-b")
