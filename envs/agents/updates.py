@@ -46,10 +46,15 @@ def main(argv: Sequence[str], *, prog: str = SWE) -> int:
         wrong = wrong or "--write wants the names of agents and --tokenizer"
     if options.to and len(options.names) != 1:
         wrong = wrong or "--to is for one agent"
-    tokenizer, named = None, {"option": "--tokenizer", "trust_option": "--trust-remote-code"}
+    tokenizer = None
     try:
         if options.write and not wrong:
-            tokenizer = load_tokenizer(options.tokenizer, trust_remote_code=options.trust_remote_code, **named)
+            tokenizer = load_tokenizer(
+                options.tokenizer,
+                trust_remote_code=options.trust_remote_code,
+                option="--tokenizer",
+                trust_option="--trust-remote-code",
+            )
     except UsageError as error:
         wrong = str(error)
     if wrong:
