@@ -274,9 +274,8 @@ class AgentEnvConfig(StrictOptions):
     summary_weight: NotNegative = 1.0
     """Factor on a rollout's advantage in the tokens of its summaries"""
     agent: str = "atropos"
-    """The agent: atropos, or package.module:Class, made like AtroposAgent; envs.swe also knows codex, claude-code,
-    opencode, openhands, pi, mini-swe-agent, qwen-code and files; several as codex:1,pi:2, a group each by weight
-    (docs/agents.md)"""
+    """The agent: atropos, or package.module:Class, made like AtroposAgent; envs.swe also knows codex, claude-code and
+    the others of docs/agents.md by name, and files; several as codex:1,pi:2, a group each by weight"""
     reward: str = ""
     """Reward in training, as package.module:function of (task, outcome), such as envs.rewards:fraction; empty for the
     environment's own"""

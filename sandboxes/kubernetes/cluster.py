@@ -53,7 +53,7 @@ class Cluster(Api):
     """An API server, and the namespace for our pods."""
 
     name: ClassVar[str] = "API server"
-    remedy: ClassVar[str] = "grant it as docs/pods.md shows"
+    remedy: ClassVar[str] = "give other credentials after HTTP 401, else grant it as docs/pods.md shows"
 
     def __init__(self, api: kubernetes.ApiClient, namespace: str) -> None:
         self._configuration = api.configuration

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -96,8 +97,9 @@ def parse_servers(entries: object, fill: Callable[[str], str], *, of_task: bool)
     except ValidationError as error:
         where, why = error.errors()[0]["loc"], error.errors()[0]["msg"]
         raise ValueError(f"{'.'.join(map(str, where))}: {why}; {_SHAPE}") from None
-    if len({server.name for server in servers}) < len(servers):
-        raise ValueError("two servers have one name; rename one")
+    names = Counter(server.name for server in servers)
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise ValueError(f"two servers have the name {twice[0]!r}; rename one")
     return tuple(servers)
 
 

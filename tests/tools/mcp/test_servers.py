@@ -36,7 +36,7 @@ def test_a_list_as_tasks_have_it_is_read(tmp_path):
     ("content", "said"),
     [
         ("text", "expected a list of servers"),
-        ([{"name": "a", "command": "x"}, {"name": "a", "command": "y"}], "two servers have one name"),
+        ([{"name": "a", "command": "x"}, {"name": "a", "command": "y"}], "two servers have the name 'a'; rename one"),
         ([{"command": "x"}], "name: Field required"),
         ([{"name": "a", "url": "ftp://x"}], "'ftp://x' is no address of a server"),
         ([{"name": "a", "url": "http://x:abc/mcp"}], "'http://x:abc/mcp' is no address of a server"),
