@@ -332,7 +332,7 @@ class Sandbox(Protocol):
 
     A backend's sandbox subclasses this. Required: `workdir`, `exec`, `read_file`, `write_file`, `upload`, `download`
     and `stop`. Optional: `start`, `connect`, `session` (the terminal tool needs it), `reset`, `fork` and `door`,
-    which raise NotSupported here, and `overran`, which returns None here.
+    which raise NotSupported here, and `overran` and `starved`, which return None and False here.
     """
 
     workdir: str
@@ -444,6 +444,11 @@ class Sandbox(Protocol):
         "processes", or "executor" if they have made a program of ours fail. None without proof, as after a kill
         from outside. To be asked after SandboxDied or SandboxTimeout."""
         return None
+
+    async def starved(self) -> bool:
+        """Return whether the machine ran out of memory, and its kernel provably killed programs inside: they were not
+        at a limit of theirs. False without proof."""
+        return False
 
     def fork(self, count: int) -> AbstractAsyncContextManager[Sequence[Sandbox]]:
         """Open `count` new sandboxes with this one's files as they are now, removed when the block ends. Its

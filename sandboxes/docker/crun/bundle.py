@@ -168,6 +168,10 @@ class Bundle:
         """Return whether the memory killer has ended its first process."""
         return self.directory.log.has_taken(self.process.first)
 
+    def has_starved(self) -> bool:
+        """Return whether the memory killer has ended one of its processes for want of memory on the machine."""
+        return self.cgroup.was_full() and self.directory.log.has_starved(self.cgroup.path)
+
     async def remove(self) -> None:
         """End it and remove all of it. Raises OSError for a failed removal."""
         clean = self._process is None or await self._process.close(_END_S)

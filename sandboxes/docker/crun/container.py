@@ -106,6 +106,9 @@ class CrunContainer(Container):
             return None
         return "memory" if code == _KILLED and self.bundle.was_taken() else _ENDS.get(code)
 
+    async def starved(self) -> bool:
+        return not self._quiesced and self.bundle.has_starved()
+
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Kind]:
         if self._quiesced or not self.channel.alive:

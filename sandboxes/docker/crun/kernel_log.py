@@ -1,4 +1,4 @@
-"""The kernel log's report of a sandbox's end: the memory killer has taken its process 1."""
+"""The kernel log's reports of the memory killer: of a sandbox's process 1, and of processes killed for the machine."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import re
 
 _TAKEN = re.compile(rb"[^;]*;Memory cgroup out of memory: Killed process (\d+) \(\.atropos-execut\)")
 """A record as /dev/kmsg gives it, and a process's name, cut to 15 characters. Nobody inside can write one."""
+_KILL = re.compile(rb"[^;]*;oom-kill:constraint=\w+,.*?,(?:global_oom|oom_memcg=([^,]+)),task_memcg=([^,]+),")
+"""The same of any process: the control group at its limit, if the machine was not at its own; the process's group."""
 _RECORD = 8192
 
 
@@ -15,6 +17,8 @@ class KernelLog:
 
     def __init__(self) -> None:
         self._taken: set[int] = set()
+        self._kills: set[tuple[str, str]] = set()
+        """Control groups: of the limit, "" for the machine's memory, and of the killed process."""
         try:
             self._log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             os.lseek(self._log, 0, os.SEEK_END)
@@ -23,6 +27,16 @@ class KernelLog:
 
     def has_taken(self, process: int) -> bool:
         """Return whether the memory killer has ended an executor with this id."""
+        self._read()
+        return process in self._taken
+
+    def has_starved(self, cgroup: str) -> bool:
+        """Return whether the memory killer has ended a process of a control group that was not at its limit: for want
+        of memory on the machine."""
+        self._read()
+        return any(_is_in(killed, cgroup) and not _is_in(limited, cgroup) for limited, killed in self._kills)
+
+    def _read(self) -> None:
         while self._log >= 0:
             try:
                 self._note(os.read(self._log, _RECORD))
@@ -30,13 +44,19 @@ class KernelLog:
                 continue
             except OSError:  # no more
                 break
-        return process in self._taken
 
     def _note(self, record: bytes) -> None:
         if found := _TAKEN.match(record):
             self._taken.add(int(found[1]))
+        elif found := _KILL.match(record):
+            self._kills.add(((found[1] or b"").decode("utf-8", "replace"), found[2].decode("utf-8", "replace")))
 
     def close(self) -> None:
         if self._log >= 0:
             os.close(self._log)
             self._log = -1
+
+
+def _is_in(path: str, cgroup: str) -> bool:
+    """Return whether a control group is this one, or below it. In a container others stand above it."""
+    return f"/{cgroup}/" in f"{path}/"

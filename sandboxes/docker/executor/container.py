@@ -117,6 +117,10 @@ class Container(ABC):
     async def overran(self) -> str | None:
         """Return the limit at which it has ended or is silent, as `Sandbox.overran` does."""
 
+    async def starved(self) -> bool:
+        """Return whether its processes were killed for want of memory on the machine, as `Sandbox.starved` does."""
+        return False
+
     @abstractmethod
     def snapshot(self) -> AbstractAsyncContextManager[Kind]:
         """Keep its files in their present state, for the block. Yields the kind of containers with these files at

@@ -5,6 +5,7 @@ import os
 import subprocess
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from verifier_samples import (
@@ -172,6 +173,15 @@ async def test_what_the_code_cannot_cause_is_ours(tmp_path, sandboxes):
 async def test_a_fault_in_opening_is_raised_not_waited_for(tmp_path, fault):
     with pytest.raises(fault):
         await asyncio.wait_for(judge(FailingBackend(fault()), task(tmp_path, ""), "x", Changes()), 5)
+
+
+async def test_tests_that_the_machine_had_no_memory_for_prove_nothing(tmp_path):
+    starved, sample = rewards(), task(tmp_path, "")
+    starved.starved = partial(asyncio.sleep, 0, result=True)
+    with pytest.raises(InfraError, match="ran out of memory, and its kernel killed programs in the verifier's sandbox"):
+        await judge(FailingBackend(starved, starved), sample, "image", Changes())
+    verdict = await judge(FailingBackend(starved, rewards()), sample, "image", Changes())
+    assert verdict.reward == 1
 
 
 async def test_an_agent_that_fails_leaves_no_verifier_behind(tmp_path):

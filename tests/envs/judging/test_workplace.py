@@ -98,6 +98,15 @@ async def test_a_task_without_steps_is_its_own_only_step_and_its_sandbox_is_gone
     assert backend.log.index("agent closed") < backend.log.index("judged") < backend.log.index("verifier closed")
 
 
+async def test_work_that_the_machine_had_no_memory_for_is_not_judged(tmp_path, monkeypatch):
+    monkeypatch.setattr(Agents, "starved", lambda _: asyncio.sleep(0, result=True), raising=False)
+    backend = Backend(1)
+    with pytest.raises(InfraError, match="killed programs in the agent's sandbox") as raised:
+        await work(backend, one_step(tmp_path))
+    assert raised.value.kind is Failure.SANDBOX
+    assert "judged" not in backend.log
+
+
 async def test_steps_share_a_sandbox_and_have_a_verifier_each(tmp_path):
     backend = Backend(1, 0)
     place, told = await work(backend, two_steps(tmp_path, {"reward": 1.0}))

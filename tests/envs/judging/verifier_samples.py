@@ -62,6 +62,9 @@ class FailingSandbox:
     async def overran(self):
         return self._limit
 
+    async def starved(self):
+        return False
+
     async def upload(self, archive, path):
         pass
 

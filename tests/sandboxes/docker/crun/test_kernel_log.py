@@ -57,3 +57,28 @@ def test_a_log_that_cannot_be_read_tells_nothing(monkeypatch):
 
     monkeypatch.setattr(os, "open", refuse)
     assert KernelLog().has_taken(77) is False
+
+
+KILL = (
+    b"6,4712,2114943618,-;oom-kill:constraint=%s,nodemask=(null),cpuset=x,mems_allowed=0,%s,task_memcg=%s,"
+    b"task=python3,pid=7,uid=0\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("limited", "killed", "starved"),
+    [
+        (b"global_oom", b"/mine/box-1", True),
+        (b"global_oom", b"/outer/mine/box-1/inner", True),
+        (b"oom_memcg=/outer", b"/outer/mine/box-1", True),
+        (b"oom_memcg=/mine/box-1", b"/mine/box-1", False),
+        (b"oom_memcg=/mine/box-1", b"/mine/box-1/inner", False),
+        (b"global_oom", b"/mine/box-10", False),
+    ],
+)
+def test_programs_killed_for_the_machines_memory_are_told_from_those_at_their_own_limit(
+    log, monkeypatch, limited, killed, starved
+):
+    constraint = b"CONSTRAINT_NONE" if limited == b"global_oom" else b"CONSTRAINT_MEMCG"
+    monkeypatch.setattr(os, "read", Records(KILL % (constraint, limited, killed)).read)
+    assert log.has_starved("mine/box-1") is starved
