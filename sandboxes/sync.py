@@ -141,6 +141,7 @@ class SyncSandbox(_Face[Sandbox]):
     stop = _waits(Sandbox.stop)
     reset = _waits(Sandbox.reset)
     overran = _waits(Sandbox.overran)
+    starved = _waits(Sandbox.starved)
     start = _holds(Sandbox.start, SyncProcess)
     connect = _holds(Sandbox.connect, SyncConnection)
 
