@@ -41,8 +41,8 @@ class PodOptions(BaseModel):
     """PriorityClass of the pods"""
     cpu_share: Annotated[float, Field(gt=0, le=1)] = 0.25
     """Share of the CPU limit that a pod requests"""
-    memory_share: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """Share of the memory limit that a pod requests"""
+    memory_share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of the memory limit that a pod requests; below 1 a node can run out, and kills pods as if at their limit"""
     network_off: Literal["auto", "namespace", "policy"] = "auto"
     """Guard of pods without a network: their own namespace is taken down, or the NetworkPolicy alone is relied on and
     tried; auto takes the first if the cluster admits NET_ADMIN"""

@@ -165,12 +165,12 @@ class Bundle:
         return ""
 
     def was_taken(self) -> bool:
-        """Return whether the memory killer has ended its first process."""
-        return self.directory.log.has_taken(self.process.first)
+        """Return whether the memory killer has ended its first process, at its own limit."""
+        return self.directory.log.has_taken(self.process.first) and not self.has_starved()
 
     def has_starved(self) -> bool:
         """Return whether the memory killer has ended one of its processes for want of memory on the machine."""
-        return self.cgroup.was_full() and self.directory.log.has_starved(self.cgroup.path)
+        return self.directory.log.has_starved(self.cgroup.path)
 
     async def remove(self) -> None:
         """End it and remove all of it. Raises OSError for a failed removal."""

@@ -26,6 +26,7 @@ from sandboxes.docker.executor.channel import Channel
 from sandboxes.docker.executor.container import Container, Kind
 from sandboxes.docker.executor.disk_usage import DiskUsage, HostPaths
 from sandboxes.docker.executor.program import ENDS
+from sandboxes.docker.kernel_log import KernelLog
 from sandboxes.shielding import finish
 from sandboxes.trees import check_archive, rebase
 
@@ -79,6 +80,7 @@ class DaemonContainer(Container):
         *,
         client: DaemonClient,
         labels: Mapping[str, str],
+        log: KernelLog,
         host_paths: HostPaths | None = None,
         quota: bool = False,
     ) -> None:
@@ -88,6 +90,7 @@ class DaemonContainer(Container):
         self.bounded = quota and not image.get("Volumes") and not kind.limits.network
         self._client = client
         self._labels = labels
+        self._log = log
         self._files = asyncio.Lock()
         """Held while files are moved or copied: the end of one such work lets processes go, but another still needs
         them to stand still."""
@@ -232,9 +235,13 @@ class DaemonContainer(Container):
                     state = (await self.handle.show())["State"]
                 if state["Running"] and not state["Paused"]:
                     return full(await self.handle.stats(stream=False))
-                return ended_at(state)
+                # The daemon calls a kill for want of memory on the machine the container's own, too.
+                return None if await self.starved() else ended_at(state)
         except SandboxError:
             return None
+
+    async def starved(self) -> bool:
+        return self._log.has_starved(self.handle.id)
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Kind]:

@@ -53,6 +53,7 @@ from sandboxes.docker.executor.program import (
     roots_capabilities,
 )
 from sandboxes.docker.executor.proxy import tunnels_of
+from sandboxes.docker.kernel_log import KernelLog
 from sandboxes.docker.slots import Slots
 from sandboxes.owner import Owner
 from sandboxes.shielding import finish
@@ -100,6 +101,7 @@ class DaemonStarter(Starter):
         self._mounts = Mounts(client, owner.labels())
         self.executor = program_for(engine.architecture)
         self._slots = Slots(max_starts)
+        self._log = KernelLog()
         self._timeout_s = timeout_s
         self._runtime = runtime
         self._numbers = itertools.count(1)
@@ -142,6 +144,7 @@ class DaemonStarter(Starter):
                 *(kind, name, container, channel, image, stack.pop_all()),
                 client=self._client,
                 labels=self._owner.labels(),
+                log=self._log,
                 host_paths=host_paths,
                 quota=self.quota,
             )
@@ -164,6 +167,7 @@ class DaemonStarter(Starter):
     async def close(self) -> None:
         """Wait for all running starts; no new one begins, and nothing is removed one by one."""
         await self._slots.close()
+        self._log.close()
 
     async def _image(self, found: str) -> Mapping[str, Any]:
         """Return the configuration of the image with this id. It never changes, so the Docker daemon is asked once."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import AsyncExitStack, nullcontext
+from functools import partial
 from types import SimpleNamespace
 
 import aiodocker
@@ -35,9 +36,18 @@ def test_what_it_uses_names_the_limit(stats, limit):
     assert full(stats) == limit
 
 
-def made(container, channel):
-    kind = Kind("image", Limits(), False)
-    return DaemonContainer(kind, "box", container, channel, {}, AsyncExitStack(), client=None, labels={})
+def made(container, channel, log=None):
+    kind, stack = Kind("image", Limits(), False), AsyncExitStack()
+    return DaemonContainer(kind, "box", container, channel, {}, stack, client=None, labels={}, log=log)
+
+
+@pytest.mark.parametrize("starved", [False, True])
+async def test_a_kill_for_the_machines_memory_is_at_no_limit_of_its_own(starved):
+    state = {"Running": False, "Paused": False, "OOMKilled": True, "ExitCode": 137}
+    handle = SimpleNamespace(id="4f" * 32, show=partial(asyncio.sleep, 0, {"State": state}))
+    container = made(handle, None, SimpleNamespace(has_starved=lambda name: starved and name == handle.id))
+    assert await container.starved() is starved
+    assert await container.overran() == (None if starved else "memory")
 
 
 @pytest.mark.parametrize(("errors", "uploads"), [(0, 1), (1, 2), (2, 3), (9, 3)])

@@ -9,6 +9,7 @@ from sandboxes.docker.daemon.container import DaemonContainer
 from sandboxes.docker.executor import channel
 from sandboxes.docker.executor.container import Kind
 from sandboxes.docker.executor.sandbox import DockerSandbox
+from sandboxes.docker.kernel_log import KernelLog
 
 PASSWD = b"""root:x:0:0::/root:/bin/sh
 dev:x:1000:1001::/home/dev:/bin/sh
@@ -41,8 +42,8 @@ class Image:
 
 
 def container_of(spec, container, channel, config):
-    stack = contextlib.AsyncExitStack()
-    return DaemonContainer(Kind.of(spec), "box", container, channel, config, stack, client=None, labels={})
+    kind, stack = Kind.of(spec), contextlib.AsyncExitStack()
+    return DaemonContainer(kind, "box", container, channel, config, stack, client=None, labels={}, log=KernelLog())
 
 
 def sandbox(image, config=None, **spec):
@@ -128,6 +129,7 @@ class EndedImage(Image):
     """A channel whose container has ended, as the Docker daemon tells it."""
 
     alive = False
+    id = "0" * 64
 
     def __init__(self, **state):
         super().__init__()

@@ -1,4 +1,5 @@
-"""The kernel log's reports of the memory killer: of a sandbox's process 1, and of processes killed for the machine."""
+"""The kernel log's reports of the memory killer: of a sandbox's process 1, and of processes killed for the machine.
+Those of sandboxes on other machines are not in it."""
 
 from __future__ import annotations
 
@@ -30,11 +31,15 @@ class KernelLog:
         self._read()
         return process in self._taken
 
-    def has_starved(self, cgroup: str) -> bool:
+    def has_starved(self, name: str) -> bool:
         """Return whether the memory killer has ended a process of a control group that was not at its limit: for want
-        of memory on the machine."""
+        of memory on the machine.
+
+        name: the end of the group's path, or a container's id, which engines put into it in several ways.
+        """
         self._read()
-        return any(_is_in(killed, cgroup) and not _is_in(limited, cgroup) for limited, killed in self._kills)
+        within = re.compile(rf"(?<![0-9a-z]){re.escape(name)}(?![0-9a-z])")
+        return any(within.search(killed) and not within.search(limited) for limited, killed in self._kills)
 
     def _read(self) -> None:
         while self._log >= 0:
@@ -55,8 +60,3 @@ class KernelLog:
         if self._log >= 0:
             os.close(self._log)
             self._log = -1
-
-
-def _is_in(path: str, cgroup: str) -> bool:
-    """Return whether a control group is this one, or below it. In a container others stand above it."""
-    return f"/{cgroup}/" in f"{path}/"
