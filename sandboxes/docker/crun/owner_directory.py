@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Self
 
 import sandboxes
-from sandboxes.docker.kernel_log import KernelLog
 from sandboxes.docker.crun.layers import Layer
 from sandboxes.docker.crun.reap import CGROUP, LOCK, OWNERS, STATE, make_locked, remove_remains
 from sandboxes.docker.executor.program import EXECUTOR, hosts_of
+from sandboxes.docker.kernel_log import KernelLog
 from sandboxes.shielding import finish
 
 HOSTNAME = "sandbox"
