@@ -97,6 +97,11 @@ class WorkerProcess:
                 logging.getLogger(__name__).exception("a worker could not be closed")
             else:
                 opened.set_result(Trouble.of(error))
+        except asyncio.CancelledError:
+            if opened.done():
+                raise
+            cut = InfraError(Failure.ENVIRONMENT, "the worker's opening was cancelled from within")
+            opened.set_result(Trouble.of(cut))
 
     async def _enter(self, stack: AsyncExitStack, opening: Opening) -> None:
         config, engines = opening.config, opening.engines

@@ -22,6 +22,11 @@ class Broken(Sums):
         raise SandboxDied("no Docker daemon")
 
 
+class Cancelled(Sums):
+    async def setup(self, resources):
+        raise asyncio.CancelledError
+
+
 class Failing(Sums):
     def failing(self, task, attempt):
         return True
@@ -96,6 +101,12 @@ async def test_what_is_in_the_way_of_the_environment_is_told(make_env):
     trouble = await process.open(await opening_of(make_env(Broken)))
     assert (trouble.kind, trouble.message) == (Failure.SANDBOX, "SandboxDied: no Docker daemon")
     await process.close()
+
+
+async def test_an_opening_that_is_cancelled_from_within_is_not_waited_for(make_env):
+    opening = await opening_of(make_env(Cancelled))
+    trouble = await asyncio.wait_for(WorkerProcess().open(opening), 30)
+    assert trouble.kind == Failure.ENVIRONMENT and "cancelled from within" in trouble.message
 
 
 async def test_what_the_driver_wants_logged_ends_with_the_worker(make_env):
