@@ -18,7 +18,7 @@ def test_tags_choose_and_leave_out():
     assert ids(tagged(TASKS, ["even"], "--env.tags")) == [f"task-{number}" for number in range(0, 40, 2)]
     assert ids(tagged(TASKS, [], "--env.tags", without=["even"])) == [f"task-{number}" for number in range(1, 40, 2)]
     with pytest.raises(
-        BadTask, match=r"no task has one of the tags none \(--env.tags\); there are even, odd, and each"
+        BadTask, match=r"no task has one of the tags none \(--env.tags\); there are even, odd, and task ids"
     ):
         tagged(TASKS, ["none"], "--env.tags")
 
