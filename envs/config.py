@@ -74,6 +74,11 @@ Condition = Literal[
 """Conditions of a run's rollouts; they stay the same over its starts."""
 
 NO_EFFECT = "has no effect in this environment; remove it"
+REMOVED = {
+    "env.shaping": "it went; --env.reward does its work (docs/reward.md)",
+    "env.curriculum": "it went; each task comes once an epoch (docs/options.md)",
+}
+"""Options of earlier versions, with their successors, as docs/options.md has them."""
 IN_PYTHON = "is set in Python alone: give a subclass of the options another default (docs/options.md)"
 
 

@@ -44,7 +44,7 @@ def told(error: BaseException) -> str:
         return f"SSL_CERT_FILE names {certificates}, which is not there; correct or unset it"
     if isinstance(error, ImportError) and "SOCKS" in str(error):
         return "the environment names a SOCKS proxy: unset ALL_PROXY, or pip install 'httpx[socks]'"
-    return str(error)
+    return str(error) or type(error).__name__
 
 
 def said(main: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:

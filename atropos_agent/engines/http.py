@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -137,9 +138,12 @@ class HttpClient:
             limit=0, keepalive_timeout=KEPT_S, ssl=httpx.create_ssl_context() if parts.scheme == "https" else True
         )
         headers = {"Content-Type": "application/json", **self._headers}
+        proxy = proxy_of(self._url)
+        if proxy is not None and not proxy.startswith(("http://", "https://")):
+            raise NoAnswer("a proxy is given as http://HOST:PORT" + _way(self._url))
         if parts.username is not None:  # which stands for the key
             headers.pop("Authorization", None)
-        return aiohttp.ClientSession(connector=connector, headers=headers, proxy=proxy_of(self._url))
+        return aiohttp.ClientSession(connector=connector, headers=headers, proxy=proxy)
 
 
 async def _body(answer: aiohttp.ClientResponse) -> bytes:
@@ -176,6 +180,7 @@ def proxy_of(url: str) -> str | None:
     except ValueError:
         return None
     proxies = getproxies()
-    if not proxies or (parts.hostname and proxy_bypass(parts.netloc.rpartition("@")[2])):
+    host = re.sub(r"[\[\]]", "", parts.netloc.rpartition("@")[2])  # NO_PROXY has IPv6 without them
+    if not proxies or (parts.hostname and proxy_bypass(host)):
         return None
     return proxies.get(parts.scheme) or proxies.get("all")

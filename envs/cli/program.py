@@ -33,6 +33,7 @@ from envs.options.usage import usage
 from envs.records.redaction import Redactor
 from envs.running.database import RunDirectoryError
 from envs.running.limits import raise_open_files
+from envs.running.proxies import ask_loopback_directly
 from envs.running.stopping import STARTING_S, STATUS, EndBySignal, ended_while_loading, followed, run_to_end
 from envs.types import BadTask
 from sandboxes.log import TIMED, set_up_log
@@ -202,13 +203,16 @@ def parse(program: Program, command: str, argv: Sequence[str]) -> Options:
 
 
 def read_env_file(path: Path = Path(".env")) -> None:
-    """Set the variables of a file, unless they are set already. Raises UsageError for one that can't be read."""
+    """Set the variables of a file, unless they are set already, and keep proxies off loopback.
+
+    Raises UsageError for a file that can't be read."""
     try:
         load_dotenv(path)
     except (OSError, ValueError) as error:
         why = "it is no text in UTF-8" if isinstance(error, UnicodeDecodeError) else error
         where = path.absolute()
         raise UsageError(f"{where} can't be read: {why}; mend it, or start in another directory") from error
+    ask_loopback_directly()
 
 
 def load_environment(path: str) -> type[AgentEnv[Any]]:

@@ -17,6 +17,8 @@ import httpx
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from sandboxes.patience import patiently
+
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -280,7 +282,7 @@ class TrainerAPI:
         reminded, strange = -self.remind_s, 0
         while True:
             try:
-                answer = await ask()
+                answer = await patiently(ask(), f"The trainer API at {self.url}", remind_s=self.remind_s)
                 if answer is not None:
                     return answer
                 problem = f"waiting for {what}"

@@ -23,6 +23,7 @@ from envs.lab.synthetic import TOOLS
 from envs.messages import SWE, as_called, told
 from envs.records.disk import NoFolder, make_folder
 from envs.records.metrics import Metrics
+from envs.running.proxies import ask_loopback_directly
 from sandboxes.base import SandboxError
 from sandboxes.docker.daemon.startup import ensure_daemon, stop_daemon
 from sandboxes.docker.images.base_image import ensure_base_image
@@ -37,6 +38,7 @@ def main(argv: list[str]) -> int:
     if wrong is not None:
         demo_parser().error(f"{wrong}; or give --engine-url, the address of an inference server of yours")
     set_up_log()
+    ask_loopback_directly()
     try:
         usual = Path("runs") / f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
         options.run_dir = make_folder(options.run_dir, usual, "--run-dir")

@@ -35,6 +35,7 @@ from envs.lab.synthetic import Example, examples
 from envs.messages import SWE, as_called, told
 from envs.records.disk import NoFolder, make_folder, replace_file
 from envs.records.provenance import commit, machine, versions
+from envs.running.proxies import ask_loopback_directly
 from envs.runs.reader import holds_run
 from envs.swe import STARTER
 from envs.trainers.weights import POLICY, PolicyServer, VLLMServer, kept_current, policy_server
@@ -66,6 +67,7 @@ def main(argv: list[str]) -> int:
     if (wrong := _wrong(options)) is not None:
         learn_parser().error(wrong)
     set_up_log()
+    ask_loopback_directly()
     try:
         usual = Path("runs") / f"learn-{options.preset}-{time.strftime('%Y%m%d-%H%M%S')}"
         options.run_dir = make_folder(options.run_dir, usual, "--run-dir").resolve()

@@ -20,7 +20,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from envs.config import IN_PYTHON, NO_EFFECT, StrictOptions
+from envs.config import IN_PYTHON, NO_EFFECT, REMOVED, StrictOptions
 from envs.options.command import EngineConfig, Options, UsageError
 from sandboxes.naming import meant
 
@@ -131,12 +131,18 @@ def _part(
 def _explained(problem: Any, outer: tuple[str, ...], known: Mapping[str, Option]) -> str:
     place = "--" + ".".join(map(str, (*outer, *problem["loc"]))).removeprefix("--")
     if problem["type"] == "extra_forbidden":
-        return f"{place}: there is no such option{_meant(place, known)}"
+        return _unknown(place, known)
     message = problem["msg"].removeprefix("Value error, ")
     # Options that contradict each other are named in the message.
     whole = problem["loc"] == () and problem["type"] == "value_error"
     secret = problem["loc"][-1:] == ("api_key",)
     return f"{place}: {message}" + ("" if whole or secret else f" (got {_short(problem['input'])})")
+
+
+def _unknown(name: str, known: Mapping[str, Option]) -> str:
+    """Return the refusal of a name: the successor of an option of earlier versions, or the nearest option."""
+    went = REMOVED.get(".".join(name.removeprefix("--").split(".")[:2]))
+    return f"{name}: {went or 'there is no such option' + _meant(name, known)}"
 
 
 def _meant(name: str, known: Mapping[str, Option]) -> str:
@@ -169,7 +175,7 @@ def _read_arguments(argv: Sequence[str], known: Mapping[str, Option]) -> tuple[d
             equals, text = "=", words.pop(0)
         option = known.get(name) or _entry(name, known)
         if option is None:
-            problems.append(f"{name}: there is no such option{_meant(name, known)}")
+            problems.append(_unknown(name, known))
         elif not equals:
             problems.append(f"{name}: it needs a value{' (true or false)' if option.kind is bool else ''}")
         else:

@@ -243,7 +243,7 @@ class TrainerPace:
     async def _step_to(self, step: int) -> None:
         every = self._run.config.steps_per_eval
         due = every > 0 and step // every > self.step // every
-        self.step = step
+        self.step, self._run.supply.stepped = step, time.monotonic()
         await self.log()
         if due and not self.evaluations:
             # Training goes on beside it: cancelled rollouts would be work thrown away.

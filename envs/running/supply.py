@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ LOOKS = 30
 """Looks that are taken together; one every ten seconds."""
 LITTLE_MB = 256.0
 """Free megabytes of a disk that is about to hold up what writes to it."""
+_LONG_S = 120.0
+"""Seconds without a new step, from which on they are said."""
 _BUSY = 0.5
 """Share of a rollout's time that is spent on replies, from which on the inference servers set the pace."""
 _LACKS, _CONTENT = 0.8, 0.5
@@ -28,8 +31,9 @@ _LACKS, _CONTENT = 0.8, 0.5
 @dataclass(frozen=True, slots=True)
 class Now:
     """The state of a run. shares: of the rollouts' time, by phase; empty before the first one ended. running, waiting:
-    requests in the inference servers; None if these do not say. enough: the trainer takes no more for now. begun:
-    every wanted group has begun. left: samples of an evaluation, which has no queue."""
+    requests in the inference servers; None if these do not say. enough: the trainer takes no more for now. still_s:
+    seconds since its last step. begun: every wanted group has begun. left: samples of an evaluation, which has no
+    queue."""
 
     active: int
     limit: int
@@ -40,6 +44,7 @@ class Now:
     waiting: float | None = None
     shares: Mapping[str, float] = field(default_factory=dict)
     enough: bool = False
+    still_s: float = 0.0
     begun: bool = False
     left: int | None = None
 
@@ -56,7 +61,8 @@ def _findings(now: Now) -> Iterator[str]:
     if now.pause_s:
         yield f"held up by failures: one rollout is started every {now.pause_s:.0f} s"
     if now.enough:
-        yield "the trainer has enough groups for now"
+        still = f", and took none for {now.still_s / 60:.0f} minutes: does it run?" if now.still_s >= _LONG_S else ""
+        yield f"the trainer has enough groups for now{still}"
     if now.running is not None and now.waiting:
         yield f"inference servers are full: {now.running:.0f} requests run, {now.waiting:.0f} wait"
     if not now.shares:
@@ -80,13 +86,14 @@ def _findings(now: Now) -> Iterator[str]:
 
 
 class Supply:
-    """Follows a run. lacks: whether the trainer has less than a batch; None without a trainer. enough, begun,
-    left: see `Now`."""
+    """Follows a run. lacks: whether the trainer has less than a batch; None without a trainer. stepped: the time of its
+    last step, by `time.monotonic`. enough, begun, left: see `Now`."""
 
     def __init__(self) -> None:
         self.lacks: bool | None = None
         self.enough = self.begun = False
         self.left: int | None = None
+        self.stepped = time.monotonic()
         self._seconds: deque[dict[str, float]] = deque(maxlen=LOOKS)
         self._waited: deque[bool] = deque(maxlen=LOOKS)
         self._warned = False
@@ -104,6 +111,7 @@ class Supply:
             None if load is None else load.waiting,
             self._shares(metrics),
             self.enough,
+            time.monotonic() - self.stepped,
             self.begun,
             self.left,
         )

@@ -23,9 +23,9 @@ class SWEEnvConfig(AgentEnvConfig):
     tasks: str = "starter"
     """Folder of Harbor task directories, or "starter" for the built-in pack"""
     tags: list[str] = Field(default=[])
-    """Train only on tasks with one of these tags (terminal, bugfix, multifile, …); empty for all"""
+    """Train only on tasks with one of these tags (terminal, bugfix, multifile, …) or ids; empty for all"""
     skip_tags: list[str] = Field(default=[])
-    """Use no task with one of these tags"""
+    """Use no task with one of these tags or ids"""
     bad_tasks: Literal["skip", "refuse"] = "skip"
     """Skip and list unusable tasks, or end the run"""
     unwatched: Literal["use", "refuse"] = "use"
@@ -43,7 +43,7 @@ class SWEEnvConfig(AgentEnvConfig):
     eval_tasks: str = ""
     """Folder of the evaluation's tasks; empty for `tasks`"""
     eval_tags: list[str] = Field(default=[])
-    """Evaluate only on tasks with one of these tags; empty for all"""
+    """Evaluate only on tasks with one of these tags or ids; empty for all"""
     tools: list[str] = Field(
         default=["terminal", "view", "create", "replace", "insert", "search", "find", "submit"], min_length=1
     )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from envs.swe.config import SWEEnvConfig
 from envs.swe.source import usable_of
-from envs.tasks.buildable import ask, unusable
+from envs.tasks.buildable import ask, contexts, unusable
 from envs.types import BadTasks, Task
 from sandboxes.base import SandboxError
 from sandboxes.docker import PoolLimits
@@ -19,7 +20,8 @@ from sandboxes.e2b.server import check_server
 from sandboxes.fleet import Host, read_hosts
 from sandboxes.kubernetes.examine import examine
 from sandboxes.local import LocalBackend
-from sandboxes.registry import named_factory
+from sandboxes.registry import load_backend, named_factory
+from sandboxes.remote.backend import RemoteBackend
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +90,7 @@ async def check_daemons(config: SWEEnvConfig) -> None:
 async def without_unusable(
     parts: tuple[Sequence[Task], Sequence[Task]], config: SWEEnvConfig
 ) -> tuple[Sequence[Task], Sequence[Task]]:
-    """Return the tasks to train and to evaluate on for these Docker daemons, and list the unusable ones. Raises
+    """Return the tasks to train and to evaluate on with these sandboxes, and list the unusable ones. Raises
     BadTasks if those are refused, or a part has none left."""
     every = {task.id: task for part in parts for task in part}
     problems = await _unusable(every, config)
@@ -125,8 +127,16 @@ async def _check(host: Host, config: SWEEnvConfig) -> None:
 
 
 async def _unusable(tasks: Mapping[str, Task], config: SWEEnvConfig) -> Mapping[str, str]:
-    """Return the objections against tasks common to every responsive Docker daemon, by task. Raises SandboxError."""
-    found: list[Mapping[str, str]] = []
+    """Return the objections against tasks common to every responsive Docker daemon, or of a place that builds no
+    images, by task. Raises SandboxError."""
+    remote = config.sandbox in ("kubernetes", "e2b")
+    backend = load_backend(config.sandbox, **backend_options(config)) if remote else None
+    if isinstance(backend, RemoteBackend):
+        found = {name: map(backend.unbuildable, contexts(task)) for name, task in tasks.items()}
+        return {name: f"task {name}: {why}" for name, said in found.items() for why in islice(filter(None, said), 1)}
+    if not uses_daemons(config):
+        return {}
+    by_host: list[Mapping[str, str]] = []
     for host in _hosts(config):
         try:
             async with connect(host.url or None, host.certificates) as docker:
@@ -135,5 +145,5 @@ async def _unusable(tasks: Mapping[str, Task], config: SWEEnvConfig) -> Mapping[
             logger.debug("what %s can build is not known: %s", host.url or "the Docker daemon", error)
             continue
         said = {name: unusable(task, known, config.base_image) for name, task in tasks.items()}
-        found.append({name: why for name, why in said.items() if why is not None})
-    return {name: why for name, why in found[0].items() if all(name in one for one in found)} if found else {}
+        by_host.append({name: why for name, why in said.items() if why is not None})
+    return {name: why for name, why in by_host[0].items() if all(name in one for one in by_host)} if by_host else {}

@@ -62,7 +62,7 @@ async def surroundings(config: SWEEnvConfig, engines: Sequence[EngineConfig] = (
         task = next((task for task in train if not task.steps), train[0])
         async for check in _hosts(config, task) if config.hosts else _nodes(config, engines, task):
             yield check
-        yield _disk(Path(config.run_dir or "runs"))
+        yield _disk(config)
         return
     checks = _docker(config, train, evaluate) if config.sandbox == "docker" else _others(config, train)
     opened = False
@@ -97,7 +97,7 @@ async def _docker(config: SWEEnvConfig, train: Sequence[Task], evaluate: Sequenc
     yield _images(train, here)
     if bad := [why for task in every if (why := unusable(task, known, config.base_image)) is not None]:
         yield _unusable(bad, len(every), config)
-    yield _disk(Path(info.get("DockerRootDir") or "/"), Path(config.run_dir or "runs"))
+    yield _disk(config, Path(info.get("DockerRootDir") or "/"))
 
 
 async def _others(config: SWEEnvConfig, train: Sequence[Task]) -> AsyncIterator[Check]:
@@ -114,7 +114,7 @@ async def _others(config: SWEEnvConfig, train: Sequence[Task]) -> AsyncIterator[
     except TimeoutError:
         check = Check("sandboxes", Status.NOTE, f"none ran a command within {LOOK_S:g} s; this look waits no longer")
     yield check
-    yield _disk(Path(config.run_dir or "runs"))
+    yield _disk(config)
 
 
 async def _sandbox(config: SWEEnvConfig, task: Task) -> Check:
@@ -226,12 +226,17 @@ async def _nodes(config: SWEEnvConfig, engines: Sequence[EngineConfig], task: Ta
         yield check
 
 
-def _disk(*places: Path) -> Check:
-    """Check the free space for images and results, as far as those places are on this machine."""
-    free = {}
-    for place in places:
+def _disk(config: SWEEnvConfig, *images: Path) -> Check:
+    """Check the free space for images and results, as far as those places are on this machine, and that results can
+    be written."""
+    free, results = {}, Path(config.run_dir or "runs")
+    for place in (*images, results):
         there = next((p for p in (place.absolute(), *place.absolute().parents) if p.exists()), Path("/"))
         free[str(place)] = shutil.disk_usage(there).free
+    if not (there.is_dir() and os.access(there, os.W_OK)):  # the one for results
+        return Check(
+            "disk", Status.WRONG, f"{there} can't be written; results go there: give another --env.run_dir", free
+        )
     least = min(free.values())
     text = ", ".join(f"{size / GIB:.0f} GiB free for {place}" for place, size in free.items())
     return Check("disk", Status.OK if least > 2 * GIB else Status.NOTE, text, free)

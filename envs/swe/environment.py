@@ -16,7 +16,7 @@ from envs.base import AgentEnv
 from envs.judging.workplace import GuestFactory, PlainGuest, Workplace, Workplaces, plain_guest
 from envs.running.telemetry import traced
 from envs.swe.config import SWEEnvConfig
-from envs.swe.daemons import backend_options, sandbox_problems, uses_daemons, without_unusable
+from envs.swe.daemons import backend_options, sandbox_problems, without_unusable
 from envs.swe.servers import check_servers, servers_of
 from envs.swe.source import judge_problems, load_parts, warn_of_unchecked
 from envs.types import Outcome, Seat, Task
@@ -40,8 +40,7 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         return train, evaluate
 
     async def ready_tasks(self) -> tuple[Sequence[Task], Sequence[Task]]:
-        parts = self.tasks()
-        return await without_unusable(parts, self.config) if uses_daemons(self.config) else parts
+        return await without_unusable(self.tasks(), self.config)
 
     @classmethod
     async def preflight(cls, config: SWEEnvConfig) -> None:

@@ -77,7 +77,7 @@ def _add_attack(commands: argparse._SubParsersAction[Parser]) -> None:
 def _add_checking(command: Parser) -> None:
     """Add the options of a check."""
     command.add_argument("folder", nargs="?", default="starter", help='Harbor task directories, or "starter"')
-    command.add_argument("--only", nargs="*", default=[], metavar="TAG", help="tasks with one of these tags")
+    command.add_argument("--only", nargs="*", default=[], metavar="NAME", help="tasks with one of these tags or ids")
     command.add_argument("--repeats", type=count, default=1, help="checks of each task; rewards must agree")
     command.add_argument(
         "--seen",
@@ -171,7 +171,7 @@ def rejudge_parser() -> Parser:
     add("run_dir", type=Path, metavar="RUN", help="directory of the run")
     add("--tasks", metavar="FOLDER", help='by these tasks, or "starter"; the run\'s own, as they are now, without it')
     add("--reward", metavar="PATH", help="by this reward, package.module:function of (task, outcome)")
-    add("--only", nargs="+", default=[], metavar="TASK", help="rollouts of these tasks alone")
+    add("--only", nargs="+", default=[], metavar="NAME", help="rollouts of tasks with one of these tags or ids")
     add("--concurrency", type=count, default=4, help="rollouts at the same time (%(default)s)")
     add(
         "--out",

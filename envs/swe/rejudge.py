@@ -26,6 +26,7 @@ from envs.rewards import RewardFunction, Shaping, find_reward
 from envs.running.stopping import run_to_end
 from envs.swe.parsers import rejudge_parser
 from envs.swe.source import judge_model, load_source
+from envs.tasks.selection import named
 from envs.types import BadTask, Task
 from sandboxes.base import SandboxError
 from sandboxes.plurals import plural
@@ -98,7 +99,7 @@ async def _rejudge(options: argparse.Namespace, setting: Setting) -> int:
         await stack.enter_async_context(backend)
         judge = Judge(backend, setting.tasks, setting.rewarding)
         bar = stack.enter_context(Bar("judging again"))
-        results = rejudge_all(judge, _chosen(options), options.concurrency)
+        results = rejudge_all(judge, _chosen(options, setting.tasks), options.concurrency)
         async for one in await stack.enter_async_context(aclosing(results)):
             bar.advance(one.task)
             append_line(out, orjson.dumps({**asdict(one), "changed": one.changed}))
@@ -137,8 +138,8 @@ def _status(status: str | None) -> str:
     return "not there" if status is None else str(status)
 
 
-def _chosen(options: argparse.Namespace) -> Iterator[SavedRollout]:
-    only = set(options.only)
+def _chosen(options: argparse.Namespace, tasks: Mapping[str, Task]) -> Iterator[SavedRollout]:
+    only = {*options.only, *(task.id for task in tasks.values() if named(task, options.only))}
     return (saved for saved in read_rollouts(options.run_dir) if not only or saved.task_id in only)
 
 

@@ -38,7 +38,7 @@ async def ask(client: DaemonClient, tasks: Sequence[Task], base_image: str | Non
 
 def unusable(task: Task, known: DaemonFacts, base_image: str | None) -> str | None:
     """Return why a task can't be used with a Docker daemon, and the remedy; None without a known reason."""
-    for context in _contexts(task):
+    for context in contexts(task):
         why = known.builder.lacks(_dockerfile(context))
         if why is not None:
             return f"task {task.id}: {context.name}/Dockerfile: {why}"
@@ -51,7 +51,7 @@ def unusable(task: Task, known: DaemonFacts, base_image: str | None) -> str | No
     return None
 
 
-def _contexts(task: Task) -> Iterator[Path]:
+def contexts(task: Task) -> Iterator[Path]:
     """Yield the folders with a Dockerfile for the task's images."""
     owns = (hidden.own.context for hidden in (task.hidden, *(step.hidden for step in task.steps)) if hidden.own)
     for context in dict.fromkeys([task.context, *owns]):

@@ -24,12 +24,18 @@ def tagged(tasks: Sequence[Task], tags: Collection[str], option: str, *, without
     """Return the tasks with one of `tags` (all of them when there are none) and none of `without`.
 
     option: as it is written, for the message. Raises BadTask when none is left."""
-    chosen = [task for task in tasks if not tags or set(tags) & set(task.tags)]
-    chosen = [task for task in chosen if not set(without) & set(task.tags)]
+    chosen = [task for task in tasks if (not tags or named(task, tags)) and not named(task, without)]
     if not chosen:
         known = sorted({tag for task in tasks for tag in task.tags})
-        raise BadTask(f"no task has one of the tags {', '.join(tags)} ({option}); there are {', '.join(known)}")
+        raise BadTask(
+            f"no task has one of the tags {', '.join(tags)} ({option}); there are {', '.join(known)}, and task ids"
+        )
     return chosen
+
+
+def named(task: Task, names: Collection[str]) -> bool:
+    """Return whether a task's id or one of its tags is among the names."""
+    return not {task.id, *task.tags}.isdisjoint(names)
 
 
 def checked(tasks: Sequence[Task], folder: Path, manifest: Path | None) -> list[Task]:

@@ -207,11 +207,14 @@ class Inside:
 class Templates(NamedImages):
     """Images of templates, which are made of Dockerfiles beforehand."""
 
-    async def build(self, context: Path, digest: str) -> str:
-        raise ImageUnbuildable(
+    def unbuildable(self, context: Path) -> str:
+        return (
             f"the server builds no images, and {context} has a Dockerfile: make a template of it, with bubblewrap, "
             "and name it as the task's docker_image"
         )
+
+    async def build(self, context: Path, digest: str) -> str:
+        raise ImageUnbuildable(self.unbuildable(context))
 
 
 class E2BBackend(RemoteBackend):

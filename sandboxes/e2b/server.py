@@ -21,6 +21,7 @@ import aiohttp
 from sandboxes.base import DaemonRefused, DaemonUnavailable, SandboxDied, SandboxError
 from sandboxes.docker.executor.streams import TAKEN_S
 from sandboxes.e2b.options import E2BOptions
+from sandboxes.patience import patiently
 from sandboxes.remote.api import ANSWER_S, Api, cause, failure, message_of
 from sandboxes.shielding import on_failure
 
@@ -80,7 +81,8 @@ async def check_server(options: E2BOptions) -> None:
     """Ask for a list of sandboxes. Raises DaemonUnavailable or Busy, and ValueError for a wrong address or key."""
     try:
         async with Server.connect(options) as server:
-            await server.request("GET", "/v2/sandboxes", limit="1")
+            asked = server.request("GET", "/v2/sandboxes", limit="1")
+            await patiently(asked, f"The E2B server at {options.api_url}")
     except DaemonRefused as error:
         raise ValueError(str(error)) from error
     except SandboxDied as error:

@@ -14,6 +14,7 @@ from sandboxes.kubernetes.life import CLAIM_GROUP
 from sandboxes.kubernetes.manifest import executor_map
 from sandboxes.kubernetes.options import PodOptions
 from sandboxes.owner import Owner
+from sandboxes.patience import patiently
 
 Rights = Mapping[tuple[str, str], tuple[str, ...]]
 MANIFEST = "docs/kubernetes/pods-rbac.yaml"
@@ -50,7 +51,8 @@ async def examine(options: PodOptions) -> AsyncIterator[Finding]:
     about = "cluster"
     try:
         async with Cluster.connect(options) as cluster:
-            version = (await cluster.request("GET", "/version")).get("gitVersion")
+            asked = cluster.request("GET", "/version")
+            version = (await patiently(asked, f"The API server at {cluster.url}")).get("gitVersion")
             if version is None:
                 yield Finding(about, False, f"{cluster.url} answers, but names no version of Kubernetes")
                 return

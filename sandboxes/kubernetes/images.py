@@ -22,12 +22,15 @@ class PodImages(NamedImages):
         self._options = options
         self._building: dict[str, asyncio.Task[None]] = {}
 
+    def unbuildable(self, context: Path) -> str | None:
+        if self._options.builder and self._options.registry:
+            return None
+        return (
+            f"a cluster builds no images, and {context} has a Dockerfile: build it and push it to a registry, and "
+            "name it as the task's docker_image; or name --env.pods.registry and --env.pods.builder, which do this"
+        )
+
     async def build(self, context: Path, digest: str) -> str:
-        if not (self._options.builder and self._options.registry):
-            raise ImageUnbuildable(
-                f"a cluster builds no images, and {context} has a Dockerfile: build it and push it to a registry, and "
-                "name it as the task's docker_image; or name --env.pods.registry and --env.pods.builder, which do this"
-            )
         image = f"{self._options.registry}:{digest}"
         if image not in self._building or (self._building[image].done() and self._building[image].exception()):
             command = self._options.builder.format(image=shlex.quote(image), context=shlex.quote(str(context)))

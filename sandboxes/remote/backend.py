@@ -44,6 +44,10 @@ class RemoteBackend(Backend):
         missing image by name shows when its first sandbox starts."""
         return await self._images.ensure(name, context)
 
+    def unbuildable(self, context: Path) -> str | None:
+        """Return why a folder with a Dockerfile gets no image, and the remedy; None if it does."""
+        return self._images.unbuildable(context)
+
     def open(self, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:
         return self._open(spec)
 

@@ -7,6 +7,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from pathlib import Path
 
+from sandboxes.base import ImageUnbuildable
 from sandboxes.trees import pack
 
 _FILES = "+files-"
@@ -26,6 +27,8 @@ class NamedImages(ABC):
         archive = await asyncio.to_thread(pack, context)
         digest = hashlib.sha256(archive).hexdigest()[:24]
         if await asyncio.to_thread((context / "Dockerfile").is_file):
+            if (why := self.unbuildable(context)) is not None:
+                raise ImageUnbuildable(why)
             return await self.build(context, digest)
         image = f"{name or self._base}{_FILES}{digest}"
         self._files[image] = archive
@@ -33,8 +36,11 @@ class NamedImages(ABC):
 
     @abstractmethod
     async def build(self, context: Path, digest: str) -> str:
-        """Return the image of a Dockerfile. digest: of its folder. Raises ImageUnbuildable, with the
-        remedy."""
+        """Return the image of a Dockerfile. digest: of its folder. Raises ImageUnbuildable, with the remedy."""
+
+    def unbuildable(self, context: Path) -> str | None:
+        """Return why a folder with a Dockerfile gets no image, known before a build, and the remedy; else None."""
+        return None
 
     def parts(self, image: str) -> tuple[str, bytes | None]:
         """Return the image behind a name, and the files that are put into its working directory."""

@@ -38,6 +38,10 @@ def test_a_command_of_another_environment_is_written_as_it_says(monkeypatch):
     assert as_called(f"`{SWE} groups RUN_DIR`", "python mine.py") == "`python mine.py groups RUN_DIR`"
 
 
+def test_an_error_without_a_text_is_called_by_its_name():
+    assert told(AssertionError()) == "AssertionError"
+
+
 def test_a_script_of_the_users_is_called_by_python(monkeypatch):
     called(monkeypatch, None, "mine.py")
     assert called_as() == "python mine.py"

@@ -19,6 +19,7 @@ from envs.records.atif import PACKAGE_VERSION
 from envs.records.redaction import Redactor
 from envs.running.failures import attributing
 from envs.running.limits import raise_open_files
+from envs.running.proxies import ask_loopback_directly
 from envs.running.remote.folders import own_folder, received, unpack
 from envs.running.remote.messages import News, Opening, Order, RolloutFailure, SampledTokens, Trouble, Turn, pieces
 from envs.running.remote.outbound import Outbound, Telling
@@ -115,6 +116,7 @@ class WorkerProcess:
             what = f"atropos-agent {PACKAGE_VERSION} is installed there, and {opening.version} at the driver"
             raise InfraError(Failure.ENVIRONMENT, what) from ImportError(what)
         raise_open_files()
+        ask_loopback_directly()
         self._folder = await asyncio.to_thread(stack.enter_context, own_folder())
         await asyncio.to_thread(unpack, opening.tokenizer, self._folder / TOKENIZER)
         here = {"tokenizer_name": str(self._folder / TOKENIZER), "run_dir": self._folder / "run", "workers": "process"}

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import grp
-import logging
 import os
 import ssl
-import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
 
 import aiodocker
 import aiohttp
@@ -28,10 +24,7 @@ from sandboxes.base import (
     StorageFull,
 )
 from sandboxes.docker.daemon.ssh import ssh_tunnel
-
-logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
+from sandboxes.patience import patiently
 
 PATIENCE_S = 60.0
 """How long a present Docker daemon may take over its first answer, as at its start with many containers."""
@@ -110,7 +103,7 @@ async def connect(url: str | None = None, certificates: Path | None = None) -> A
         stack.push_async_callback(client.close)
         where = f"The Docker daemon at {url or _named(client)}"
         try:
-            told = await _patiently(client.version(), where)
+            told = await patiently(client.version(), where, PATIENCE_S, _REMIND_S)
         except (aiodocker.DockerError, aiohttp.ClientError, OSError) as error:
             if (remedy := _remedy_of_refusal(client)) is not None:
                 raise DaemonRefused(f"{where} may not be used by this user. {remedy}") from error
@@ -154,21 +147,6 @@ def _tls(certificates: Path) -> ssl.SSLContext:
     tls = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(certificates / "ca.pem"))
     tls.load_cert_chain(str(certificates / "cert.pem"), str(certificates / "key.pem"))
     return tls
-
-
-async def _patiently(question: Coroutine[Any, Any, T], where: str) -> T:
-    """Await the answer to a question, and log the waiting. Raises TimeoutError, and the question's errors."""
-    asked, began = asyncio.ensure_future(question), time.monotonic()
-    try:
-        while not (await asyncio.wait({asked}, timeout=min(_REMIND_S, PATIENCE_S)))[0]:
-            waited = time.monotonic() - began
-            if waited >= PATIENCE_S:
-                raise TimeoutError
-            logger.warning("%s has not answered for %.0f s; waiting for it, up to %g s", where, waited, PATIENCE_S)
-        return asked.result()
-    finally:
-        asked.cancel()
-        await asyncio.gather(asked, return_exceptions=True)
 
 
 def _check_address(address: str | None) -> None:

@@ -190,15 +190,17 @@ async def test_requests_go_by_way_of_the_proxy(monkeypatch):
         await client.aclose()
 
 
-@pytest.mark.parametrize("proxy", ["http://user:word@127.0.0.1:9", "::::"])
+@pytest.mark.parametrize("proxy", ["http://user:word@127.0.0.1:9", "::::", "socks5://127.0.0.1:9"])
 async def test_where_a_proxy_stands_in_the_way_it_is_named(monkeypatch, proxy):
     monkeypatch.setenv("http_proxy", proxy)
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
     client = HttpClient("http://127.0.0.1:9", timeout_s=2.0)
-    with pytest.raises(NoAnswer, match=f"by way of the proxy {proxy.rpartition('@')[2]} .*NO_PROXY") as caught:
+    said = f"by way of the proxy {proxy.rpartition('@')[2]} .*NO_PROXY"
+    with pytest.raises(NoAnswer, match=said) as caught:
         await client.get("/v1/models")
     assert "word" not in str(caught.value)
+    assert ("a proxy is given as http://HOST:PORT" in str(caught.value)) == (not proxy.startswith("http"))
     await client.aclose()
 
 

@@ -18,6 +18,11 @@ SHARES = {"replies": 0.7, "tools": 0.1, "sandboxes": 0.1, "the verifier": 0.1, "
         (Now(4, 8, 8, free_mb=12.0), "held up by the disk: 12 MB are free"),
         (Now(1, 8, 8, pause_s=4.0), "held up by failures: one rollout is started every 4 s"),
         (Now(0, 8, 8, enough=True), "the trainer has enough groups for now"),
+        (Now(0, 8, 8, enough=True, still_s=119.0), "the trainer has enough groups for now"),
+        (
+            Now(0, 8, 8, enough=True, still_s=240.0),
+            "the trainer has enough groups for now, and took none for 4 minutes: does it run?",
+        ),
         (Now(8, 8, 8, running=6, waiting=2), "inference servers are full: 6 requests run, 2 wait"),
         (Now(8, 8, 64), ""),
         (
@@ -58,6 +63,14 @@ def test_the_finding_is_in_the_bar_and_in_the_metrics(tmp_path):
     assert metrics.supply == "held up by tools: 80% of a rollout's time, 10% for replies"
     assert metrics.line().endswith(metrics.supply)
     assert Metrics.from_json(metrics.to_json()).supply == metrics.supply
+
+
+def test_a_trainer_that_takes_nothing_is_asked_after(tmp_path):
+    supply, metrics = Supply(), Metrics()
+    supply.enough = True
+    supply.stepped -= 300.0
+    supply.look(tmp_path, metrics, limiter())
+    assert metrics.supply.endswith("took none for 5 minutes: does it run?")
 
 
 def test_it_speaks_of_the_last_minutes(tmp_path):

@@ -53,9 +53,16 @@ async def test_a_backend_that_never_opens_a_sandbox_ends_no_look(monkeypatch):
 
 
 def test_free_space_is_that_of_the_nearest_folder_that_is_there(tmp_path):
-    check = doctor._disk(tmp_path / "not" / "yet")
+    check = doctor._disk(SWEEnvConfig(run_dir=tmp_path / "not" / "yet"))
     assert check.name == "disk"
     assert list(check.data) == [str(tmp_path / "not" / "yet")]
+
+
+def test_a_place_for_results_that_can_not_be_written_is_wrong(tmp_path):
+    (tmp_path / "file").touch()
+    check = doctor._disk(SWEEnvConfig(run_dir=tmp_path / "file" / "run"))
+    assert check.status is Status.WRONG
+    assert f"{tmp_path / 'file'} can't be written; results go there: give another --env.run_dir" in check.text
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,14 @@ def ids(tasks):
 def test_tags_choose_and_leave_out():
     assert ids(tagged(TASKS, ["even"], "--env.tags")) == [f"task-{number}" for number in range(0, 40, 2)]
     assert ids(tagged(TASKS, [], "--env.tags", without=["even"])) == [f"task-{number}" for number in range(1, 40, 2)]
-    with pytest.raises(BadTask, match=r"no task has one of the tags none \(--env.tags\); there are even, odd"):
+    with pytest.raises(
+        BadTask, match=r"no task has one of the tags none \(--env.tags\); there are even, odd, and task ids"
+    ):
         tagged(TASKS, ["none"], "--env.tags")
+
+
+def test_a_tasks_id_chooses_it_as_its_tags_do():
+    assert ids(tagged(TASKS, ["task-3", "even"], "--only", without=["task-2"]))[:3] == ["task-0", "task-3", "task-4"]
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 7, 40])
