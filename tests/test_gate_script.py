@@ -56,6 +56,15 @@ def test_tests_that_pass_alone_are_named_at_the_end(checkout):
     assert said[-3:] == ["2 failed at first and passed alone:", *(f"    {name}" for name in FLAKY)]
 
 
+def test_what_is_run_again_is_tried_by_the_same_turns(checkout, monkeypatch):
+    monkeypatch.delenv("CORPUS_SEED")
+    program(checkout / "run", 'echo "$CORPUS_SEED" >>seeds', *fails_once(checkout, "run"))
+    has_failed(checkout, *FLAKY)
+    assert gate(checkout)[0] == 0
+    first, again = (checkout / "seeds").read_text().split()
+    assert first == again
+
+
 def test_a_wheel_that_is_built_the_second_time_is_named_and_its_error_is_shown(checkout):
     program(checkout / ".ci/wheel", *fails_once(checkout, "registry"))
     status, said = gate(checkout)

@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import zlib
 from contextlib import AsyncExitStack
 
 import pytest
@@ -10,12 +11,15 @@ from backends import STARTERS, backend_of, is_own
 from containers import Container
 from images import made
 from own_sshd import Sshd, need_sshd
+from turns import turn
 
 from sandboxes.base import NotSupported, SandboxSpec
 from sandboxes.docker import DockerBackend
 
 GVISOR = [pytest.param("runsc", marks=pytest.mark.docker)] if shutil.which("runsc") else []
 KINDS = ["local", *STARTERS, *GVISOR]
+SHARES = 4
+"""Of the tests marked `any_starter`, on sandboxes that the Docker daemon starts."""
 
 
 def pytest_generate_tests(metafunc):
@@ -30,7 +34,15 @@ def pytest_generate_tests(metafunc):
             kinds = [pytest.param(by, id=f"{image}, {by}", marks=pytest.mark.docker) for by in ("docker", "crun")]
         elif used:
             kinds = [pytest.param("used", marks=pytest.mark.docker)]
+        elif metafunc.definition.get_closest_marker("any_starter"):
+            kinds = [by_turns(kind, metafunc.definition.name) if kind in STARTERS[:1] else kind for kind in kinds]
         metafunc.parametrize("kind", kinds, indirect=True)
+
+
+def by_turns(kind, test):
+    """Return a parameter that is tried where it is the test's turn, and with `--all`."""
+    late = zlib.crc32(test.encode()) % SHARES != turn(SHARES)
+    return pytest.param(*kind.values, marks=[*kind.marks, *[pytest.mark.slow] * late])
 
 
 @pytest.hookimpl(wrapper=True)
@@ -88,13 +100,14 @@ async def box(backend, spec):
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def kept_containers():
-    """By kind of backend."""
+    """By kind of backend, image and working directory."""
     async with AsyncExitStack() as stack:
 
         async def container(kind, spec):
-            if kind not in known:
-                known[kind] = await stack.enter_async_context(Container(await backend_of(kind), spec))
-            return known[kind]
+            key = kind, spec.image, spec.workdir
+            if key not in known:
+                known[key] = await stack.enter_async_context(Container(await backend_of(kind), spec))
+            return known[key]
 
         known = {}
         yield container

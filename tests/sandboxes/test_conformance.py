@@ -69,6 +69,7 @@ def naps(box) -> Naps:
     return Naps(box, random.randint(10**7, 10**8))
 
 
+@pytest.mark.any_starter
 class TestCommands:
     async def test_both_protocols_are_met(self, backend, box):
         assert isinstance(box, Sandbox)
@@ -178,6 +179,7 @@ class TestCommands:
         assert (await slow).ok
 
 
+@pytest.mark.any_starter
 class TestOutput:
     async def test_bytes_that_are_not_utf8_are_kept(self, box):
         result = await box.exec("printf '\\377\\000\\200ok'")
@@ -237,6 +239,7 @@ class TestOutput:
         assert result.raw == b"x" * 1_000_000
 
 
+@pytest.mark.any_starter
 class TestStreamsApart:
     async def test_each_has_its_own_and_both_are_together(self, box):
         result = await box.exec("echo out; echo err >&2; echo more", split=True)
@@ -291,6 +294,7 @@ class TestStreamsApart:
         assert "no-such-program" in result.stderr
 
 
+@pytest.mark.any_starter
 class TestTimeLimits:
     async def test_a_timeout_is_a_result_with_what_was_printed(self, box):
         watch = Stopwatch()
@@ -354,6 +358,7 @@ class TestTimeLimits:
         assert (await box.exec("echo fine")).output == "fine\n"
 
 
+@pytest.mark.any_starter
 class TestBackgroundProcesses:
     async def test_one_that_holds_the_output_open_does_not_block(self, box):
         watch = Stopwatch()

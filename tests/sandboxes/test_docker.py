@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import aiodocker
 import pytest
+import pytest_asyncio
 from aiodocker.exceptions import DockerError
 from earlier_life import COUNT
 from naps import count_of
@@ -27,17 +28,26 @@ from sandboxes.owner import PREFIX
 pytestmark = pytest.mark.docker
 
 
+IN_ONE_LOOP = pytest.mark.asyncio(loop_scope="session")
+
+
 @pytest.fixture(params=["docker", "crun"])
-async def either_backend(request, make_backend, base_image):
+def starter(request) -> str:
     """What starts containers: the Docker daemon, or crun past it."""
-    async with await make_backend(request.param) as backend:
+    return request.param
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def either_backend(starter, make_backend, base_image):
+    async with await make_backend(starter) as backend:
         yield backend
 
 
-@pytest.fixture
-async def either_box(either_backend, base_image):
-    async with either_backend.open(SandboxSpec(base_image, workdir="/app")) as sandbox:
-        yield sandbox
+@pytest_asyncio.fixture(loop_scope="session")
+async def either_box(starter, kept_containers, base_image):
+    """A box that the test isn't the first to have."""
+    spec = SandboxSpec(base_image, workdir="/app", env={"COLOUR": "green"})  # that of `kept_box`
+    return await (await kept_containers(starter, spec)).emptied()
 
 
 @pytest.fixture
@@ -51,6 +61,7 @@ async def containers(daemon: aiodocker.Docker, owner: str) -> list[str]:
     return [container.id for container in found]
 
 
+@IN_ONE_LOOP
 class TestIsolation:
     async def test_there_is_no_network(self, either_box):
         assert (await either_box.exec("ls /sys/class/net")).output == "lo\n"
@@ -84,17 +95,17 @@ class TestIsolation:
             shown = (await box.exec(caps, user="nobody")).output
             assert shown == f"CapPrm: {none} CapEff: {none} CapBnd: {two} NoNewPrivs: 1 "
 
-    async def test_nobody_inside_becomes_the_executors_user(self, either_backend, base_image):
+    async def test_nobody_inside_becomes_the_executors_user(self, either_box):
         """It could take limits of process 1 away and stop monitors."""
-        async with either_backend.open(SandboxSpec(base_image)) as box:
-            assert (await box.exec(["python3", "-c", _BECOME])).output == "65534 65534\n"
+        assert (await either_box.exec(["python3", "-c", _BECOME])).output == "65534 65534\n"
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="reaches into containers from outside")
     async def test_a_command_whose_monitor_is_killed_dies_with_all_it_started(self, either_box):
         daemon = "(setsid env -i sleep 4321 >/dev/null 2>&1 </dev/null &)"
+        before = set(descendants(either_box.container.host_paths.process))
         running = asyncio.create_task(either_box.exec(f"{daemon}; sleep 60", timeout=20))
         await asyncio.sleep(0.3)
-        _, monitor, *_ = descendants(either_box.container.host_paths.process)
+        monitor = next(one for one in descendants(either_box.container.host_paths.process) if one not in before)
         os.kill(monitor, signal.SIGKILL)
         result = await running
         assert (result.exit_code, result.timed_out) == (137, False)
@@ -112,10 +123,11 @@ class TestIsolation:
         }.items():
             assert (await either_box.exec(["python3", "-c", calls.format(call)])).output == "-1 1\n", name  # EPERM
 
-    async def test_there_is_no_daemon_and_no_place_of_the_machine_in_it(self, either_box, daemon):
+    async def test_there_is_no_daemon_and_no_place_of_the_machine_in_it(self, either_box):
         assert "No such file" in (await either_box.exec("ls /var/run/docker.sock /run/docker.sock")).output
         if isinstance(either_box.container, DaemonContainer):
-            shown = await daemon.containers.container(either_box.id).show()
+            async with aiodocker.Docker() as daemon:
+                shown = await daemon.containers.container(either_box.id).show()
             assert (shown["Mounts"], shown["HostConfig"]["Binds"]) == ([], None)
         mounted = (
             await either_box.exec(
@@ -174,6 +186,7 @@ class TestIsolation:
             await either_box.download("link/x")
 
 
+@IN_ONE_LOOP
 class TestFilesOfUsers:
     async def test_files_are_reached_with_the_groups_of_their_user_alone(self, either_backend, base_image):
         secret = "echo x >/secret; chmod 640 /secret; mkdir -m 770 /ours; mkdir -m 777 /all; echo old >/all/old"
@@ -189,11 +202,12 @@ class TestFilesOfUsers:
             seen = await box.exec("cat /all/old; stat -c '%U %a %s' /all/new; ls /all; echo here >/dev/stderr")
             assert seen.output == "old\ngames 755 2\nnew\nold\nhere\n"
 
-    async def test_a_file_that_must_stay_itself_is_written_in_its_place(self, either_box):
-        await either_box.exec("echo old >a; ln a b; mkdir d; echo old >d/c; ln -s d/c c")
-        for name in ("a", "c", "/etc/hosts"):
-            await either_box.write_file(name, b"new\n")
-        assert (await either_box.exec("cat b d/c /etc/hosts; readlink c")).output == "new\nnew\nnew\nd/c\n"
+    async def test_a_file_that_must_stay_itself_is_written_in_its_place(self, either_backend, base_image):
+        async with either_backend.open(SandboxSpec(base_image, workdir="/app")) as box:
+            await box.exec("echo old >a; ln a b; mkdir d; echo old >d/c; ln -s d/c c")
+            for name in ("a", "c", "/etc/hosts"):
+                await box.write_file(name, b"new\n")
+            assert (await box.exec("cat b d/c /etc/hosts; readlink c")).output == "new\nnew\nnew\nd/c\n"
 
     async def test_a_large_file_is_replaced_and_its_room_is_free(self, either_box):
         await either_box.exec("head -c 70M /dev/urandom >/app/large; head -c 70M /dev/urandom >/app/two; ln two names")
@@ -218,6 +232,7 @@ class TestFilesOfUsers:
         assert (await either_box.exec("echo fine")).output == "fine\n"
 
 
+@IN_ONE_LOOP
 class TestLimits:
     async def test_a_memory_hog_dies_and_the_sandbox_lives(self, either_backend, base_image):
         async with either_backend.open(SandboxSpec(base_image, limits=Limits(memory_mb=64))) as box:
@@ -242,10 +257,11 @@ class TestLimits:
             child = await shell.run("python3 -c 'bytearray(200 << 20)'; echo it ended with $?")
             assert child.output.endswith("it ended with 137\n") and not child.shell_ended
 
-    async def test_ten_gigabytes_of_output_cost_the_executor_a_fixed_buffer(self, either_box):
-        flood = await either_box.exec("cat /dev/zero", timeout=1.5, max_output=1_000_000)
-        assert flood.timed_out and flood.truncated
-        shown = (await either_box.exec("grep VmHWM /proc/1/status")).output  # the most that it has ever had
+    async def test_ten_gigabytes_of_output_cost_the_executor_a_fixed_buffer(self, either_backend, base_image):
+        async with either_backend.open(SandboxSpec(base_image)) as box:
+            flood = await box.exec("cat /dev/zero", timeout=1.5, max_output=1_000_000)
+            assert flood.timed_out and flood.truncated
+            shown = (await box.exec("grep VmHWM /proc/1/status")).output  # the most that it has ever had
         assert int(shown.split()[1]) < 4_000  # kB; 1 MB is kept, and copied once on its way out
 
     async def test_a_fork_bomb_is_bounded_and_killed(self, either_backend, base_image):

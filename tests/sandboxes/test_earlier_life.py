@@ -24,9 +24,11 @@ async def found(box, names=tuple(LEFT)):
 
 @pytest.mark.long(20)
 @pytest.mark.timeout(300)
-async def test_what_is_left_is_gone_after_a_reset(opened):
+async def test_what_is_left_is_gone_after_a_reset(kind, opened, pytestconfig):
     at_the_start = await found(opened)
-    for name, (leave, _) in LEFT.items():
+    # Where a reset makes another container, a share is enough, by turns.
+    shares = 4 if kind == "docker" and pytestconfig.option.markexpr else 1
+    for name, (leave, _) in [*LEFT.items()][turn(shares) :: shares]:
         await opened.exec(leave, user="root", timeout=5)
         await opened.reset()
         assert await found(opened, [name]) == {name: at_the_start[name]}

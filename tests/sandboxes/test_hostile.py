@@ -15,6 +15,7 @@ from pathlib import Path
 
 import aiodocker
 import pytest
+import pytest_asyncio
 from attacks import (
     CHANGES,
     COMES_AND_GOES,
@@ -64,6 +65,22 @@ async def assert_usable(box, shell):
         assert said[-1].output.endswith("42\n"), said  # what else of the attacker's prints is in it, too
     await freely(box.write_file("/var/tmp/ours", b"x" * 100_000))
     assert await freely(box.read_file("/var/tmp/ours")) == b"x" * 100_000
+
+
+IN_ONE_LOOP = pytest.mark.asyncio(loop_scope="session")
+
+
+@pytest.fixture
+def spec(spec):
+    return replace(spec, workdir="/var/tmp")
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def box(kind, kept_box):
+    """A box that the test isn't the first to have."""
+    if kind == "local":
+        pytest.skip("nothing is isolated there")
+    return kept_box
 
 
 @pytest.fixture
@@ -116,109 +133,95 @@ async def need_python(box):
         pytest.skip("this image has no python3 to attack with")
 
 
-async def test_a_process_that_goes_on_without_its_first_thread_ends_with_the_limit(kind, backend, spec):
-    if kind == "local":
-        pytest.skip("its processes are found in another way")
-    async with backend.open(spec) as box:
-        await need_python(box)
-        watch, limit = Stopwatch(), 2.0
-        assert (await box.exec(["python3", "-c", HEADLESS], timeout=limit)).timed_out
-        assert watch.seconds < limit + FREE_S
-        assert "python" not in (await box.exec("cat /proc/[0-9]*/comm")).output
+@IN_ONE_LOOP
+async def test_a_process_that_goes_on_without_its_first_thread_ends_with_the_limit(box):
+    await need_python(box)
+    watch, limit = Stopwatch(), 2.0
+    assert (await box.exec(["python3", "-c", HEADLESS], timeout=limit)).timed_out
+    assert watch.seconds < limit + FREE_S
+    assert "python" not in (await box.exec("cat /proc/[0-9]*/comm")).output
 
 
-async def test_who_traces_a_commands_processes_holds_none_past_its_limit(kind, backend, spec):
-    if kind == "local":
-        pytest.skip("nothing is isolated there")
-    async with backend.open(replace(spec, workdir="/var/tmp")) as box:
-        await need_python(box)
-        begin = ["sh", "-c", 'python3 -c "$0" & until test -e ready; do sleep 0.1; done', TRACE_ENDS]
-        assert (await box.exec(begin)).ok
-        await box.write_file("go", b"")
-        watch, limit = Stopwatch(), 2.0
-        assert (await box.exec("sleep 60", timeout=limit)).timed_out
-        assert watch.seconds < limit + FREE_S
-        assert (await box.exec("echo fine", timeout=10)).output == "fine\n"
+@IN_ONE_LOOP
+async def test_who_traces_a_commands_processes_holds_none_past_its_limit(box):
+    await need_python(box)
+    begin = ["sh", "-c", 'python3 -c "$0" & until test -e ready; do sleep 0.1; done', TRACE_ENDS]
+    assert (await box.exec(begin)).ok
+    await box.write_file("go", b"")
+    watch, limit = Stopwatch(), 2.0
+    assert (await box.exec("sleep 60", timeout=limit)).timed_out
+    assert watch.seconds < limit + FREE_S
+    assert (await box.exec("echo fine", timeout=10)).output == "fine\n"
 
 
-async def test_files_that_are_leased_hold_nobody_up(kind, backend, spec):
+@IN_ONE_LOOP
+async def test_files_that_are_leased_hold_nobody_up(box):
     """To open one from outside would take up to 45 s (fs.lease-break-time), with the next one again."""
-    if kind == "local":
-        pytest.skip("who is inside may read and write what we may")
-    async with backend.open(replace(spec, workdir="/var/tmp")) as box:
-        await need_python(box)
-        await box.exec(["sh", "-c", 'python3 -c "$0" & until test -e leased; do sleep 0.1; done', LEASES], timeout=10)
-        await freely(box.download("."))
-        await freely(box.exec("cat leased-*"))
+    await need_python(box)
+    await box.exec(["sh", "-c", 'python3 -c "$0" & until test -e leased; do sleep 0.1; done', LEASES], timeout=10)
+    await freely(box.download("."))
+    await freely(box.exec("cat leased-*"))
 
 
-async def test_trees_go_wherever_something_else_is_or_nothing(kind, backend, spec):
-    if kind == "local":
-        pytest.skip("nobody is hostile there")
-    async with backend.open(replace(spec, workdir="/var/tmp")) as box:
-        await box.exec("mkdir -p t/place/deep; echo old >t/place/deep/file; ln -s place t/link")
-        await box.upload(archive({"place": b"new", "link": b"new"}), "t")
-        assert (await box.exec("cat t/place t/link; ls t")).output == "newnewlink\nplace\n"
-        deep = "/".join(["a"] * 1500)
-        await box.upload(archive({deep: b"1"}), "t")
-        assert content(await box.download("t"), deep) == b"1"
+@IN_ONE_LOOP
+async def test_trees_go_wherever_something_else_is_or_nothing(box):
+    await box.exec("mkdir -p t/place/deep; echo old >t/place/deep/file; ln -s place t/link")
+    await box.upload(archive({"place": b"new", "link": b"new"}), "t")
+    assert (await box.exec("cat t/place t/link; ls t")).output == "newnewlink\nplace\n"
+    deep = "/".join(["a"] * 1500)
+    await box.upload(archive({deep: b"1"}), "t")
+    assert content(await box.download("t"), deep) == b"1"
 
 
-async def test_paths_that_lead_nowhere_are_no_failure_of_ours(kind, backend, spec):
-    if kind == "local":
-        pytest.skip("nobody is hostile there")
-    async with backend.open(replace(spec, workdir="/var/tmp")) as box:
-        links = {"long": "x" * 4000, "name": "y" * 300, "nowhere": "none", "round": "round", "many": "./" * 2040}
-        await box.upload(archive({}, links=links), ".")
-        for name in links:
-            for work in (
-                box.read_file(f"{name}/file"),
-                box.write_file(f"{name}/round/file", b"x"),
-                box.upload(archive({"file": b"x"}), f"{name}/file"),
-                box.upload(archive({f"{name}/file": b"x"}), "."),
-                box.download(f"{name}/file"),
-                box.download(f"{name}/"),
-            ):
-                with contextlib.suppress(OSError):  # of which ours are none
-                    await freely(work)
-        assert (await box.exec("echo fine")).output == "fine\n"
+@IN_ONE_LOOP
+async def test_paths_that_lead_nowhere_are_no_failure_of_ours(box):
+    links = {"long": "x" * 4000, "name": "y" * 300, "nowhere": "none", "round": "round", "many": "./" * 2040}
+    await box.upload(archive({}, links=links), ".")
+    for name in links:
+        for work in (
+            box.read_file(f"{name}/file"),
+            box.write_file(f"{name}/round/file", b"x"),
+            box.upload(archive({"file": b"x"}), f"{name}/file"),
+            box.upload(archive({f"{name}/file": b"x"}), "."),
+            box.download(f"{name}/file"),
+            box.download(f"{name}/"),
+        ):
+            with contextlib.suppress(OSError):  # of which ours are none
+                await freely(work)
+    assert (await box.exec("echo fine")).output == "fine\n"
 
 
-async def test_what_changes_while_it_is_read_comes_whole(kind, backend, spec):
-    if kind == "local":
-        pytest.skip("nobody is hostile there")
-    async with backend.open(replace(spec, workdir="/var/tmp")) as box:
-        await need_python(box)
-        changing = asyncio.create_task(box.exec(["python3", "-c", CHANGES], timeout=300))
-        assert (await box.exec("until test -e tree/zz; do sleep 0.1; done", timeout=120)).ok
-        for _ in range(10):
-            names = members(await box.download("tree"))
-            assert {"0", "99", "zz"} <= names.keys()
-        changing.cancel()
-        await asyncio.gather(changing, return_exceptions=True)
+@IN_ONE_LOOP
+async def test_what_changes_while_it_is_read_comes_whole(box):
+    await need_python(box)
+    changing = asyncio.create_task(box.exec(["python3", "-c", CHANGES], timeout=300))
+    assert (await box.exec("until test -e tree/zz; do sleep 0.1; done", timeout=120)).ok
+    for _ in range(10):
+        names = members(await box.download("tree"))
+        assert {"0", "99", "zz"} <= names.keys()
+    changing.cancel()
+    await asyncio.gather(changing, return_exceptions=True)
 
 
+@IN_ONE_LOOP
 @pytest.mark.parametrize("attack", [EXCHANGES, PIPES_IN_PLACE])
-async def test_pipes_in_the_place_of_files_hold_up_nobody_who_moves_trees(kind, backend, spec, attack):
-    if kind == "local":
-        pytest.skip("nobody is hostile there")
-    async with backend.open(replace(spec, workdir="/var/tmp")) as box:
-        await need_python(box)
-        exchanging = asyncio.create_task(box.exec(["python3", "-c", attack], timeout=60))
-        await box.exec("until test -e tree; do sleep 0.1; done", timeout=20)
-        for _ in range(20):
-            await asyncio.wait_for(box.upload(archive({"placed": b"x"}), "tree"), 30)
-            await asyncio.wait_for(box.download("tree"), 30)
-        exchanging.cancel()
-        await asyncio.gather(exchanging, return_exceptions=True)
-        await box.upload(archive({"placed": b"y"}), "tree")
-        assert await box.read_file("tree/placed") == b"y"
+async def test_pipes_in_the_place_of_files_hold_up_nobody_who_moves_trees(box, attack):
+    await need_python(box)
+    exchanging = asyncio.create_task(box.exec(["python3", "-c", attack], timeout=60))
+    await box.exec("until test -e tree; do sleep 0.1; done", timeout=20)
+    for _ in range(20):
+        await asyncio.wait_for(box.upload(archive({"placed": b"x"}), "tree"), 30)
+        await asyncio.wait_for(box.download("tree"), 30)
+    exchanging.cancel()
+    await asyncio.gather(exchanging, return_exceptions=True)
+    await box.upload(archive({"placed": b"y"}), "tree")
+    assert await box.read_file("tree/placed") == b"y"
 
 
 async def test_a_file_that_comes_and_goes_is_written_under_its_name_or_not_at_all(kind, backend, spec):
     if kind == "local":
         pytest.skip("nobody is hostile there")
-    async with backend.open(replace(spec, workdir="/var/tmp", limits=Limits(cpus=2.0))) as box:
+    async with backend.open(replace(spec, limits=Limits(cpus=2.0))) as box:
         await need_python(box)
         going = asyncio.create_task(box.exec(["python3", "-c", COMES_AND_GOES], timeout=60))
         await box.exec("until test -e tree; do sleep 0.1; done", timeout=20)
@@ -230,24 +233,22 @@ async def test_a_file_that_comes_and_goes_is_written_under_its_name_or_not_at_al
         assert set((await box.exec("ls -A tree")).output.splitlines()) <= {"name"}
 
 
-async def test_a_branch_has_every_file_or_there_is_none(kind, backend, spec):
+@IN_ONE_LOOP
+async def test_a_branch_has_every_file_or_there_is_none(kind, box):
     """By such names layers of images say what is gone."""
-    if kind == "local":
-        pytest.skip("nobody is hostile there")
     make = "mkdir d e; touch d/a d/.wh.a e/keep e/.wh..wh..opq; touch \"$(printf 'new\\nline')\" ...; mkfifo pipe"
-    async with backend.open(replace(spec, workdir="/var/tmp")) as box:
-        assert (await box.exec(make)).ok
-        before = (await box.exec("find . | sort; ls /var | wc -l")).output
-        try:
-            async with box.fork(1) as (branch,):
-                assert (await branch.exec("find . | sort; ls /var | wc -l")).output == before
-        except NotSupported:
-            raise  # of all forks, not of these files
-        except SandboxError as error:
-            assert kind != "crun" and ".wh." in str(error)
-        await box.exec("rm -r d/.wh.* e/.wh.*")
+    assert (await box.exec(make)).ok
+    before = (await box.exec("find . | sort; ls /var | wc -l")).output
+    try:
         async with box.fork(1) as (branch,):
-            assert (await branch.exec("find d e | sort")).output == "d\nd/a\ne\ne/keep\n"
+            assert (await branch.exec("find . | sort; ls /var | wc -l")).output == before
+    except NotSupported:
+        raise  # of all forks, not of these files
+    except SandboxError as error:
+        assert kind != "crun" and ".wh." in str(error)
+    await box.exec("rm -r d/.wh.* e/.wh.*")
+    async with box.fork(1) as (branch,):
+        assert (await branch.exec("find d e | sort")).output == "d\nd/a\ne\ne/keep\n"
 
 
 async def processes(daemon: aiodocker.Docker, name: str) -> list[tuple[int, str]]:

@@ -9,7 +9,7 @@ from memory import resident_mb
 
 from sandboxes.base import SandboxDied
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.any_starter]
 
 SERVER = """
 import socket, sys, threading, time

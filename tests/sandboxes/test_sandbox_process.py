@@ -13,7 +13,7 @@ from stopwatch import Stopwatch
 
 from sandboxes.base import PtySize, SandboxDied
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.any_starter]
 
 WINDOW = 128 << 10
 

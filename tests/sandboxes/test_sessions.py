@@ -10,7 +10,7 @@ from stopwatch import Stopwatch
 
 from sandboxes.base import SandboxDied, Session
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.any_starter]
 
 
 @pytest.fixture

@@ -80,17 +80,6 @@ async def test_a_sandbox_that_dies_says_so_and_costs_no_other(box):
         await box.exec("true")
 
 
-@needs_root
-async def test_many_at_once_find_their_way(base_image):
-    async def use(backend, number):
-        async with backend.open(SandboxSpec(base_image)) as box:
-            return (await box.exec(f"echo {number}")).output
-
-    async with DockerBackend(starter="docker") as backend:
-        said = await asyncio.gather(*(use(backend, number) for number in range(32)))
-    assert said == [f"{number}\n" for number in range(32)]
-
-
 async def test_where_the_socket_is_out_of_reach_the_daemon_is_used(base_image):
     async with DockerBackend(shortcut=False, starter="docker") as backend, backend.open(SandboxSpec(base_image)) as box:
         assert not await connection_of(box).shorten(os.getpid(), 10.0), "as on another machine, where ids mean others"

@@ -13,6 +13,8 @@ from sandboxes.base import NotSupported, PtySize, Sandbox, SandboxDied, SandboxS
 from sandboxes.local import LocalBackend
 from sandboxes.sync import SyncBackend, SyncProcess, SyncSandbox
 
+pytestmark = pytest.mark.any_starter
+
 
 @pytest.fixture
 def backend(kind, make_backend):
