@@ -332,7 +332,7 @@ class Sandbox(Protocol):
 
     A backend's sandbox subclasses this. Required: `workdir`, `exec`, `read_file`, `write_file`, `upload`, `download`
     and `stop`. Optional: `start`, `connect`, `session` (the terminal tool needs it), `reset`, `fork` and `door`,
-    which raise NotSupported here, and `overran` and `starved`, which return None and False here.
+    which raise NotSupported here, and `overran` and `host_out_of_memory`, which return None and False here.
     """
 
     workdir: str
@@ -445,7 +445,7 @@ class Sandbox(Protocol):
         from outside. To be asked after SandboxDied or SandboxTimeout."""
         return None
 
-    async def starved(self) -> bool:
+    async def host_out_of_memory(self) -> bool:
         """Return whether the machine ran out of memory, and its kernel provably killed programs inside: they were not
         at a limit of theirs. False without proof."""
         return False
@@ -459,8 +459,8 @@ class Sandbox(Protocol):
 @runtime_checkable
 class Backend(Protocol):
     """Makes sandboxes. Entering it checks its requirements and removes the remains of dead owners;
-    leaving it removes everything it has made. A backend subclasses this; all but `image_id` and `prepare` is
-    required."""
+    leaving it removes everything it has made. A backend subclasses this; all but `unbuildable`,
+    `image_id` and `prepare` is required."""
 
     async def __aenter__(self) -> Self: ...
 
@@ -476,6 +476,11 @@ class Backend(Protocol):
         concurrent callers); without a Dockerfile there, `name` with these files in its working directory.
         Raises ImageMissing with the remedy."""
         ...
+
+    def unbuildable(self, context: Path) -> str | None:
+        """Return why this backend makes no image of a folder with a Dockerfile, known before a build, and the remedy;
+        else None."""
+        return None
 
     async def image_id(self, name: str) -> str:
         """Return an id that tells the present image of this name from an earlier one of the same name; the name itself

@@ -141,7 +141,7 @@ class SyncSandbox(_Face[Sandbox]):
     stop = _waits(Sandbox.stop)
     reset = _waits(Sandbox.reset)
     overran = _waits(Sandbox.overran)
-    starved = _waits(Sandbox.starved)
+    host_out_of_memory = _waits(Sandbox.host_out_of_memory)
     start = _holds(Sandbox.start, SyncProcess)
     connect = _holds(Sandbox.connect, SyncConnection)
 

@@ -69,8 +69,8 @@ class WrappedSandbox(Sandbox):
     async def overran(self) -> str | None:
         return await self.inner.overran()
 
-    async def starved(self) -> bool:
-        return await self.inner.starved()
+    async def host_out_of_memory(self) -> bool:
+        return await self.inner.host_out_of_memory()
 
     def fork(self, count: int) -> AbstractAsyncContextManager[Sequence[Sandbox]]:
         return self.inner.fork(count)

@@ -41,7 +41,7 @@ _GIT = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONF
 """Tests may look into a repository of another user's."""
 _PEAK = "/sys/fs/cgroup/memory.peak /sys/fs/cgroup/memory/memory.max_usage_in_bytes"
 _PYVENV = re.compile(r"/pyvenv\.cfg$")
-STARVED = "the machine ran out of memory, and its kernel killed programs"
+OUT_OF_MEMORY = "the machine ran out of memory, and its kernel killed programs"
 _KILLED = frozenset((129, 130, 131, 134, 137, 143))
 """Bash's exit codes after a signal from another process."""
 
@@ -86,8 +86,8 @@ async def run_tests(prepared: PreparedSandbox, task: Task, changes: Changes, tim
     ran = await _run_test_sh(prepared, task, timeout_s or task.hidden.timeout_s)
     if ran.timed_out and timeout_s is None:
         await _had_time(prepared, ran.duration_s, task.hidden.usual_s)
-    if await prepared.sandbox.starved():
-        raise InfraError(Failure.VERIFIER, f"{STARVED} in the verifier's sandbox")
+    if await prepared.sandbox.host_out_of_memory():
+        raise InfraError(Failure.VERIFIER, f"{OUT_OF_MEMORY} in the verifier's sandbox")
     if prepared.bench is not None:
         await prepared.bench.check()
     verdict = await _read(prepared, ran)

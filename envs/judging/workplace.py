@@ -25,7 +25,7 @@ from envs.judging.areas import Start
 from envs.judging.changes import Changes, collect_changes
 from envs.judging.cheating import with_signs
 from envs.judging.prefetch import Prefetch
-from envs.judging.run_tests import STARVED
+from envs.judging.run_tests import OUT_OF_MEMORY
 from envs.judging.saved_changes import pack_all
 from envs.judging.specs import rollout_spec
 from envs.judging.start_trees import StartTrees
@@ -109,8 +109,8 @@ class Workplace(Generic[G]):
         """Take the changes of this step; the last one ends the sandbox. Raises InfraError."""
         self._note("agent")
         last = self._begun == len(self._steps)
-        if await self.sandbox.starved():
-            raise InfraError(Failure.SANDBOX, f"{STARVED} in the agent's sandbox")
+        if await self.sandbox.host_out_of_memory():
+            raise InfraError(Failure.SANDBOX, f"{OUT_OF_MEMORY} in the agent's sandbox")
         with span("sandbox changes"):
             protected = self._steps[self._begun - 1].hidden.protected
             changes = await collect_changes(self.sandbox, self._start, protected, stop=last)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from typing import Any
 
 from envs.swe.config import SWEEnvConfig
@@ -21,7 +20,6 @@ from sandboxes.fleet import Host, read_hosts
 from sandboxes.kubernetes.examine import examine
 from sandboxes.local import LocalBackend
 from sandboxes.registry import load_backend, named_factory
-from sandboxes.remote.backend import RemoteBackend
 
 logger = logging.getLogger(__name__)
 
@@ -103,6 +101,16 @@ async def without_unusable(
     return train, evaluate
 
 
+def unbuildable(tasks: Mapping[str, Task], config: SWEEnvConfig) -> Mapping[str, str]:
+    """Return the objections of a backend against tasks of whose Dockerfiles it makes no images, by task."""
+    to_build = [(name, context) for name, task in tasks.items() for context in contexts(task)]
+    if not to_build:
+        return {}
+    backend = load_backend(config.sandbox, **backend_options(config))
+    found = ((name, backend.unbuildable(context)) for name, context in to_build)
+    return {name: f"task {name}: {why}" for name, why in found if why is not None}
+
+
 def _hosts(config: SWEEnvConfig) -> Sequence[Host]:
     """Return the Docker hosts of a run; this machine's own has no url."""
     return [Host("")] if config.hosts is None else read_hosts(config.hosts)
@@ -129,11 +137,8 @@ async def _check(host: Host, config: SWEEnvConfig) -> None:
 async def _unusable(tasks: Mapping[str, Task], config: SWEEnvConfig) -> Mapping[str, str]:
     """Return the objections against tasks common to every responsive Docker daemon, or of a place that builds no
     images, by task. Raises SandboxError."""
-    remote = config.sandbox in ("kubernetes", "e2b")
-    backend = load_backend(config.sandbox, **backend_options(config)) if remote else None
-    if isinstance(backend, RemoteBackend):
-        found = {name: map(backend.unbuildable, contexts(task)) for name, task in tasks.items()}
-        return {name: f"task {name}: {why}" for name, said in found.items() for why in islice(filter(None, said), 1)}
+    if config.sandbox != "docker":
+        return unbuildable(tasks, config)
     if not uses_daemons(config):
         return {}
     by_host: list[Mapping[str, str]] = []

@@ -25,7 +25,7 @@ from envs.records.redaction import Redactor
 from envs.running.mix import Mix
 from envs.running.workers import RAY_CLUSTER, check_command_line, check_workers
 from envs.swe.config import SWEEnvConfig
-from envs.swe.daemons import backend_options, backend_problems
+from envs.swe.daemons import backend_options, backend_problems, unbuildable
 from envs.swe.environment import SWEEnv
 from envs.swe.nodes import check_of, examine_nodes
 from envs.tasks.buildable import ask, unusable
@@ -64,7 +64,7 @@ async def surroundings(config: SWEEnvConfig, engines: Sequence[EngineConfig] = (
             yield check
         yield _disk(config)
         return
-    checks = _docker(config, train, evaluate) if config.sandbox == "docker" else _others(config, train)
+    checks = _docker(config, train, evaluate) if config.sandbox == "docker" else _others(config, train, evaluate)
     opened = False
     async for check in checks:
         opened |= check.name == "sandboxes" and check.status is Status.OK
@@ -100,7 +100,7 @@ async def _docker(config: SWEEnvConfig, train: Sequence[Task], evaluate: Sequenc
     yield _disk(config, Path(info.get("DockerRootDir") or "/"))
 
 
-async def _others(config: SWEEnvConfig, train: Sequence[Task]) -> AsyncIterator[Check]:
+async def _others(config: SWEEnvConfig, train: Sequence[Task], evaluate: Sequence[Task]) -> AsyncIterator[Check]:
     """Check a cluster's rights and guards, or another backend, each by a sandbox of a task's image."""
     if config.sandbox == "kubernetes":
         found = [one async for one in examine(config.pods)]
@@ -114,6 +114,9 @@ async def _others(config: SWEEnvConfig, train: Sequence[Task]) -> AsyncIterator[
     except TimeoutError:
         check = Check("sandboxes", Status.NOTE, f"none ran a command within {LOOK_S:g} s; this look waits no longer")
     yield check
+    every = {task.id: task for task in (*train, *evaluate)}
+    if check.status is not Status.WRONG and (bad := unbuildable(every, config)):
+        yield _unusable(list(bad.values()), len(every), config)
     yield _disk(config)
 
 

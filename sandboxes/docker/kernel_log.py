@@ -31,7 +31,7 @@ class KernelLog:
         self._read()
         return process in self._taken
 
-    def has_starved(self, name: str) -> bool:
+    def killed_for_host(self, name: str) -> bool:
         """Return whether the memory killer has ended a process of a control group that was not at its limit: for want
         of memory on the machine.
 

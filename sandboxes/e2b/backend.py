@@ -15,7 +15,6 @@ from urllib.parse import urlencode
 from sandboxes.base import (
     DaemonUnavailable,
     ImageMissing,
-    ImageUnbuildable,
     SandboxDied,
     SandboxError,
     SandboxTimeout,
@@ -212,9 +211,6 @@ class Templates(NamedImages):
             f"the server builds no images, and {context} has a Dockerfile: make a template of it, with bubblewrap, "
             "and name it as the task's docker_image"
         )
-
-    async def build(self, context: Path, digest: str) -> str:
-        raise ImageUnbuildable(self.unbuildable(context))
 
 
 class E2BBackend(RemoteBackend):

@@ -12,6 +12,7 @@ from typing import Any
 from sandboxes.base import DaemonUnavailable, SandboxError
 from sandboxes.docker.executor.channel import Channel
 from sandboxes.docker.executor.container import Kind
+from sandboxes.docker.executor.memory import killed_below_limit
 from sandboxes.docker.executor.tools import ToolContainer
 from sandboxes.kubernetes.cluster import Cluster
 from sandboxes.kubernetes.faults import BOX, end_of, limit_of
@@ -108,6 +109,9 @@ class PodContainer(ToolContainer):
                 await asyncio.sleep(0.1)
         except (SandboxError, ValueError):
             return None
+
+    async def host_out_of_memory(self) -> bool:
+        return await killed_below_limit(self.channel)
 
     async def _full(self) -> str | None:
         """Return the limit that a running pod is at."""

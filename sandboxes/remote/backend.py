@@ -45,7 +45,6 @@ class RemoteBackend(Backend):
         return await self._images.ensure(name, context)
 
     def unbuildable(self, context: Path) -> str | None:
-        """Return why a folder with a Dockerfile gets no image, and the remedy; None if it does."""
         return self._images.unbuildable(context)
 
     def open(self, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:

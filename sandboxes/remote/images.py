@@ -35,12 +35,13 @@ class NamedImages(ABC):
         return image
 
     @abstractmethod
-    async def build(self, context: Path, digest: str) -> str:
-        """Return the image of a Dockerfile. digest: of its folder. Raises ImageUnbuildable, with the remedy."""
-
     def unbuildable(self, context: Path) -> str | None:
-        """Return why a folder with a Dockerfile gets no image, known before a build, and the remedy; else None."""
-        return None
+        """Return why a folder with a Dockerfile gets no image, as `Backend.unbuildable` does."""
+
+    async def build(self, context: Path, digest: str) -> str:
+        """Return the image of a Dockerfile that is not unbuildable. digest: of its folder. Raises ImageUnbuildable,
+        with the remedy."""
+        raise NotImplementedError
 
     def parts(self, image: str) -> tuple[str, bytes | None]:
         """Return the image behind a name, and the files that are put into its working directory."""

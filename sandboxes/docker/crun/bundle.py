@@ -166,11 +166,11 @@ class Bundle:
 
     def was_taken(self) -> bool:
         """Return whether the memory killer has ended its first process, at its own limit."""
-        return self.directory.log.has_taken(self.process.first) and not self.has_starved()
+        return self.directory.log.has_taken(self.process.first) and not self.killed_for_host()
 
-    def has_starved(self) -> bool:
+    def killed_for_host(self) -> bool:
         """Return whether the memory killer has ended one of its processes for want of memory on the machine."""
-        return self.directory.log.has_starved(self.cgroup.path)
+        return self.directory.log.killed_for_host(self.cgroup.path)
 
     async def remove(self) -> None:
         """End it and remove all of it. Raises OSError for a failed removal."""

@@ -106,8 +106,8 @@ class CrunContainer(Container):
             return None
         return "memory" if code == _KILLED and self.bundle.was_taken() else _ENDS.get(code)
 
-    async def starved(self) -> bool:
-        return not self._quiesced and self.bundle.has_starved()
+    async def host_out_of_memory(self) -> bool:
+        return not self._quiesced and self.bundle.killed_for_host()
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Kind]:

@@ -25,6 +25,7 @@ from sandboxes.docker.daemon.reap import is_ending, remove_image
 from sandboxes.docker.executor.channel import Channel
 from sandboxes.docker.executor.container import Container, Kind
 from sandboxes.docker.executor.disk_usage import DiskUsage, HostPaths
+from sandboxes.docker.executor.memory import killed_below_limit
 from sandboxes.docker.executor.program import ENDS
 from sandboxes.docker.kernel_log import KernelLog
 from sandboxes.shielding import finish
@@ -236,12 +237,12 @@ class DaemonContainer(Container):
                 if state["Running"] and not state["Paused"]:
                     return full(await self.handle.stats(stream=False))
                 # The daemon calls a kill for want of memory on the machine the container's own, too.
-                return None if await self.starved() else ended_at(state)
+                return None if await self.host_out_of_memory() else ended_at(state)
         except SandboxError:
             return None
 
-    async def starved(self) -> bool:
-        return self._log.has_starved(self.handle.id)
+    async def host_out_of_memory(self) -> bool:
+        return self._log.killed_for_host(self.handle.id) or await killed_below_limit(self.channel)
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Kind]:

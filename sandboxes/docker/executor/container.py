@@ -117,8 +117,8 @@ class Container(ABC):
     async def overran(self) -> str | None:
         """Return the limit at which it has ended or is silent, as `Sandbox.overran` does."""
 
-    async def starved(self) -> bool:
-        """Return whether its processes were killed for want of memory on the machine, as `Sandbox.starved` does."""
+    async def host_out_of_memory(self) -> bool:
+        """Return whether its processes were provably killed for want of memory on the machine."""
         return False
 
     @abstractmethod

@@ -246,8 +246,8 @@ class DockerSandbox(Sandbox):
     async def overran(self) -> str | None:
         return await self._container.overran()
 
-    async def starved(self) -> bool:
-        return await self._container.starved()
+    async def host_out_of_memory(self) -> bool:
+        return await self._container.host_out_of_memory()
 
     async def reset(self) -> None:
         self._take(await self._provider.exchange(self._container, self._spec))

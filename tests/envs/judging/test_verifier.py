@@ -177,7 +177,7 @@ async def test_a_fault_in_opening_is_raised_not_waited_for(tmp_path, fault):
 
 async def test_tests_that_the_machine_had_no_memory_for_prove_nothing(tmp_path):
     starved, sample = rewards(), task(tmp_path, "")
-    starved.starved = partial(asyncio.sleep, 0, result=True)
+    starved.host_out_of_memory = partial(asyncio.sleep, 0, result=True)
     with pytest.raises(InfraError, match="ran out of memory, and its kernel killed programs in the verifier's sandbox"):
         await judge(FailingBackend(starved, starved), sample, "image", Changes())
     verdict = await judge(FailingBackend(starved, rewards()), sample, "image", Changes())

@@ -99,7 +99,7 @@ async def test_a_task_without_steps_is_its_own_only_step_and_its_sandbox_is_gone
 
 
 async def test_work_that_the_machine_had_no_memory_for_is_not_judged(tmp_path, monkeypatch):
-    monkeypatch.setattr(Agents, "starved", lambda _: asyncio.sleep(0, result=True), raising=False)
+    monkeypatch.setattr(Agents, "host_out_of_memory", lambda _: asyncio.sleep(0, result=True), raising=False)
     backend = Backend(1)
     with pytest.raises(InfraError, match="killed programs in the agent's sandbox") as raised:
         await work(backend, one_step(tmp_path))

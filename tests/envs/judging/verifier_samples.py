@@ -62,7 +62,7 @@ class FailingSandbox:
     async def overran(self):
         return self._limit
 
-    async def starved(self):
+    async def host_out_of_memory(self):
         return False
 
     async def upload(self, archive, path):

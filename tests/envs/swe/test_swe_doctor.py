@@ -12,6 +12,7 @@ from envs.swe import doctor
 from envs.swe.config import SWEEnvConfig
 from envs.swe.environment import SWEEnv
 from envs.swe.program import PROGRAM
+from envs.types import Task
 from sandboxes.docker.crun.availability import Obstacle
 from sandboxes.local import LocalBackend
 from sandboxes.plurals import plural
@@ -47,9 +48,25 @@ async def test_a_backend_that_never_opens_a_sandbox_ends_no_look(monkeypatch):
     monkeypatch.setattr(doctor, "load_backend", lambda name, **options: SilentBackend())
     config = SWEEnvConfig(sandbox=f"{__name__}:SilentBackend")
     async with asyncio.timeout(60):
-        found = [check async for check in doctor._others(config, SWEEnv.load_tasks(config)[0])]
+        found = [check async for check in doctor._others(config, *SWEEnv.load_tasks(config))]
     assert (found[0].name, found[0].status) == ("sandboxes", Status.NOTE)
     assert "within 0.1 s" in found[0].text
+
+
+class NamedAlone(LocalBackend):
+    """It builds no images."""
+
+    def unbuildable(self, context):
+        return f"nothing is built of {context}"
+
+
+async def test_tasks_of_which_a_backend_makes_no_images_are_said(tmp_path):
+    (tmp_path / "Dockerfile").write_text("FROM scratch\n")
+    tasks = [Task("named", "Do it."), Task("built", "Do it.", context=tmp_path)]
+    config = SWEEnvConfig(sandbox=f"{__name__}:NamedAlone")
+    found = [check async for check in doctor._others(config, tasks, tasks)]
+    assert [check.status for check in found if check.name in ("sandboxes", "Dockerfiles")] == [Status.OK, Status.NOTE]
+    assert f"1 of 2 tasks can't be used here: task built: nothing is built of {tmp_path}" in found[1].text
 
 
 def test_free_space_is_that_of_the_nearest_folder_that_is_there(tmp_path):

@@ -81,11 +81,11 @@ def test_programs_killed_for_the_machines_memory_are_told_from_those_at_their_ow
 ):
     constraint = b"CONSTRAINT_NONE" if limited == b"global_oom" else b"CONSTRAINT_MEMCG"
     monkeypatch.setattr(os, "read", Records(KILL % (constraint, limited, killed)).read)
-    assert log.has_starved("mine/box-1") is starved
+    assert log.killed_for_host("mine/box-1") is starved
 
 
 def test_a_container_of_the_daemons_is_told_by_its_id(log, monkeypatch):
     kill = KILL % (b"CONSTRAINT_NONE", b"global_oom", b"/system.slice/docker-%s.scope" % (b"4f" * 32))
     monkeypatch.setattr(os, "read", Records(kill).read)
-    assert log.has_starved("4f" * 32)
-    assert not log.has_starved("4f" * 31)
+    assert log.killed_for_host("4f" * 32)
+    assert not log.killed_for_host("4f" * 31)

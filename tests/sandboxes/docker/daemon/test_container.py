@@ -45,8 +45,9 @@ def made(container, channel, log=None):
 async def test_a_kill_for_the_machines_memory_is_at_no_limit_of_its_own(starved):
     state = {"Running": False, "Paused": False, "OOMKilled": True, "ExitCode": 137}
     handle = SimpleNamespace(id="4f" * 32, show=partial(asyncio.sleep, 0, {"State": state}))
-    container = made(handle, None, SimpleNamespace(has_starved=lambda name: starved and name == handle.id))
-    assert await container.starved() is starved
+    channel = SimpleNamespace(read=lambda *_: asyncio.sleep(0, b"oom_kill 0"), alive=False)
+    container = made(handle, channel, SimpleNamespace(killed_for_host=lambda name: starved and name == handle.id))
+    assert await container.host_out_of_memory() is starved
     assert await container.overran() == (None if starved else "memory")
 
 
