@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import gzip
 import json
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from envs.tasks.adapters import ROWS
+from envs.tasks.adapters.directory import convert_each
 from envs.tasks.adapters.hub import Dataset
 from envs.tasks.adapters.patches import Patch, read_patch
-from envs.types import BadTask, BadTasks, Task
+from envs.types import BadTask, Task
 from sandboxes.naming import later
-from sandboxes.plurals import plural
-
-logger = logging.getLogger(__name__)
 
 _ARROW, _PARQUET = later("pyarrow"), later("pyarrow.parquet")
 
@@ -107,27 +105,9 @@ def read_rows(path: Path) -> Iterator[Row]:
         yield Row(values, where)
 
 
-def convert_rows(path: Path, out: Path, convert: Callable[[Row, Path], Task]) -> list[Task]:
-    """Convert every row, and each of several equal ones once. Raises one BadTasks with all unusable rows."""
-    tasks: dict[str, Task] = {}
-    problems, repeated = [], []
-    for row in read_rows(path):
-        try:
-            task = convert(row, out)
-        except BadTask as problem:
-            said = str(problem)
-            problems.append(said if said.startswith(row.where) else f"{row.where}: {said}")
-            continue
-        if tasks.get(task.id) == task:
-            repeated.append(row.where)
-        elif task.id in tasks:
-            problems.append(f"{row.where}: a second row with the id {task.id}, and another content")
-        tasks[task.id] = task
-    if repeated:
-        logger.warning("%s in %s, such as %s", plural(len(repeated), "repeated row"), path, repeated[0])
-    if problems:
-        raise BadTasks("row", problems, list(tasks.values()), f" of {path}")
-    return list(tasks.values())
+def convert_rows(path: Path, out: Path, convert: Callable[[Row, Path], Path]) -> list[Task]:
+    """Convert every row, as `convert_each` does. Raises one BadTasks with all unusable rows."""
+    return convert_each(((row.where, partial(convert, row)) for row in read_rows(path)), out, "row", str(path))
 
 
 def _json_rows(path: Path) -> Iterator[tuple[int, Any]]:

@@ -4,33 +4,78 @@ from __future__ import annotations
 
 import glob
 import json
+import logging
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from envs.tasks.adapters.patches import read_patch
-from envs.tasks.harbor import load_task
-from envs.types import BadTask, Task
+from envs.tasks.harbor import directory_digest, load_task
+from envs.types import BadTask, BadTasks, Task
+from sandboxes.plurals import plural
+
+logger = logging.getLogger(__name__)
 
 INSIDE = Path(__file__).parent / "inside"
 """Files of converted tasks for the verifier's sandbox."""
 TEST_FOLDERS = frozenset({"tests", "Tests", "test", "Test", "testing"})
 
 
-def write_task(out: Path, task_id: str, files: Mapping[str, str | bytes | Path]) -> Task:
-    """Write a Harbor directory, in place of one with the same id, and read it.
+def convert_each(sources: Iterable[tuple[str, Callable[[Path], Path]]], out: Path, what: str, where: str) -> list[Task]:
+    """Convert each source into a Harbor directory below `out`, in place of one with the same name. Equal ones count
+    once; of different ones with one name none is used, as nobody can tell which is meant.
+
+    sources: each one's place, for messages, and its conversion into a directory in the given folder; it raises
+    BadTask. what: a source, a noun. where: all of them, for messages. Raises one BadTasks with all unusable ones.
+    """
+    tasks: dict[str, Task] = {}
+    digests: dict[str, str] = {}
+    problems, repeated = [], []
+    is_new = not out.exists()
+    for place, convert in sources:
+        out.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=out, prefix=".new-") as folder:
+            try:
+                new = convert(Path(folder))
+                digest, known = directory_digest(new), digests.get(new.name)
+                if known == digest:
+                    repeated.append(place)
+                    continue
+                shutil.rmtree(out / new.name, ignore_errors=True)
+                digests[new.name] = digest if known is None else ""
+                if known is not None:
+                    tasks.pop(new.name, None)
+                    raise BadTask(f"a second {what} with the id {new.name}, and another content; neither is used")
+                tasks[new.name] = _put(new, out / new.name)
+            except BadTask as problem:
+                said = str(problem)
+                problems.append(said if said.startswith(place) else f"{place}: {said}")
+    if repeated:
+        logger.warning("%s in %s, such as %s", plural(len(repeated), f"repeated {what}"), where, repeated[0])
+    if problems:
+        if is_new and not tasks:
+            out.rmdir()
+        raise BadTasks(what, problems, list(tasks.values()), f" in {where}")
+    return list(tasks.values())
+
+
+def write_task(out: Path, task_id: str, files: Mapping[str, str | bytes | Path]) -> Path:
+    """Write a Harbor directory into a folder, and return it.
 
     files: text, bytes, or a file or directory to copy, by path in the task directory. Text named *.patch must be
     readable by git; errors of form alone are mended. Raises BadTask.
     """
-    directory = out / re.sub(r"[^A-Za-z0-9._-]+", "-", task_id).strip("-.")
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", task_id).strip("-.")
+    if not name:
+        raise BadTask(f"the id {task_id!r} makes no folder's name; it needs a letter or digit of ASCII")
+    directory = out / name
     patched = {
         name: read_patch(content, f"{task_id}: {name}").text
         for name, content in files.items()
         if isinstance(content, str) and name.endswith(".patch")
     }
-    shutil.rmtree(directory, ignore_errors=True)
     for name, content in {**files, **patched}.items():
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -41,7 +86,16 @@ def write_task(out: Path, task_id: str, files: Mapping[str, str | bytes | Path])
                 shutil.copy2(content, path)
         else:
             path.write_bytes(content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content)
-    return load_task(directory)
+    return directory
+
+
+def _put(new: Path, directory: Path) -> Task:
+    """Move a new directory to its place, and read it. Nothing is left of one that raises BadTask."""
+    try:
+        return load_task(new.rename(directory))
+    except BadTask:
+        shutil.rmtree(directory)
+        raise
 
 
 def apart(source: Path, out: Path) -> None:

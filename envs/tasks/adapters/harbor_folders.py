@@ -14,35 +14,24 @@ import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from envs.tasks.adapters.directory import apart
-from envs.tasks.harbor import load_task
+from envs.tasks.adapters.directory import apart, convert_each
 from envs.tasks.tarballs import unpack
-from envs.types import BadTask, BadTasks, Task
+from envs.types import BadTask, Task
 
 
 def load(source: Path, out: Path) -> list[Task]:
     """Copy every task directory at or below `source` to `out`. Raises BadTask, or one BadTasks for all bad ones."""
     apart(source, out)
-    tasks: dict[str, Task] = {}
-    problems = []
     with ExitStack() as unpacked:
-        for directory in _directories(_folders(source, unpacked)):
-            try:
-                task = load_task(_copy(directory, out))
-            except BadTask as problem:
-                problems.append(str(problem))
-                continue
-            if task.id in tasks:
-                problems.append(f"task {task.id}: two directories have this name")
-            tasks[task.id] = task
-    if problems:
-        raise BadTasks("task", problems, list(tasks.values()), f" in {source}")
-    return list(tasks.values())
+        found = _directories(_folders(source, unpacked))
+        named = ((f"task {one.resolve().name}", partial(_copy, one)) for one in found)
+        return convert_each(named, out, "task", str(source))
 
 
 def _folders(source: Path, unpacked: ExitStack) -> Iterator[Path]:
@@ -69,9 +58,8 @@ def _directories(folders: Iterable[Path]) -> Iterator[Path]:
 
 
 def _copy(directory: Path, out: Path) -> Path:
-    """Return the copy of a task directory, in place of one with the same name."""
+    """Copy a task directory into a folder, and return the copy."""
     copy = out / directory.resolve().name
-    shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(directory, copy, symlinks=True)
     config = copy / "task.toml"
     if not config.is_file():

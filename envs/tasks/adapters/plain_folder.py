@@ -18,11 +18,12 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TypeGuard
 
 from envs.tasks.adapters.dataset_rows import Row
-from envs.tasks.adapters.directory import apart, config, write_task
+from envs.tasks.adapters.directory import apart, config, convert_each, write_task
 from envs.tasks.adapters.script import OWN_TESTS, pytest_verifier
 from envs.types import BadTask, Task
 from sandboxes.docker.images.base_image import BASE_IMAGE
@@ -31,26 +32,29 @@ _DOCKERFILE = f"FROM {BASE_IMAGE}\nWORKDIR /app\nCOPY repo/ /app/\n"
 
 
 def load(folder: Path, out: Path) -> list[Task]:
-    """Convert the folder, or each folder in it, into task directories below `out`. Raises BadTask."""
+    """Convert the folder, or each folder in it, into task directories below `out`.
+
+    Raises one BadTasks with all unusable ones."""
     folders = [folder] if (folder / "repo").is_dir() else sorted(p for p in folder.iterdir() if (p / "repo").is_dir())
     if not folders:
         raise BadTask(f"{folder} holds no repo/; a plain task is a folder with repo/, tests/ and instruction.md")
     apart(folder, out)
-    return [_convert(one, out) for one in folders]
+    named = ((f"task {one.resolve().name}", partial(_convert, one)) for one in folders)
+    return convert_each(named, out, "task", str(folder))
 
 
-def _convert(folder: Path, out: Path) -> Task:
+def _convert(folder: Path, out: Path) -> Path:
     name = folder.resolve().name
     instruction = next((folder / f for f in ("instruction.md", "README.md") if (folder / f).is_file()), None)
     if instruction is None:
-        raise BadTask(f"{name}: instruction.md is missing; write there what is to be done")
+        raise BadTask(f"task {name}: instruction.md is missing; write there what is to be done")
     modules = sorted(
         path
         for path in (folder / "tests").rglob("*.py")
         if path.name.startswith("test_") or path.stem.endswith("_test")
     )
     if not modules:
-        raise BadTask(f"{name}: tests/ holds no test_*.py")
+        raise BadTask(f"task {name}: tests/ holds no test_*.py")
     listing = folder / "tests.json"
     if listing.is_file():
         row = Row(_object(listing), f"{name}/tests.json")
@@ -59,7 +63,7 @@ def _convert(folder: Path, out: Path) -> Task:
         wanted = [test for module in modules for test in _functions(module, folder / "tests")]
         kept, functions = [], True
     if not wanted:
-        raise BadTask(f"{name}: no test is listed or found, so nothing could be judged")
+        raise BadTask(f"task {name}: no test is listed or found, so nothing could be judged")
     own = folder / "Dockerfile"
     files: dict[str, str | bytes | Path] = {
         "task.toml": config("folder"),

@@ -35,7 +35,7 @@ def load(path: Path, out: Path) -> list[Task]:
     return convert_rows(path, out, _convert)
 
 
-def _convert(row: Row, out: Path) -> Task:
+def _convert(row: Row, out: Path) -> Path:
     number = row.values.get("task_id")
     task_id = f"mbpp-{number}" if type(number) is int else row.text("task_id")
     entry_point = row.text("entry_point", default="")

@@ -50,7 +50,7 @@ def load(path: Path, out: Path) -> list[Task]:
     return convert_rows(path, out, _convert)
 
 
-def _convert(row: Row, out: Path) -> Task:
+def _convert(row: Row, out: Path) -> Path:
     task_id = f"{row.text('repo_name')}__{row.text('commit_hash')[:12]}"
     where = f"{row.where}: {task_id}"
     said = row.text("problem_statement")

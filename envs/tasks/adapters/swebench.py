@@ -97,7 +97,7 @@ def _unwrapped(row: Row) -> Row:
     return row
 
 
-def _convert(row: Row, out: Path, family: str, printed_results: bool) -> Task:
+def _convert(row: Row, out: Path, family: str, printed_results: bool) -> Path:
     instance = _instance(row, family)
     verifier = _verifier(instance, printed_results)
     smith = family == "smith"

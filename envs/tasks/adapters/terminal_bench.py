@@ -22,14 +22,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from envs.tasks.adapters.directory import INSIDE, apart, write_task
+from envs.tasks.adapters.directory import INSIDE, apart, convert_each, write_task
 from envs.tasks.compose import one_container
-from envs.types import BadTask, BadTasks, Task
+from envs.types import BadTask, Task
 
 _NOT_CONTEXT = frozenset(
     {"task.yaml", "tests", "run-tests.sh", "solution.sh", "solution.yaml", "docker-compose.yaml", "docker-compose.yml"}
@@ -44,18 +45,11 @@ def load(folder: Path, out: Path) -> list[Task]:
     if not found:
         raise BadTask(f"{folder} holds no task.yaml; a terminal-bench task is a folder with task.yaml and tests/")
     apart(folder, out)
-    tasks, problems = [], []
-    for one in found:
-        try:
-            tasks.append(_convert(one, out))
-        except BadTask as problem:
-            problems.append(str(problem))
-    if problems:
-        raise BadTasks("task", problems, tasks, f" in {folder}")
-    return tasks
+    named = ((f"task {one.resolve().name}", partial(_convert, one)) for one in found)
+    return convert_each(named, out, "task", str(folder))
 
 
-def _convert(folder: Path, out: Path) -> Task:
+def _convert(folder: Path, out: Path) -> Path:
     name = folder.resolve().name
     table = _mapping(folder / "task.yaml", name)
     instruction = table.get("instruction")

@@ -1,13 +1,17 @@
 """Rows of a dataset: how they are read, and what is said of one that can't be used."""
 
+import json
+
 import pytest
 
 from envs.tasks.adapters.dataset_rows import Row, convert_rows, read_rows
-from envs.types import BadTask, BadTasks, Task
+from envs.tasks.adapters.directory import config, write_task
+from envs.types import BadTask, BadTasks
 
 
 def named(row, out):
-    return Task(row.text("id"), "Do it.")
+    files = {"task.toml": config("x"), "instruction.md": "Do it.", "tests/test.sh": row.text("test", default="true")}
+    return write_task(out, row.text("id"), {**files, "environment/Dockerfile": "FROM scratch\nWORKDIR /app\n"})
 
 
 def test_rows_come_with_their_file_and_number(tmp_path):
@@ -19,16 +23,45 @@ def test_rows_come_with_their_file_and_number(tmp_path):
 def test_a_json_file_holds_a_list_or_a_single_row(tmp_path):
     (tmp_path / "rows.json").write_text('[{"id": "a"}, {"id": "b"}]')
     (tmp_path / "row.json").write_text('{"id": "c"}')
-    assert [task.id for task in convert_rows(tmp_path / "rows.json", tmp_path, named)] == ["a", "b"]
-    assert [task.id for task in convert_rows(tmp_path / "row.json", tmp_path, named)] == ["c"]
+    assert [task.id for task in convert_rows(tmp_path / "rows.json", tmp_path / "out", named)] == ["a", "b"]
+    assert [task.id for task in convert_rows(tmp_path / "row.json", tmp_path / "out", named)] == ["c"]
 
 
 def test_all_bad_rows_are_named_at_once_and_the_others_can_be_used(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"id": ""}\n{"id": "b"}\n{"id": 5}\n')
     with pytest.raises(BadTasks) as raised:
-        convert_rows(tmp_path / "rows.jsonl", tmp_path, named)
+        convert_rows(tmp_path / "rows.jsonl", tmp_path / "out", named)
     assert "- rows.jsonl:1: id is missing or empty\n- rows.jsonl:3: id is int, not text" in str(raised.value)
     assert [task.id for task in raised.value.usable] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("ids", "tests", "usable"),
+    [
+        (["a", "b", "a"], ["1", "1", "2"], ["b"]),
+        (["a", "a", "a", "a"], ["1", "2", "1", "2"], []),
+        (["x/1", "x-1", "c"], ["1", "2", "1"], ["c"]),
+        (["x/1", "x-1"], ["1", "1"], ["x-1"]),
+    ],
+)
+def test_of_different_rows_with_one_name_none_is_used(tmp_path, ids, tests, usable):
+    rows = [json.dumps({"id": name, "test": test}) for name, test in zip(ids, tests, strict=True)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(rows))
+    try:
+        found = convert_rows(tmp_path / "rows.jsonl", tmp_path / "out", named)
+    except BadTasks as error:
+        assert "and another content; neither is used" in str(error)
+        found = error.usable
+    assert [task.id for task in found] == usable == [folder.name for folder in (tmp_path / "out").glob("*")]
+
+
+def test_an_id_that_makes_no_name_of_a_folder_removes_nothing(tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"id": "a"}\n{"id": "問題"}\n{"id": ".."}\n')
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/mine").touch()
+    with pytest.raises(BadTasks, match=r"rows\.jsonl:2: the id '問題' makes no folder's name"):
+        convert_rows(tmp_path / "rows.jsonl", tmp_path / "out", named)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a", "mine"]
 
 
 def test_what_is_no_object_is_refused_with_its_number(tmp_path):
@@ -59,3 +92,10 @@ def test_a_file_that_is_no_parquet_is_named(tmp_path):
 def test_a_file_of_windows_may_begin_with_its_mark(tmp_path):
     (tmp_path / "rows.jsonl").write_bytes(b'\xef\xbb\xbf{"a": 1}\r\n{"a": 2}\r\n')
     assert [row.values["a"] for row in read_rows(tmp_path / "rows.jsonl")] == [1, 2]
+
+
+def test_where_no_row_can_be_used_no_folder_is_made(tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"id": ""}\n')
+    with pytest.raises(BadTasks):
+        convert_rows(tmp_path / "rows.jsonl", tmp_path / "out", named)
+    assert not (tmp_path / "out").exists()

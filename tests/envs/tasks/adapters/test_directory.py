@@ -1,9 +1,12 @@
 """The Harbor directory that an adapter writes."""
 
+from functools import partial
+
 import pytest
 
 from envs.tasks.adapters import ADAPTERS
-from envs.tasks.adapters.directory import config, test_folder, write_task
+from envs.tasks.adapters.directory import config, convert_each, test_folder, write_task
+from envs.tasks.harbor import load_task
 from envs.types import BadTask
 
 test_folder.__test__ = False  # not a test for pytest
@@ -17,8 +20,9 @@ FILES = {
 
 
 def test_a_task_is_written_in_place_of_an_older_one_with_its_id(tmp_path):
-    write_task(tmp_path, "owner/name 1", {**FILES, "tests/old": "x"})
-    task = write_task(tmp_path, "owner/name 1", FILES)
+    for files in ({**FILES, "tests/old": "x"}, FILES):
+        making = partial(write_task, task_id="owner/name 1", files=files)
+        (task,) = convert_each([("here", making)], tmp_path, "task", "here")
     assert (task.id, task.instruction, task.tags) == ("owner-name-1", "Do it.", ("adapted", "sample"))
     assert [path.name for path in task.hidden.tests.iterdir()] == ["test.sh"]
 
@@ -28,14 +32,15 @@ def test_files_and_folders_are_copied_with_their_links(tmp_path):
     source.mkdir()
     (source / "a").write_text("1")
     (source / "b").symlink_to("a")
-    task = write_task(tmp_path / "out", "one", {**FILES, "environment/repo": source, "environment/a": source / "a"})
+    files = {**FILES, "environment/repo": source, "environment/a": source / "a"}
+    task = load_task(write_task(tmp_path / "out", "one", files))
     assert (task.context / "a").read_text() == "1"
     assert (task.context / "repo/b").is_symlink()
 
 
 def test_protected_paths_are_taken_as_they_are_and_folders_with_all_below_them(tmp_path):
     text = config("sample", protected=["tests/test_[a].py"], folders=["tests"], tags=["slow"])
-    task = write_task(tmp_path, "one", {**FILES, "task.toml": text})
+    task = load_task(write_task(tmp_path, "one", {**FILES, "task.toml": text}))
     assert task.hidden.protected == ("tests/*", "tests/test_[[]a].py")
     assert "slow" in task.tags
 

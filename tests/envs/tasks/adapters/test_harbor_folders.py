@@ -76,12 +76,13 @@ def test_all_unusable_tasks_are_listed_beside_the_others(tmp_path):
     published(tmp_path / "set/good")
     published(tmp_path / "set/bad", "[environment]\ngpus = 1\n")
     published(tmp_path / "set/worse", "no toml at all")
-    published(tmp_path / "set/more/good")
+    published(tmp_path / "set/two", OF_NVIDIA)
+    published(tmp_path / "set/more/two")
     with pytest.raises(BadTasks) as error:
         load(tmp_path / "set", tmp_path / "out")
     assert [task.id for task in error.value.usable] == ["good"]
     assert [line.split(":")[0] for line in str(error.value).splitlines()[1:]] == [
         "- task bad",
-        "- task good",
+        "- task two",
         "- task worse",
     ]
