@@ -11,7 +11,8 @@ import yaml
 
 from envs.types import BadTask
 
-NAMES = ("docker-compose.yaml", "docker-compose.yml")
+NAME = "docker-compose.yaml"
+"""Harbor's and terminal-bench's; a docker-compose.yml is a file of the task like any other."""
 _HARMLESS = frozenset(
     {
         "build",
@@ -42,10 +43,8 @@ def one_container(folder: Path, name: str) -> OneContainer:
     """Read the folder's docker-compose.yaml, if it has one.
 
     name: the task's, for messages. Raises BadTask for several containers, or for features beyond one container."""
-    for file in NAMES:
-        if (folder / file).is_file():
-            return _read(folder / file, f"task {name}: {file}")
-    return OneContainer()
+    path = folder / NAME
+    return _read(path, f"task {name}: {NAME}") if path.is_file() else OneContainer()
 
 
 def _read(path: Path, where: str) -> OneContainer:

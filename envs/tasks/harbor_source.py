@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envs.judging.path_rules import refusal
-from envs.tasks.compose import NAMES, OneContainer, one_container
+from envs.tasks.compose import NAME, OneContainer, one_container
 from envs.tasks.named_paths import named_paths
 from envs.tasks.task_toml import Artifact, Config, Environment, NetworkSection, Verifier
 from envs.types import BadTask, Collect, Hidden, VerifierImage
@@ -74,7 +74,7 @@ class Source:
                 "there is nothing to run it in; add environment/Dockerfile, or name an image in task.toml under "
                 "[environment] docker_image, such as atropos-agent/base:debian12"
             )
-        if not context.is_dir() or any((context / name).is_file() for name in NAMES) or not any(context.iterdir()):
+        if not context.is_dir() or (context / NAME).is_file() or not any(context.iterdir()):
             return None
         if environment.workdir is not None:
             raise self.bad(
@@ -241,7 +241,7 @@ def _own(source: Source, levels: Sequence[tuple[Verifier, Path | None]]) -> tupl
     for level, folder in reversed(levels):
         if level.environment is not None and level.environment.docker_image:
             return replace(made, image=level.environment.docker_image), True
-        if folder is not None and any((folder / name).is_file() for name in NAMES):
+        if folder is not None:
             one_container(folder, source.name)
         if folder is not None and source.dockerfile(*folder.relative_to(source.directory).parts) is not None:
             return replace(made, context=folder), True

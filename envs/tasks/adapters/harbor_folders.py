@@ -2,7 +2,7 @@
 
 | file | becomes |
 |---|---|
-| a directory with instruction.md and tests/ | a task directory of its name, copied |
+| a directory with task.toml, or with instruction.md and tests/ | a task directory of its name, copied |
 | `task.toml`, where it is missing | one with Harbor's defaults |
 | `[environment] docker_image` beside a Dockerfile | left out: publishers name registries of their own there |
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -24,37 +24,42 @@ from envs.tasks.adapters.directory import apart, convert_each
 from envs.tasks.tarballs import unpack
 from envs.types import BadTask, Task
 
+_Source = tuple[str, Callable[[Path], Path]]
+"""The place of a task directory, and its copy into a folder."""
+
 
 def load(source: Path, out: Path) -> list[Task]:
     """Copy every task directory at or below `source` to `out`. Raises BadTask, or one BadTasks for all bad ones."""
-    apart(source, out)
-    with ExitStack() as unpacked:
-        found = _directories(_folders(source, unpacked))
-        named = ((f"task {one.resolve().name}", partial(_copy, one)) for one in found)
-        return convert_each(named, out, "task", str(source))
-
-
-def _folders(source: Path, unpacked: ExitStack) -> Iterator[Path]:
-    """Yield `source` and what its tarballs hold, until `unpacked` is closed. Raises BadTask."""
     if not source.exists():
         raise BadTask(f"{source} is neither a folder of Harbor task directories nor a tarball of them")
-    if source.is_dir():
-        yield source
-    for tarball in sorted(source.rglob("*.tar.gz")) if source.is_dir() else [source]:
-        folder = unpacked.enter_context(tempfile.TemporaryDirectory())
+    apart(source, out)
+    with ExitStack() as unpacked:
+        return convert_each(_sources(source, source.resolve().name, unpacked), out, "task", str(source))
+
+
+def _sources(one: Path, place: str, unpacked: ExitStack) -> Iterator[_Source]:
+    """Yield the task directories at or below a folder or a tarball. What tarballs hold is there until `unpacked` is
+    closed. Files of a task, of any kind, are its own."""
+    if not one.is_dir():
+        folder = Path(unpacked.enter_context(tempfile.TemporaryDirectory()))
         try:
-            unpack(tarball, Path(folder))
+            unpack(one, folder)
         except (tarfile.TarError, EOFError, OSError) as error:
-            raise BadTask(f"{tarball} can't be unpacked: {error}; remove it, and get it again") from error
-        yield Path(folder)
+            why = f"it can't be unpacked: {' '.join(str(error).split())}; remove it, or get it again"
+            yield place, partial(_refuse, why)
+            return
+        yield from _sources(folder, place, unpacked)
+    elif (one / "task.toml").is_file() or ((one / "instruction.md").is_file() and (one / "tests").is_dir()):
+        yield place, partial(_copy, one)
+    else:
+        for path in sorted(one.iterdir()):
+            is_loop = one.resolve().is_relative_to(path.resolve())
+            if (path.is_dir() and path.name != ".git" and not is_loop) or path.name.endswith(".tar.gz"):
+                yield from _sources(path, f"{place}/{path.name}", unpacked)
 
 
-def _directories(folders: Iterable[Path]) -> Iterator[Path]:
-    for folder in folders:
-        if (folder / "instruction.md").is_file() and (folder / "tests").is_dir():
-            yield folder
-        else:
-            yield from _directories(sorted(one for one in folder.iterdir() if one.is_dir() and one.name != ".git"))
+def _refuse(why: str, out: Path) -> Path:
+    raise BadTask(why)
 
 
 def _copy(directory: Path, out: Path) -> Path:

@@ -32,9 +32,7 @@ from envs.tasks.adapters.directory import INSIDE, apart, convert_each, write_tas
 from envs.tasks.compose import one_container
 from envs.types import BadTask, Task
 
-_NOT_CONTEXT = frozenset(
-    {"task.yaml", "tests", "run-tests.sh", "solution.sh", "solution.yaml", "docker-compose.yaml", "docker-compose.yml"}
-)
+_NOT_CONTEXT = frozenset({"task.yaml", "tests", "run-tests.sh", "solution.sh", "solution.yaml", "docker-compose.yaml"})
 
 
 def load(folder: Path, out: Path) -> list[Task]:

@@ -30,3 +30,9 @@ def test_a_compose_file_of_one_container_is_followed(tmp_path):
     )
     task = load_task(directory)
     assert (task.workdir, task.env) == ("/srv", {"A": "1", "B": "task"})
+
+
+def test_a_compose_file_of_another_name_is_the_tasks_own(tmp_path):
+    directory = make_task(tmp_path)
+    (directory / "environment/docker-compose.yml").write_text("services: {web: {}, db: {}}\n")
+    assert load_task(directory).workdir is None

@@ -48,8 +48,29 @@ def test_tasks_are_unpacked_from_the_tarballs_of_a_folder_or_from_one(tmp_path):
 def test_an_interrupted_tarball_is_named_with_the_remedy(tmp_path):
     tarball = packed(tmp_path / "easy.tar.gz", published(tmp_path / "easy/one").parent)
     tarball.write_bytes(tarball.read_bytes()[:-40])
-    with pytest.raises(BadTask, match=r"easy.tar.gz can't be unpacked: .* get it again"):
-        load(tarball, tmp_path / "out")
+    published(tmp_path / "set/two")
+    tarball.rename(tmp_path / "set/easy.tar.gz")
+    with pytest.raises(BadTasks, match=r"- set/easy\.tar\.gz: it can't be unpacked: .* get it again") as error:
+        load(tmp_path / "set", tmp_path / "out")
+    assert [task.id for task in error.value.usable] == ["two"]
+
+
+def test_what_is_in_a_task_is_its_own(tmp_path):
+    task = published(tmp_path / "set/one")
+    (task / "environment/data.tar.gz").write_text("no tarball")
+    published(task / "tests/two")
+    steps = published(tmp_path / "set/stepwise", '[[steps]]\nname = "first"\n[[steps]]\nname = "second"\n')
+    (steps / "tests").rename(steps / "environment/tests")
+    (steps / "instruction.md").unlink()
+    for name in ("first", "second"):
+        published(steps / "steps" / name)
+    assert [found.id for found in load(tmp_path / "set", tmp_path / "out")] == ["one", "stepwise"]
+
+
+def test_links_in_a_circle_end(tmp_path):
+    published(tmp_path / "set/deep/one")
+    (tmp_path / "set/deep/again").symlink_to("..")
+    assert [task.id for task in load(tmp_path / "set", tmp_path / "out")] == ["one"]
 
 
 def test_a_tarball_can_not_write_elsewhere(tmp_path):
@@ -82,7 +103,7 @@ def test_all_unusable_tasks_are_listed_beside_the_others(tmp_path):
         load(tmp_path / "set", tmp_path / "out")
     assert [task.id for task in error.value.usable] == ["good"]
     assert [line.split(":")[0] for line in str(error.value).splitlines()[1:]] == [
-        "- task bad",
-        "- task two",
-        "- task worse",
+        "- set/bad",
+        "- set/two",
+        "- set/worse",
     ]
