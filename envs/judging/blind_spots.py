@@ -9,13 +9,14 @@ import json
 from collections.abc import Sequence
 
 from envs.judging.record import unverified
-from envs.types import TESTS_UNSEEN, Task, Verdict
+from envs.types import Task, Verdict
 
 
-def blind_spots(task: Task, references: Sequence[Verdict], record: str) -> tuple[str, ...]:
+def blind_spots(task: Task, references: Sequence[Verdict], record: str, watched: bool) -> tuple[str, ...]:
     """Return the classes that a checked task's tests can't notice, a line each.
 
-    references: the verdicts on its reference. record: the kept record of them.
+    references: the verdicts on its reference. record: the kept record of them. watched: whether
+    tests were seen that it has not brought along.
     """
     found = []
     forced, all_of_them = len(unverified(record)), _tests(record)
@@ -23,11 +24,12 @@ def blind_spots(task: Task, references: Sequence[Verdict], record: str) -> tuple
         found.append(f"forced tests: {forced} of {all_of_them} compare with nothing that has decoys")
     elif not record and any(verdict.evidence for verdict in references):
         found.append("forced tests: repeats called the tests differently, so none is asked for")
-    unwatched = any(verdict.metrics.get(TESTS_UNSEEN) for verdict in references)
     if "printed-results" in task.tags:
         found.append("printed results: what a test runner prints is believed")
-    elif unwatched:
-        found.append("unwatched: neither pytest nor unittest runs its tests, so the word of test.sh is the reward")
+    elif not watched:
+        found.append(
+            "unwatched: neither pytest nor unittest runs tests of the task, so the word of test.sh is the reward"
+        )
     return tuple(found)
 
 

@@ -53,6 +53,11 @@ class Changes:
     elsewhere: tuple[tuple[str, Changes], ...] = ()
     problem: str | None = None
 
+    def written(self) -> list[str]:
+        """Return the paths of added and changed files, those outside of the working directory from /."""
+        others = [f"{folder}/{path}" for folder, one in self.elsewhere for path in one.written()]
+        return [*self.added, *self.changed, *others]
+
     def __bool__(self) -> bool:
         """Return whether the agent changed anything."""
         return bool(self.added or self.changed or self.deleted or self.elsewhere or self.problem)

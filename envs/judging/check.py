@@ -20,7 +20,7 @@ from envs.judging.blind_spots import blind_spots
 from envs.judging.changes import Changes
 from envs.judging.flakes import disagreement
 from envs.judging.manifest import CheckResult, with_record
-from envs.judging.record import REFERENCE, has_odd, merged, only_odd, unverified
+from envs.judging.record import REFERENCE, has_odd, merged, named, only_odd, unverified
 from envs.judging.results import WRITTEN
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
@@ -112,11 +112,15 @@ def _known(task: Task, solved: Sequence[Verdict]) -> Task:
     """Return the task as its runs will judge it: the tests of a rewarded reference are asked of everybody."""
     if not all(verdict.solved for verdict in solved) or task.hidden.record or task.hidden.watched is not None:
         return task
-    return with_record(task, merged([verdict.evidence for verdict in solved]), watched=_watched(solved))
+    record = merged([verdict.evidence for verdict in solved])
+    return with_record(task, record, watched=_watched(task, solved, record))
 
 
-def _watched(reference: Sequence[Verdict]) -> bool:
-    return not any(verdict.metrics.get(TESTS_UNSEEN) for verdict in reference)
+def _watched(task: Task, reference: Sequence[Verdict], record: str) -> bool:
+    """Tell whether tests of the reference were seen that it has not brought along itself."""
+    return not any(verdict.metrics.get(TESTS_UNSEEN) for verdict in reference) and (
+        lists_tests(task) or all(named(record))
+    )
 
 
 async def _try_servers(task: Task, sandbox: Sandbox) -> None:
@@ -197,6 +201,7 @@ async def _check(backend: Backend, starts: StartTrees, task: Task, repeats: int)
         problem = str(error)
 
     record = merged([verdict.evidence for verdict in reference]) if problem is None else ""
+    watched = _watched(task, reference, record)
     return CheckResult(
         task.id,
         task.digest,
@@ -211,10 +216,10 @@ async def _check(backend: Backend, starts: StartTrees, task: Task, repeats: int)
         memory_mb=_most("verifier_memory_mb", [*reference, *nothing]),
         image_mb=await _image_mb(backend, image) if image else 0.0,
         notes=tuple(f"{path} is judged beside the working directory" for path in task.hidden.graded),
-        watched=_watched(reference),
+        watched=watched,
         record=record,
         unverified=unverified(record),
-        blind_spots=blind_spots(task, reference, record) if problem is None else (),
+        blind_spots=blind_spots(task, reference, record, watched) if problem is None else (),
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from envs.judging.record import of_step
+from envs.judging.record import named, of_step
 from envs.records.disk import replace_file
 from envs.types import BadTask, Hidden, Step, Task
 
@@ -123,7 +123,8 @@ def with_record(task: Task, record: str, usual_s: float | None = None, watched: 
 
     def of(step: Step) -> Hidden:
         part = of_step(record, step.name) if record else ""
-        return seen(step.hidden, part, watched if watched is None else watched or part not in ("", "[]"))
+        names = named(part)
+        return seen(step.hidden, part, watched if watched is None else any(names) or (watched and not names))
 
     steps = tuple(replace(step, hidden=of(step)) for step in task.steps)
     return replace(task, hidden=seen(task.hidden, record, watched), steps=steps)

@@ -30,6 +30,12 @@ def unverified(record: str) -> tuple[str, ...]:
     return tuple(test for call in json.loads(record or "[]") for test in call.get("unverified", ()))
 
 
+def named(record: str) -> Sequence[bool]:
+    """Return of each entry of a record whether it names tests that others must have."""
+    calls = json.loads(record or "[]")
+    return [bool(call.get("tests")) for call in calls] if isinstance(calls, list) else []
+
+
 def has_odd(evidence: Sequence[Evidence]) -> bool:
     """Tell whether a site was equal to more than the expected value, or to something else, or if something that tests
     rely on was replaced."""

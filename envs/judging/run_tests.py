@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import tarfile
+from collections.abc import Sequence
 from dataclasses import replace
 
 from envs.judging.archives import regular_files
@@ -90,7 +91,7 @@ async def run_tests(prepared: PreparedSandbox, task: Task, changes: Changes, tim
         raise InfraError(Failure.VERIFIER, f"{OUT_OF_MEMORY} in the verifier's sandbox")
     if prepared.bench is not None:
         await prepared.bench.check()
-    verdict = await _read(prepared, ran)
+    verdict = await _read(prepared, ran, changes.written())
     patch = await asyncio.to_thread(patch_of, changes, before, prepared.sandbox.workdir)
     verdict = replace(verdict, output=bounded(ran.output, MAX_OUTPUT), patch=patch)
     bench = prepared.bench
@@ -101,10 +102,10 @@ async def run_tests(prepared: PreparedSandbox, task: Task, changes: Changes, tim
     )
 
 
-async def _read(prepared: PreparedSandbox, ran: ExecResult) -> Verdict:
-    """Read the verdict of a finished test.sh. Raises InfraError."""
+async def _read(prepared: PreparedSandbox, ran: ExecResult, written: Sequence[str]) -> Verdict:
+    """Read the verdict of a finished test.sh. written: the changes' files. Raises InfraError."""
     calls = await prepared.receiver.calls()
-    seen = await asyncio.to_thread(outcome_of, calls, prepared.decoyed, prepared.required, prepared.record)
+    seen = await asyncio.to_thread(outcome_of, calls, prepared.decoyed, prepared.required, prepared.record, written)
     files, problem = await _logs(prepared)
     if ran.exit_code in _KILLED and not ran.timed_out and not {"reward.txt", "reward.json"} & files.keys():
         raise ScriptKilled(f"test.sh was killed (it ended with {ran.exit_code})")

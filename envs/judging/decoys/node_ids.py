@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections.abc import Iterable
 
 _A_TEST = re.compile(rb"^\s*(?:async )?def test", re.MULTILINE)
 
@@ -34,3 +35,17 @@ def is_test_module(name: str, data: bytes = b"") -> bool:
     if not name.endswith(".py"):
         return False
     return name.startswith("test") or name.endswith(("_test.py", "_tests.py")) or _A_TEST.search(data) is not None
+
+
+def is_in(test: str, files: Iterable[str]) -> bool:
+    """Return whether a test is of one of these files, by as much of their paths as both name.
+
+    test: an id of pytest's, with a file, or of unittest's, with a module."""
+    file, named, _ = test.partition("::")
+    if not named:
+        modules = [path.removesuffix(".py").split("/") for path in files]
+        names = test.split(".")
+        return any(names[:count] == parts[-count:] for parts in modules for count in range(1, len(parts) + 1))
+    parts = [part for part in file.split("/") if part not in ("", ".", "..")]
+    others = [path.split("/") for path in files] if parts else []
+    return any(other[-len(parts) :] == parts[-len(other) :] for other in others)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from envs.judging.decoys.insertion import DecoyedTests
+from envs.judging.decoys.node_ids import is_in
 from envs.judging.decoys.source_tests import SourceTests
 from envs.judging.reports.evidence import Evidence
 from envs.judging.reports.receiver import Message
@@ -36,9 +37,15 @@ class Outcome:
 
 
 def outcome_of(
-    calls: Sequence[Sequence[Message]], decoyed: DecoyedTests, required: RequiredTests, record: Mapping[str, Any]
+    calls: Sequence[Sequence[Message]],
+    decoyed: DecoyedTests,
+    required: RequiredTests,
+    record: Mapping[str, Any],
+    written: Collection[str] = (),
 ) -> Outcome | None:
-    """Return the outcome of the runners' calls; None if no test was seen."""
+    """Return the outcome of the runners' calls; None if no test was seen.
+
+    written: files of the judged code, whose tests it brings along: others need not have them."""
     reports = RunnerReports(calls, decoyed.source)
     kinds = {message.get("kind") for call in calls for message in call}
     if not reports.outcomes and not kinds & {"start", "load"} and None not in reports.statuses:
@@ -51,7 +58,11 @@ def outcome_of(
     problem, sign = _problem(reports, outcomes, required, decoyed.source, failed)
     if failed and sign is None:
         sign = forced
-    deciding = {name: what for name, what in outcomes.items() if required.includes(name)}
+    deciding = {
+        name: what
+        for name, what in outcomes.items()
+        if required.includes(name) and (required.tests or decoyed.source.of(name) or not is_in(name, written))
+    }
     report = {**evidence.report(deciding), "replaced": sorted(set(reports.tampered))}
     if sign is not None:  # no test is known to have passed
         statuses = {name: "failed" if what == "passed" else what for name, what in statuses.items()}

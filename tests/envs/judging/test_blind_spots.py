@@ -15,7 +15,7 @@ def classes(tmp_path, files=GOOD, verdict=SEEN, record="[]", tags=(), **hidden):
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     task = Task("one", "Do it.", Hidden(tmp_path, **hidden), tags=tags)
-    return [line.partition(":")[0] for line in blind_spots(task, [verdict], record)]
+    return [line.partition(":")[0] for line in blind_spots(task, [verdict], record, verdict is SEEN)]
 
 
 def test_tests_that_are_watched_and_compare_have_none(tmp_path):
@@ -24,8 +24,8 @@ def test_tests_that_are_watched_and_compare_have_none(tmp_path):
 
 def test_tests_that_compare_with_nothing_are_counted(tmp_path):
     task = Task("one", "Do it.", Hidden(tmp_path))
-    assert blind_spots(task, [SEEN], RECORD) == ("forced tests: 1 of 2 compare with nothing that has decoys",)
-    assert blind_spots(task, [SEEN], "")[0].startswith("forced tests: repeats called")
+    assert blind_spots(task, [SEEN], RECORD, True) == ("forced tests: 1 of 2 compare with nothing that has decoys",)
+    assert blind_spots(task, [SEEN], "", True)[0].startswith("forced tests: repeats called")
 
 
 def test_what_nobody_watches_is_said(tmp_path):

@@ -38,3 +38,22 @@ def test_a(x): pass
 """
     (decorator,) = ast.parse(source).body[0].decorator_list
     assert node_ids.failing_rows(decorator) == 2
+
+
+@pytest.mark.parametrize(
+    ("test", "files", "found"),
+    [
+        ("tests/test_a.py::test_it", ["tests/test_a.py"], True),
+        ("test_a.py::test_it[1]", ["tests/test_a.py"], True),
+        ("app/tests/test_a.py::Case::test_it", ["a.py", "tests/test_a.py"], True),
+        ("../app/test_a.py::test_it", ["test_a.py"], True),
+        ("tests/test_a.py::test_it", ["other/test_a.py", "a.py"], False),
+        ("::test_it", ["test_a.py"], False),
+        ("test_a.Case.test_it", ["tests/test_a.py"], True),
+        ("tests.test_a.Case.test_it", ["tests/test_a.py"], True),
+        ("test_ab.Case.test_it", ["test_a.py"], False),
+        ("Case.test_it", ["test_a.py"], False),
+    ],
+)
+def test_the_file_of_a_test_is_known_by_what_both_name(test, files, found):
+    assert node_ids.is_in(test, files) is found
