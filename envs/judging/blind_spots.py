@@ -27,9 +27,7 @@ def blind_spots(task: Task, references: Sequence[Verdict], record: str, watched:
     if "printed-results" in task.tags:
         found.append("printed results: what a test runner prints is believed")
     elif not watched:
-        found.append(
-            "unwatched: neither pytest nor unittest runs tests of the task, so the word of test.sh is the reward"
-        )
+        found.append("unwatched: no test of the task is run by pytest or unittest, so test.sh's word is the reward")
     return tuple(found)
 
 
