@@ -4,6 +4,9 @@ import ast
 import re
 from collections.abc import Iterable
 
+_DEPTH = 4
+"""As many names of a path tell files apart."""
+_MOST_NAMES = 40
 _A_TEST = re.compile(rb"^\s*(?:async )?def test", re.MULTILINE)
 
 
@@ -37,15 +40,27 @@ def is_test_module(name: str, data: bytes = b"") -> bool:
     return name.startswith("test") or name.endswith(("_test.py", "_tests.py")) or _A_TEST.search(data) is not None
 
 
-def is_in(test: str, files: Iterable[str]) -> bool:
-    """Return whether a test is of one of these files, by as much of their paths as both name.
+class Files:
+    """Files that may hold tests, known by the ends of their paths: there may be very many, of a hostile agent."""
 
-    test: an id of pytest's, with a file, or of unittest's, with a module."""
-    file, named, _ = test.partition("::")
-    if not named:
-        modules = [path.removesuffix(".py").split("/") for path in files]
-        names = test.split(".")
-        return any(names[:count] == parts[-count:] for parts in modules for count in range(1, len(parts) + 1))
-    parts = [part for part in file.split("/") if part not in ("", ".", "..")]
-    others = [path.split("/") for path in files] if parts else []
-    return any(other[-len(parts) :] == parts[-len(other) :] for other in others)
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._ends: set[str] = set()
+        self._short: set[str] = set()
+        for path in paths:
+            parts = path.strip("/").split("/")
+            self._ends.update("/".join(parts[-count:]) for count in range(1, min(len(parts), _DEPTH) + 1))
+            if len(parts) < _DEPTH:
+                self._short.add("/".join(parts))
+
+    def hold(self, test: str) -> bool:
+        """Return whether a test is in one of them, by as much of their paths as both name.
+
+        test: an id of pytest's, with a file, or of unittest's, with a module."""
+        file, named, _ = test.partition("::")
+        if not named:
+            names = test.split(".")[:_MOST_NAMES]
+            modules = (names[:count][-_DEPTH:] for count in range(1, len(names)))
+            return any("/".join(module) + ".py" in self._ends for module in modules)
+        parts = [part for part in file.split("/") if part not in ("", ".", "..")][-_DEPTH:]
+        tails = ("/".join(parts[-count:]) for count in range(1, len(parts)))
+        return "/".join(parts) in self._ends or any(tail in self._short for tail in tails)

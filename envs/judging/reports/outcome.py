@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from envs.judging.decoys.insertion import DecoyedTests
-from envs.judging.decoys.node_ids import is_in
+from envs.judging.decoys.node_ids import Files
 from envs.judging.decoys.source_tests import SourceTests
 from envs.judging.reports.evidence import Evidence
 from envs.judging.reports.receiver import Message
@@ -58,10 +58,11 @@ def outcome_of(
     problem, sign = _problem(reports, outcomes, required, decoyed.source, failed)
     if failed and sign is None:
         sign = forced
+    own = Files(written)
     deciding = {
         name: what
         for name, what in outcomes.items()
-        if required.includes(name) and (required.tests or decoyed.source.of(name) or not is_in(name, written))
+        if required.includes(name) and (required.tests or decoyed.source.of(name) or not own.hold(name))
     }
     report = {**evidence.report(deciding), "replaced": sorted(set(reports.tampered))}
     if sign is not None:  # no test is known to have passed

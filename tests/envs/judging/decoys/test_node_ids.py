@@ -49,6 +49,8 @@ def test_a(x): pass
         ("../app/test_a.py::test_it", ["test_a.py"], True),
         ("tests/test_a.py::test_it", ["other/test_a.py", "a.py"], False),
         ("::test_it", ["test_a.py"], False),
+        ("a/b/c/tests/test_a.py::test_it", ["x/b/c/tests/test_a.py"], True),
+        ("a/b/x/tests/test_a.py::test_it", ["a/b/c/tests/test_a.py"], False),
         ("test_a.Case.test_it", ["tests/test_a.py"], True),
         ("tests.test_a.Case.test_it", ["tests/test_a.py"], True),
         ("test_ab.Case.test_it", ["test_a.py"], False),
@@ -56,4 +58,4 @@ def test_a(x): pass
     ],
 )
 def test_the_file_of_a_test_is_known_by_what_both_name(test, files, found):
-    assert node_ids.is_in(test, files) is found
+    assert node_ids.Files(files).hold(test) is found
