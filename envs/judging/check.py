@@ -266,15 +266,11 @@ async def _solve(backend: Backend, starts: StartTrees, task: Task, image: str) -
     except InfraError as error:
         if error.kind is not Failure.TASK:
             raise
-        found, unseen = None, error
+        found = None
     # Its tests may be the agent's own, or run where nothing is seen: then test.sh is believed.
     alone = with_record(task, "", watched=False)
     believed, said = await solve(backend, starts, alone, image)
-    if believed.solved:
-        return alone, believed, said
-    if found is None:
-        raise unseen
-    return found
+    return (alone, believed, said) if believed.solved or found is None else found
 
 
 async def _solve_odd(backend: Backend, starts: StartTrees, task: Task, image: str) -> tuple[Task, Verdict, str]:

@@ -27,7 +27,7 @@ _SEEN = {"passed": TestStatus.PASSED, "missing": TestStatus.MISSING, "skipped": 
 
 
 class UnclearReward(ValueError):
-    """A reward that is not one number: only the reference can tell if the task or the code is at fault."""
+    """No reward, or one that is not one number: only the reference can tell if the task or the code is at fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +85,7 @@ def _written(ran: ScriptRun) -> tuple[Mapping[str, float], str | None]:
         failed = ran.result.timed_out or (ran.seen is not None and ran.seen.problem is not None)
         if ran.known or failed:  # the reference wrote one that counts, or the code is seen to be at fault
             return {}, str(error)
-        raise InfraError(Failure.TASK, str(error)) from None
-    except ValueError as error:
-        return {}, str(error)
+        raise InfraError(Failure.TASK, f"{error} ({_ended(ran)}); try the task by `tasks check`") from None
 
 
 def _reward(rewards: Mapping[str, float]) -> float:
@@ -136,7 +134,7 @@ def _metrics(ran: ScriptRun, rewards: Mapping[str, float]) -> dict[str, float]:
 
 
 def _rewards(logs: Mapping[str, bytes]) -> dict[str, float]:
-    """Return the named rewards that test.sh wrote. Raises UnclearReward, and ValueError without any."""
+    """Return the named rewards that test.sh wrote. Raises UnclearReward."""
     if "reward.json" in logs:
         try:
             found = json.loads(logs["reward.json"])
@@ -153,7 +151,7 @@ def _rewards(logs: Mapping[str, bytes]) -> dict[str, float]:
         return {name: float(value) for name, value in table.items()}
     text = logs.get("reward.txt", b"").decode("utf-8-sig", "replace").strip()
     if not text:
-        raise ValueError("test.sh wrote no reward")
+        raise UnclearReward("test.sh wrote no reward")
     try:
         reward = float(text)
     except ValueError:

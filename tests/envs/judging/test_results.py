@@ -78,12 +78,14 @@ def test_the_reward_is_the_least_of_what_was_seen_and_what_test_sh_wrote():
     assert verdict.metrics["test_sh_reward"] == 1.0
 
 
-@pytest.mark.parametrize("written", ["true", "100%", "0,5", "nan", "PASS"])
+@pytest.mark.parametrize("written", ["true", "100%", "0,5", "nan", "PASS", ""])
 def test_a_reward_that_is_no_number_is_the_tasks_where_nothing_speaks_against_the_code(written):
     for known, outcome in ((True, seen()), (False, seen("1 test not seen to pass: b", share=0.5))):
         assert read(written, outcome, known=known).reward == 0.0
     for watched in (True, False):
-        with pytest.raises(InfraError, match=r"reward.txt holds .*, not a") as raised:
+        with pytest.raises(
+            InfraError, match=r"reward.txt holds .*, not a|wrote no reward \(test.sh ended with 0\)"
+        ) as raised:
             read(written, seen() if watched else None, watched=watched, known=False)
         assert raised.value.kind is Failure.TASK
 

@@ -32,7 +32,9 @@ async def test_changes_deletions_and_new_kinds_are_applied(docker_backend, tmp_p
         "FROM atropos-agent/base:debian12\nWORKDIR /src\nCOPY files/ /src/\nRUN chmod 400 frozen && ln -s /etc out\n"
     )
     image = await docker_backend.ensure_image(None, tmp_path / "image")
-    sample = task(tmp_path, "find . -printf '%p %y %m\\n' | sort; cat frozen file/x out/y", workdir=None)
+    sample = task(
+        tmp_path, "find . -printf '%p %y %m\\n' | sort; cat frozen file/x out/y; " + REWARD.format(0), workdir=None
+    )
     remove = "rm -r deep './-n name' out file frozen; mkdir file out"
     command = remove + "; echo 2 > file/x; echo 3 > out/y; echo 4 > frozen; chmod 775 room"
     verdict = await verdict_after(docker_backend, image, sample, command)
