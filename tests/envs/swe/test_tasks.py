@@ -385,7 +385,7 @@ def test_a_published_sets_unusable_rows_are_left_out_and_listed_in_a_file(tmp_pa
     get = ["get", "swe-rebench-v2", "--from", str(copy), "--out", str(tmp_path / "out")]
     assert main(get) == 0
     said = capsys.readouterr().err
-    assert said.startswith("20 rows of ")
+    assert said.startswith("20 rows in ")
     assert len(said.splitlines()) == 12
     assert (tmp_path / "out/left-out.txt").read_text().count("--printed-results") == 20
     assert main([*get, "--printed-results"]) == 0
