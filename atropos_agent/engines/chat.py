@@ -15,6 +15,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wai
 
 from atropos_agent.engines.errors import EngineDown, ModelNotServed, NoCompletion, NotThisServer, Refused, refusal
 from atropos_agent.engines.hosted import Usage, pause_s, refused_option
+from atropos_agent.engines.http import needs_environment
 from atropos_agent.engines.load import Load
 from atropos_agent.types import AgentError, EngineError
 
@@ -47,7 +48,15 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
     def __init__(self, config: APIServerConfig, reasoning_config: ReasoningConfig | None = None) -> None:
         # Its health check is a task that asks for ever and tells nobody.
         own = {"health_check": False, "api_key": config.api_key or _NO_KEY}
-        super().__init__(config.model_copy(update=own), reasoning_config)
+        config = config.model_copy(update=own)
+        self.openai = openai.AsyncClient(
+            api_key=config.api_key,
+            base_url=config.base_url,
+            timeout=config.timeout,
+            max_retries=0,  # `chat_completion` tries again, with the provider's pauses
+            http_client=openai.DefaultAsyncHttpxClient(trust_env=needs_environment(str(config.base_url))),
+        )
+        super(OpenAIServer, self).__init__(config, reasoning_config=reasoning_config)
         self.url = str(config.base_url)
         self.label = f"the endpoint at {self.url}"
         self.sampled = 0
@@ -55,13 +64,11 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
         self.usage = Usage()
         self.left_out: list[str] = []
         """Options that the model does not take."""
-        self._has_key = bool(config.api_key)
+        self._has_key = config.api_key != _NO_KEY
         self._told_until = 0.0
         self._renames = False
         """Whether the model takes `max_completion_tokens` alone."""
         self._prices: list[float] = list(getattr(self.config, "prices", ()))
-        # `chat_completion` tries again, with the provider's pauses.
-        self.openai: openai.AsyncClient = self.openai.with_options(max_retries=0)
 
     async def connect(self) -> None:
         """Find out by one short request whether the key and the model are right. Raises EngineError with the remedy."""
