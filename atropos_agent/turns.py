@@ -278,5 +278,6 @@ def _whole(reply: Reply, completion: Completion) -> Reply:
     """Return a reply, with a problem of its own if it was cut off before it called anything."""
     if completion.finish_reason != "length" or (reply.calls and not reply.problems):
         return reply
-    cut = f"the reply was cut off after {len(completion.ids)} tokens; be shorter"
+    tokens = completion.used[1] if completion.used else len(completion.ids)
+    cut = f"the reply was cut off after {tokens} tokens; be shorter"
     return replace(reply, problems=(*reply.problems, cut))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import SequenceMatcher, get_close_matches
 from functools import partial
 from importlib.metadata import entry_points
@@ -30,21 +32,32 @@ def resolve(option: str, value: str, known: Mapping[str, Any], group: str = "") 
             f"{option} {value}: there is none of that name{meant(value, known)}; "
             f"choose {', '.join(known) or 'a dotted path'}, or give one of your own as package.module:name"
         )
-    try:
+    with importing(option, value, module):
         found = importlib.import_module(module)
+    try:
         for part in name.split("."):
             found = getattr(found, part)
-    except ImportError as error:
-        remedy = "install it, or put its folder on the PYTHONPATH"
-        if module.endswith(".py"):
-            remedy = f"a module is named without its folder and ending: {Path(module).stem}:{name}"
-        raise ValueError(f"{option} {value}: {module} can't be imported: {error}; {remedy}") from error
-    except SyntaxError as error:
-        place = f"{error.filename}, line {error.lineno}"
-        raise ValueError(f"{option} {value}: {module} can't be imported: {error.msg} ({place})") from error
     except AttributeError as error:
         raise ValueError(f"{option} {value}: {module} has no {name}; see what it defines") from error
     return found
+
+
+@contextmanager
+def importing(option: str, value: str, module: str) -> Iterator[None]:
+    """Raise ValueError, with the option, the place and the remedy, for whatever a module raises as it is imported."""
+    said = f"{option} {value}: {module} can't be imported:"
+    try:
+        yield
+    except ImportError as error:
+        remedy = "install it, or put its folder on the PYTHONPATH"
+        if module.endswith(".py"):
+            remedy = f"a module is named without its folder and ending: {Path(module).stem}:{value.partition(':')[2]}"
+        raise ValueError(f"{said} {error}; {remedy}") from error
+    except SyntaxError as error:
+        raise ValueError(f"{said} {error.msg} ({error.filename}, line {error.lineno})") from error
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        raise ValueError(f"{said} {type(error).__name__}: {error} ({place.filename}, line {place.lineno})") from error
 
 
 def later(path: str) -> Callable[[], Any]:

@@ -14,7 +14,7 @@ from typing import Any
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig, ReasoningConfig
 
 from atropos_agent.engines.chat import NOT_OPENAI, ChatServer, paused
-from atropos_agent.engines.errors import EngineDown, OddAnswer, refusal, said_error
+from atropos_agent.engines.errors import EngineDown, NoCompletion, Refused, refusal, said_error
 from atropos_agent.engines.http import HttpClient, NoAnswer, Response
 from atropos_agent.tokens.chat import RAW
 from atropos_agent.types import Message
@@ -25,6 +25,7 @@ _REASONS = {
     "stop_sequence": "stop",
     "max_tokens": "length",
     "tool_use": "tool_calls",
+    "model_context_window_exceeded": "length",
     "refusal": "content_filter",
 }
 """OpenAI's names of why a reply ended."""
@@ -68,12 +69,15 @@ class HttpChatServer(ChatServer):
             response = await self._http.post(self.path, json=self.request(options))
         except NoAnswer as error:
             raise EngineDown(f"{self.label} did not answer: {error}") from error
+        if onward := response.headers.get("location"):
+            what = f"{self.label} answered {response.status_code} and points to {onward}"
+            raise Refused(f"{what}; set --openai.base_url to an address there", status=response.status_code)
         if response.status_code != 200:
             raise paused(refusal(self.label, response.status_code, _said(response)), response.headers)
         try:
             answer = response.json()
         except ValueError as error:
-            raise OddAnswer(f"{self.label} answered with no JSON: {error}") from error
+            raise NoCompletion(f"{self.label} answered with no JSON: {response.text[:200]}") from error
         return self.read(answer)
 
     async def _served(self) -> Sequence[str]:
@@ -119,9 +123,9 @@ def request(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
     system = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
     said: list[Message] = []
     for message in messages:
-        if message["role"] == "system":
-            continue
         role, content = "assistant" if message["role"] == "assistant" else "user", _content(message)
+        if message["role"] == "system" or not content:  # an empty message is refused
+            continue
         if said and said[-1]["role"] == role:
             said[-1]["content"] = _joined(said[-1]["content"], content)
         else:
@@ -174,7 +178,7 @@ def _tool(name: str, parameters: Mapping[str, Any], description: str = "", **_: 
 
 
 def read(answer: Any, label: str) -> Any:
-    """Return a message in the shape of OpenAI's completion. Raises OddAnswer for other answers."""
+    """Return a message in the shape of OpenAI's completion. Raises NoCompletion for other answers."""
     try:
         blocks = answer["content"]
         text = "".join(block["text"] for block in blocks if block["type"] == "text")
@@ -186,9 +190,9 @@ def read(answer: Any, label: str) -> Any:
             for block in blocks
             if block["type"] == "tool_use"
         ]
-        reason, usage = str(answer["stop_reason"]), _usage(answer["usage"])
+        reason, usage = str(answer["stop_reason"] or ""), _usage(answer.get("usage") or {})
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise OddAnswer(f"{label} answered with something that is no message: {str(answer)[:200]}") from error
+        raise NoCompletion(f"{label} answered with something that is no message: {str(answer)[:200]}") from error
     message = SimpleNamespace(
         content=text, reasoning_content=thinking or None, tool_calls=calls, **({RAW: blocks} if calls else {})
     )
@@ -202,5 +206,5 @@ def _usage(told: Mapping[str, Any]) -> Any:
     cached = int(told.get("cache_read_input_tokens") or 0)
     read_in = int(told.get("input_tokens") or 0) + int(told.get("cache_creation_input_tokens") or 0) + cached
     details = SimpleNamespace(cached_tokens=cached)
-    used = int(told["output_tokens"])
+    used = int(told.get("output_tokens") or 0)
     return SimpleNamespace(prompt_tokens=read_in, completion_tokens=used, prompt_tokens_details=details)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,8 +13,9 @@ from atroposlib.envs.server_handling.openai_server import OpenAIServer
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig, ReasoningConfig
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential
 
-from atropos_agent.engines.errors import EngineDown, ModelNotServed, NotThisServer, OddAnswer, Refused, refusal
+from atropos_agent.engines.errors import EngineDown, ModelNotServed, NoCompletion, NotThisServer, Refused, refusal
 from atropos_agent.engines.hosted import Usage, pause_s, refused_option
+from atropos_agent.engines.http import needs_environment
 from atropos_agent.engines.load import Load
 from atropos_agent.types import AgentError, EngineError
 
@@ -21,9 +23,12 @@ logger = logging.getLogger(__name__)
 
 TRIES = 5
 """How often a request with a passing failure is sent."""
+LONG_S, TOLD_S = 10.0, 60.0
+"""Seconds of a pause worth a line in the log, and from one such line to the next."""
 UNNAMED = ("default", "", None)
 """Names of a model that say nothing."""
 _SHOWN = 10
+_LIMIT = re.compile(r"max_\w*tokens.*(too large|at most|maximum|exceed|range|between|less than|must be)", re.DOTALL)
 _FIRST = {"messages": [{"role": "user", "content": "Hi."}], "max_tokens": 1024}
 """The request at the start: enough tokens for models that think first."""
 NOT_OPENAI = ("top_k", "min_p")
@@ -43,7 +48,15 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
     def __init__(self, config: APIServerConfig, reasoning_config: ReasoningConfig | None = None) -> None:
         # Its health check is a task that asks for ever and tells nobody.
         own = {"health_check": False, "api_key": config.api_key or _NO_KEY}
-        super().__init__(config.model_copy(update=own), reasoning_config)
+        config = config.model_copy(update=own)
+        self.openai = openai.AsyncClient(
+            api_key=config.api_key,
+            base_url=config.base_url,
+            timeout=config.timeout,
+            max_retries=0,  # `chat_completion` tries again, with the provider's pauses
+            http_client=openai.DefaultAsyncHttpxClient(trust_env=needs_environment(str(config.base_url))),
+        )
+        super(OpenAIServer, self).__init__(config, reasoning_config=reasoning_config)
         self.url = str(config.base_url)
         self.label = f"the endpoint at {self.url}"
         self.sampled = 0
@@ -51,12 +64,11 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
         self.usage = Usage()
         self.left_out: list[str] = []
         """Options that the model does not take."""
-        self._has_key = bool(config.api_key)
+        self._has_key = config.api_key != _NO_KEY
+        self._told_until = 0.0
         self._renames = False
         """Whether the model takes `max_completion_tokens` alone."""
         self._prices: list[float] = list(getattr(self.config, "prices", ()))
-        # `chat_completion` tries again, with the provider's pauses.
-        self.openai: openai.AsyncClient = self.openai.with_options(max_retries=0)
 
     async def connect(self) -> None:
         """Find out by one short request whether the key and the model are right. Raises EngineError with the remedy."""
@@ -66,6 +78,9 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
             await self._fitting(dict(_FIRST))
         except Refused as error:
             raise await self._meaning(error) from error
+        except NoCompletion as error:
+            remedy = "set --openai.base_url to the endpoint's address, or --openai.server_type to what it speaks"
+            raise NotThisServer(f"{error}; {remedy}") from error
         except EngineDown as error:
             if self._has_key or not self.url.startswith("https:"):
                 raise
@@ -83,6 +98,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
                 stop=lambda state: _asked_to_wait(state) is None and state.attempt_number >= TRIES,
                 wait=lambda state: usual(state) if (told := _asked_to_wait(state)) is None else told,
                 retry=retry_if_exception_type(EngineDown),
+                before_sleep=self._tell_pause,
                 reraise=True,
             ):
                 with attempt:
@@ -108,8 +124,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
                 return await self._once(asked)
             except Refused as error:
                 if (name := refused_option(str(error), asked)) is None:
-                    if "tools" in asked and "tool" in str(error).lower():
-                        remedy = "for an endpoint without tools give --env.tool_format hermes"
+                    if remedy := _remedy(str(error), asked):
                         raise Refused(f"{error}; {remedy}", status=error.status) from error
                     raise
                 if name not in self.left_out:
@@ -127,7 +142,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
         if own:
             asked["extra_body"] = {**asked.get("extra_body", {}), **own}
         try:
-            return await self._chat_completion_wrapper(**asked)
+            answer = await self.openai.chat.completions.create(**asked)
         except openai.APIStatusError as error:
             said = error.body.get("message") if isinstance(error.body, dict) else None
             text = str(said or error.response.text)
@@ -136,9 +151,12 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
                 return await self._once(options)
             raise paused(refusal(self.label, error.status_code, text), error.response.headers) from error
         except openai.APIConnectionError as error:
-            raise EngineDown(f"{self.label} did not answer: {error.__cause__ or error}") from error
-        except (openai.OpenAIError, ValueError, AttributeError, TypeError) as error:  # all but the first: no completion
-            raise OddAnswer(f"{self.label} answered with something that is no completion: {error}") from error
+            raise self._no_answer(error) from error
+        except (openai.OpenAIError, ValueError) as error:  # the second: no JSON
+            raise NoCompletion(f"{self.label} answered with something that is no completion: {error}") from error
+        if not isinstance(getattr(answer, "choices", None), list) or not answer.choices:
+            raise NoCompletion(f"{self.label} answered with something that is no completion: {str(answer)[:200]}")
+        return answer
 
     async def _served(self) -> Sequence[str]:
         """Return the models that the server lists; none if it lists none. Raises NotThisServer for a wrong key."""
@@ -147,7 +165,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
         except openai.AuthenticationError as error:
             raise self._wrong_key(f"{self.label} answered {error.status_code}: {error.response.text[:300]}") from error
         except openai.APIConnectionError as error:
-            raise EngineDown(f"{self.label} did not answer: {error.__cause__ or error}") from error
+            raise self._no_answer(error) from error
         except (openai.OpenAIError, ValueError, AttributeError, TypeError):
             return []
 
@@ -168,6 +186,18 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
             return NotThisServer(f"{error}; set --openai.model_name, or --openai.base_url, to what is there")
         return NotThisServer(f"{error}; it refuses what every rollout asks of it")
 
+    def _no_answer(self, error: openai.APIConnectionError) -> EngineDown:
+        cause = error.__cause__ or error
+        return EngineDown(f"{self.label} did not answer: {str(cause) or type(cause).__name__}")
+
+    def _tell_pause(self, state: RetryCallState) -> None:
+        """Log a long pause before another try; of many requests' pauses, one a minute."""
+        seconds, now = state.upcoming_sleep, time.monotonic()
+        if seconds >= LONG_S and now >= self._told_until:
+            self._told_until = now + TOLD_S
+            error = None if state.outcome is None else state.outcome.exception()
+            logger.warning("%s; the next try is in %.0f s", error, seconds)
+
     def _wrong_key(self, said: str) -> NotThisServer:
         given = "its key" if self._has_key else "its key (none was given)"
         return NotThisServer(f"{said}; set --openai.api_key to {given}")
@@ -186,6 +216,13 @@ def paused(error: AgentError, headers: Mapping[str, str]) -> AgentError:
     if isinstance(error, EngineDown):
         error.pause_s = pause_s(headers)
     return error
+
+
+def _remedy(text: str, asked: Mapping[str, Any]) -> str:
+    """Return the option that changes what a refusal names; "" if none does."""
+    if "tools" in asked and "tool" in text.lower():
+        return "for an endpoint without tools give --env.tool_format hermes"
+    return "set --env.max_reply_tokens to a number that it takes" if _LIMIT.search(text) else ""
 
 
 def _asked_to_wait(state: RetryCallState) -> float | None:

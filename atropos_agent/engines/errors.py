@@ -46,6 +46,10 @@ class OddAnswer(EngineDown):
         self.broken = broken
 
 
+class NoCompletion(OddAnswer):
+    """The answer is none of the protocol's: a page of HTML, for example. At the start another program gave it."""
+
+
 class ModelNotServed(EngineError):
     """The inference server answers, but serves other models than the requested one."""
 

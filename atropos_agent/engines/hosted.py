@@ -43,11 +43,12 @@ class Usage:
         """Add a reply's. usage: OpenAI's, as an object. prices: of a million tokens of input and of output."""
         self.requests += 1
         details = getattr(usage, "prompt_tokens_details", None)
-        counts = [getattr(usage, name, None) or 0 for name in ("prompt_tokens", "completion_tokens")]
+        counts = [_count(getattr(usage, name, None)) for name in ("prompt_tokens", "completion_tokens")]
         self.input, self.output = self.input + counts[0], self.output + counts[1]
-        self.cached += getattr(details, "cached_tokens", None) or 0
+        self.cached += _count(getattr(details, "cached_tokens", None))
         told = getattr(usage, "cost", None)  # some gateways name it
-        price = sum(count * one / 1e6 for count, one in zip(counts, prices, strict=True)) if prices else None
+        known = prices and any(counts)
+        price = sum(count * one / 1e6 for count, one in zip(counts, prices, strict=True)) if known else None
         if (cost := told if isinstance(told, int | float) else price) is not None:
             self.cost = (self.cost or 0.0) + cost
 
@@ -56,6 +57,8 @@ class Usage:
         return asdict(self)
 
     def __str__(self) -> str:
+        if not (self.input or self.output):
+            return f"{plural(self.requests, 'request')}, whose tokens the endpoint does not report"
         cached = f" ({self.cached:,} cached)" if self.cached else ""
         cost = "" if self.cost is None else f", ${self.cost:.2f}"
         return (
@@ -100,6 +103,10 @@ def pause_s(headers: Mapping[str, str], now: datetime | None = None) -> float | 
         left = [_moment(told[name], now) for name in spent if told.get(name.replace("reset", "remaining"), "0") == "0"]
         wait = max((one for one in left if one is not None), default=None)
     return None if wait is None else min(max(wait, 0.0), LONGEST_S)
+
+
+def _count(told: Any) -> int:
+    return told if isinstance(told, int) else 0
 
 
 def _number(text: str | None) -> float | None:

@@ -173,6 +173,14 @@ def _way(url: str) -> str:
     return f", asked by way of the proxy {named} that the environment names; NO_PROXY leaves hosts out"
 
 
+def needs_environment(url: str) -> bool:
+    """Tell whether httpx needs proxies or certificates of the environment for a URL (`trust_env`).
+
+    It opens every proxy that is named there as it is made, also one that none of its requests goes by: a SOCKS proxy
+    needs a package more."""
+    return not url.lower().startswith("http://") or proxy_of(url) is not None
+
+
 def proxy_of(url: str) -> str | None:
     """Return the environment's proxy for a URL, None for none, or for an invalid URL."""
     try:

@@ -113,15 +113,19 @@ def sound(
 
 def sound_chat(response: Any) -> Completion:
     """Return the one reply in an OpenAI ChatCompletion, as text without ids. Raises UnsoundReply."""
-    lost = getattr(getattr(response, "usage", None), "completion_tokens", None) or 0
+    told = getattr(getattr(response, "usage", None), "completion_tokens", None)
+    lost = told if isinstance(told, int) else 0
     if not response.choices:
         raise UnsoundReply(Defect.MISSING, "the inference server returned no reply")
     if len(response.choices) > 1:
         what = f"the inference server returned {len(response.choices)} replies instead of one"
         raise UnsoundReply(Defect.SEVERAL, what, lost_tokens=lost)
-    check_ended(response.choices[0].finish_reason, lost_tokens=lost)
+    (choice,) = response.choices
+    refused = getattr(choice.message, "refusal", None)
+    check_ended("content_filter" if refused else choice.finish_reason, lost_tokens=lost)
     completion = read_chat(response)
-    if not completion.text:
+    # The tokens of a silent end and of hidden thoughts are the model's.
+    if not (completion.text or lost or completion.finish_reason == "length"):
         raise UnsoundReply(Defect.EMPTY, "the inference server returned a reply without text", lost_tokens=lost)
     return completion
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from atropos_agent.engines.anthropic import HttpChatServer
-from atropos_agent.engines.errors import OddAnswer, refusal, said_error
+from atropos_agent.engines.errors import NoCompletion, refusal, said_error
 from atropos_agent.tokens.chat import RAW
 from atropos_agent.types import Message
 
@@ -45,7 +45,9 @@ class ResponsesServer(HttpChatServer):
         try:
             return _completion(answer)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise OddAnswer(f"{self.label} answered with something that is no response: {str(answer)[:200]}") from error
+            raise NoCompletion(
+                f"{self.label} answered with something that is no response: {str(answer)[:200]}"
+            ) from error
 
     async def chat_completion(self, **options: Any) -> Any:
         return await super().chat_completion(include=["reasoning.encrypted_content"], **options)
@@ -76,15 +78,17 @@ def _completion(answer: Any) -> Any:
         for item in output
         if item["type"] == "function_call"
     ]
-    why = (answer.get("incomplete_details") or {}).get("reason")
-    reason = {"max_output_tokens": "length", None: "tool_calls" if calls else "stop"}.get(why, str(why))
+    status = answer.get("status", "completed")
+    why = (answer.get("incomplete_details") or {}).get("reason") or status
+    reason = {"max_output_tokens": "length", "completed": "tool_calls" if calls else "stop"}.get(why, str(why))
     if any(part["type"] == "refusal" for part in parts):
         reason = "content_filter"
     message = SimpleNamespace(
         content="".join(part["text"] for part in parts if part["type"] == "output_text"),
         reasoning_content="\n".join(part["text"] for part in thoughts) or None,
         tool_calls=calls,
-        **{RAW: output},
+        # Reasoning with nothing behind it is refused.
+        **({RAW: output} if any(item["type"] != "reasoning" for item in output) else {}),
     )
     usage = answer.get("usage") or {}
     details = SimpleNamespace(cached_tokens=(usage.get("input_tokens_details") or {}).get("cached_tokens", 0))

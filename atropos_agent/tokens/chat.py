@@ -73,8 +73,9 @@ def read_chat(response: Any) -> Completion:
     if not response.choices:
         raise EngineError("the inference server returned no reply")
     choice = response.choices[0]
-    content = choice.message.content or ""
-    reasoning = getattr(choice.message, "reasoning_content", None) or getattr(choice.message, "reasoning", None)
+    content, thought = _texts(choice.message.content)
+    told = getattr(choice.message, "reasoning_content", None) or getattr(choice.message, "reasoning", None)
+    reasoning = told or thought
     calls = [_call(call) for call in getattr(choice.message, "tool_calls", None) or ()]
     if reasoning and not (content or calls):
         content, reasoning = reasoning, None
@@ -82,6 +83,15 @@ def read_chat(response: Any) -> Completion:
     raw = getattr(choice.message, RAW, None)
     message |= {name: value for name, value in ((THOUGHT, reasoning), ("tool_calls", calls), (RAW, raw)) if value}
     return Completion((), (), choice.finish_reason or "stop", text_of(message), message=message, used=_used(response))
+
+
+def _texts(content: Any) -> tuple[str, str]:
+    """Return the text of a content, and its thinking: some servers, such as Mistral's, give parts of these."""
+    if not isinstance(content, list):
+        return str(content or ""), ""
+    parts = [part for part in content if isinstance(part, dict)]
+    thoughts = ["".join(_texts(part["thinking"])) for part in parts if part.get("thinking")]
+    return "".join(str(part.get("text") or "") for part in parts), "\n".join(thoughts)
 
 
 def text_of(message: Message) -> str:

@@ -117,7 +117,9 @@ class Guest:
         finally:
             self._entrance.session = None
         if not (session.requests or session.refused):
-            raise InfraError(Failure.SANDBOX, f"agent {self._agent.name} did not start: {_told(ran)}")
+            waited = f"asked for nothing in all its time, {time.monotonic() - began:.0f} s"
+            what = "did not start" if session.remaining_s() > 0 else waited
+            raise InfraError(Failure.SANDBOX, f"agent {self._agent.name} {what}: {_told(ran)}")
         if session.only_prepares and (ran is None or ran.exit_code):
             what = f"agent {self._agent.name} asked for no reply with its tools"
             raise InfraError(Failure.SANDBOX, f"{what}: {_told(ran)}")

@@ -28,7 +28,7 @@ from envs.agents import (
 )
 from envs.agents.facts import ForeignAgent
 from envs.running.mix import OURS, Mix
-from sandboxes.naming import later, resolve
+from sandboxes.naming import importing, later, resolve
 
 if TYPE_CHECKING:  # its import takes seconds
     from atropos_agent.agent import AtroposAgent
@@ -62,7 +62,7 @@ def find_agent(name: str) -> Agent:
     )
     if isinstance(found, ForeignAgent) or (isinstance(found, type) and issubclass(found, _OUR_KIND())):
         return found
-    what = "a ForeignAgent (see docs/agents.md) or a class made as AtroposAgent is"
+    what = "a ForeignAgent (see docs/agents.md) nor a class made as AtroposAgent is"
     raise ValueError(f"--env.agent {name}: this is neither {what}")
 
 
@@ -79,7 +79,8 @@ def _of_file(path: Path) -> object:
     if spec is None or spec.loader is None:
         raise ValueError(f"--env.agent {path}: this is no Python file")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with importing("--env.agent", str(path), path.stem):
+        spec.loader.exec_module(module)
     if not hasattr(module, "AGENT"):
         raise ValueError(f"--env.agent {path}: it defines no AGENT; see docs/agents.md")
     return module.AGENT

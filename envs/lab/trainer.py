@@ -35,6 +35,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from atropos_agent.cpu_engine.lora import autocast, parts, predictions
+from atropos_agent.engines.http import needs_environment
 from atropos_agent.types import IGNORED
 from envs.delivery.row_check import check_group
 from envs.lab.consumer import Consumer
@@ -242,7 +243,10 @@ async def train(options: argparse.Namespace) -> None:
         policy.save(checkpoint, state)
     told = {"batch_size": options.batch_size, "max_token_len": options.max_token_length, "name": "trainer"}
     url = options.engine.rstrip("/").removesuffix("/v1")
-    async with httpx.AsyncClient(base_url=url, timeout=300.0) as http, Consumer(options.api, **told) as consumer:
+    async with (
+        httpx.AsyncClient(base_url=url, timeout=300.0, trust_env=needs_environment(url)) as http,
+        Consumer(options.api, **told) as consumer,
+    ):
         server = await policy_server(http)
         await hand_over(server, checkpoint, step)
         batches = consumer.batches()

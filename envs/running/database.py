@@ -166,9 +166,10 @@ def read_database(path: Path) -> Iterator[sqlite3.Connection]:
     db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
     try:
         (version,) = db.execute("PRAGMA user_version").fetchone()
+        _check_not_later(version, path)
         if version not in READABLE:
             raise RunDirectoryError(
-                f"{path} was written by another version of this package; go on with the run once, which converts it"
+                f"{path} was written by an earlier version of this package; go on with the run once, which converts it"
             )
         yield db
     except sqlite3.DatabaseError as error:
@@ -234,12 +235,16 @@ def _refuse_lost(path: Path, frames: int) -> None:
         )
 
 
-def _bring_up_to_date(db: sqlite3.Connection, path: Path) -> None:
-    (version,) = db.execute("PRAGMA user_version").fetchone()
+def _check_not_later(version: int, path: Path) -> None:
     if version > VERSION:
         raise RunDirectoryError(
             f"{path} was written by a later version of this package; use that one, or give another --env.run_dir"
         )
+
+
+def _bring_up_to_date(db: sqlite3.Connection, path: Path) -> None:
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    _check_not_later(version, path)
     if version == VERSION:
         return
     first, count = "", ""

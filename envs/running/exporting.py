@@ -5,6 +5,7 @@ For these OUT is a file: Parquet for verl, JSON lines for the others. `--to hub`
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -19,12 +20,14 @@ from envs.delivery.rows import Origin, score_group
 from envs.messages import SWE
 from envs.records import exporting
 from envs.records.atif import Place
-from envs.records.read import SavedRollout, read_at, read_rollouts
+from envs.records.read import SavedRollout, UnknownFormat, read_at, read_rollouts
 from envs.running import hub
 from envs.running.group import UNMADE
 from envs.running.journal import FILE_NAME, Journal
 from sandboxes.naming import later
 from sandboxes.plurals import plural
+
+logger = logging.getLogger(__name__)
 
 _HUB = later("huggingface_hub:HfApi")
 
@@ -94,6 +97,17 @@ def scored_groups(run: Path, *, tokens: bool = True) -> Iterator[Export]:
         yield Export(score_group(rollouts, origin, estimator), {rollout.id: rollout for rollout in rollouts})
 
 
+def _read(run: Path, members: Sequence[tuple[int, int, int, int]]) -> Iterator[tuple[int, list[SavedRollout]]]:
+    """Yield the groups of these members, given as number and place, without those that lost one on disk."""
+    for number, listed in groupby(members, lambda member: member[0]):
+        try:
+            yield number, [read_at(run, Place(*place)) for _, *place in listed]
+        except UnknownFormat:
+            raise
+        except ValueError as error:
+            logger.warning("left out group %d of %s: %s", number, run, error)
+
+
 def _groups(run: Path) -> tuple[str, Estimator, Iterator[tuple[int, list[SavedRollout]]]]:
     """Return a run's id, its estimator, and its complete groups by their numbers. Without a journal, as
     beside copied rollouts, the groups come from the rollouts; of several in one seat the last counts."""
@@ -103,9 +117,7 @@ def _groups(run: Path) -> tuple[str, Estimator, Iterator[tuple[int, list[SavedRo
             made = "number IN (SELECT number FROM groups WHERE state NOT IN (?, ?, ?, ?))"
             query = f"SELECT number, place, size, crc FROM members WHERE {made} ORDER BY number, member"
             members = db.execute(query, UNMADE).fetchall()
-        grouped = groupby(members, lambda member: int(member[0]))
-        found = ((number, [read_at(run, Place(*place)) for _, *place in listed]) for number, listed in grouped)
-        return known["id"], Estimator.kept(known), found
+        return known["id"], Estimator.kept(known), _read(run, members)
     seats: dict[int, dict[int, SavedRollout]] = {}
     for rollout in read_rollouts(run):
         group, member = rollout.seat.group, rollout.seat.member

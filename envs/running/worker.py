@@ -25,6 +25,7 @@ from envs.types import RESOURCES, VERIFIER_TIMED_OUT, Failure, InfraError, Outco
 
 _NO_WORK = frozenset({Branch.SIDE, Branch.UNTAKEN})
 """Kinds of replies that say nothing of the model's work: a title, a reply that never arrived."""
+_NO_ROOM = "the prompt left no room for a reply; raise --env.max_token_length, or the model's smaller context window"
 
 
 class Worker(Protocol):
@@ -118,7 +119,7 @@ class LocalWorker:
                 raise InfraError(Failure.VERIFIER, f"the reward is {value}")
         worked = any(step.branch not in _NO_WORK for step in result.steps)
         if not worked and result.stop_reason is StopReason.MAX_TOKENS:
-            raise InfraError(Failure.TASK, "the prompt left no room for a reply; raise --env.max_token_length")
+            raise InfraError(Failure.TASK, _NO_ROOM)
         if not worked:
             why = result.error or f"the agent ended as {result.stop_reason or 'nobody knows what'}"
             raise InfraError(Failure.ENVIRONMENT, f"no reply was sampled: {why}")

@@ -24,7 +24,10 @@ class NoRollout(ValueError):
 
 def read_document(directory: Path, place: int) -> Mapping[str, Any]:
     """Return the document at a place. Raises NoRollout."""
-    line = read_line(parts(directory), place)
+    try:
+        line = read_line(parts(directory), place)
+    except OSError as error:
+        raise NoRollout(f"the file with byte {place} can't be read: {error.strerror}") from error
     if line is None:
         raise NoRollout(f"nothing is saved at byte {place}; its file may have been moved away")
     try:

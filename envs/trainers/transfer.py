@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 from safetensors.torch import save_file
 
+from atropos_agent.engines.http import needs_environment
 from envs.trainers.weights import RETRY_S, EmbeddedServer, WeightsRefused, hand_over
 
 logger = logging.getLogger(__name__)
@@ -62,7 +63,9 @@ class LoadedWeights:
             shutil.rmtree(old)
 
     async def _hand_over(self, folder: Path, version: int, *, anew: bool = False) -> None:
-        async with httpx.AsyncClient(base_url=self._engine, timeout=300.0) as http:
+        async with httpx.AsyncClient(
+            base_url=self._engine, timeout=300.0, trust_env=needs_environment(self._engine)
+        ) as http:
             await hand_over(EmbeddedServer(http), folder, version, anew=anew)
 
     def _keep(self) -> None:

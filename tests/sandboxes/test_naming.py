@@ -21,6 +21,13 @@ def test_a_module_that_is_no_python_is_named_with_the_line(tmp_path, monkeypatch
         resolve("--env.x", "no_python:f", {})
 
 
+def test_a_module_that_fails_as_it_is_imported_is_named_with_the_line(tmp_path, monkeypatch):
+    (tmp_path / "fails.py").write_text("x = 1\ny = x.real.no_such\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match=r"x fails:f: fails can't be imported: AttributeError: .*fails.py, line 2\)$"):
+        resolve("--env.x", "fails:f", {})
+
+
 def test_a_dotted_path_may_lead_into_a_class():
     assert resolve("--env.x", "json:JSONDecoder.decode", {}) is json.JSONDecoder.decode
 

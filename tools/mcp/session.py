@@ -77,6 +77,7 @@ class _Server:
         self._sandbox = sandbox
         self._bounds = bounds
         self._life: _Life | None = None
+        self._shown: Sequence[types.Tool] = ()
         self._turn = asyncio.Lock()
 
     async def __aenter__(self) -> _Server:
@@ -127,8 +128,18 @@ class _Server:
         except BaseException:  # also a cancellation: no server stays without its session
             await life.end()
             raise
+        if gone := self._gone(life.listed):
+            await life.end()
+            raise BrokenServer(self.server, f"was started again and has other tools now: no more {', '.join(gone)}")
         self._life = life
         return life
+
+    def _gone(self, listed: Sequence[types.Tool]) -> list[str]:
+        """Return the tools in the model's prompt that another life of the server has not, or not so."""
+        now = [(one.name, one.input_schema) for one in listed]
+        gone = [one.name for one in self._shown if (one.name, one.input_schema) not in now]
+        self._shown = self._shown or listed
+        return gone
 
     async def _end(self) -> None:
         life, self._life = self._life, None

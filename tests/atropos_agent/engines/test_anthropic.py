@@ -36,6 +36,7 @@ def test_a_request_says_what_openais_would():
         {"role": "user", "content": "a"},
         {"role": "assistant", "content": "b"},
         {"role": "tool", "content": "c"},
+        {"role": "assistant", "content": ""},
         {"role": "user", "content": "d"},
     ]
     assert request("m", {"messages": messages, "max_tokens": 7, "temperature": 1.5, "stop": ["x"]}) == {
@@ -96,7 +97,19 @@ async def test_a_model_that_is_not_there_and_a_wrong_key_are_told_at_the_start(s
     assert server.sampled == 0, "what is asked at the start is no reply to a rollout"
 
 
-@pytest.mark.parametrize("answer", [{}, [], {"content": [{"type": "text"}]}, {**ANSWER, "usage": None}])
+@pytest.mark.parametrize("answer", [{}, [], {"content": [{"type": "text"}]}, {**ANSWER, "usage": 3}])
 def test_what_is_no_message_is_refused(answer):
     with pytest.raises(OddAnswer, match="no message"):
         read(answer, "the endpoint")
+
+
+def test_an_answer_needs_no_usage_and_may_end_at_the_models_window():
+    answer = read({**ANSWER, "usage": None, "stop_reason": "model_context_window_exceeded"}, "the endpoint")
+    assert (answer.choices[0].finish_reason, answer.usage.completion_tokens) == ("length", 0)
+
+
+async def test_the_place_that_an_endpoint_points_to_is_named(server, httpserver):
+    onward = {"Location": "https://elsewhere.example/v1/messages"}
+    httpserver.expect_request("/v1/messages").respond_with_data("", 308, onward)
+    with pytest.raises(Refused, match=r"308 and points to https://elsewhere\.example.*; set --openai\.base_url"):
+        await ask(server)

@@ -1,6 +1,7 @@
 """A plain OpenAI-compatible endpoint as the model: its replies, its own words where it refuses, what the start asks."""
 
 import json
+import time
 
 import pytest
 from werkzeug import Response
@@ -157,5 +158,37 @@ async def test_an_answer_that_is_no_completion_is_odd(endpoint):
     endpoint.server.clear()
     endpoint.server.expect_request("/v1/chat/completions").respond_with_data("<html>", content_type="text/html")
     async with endpoint.opened() as server:
-        with pytest.raises(EngineDown, match="no completion"):
+        with pytest.raises(EngineDown, match=r"no completion: <html>$"):
             await server.chat_completion(messages=QUESTION)
+        with pytest.raises(NotThisServer, match=r"<html>; set --openai\.base_url"):
+            await server.connect()
+    endpoint.server.clear()
+    endpoint.server.expect_request("/v1/chat/completions").respond_with_json({**ANSWER, "choices": []})
+    async with endpoint.opened() as server:
+        with pytest.raises(EngineDown, match="no completion: ChatCompletion"):
+            await server.chat_completion(messages=QUESTION)
+
+
+async def test_a_limit_that_is_refused_names_its_option(endpoint):
+    endpoint.answers = [({"error": {"message": "max_tokens is too large: 9. This model supports at most 4"}}, 400)]
+    async with endpoint.opened() as server:
+        with pytest.raises(Refused, match=r"at most 4; set --env\.max_reply_tokens"):
+            await server.chat_completion(messages=QUESTION, max_tokens=9)
+
+
+async def test_long_pauses_are_logged_once_a_minute(endpoint, monkeypatch, caplog):
+    monkeypatch.setattr(chat, "LONG_S", 0.0)
+    endpoint.answers = [*[({"error": {"message": "You are too fast"}}, 429)] * 3, (ANSWER, 200)]
+    async with endpoint.opened() as server:
+        await server.chat_completion(messages=QUESTION)
+    (line,) = [record.message for record in caplog.records if record.name == chat.logger.name]
+    assert line.endswith("You are too fast; the next try is in 0 s")
+
+
+async def test_a_failure_without_words_is_named_by_its_kind(endpoint):
+    config = EngineConfig(base_url=endpoint.url, server_type="openai", model_name="m", timeout=1)
+    endpoint.server.clear()
+    endpoint.server.expect_request("/v1/chat/completions").respond_with_handler(lambda _: time.sleep(2))
+    async with open_server(config) as server:
+        with pytest.raises(EngineDown, match="did not answer: ReadTimeout"):
+            await server.connect()

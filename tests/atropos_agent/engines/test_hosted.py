@@ -73,4 +73,6 @@ def test_usage_and_its_price_are_added_up():
     assert usage.cost == pytest.approx(0.007 + 1.5), "a cost that the provider names counts"
     unknown = Usage()
     unknown.add(None, [])
-    assert (unknown.requests, unknown.cost) == (1, None)
+    unknown.add(SimpleNamespace(prompt_tokens="many", completion_tokens=None), [2.5, 10.0])
+    assert (unknown.requests, unknown.cost) == (2, None)
+    assert str(unknown) == "2 requests, whose tokens the endpoint does not report"

@@ -80,9 +80,9 @@ def test_the_vocabulary_is_the_tokenizers_own(any_tokenizer, template):
     assert template.unknown_id([999999]) == 999999
 
 
-def chat(*texts, reason="stop"):
-    choices = [SimpleNamespace(message=SimpleNamespace(content=text), finish_reason=reason) for text in texts]
-    return SimpleNamespace(choices=choices, usage=SimpleNamespace(completion_tokens=7))
+def chat(*texts, reason="stop", tokens=7, **more):
+    choices = [SimpleNamespace(message=SimpleNamespace(content=text, **more), finish_reason=reason) for text in texts]
+    return SimpleNamespace(choices=choices, usage=SimpleNamespace(completion_tokens=tokens))
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,9 @@ def chat(*texts, reason="stop"):
     [
         (chat(), Defect.MISSING, 0),
         (chat("a", "b"), Defect.SEVERAL, 7),
-        (chat(""), Defect.EMPTY, 7),
+        (chat("", tokens=0), Defect.EMPTY, 0),
+        (chat("", tokens=None), Defect.EMPTY, 0),
+        (chat(None, refusal="I can't."), Defect.FILTERED, 7),
         (chat("a", reason=None), Defect.ABORTED, 7),
         (chat("a", reason="content_filter"), Defect.FILTERED, 7),
     ],
@@ -100,3 +102,8 @@ def test_chat_replies_are_sound_by_the_same_rules(response, defect, lost):
         sound_chat(response)
     assert (caught.value.defect, caught.value.lost_tokens) == (defect, lost)
     assert sound_chat(chat("a")).text == "a"
+
+
+@pytest.mark.parametrize("response", [chat(""), chat(None, reason="length", tokens=None)])
+def test_a_silent_end_and_a_limit_used_up_by_hidden_thoughts_are_the_models_own(response):
+    assert sound_chat(response).text == ""

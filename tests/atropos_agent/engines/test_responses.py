@@ -55,6 +55,8 @@ REFUSAL = {"type": "message", "content": [{"type": "refusal", "refusal": "no"}]}
         (answer(TEXT, CALL), "3", "tool_calls"),
         (answer(TEXT, incomplete_details={"reason": "max_output_tokens"}), "3", "length"),
         (answer(REFUSAL), "", "content_filter"),
+        (answer(TEXT, status="incomplete", incomplete_details={"reason": "max_output_tokens"}), "3", "length"),
+        (answer(TEXT, status="in_progress"), "3", "in_progress"),
     ],
 )
 def test_an_answer_has_the_shape_of_a_chat_completion(server, given, content, reason):
@@ -68,3 +70,8 @@ def test_an_answer_has_the_shape_of_a_chat_completion(server, given, content, re
 def test_something_else_is_no_answer(server, odd):
     with pytest.raises(OddAnswer):
         server.read(odd)
+
+
+def test_reasoning_alone_does_not_go_back(server):
+    (thought,), (whole,) = (server.read(answer(*output)).choices for output in (RAW, (*RAW, TEXT)))
+    assert (hasattr(thought.message, "raw"), whole.message.raw) == (False, [*RAW, TEXT])

@@ -44,8 +44,12 @@ async def test_replies_are_read_from_content_or_from_reasoning(httpserver: HTTPS
     assert last["messages"][-1]["content"] == "<tool_response>\n3\n</tool_response>"
 
 
-def test_thinking_beside_content_is_kept_as_thinking():
-    message = SimpleNamespace(content="yes", reasoning="hm")
+PARTS = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "yes"}]
+
+
+@pytest.mark.parametrize("message", [{"content": "yes", "reasoning": "hm"}, {"content": PARTS}])
+def test_thinking_beside_content_is_kept_as_thinking(message):
+    message = SimpleNamespace(**message)
     completion = read_chat(SimpleNamespace(choices=[SimpleNamespace(message=message, finish_reason="stop")]))
     assert completion.text == "<think>\nhm\n</think>\n\nyes"
 
@@ -53,3 +57,14 @@ def test_thinking_beside_content_is_kept_as_thinking():
 def test_no_reply_is_our_failure():
     with pytest.raises(EngineError, match="no reply"):
         read_chat(SimpleNamespace(choices=[]))
+
+
+async def test_a_reply_of_hidden_thoughts_alone_is_asked_to_be_shorter(httpserver: HTTPServer):
+    cut = reply()
+    cut["choices"][0]["finish_reason"], cut["usage"] = "length", {"prompt_tokens": 9, "completion_tokens": 64}
+    httpserver.expect_ordered_request("/v1/chat/completions").respond_with_json(cut)
+    httpserver.expect_ordered_request("/v1/chat/completions").respond_with_json(reply(content="It is 3."))
+    config = APIServerConfig(base_url=httpserver.url_for("/v1"), api_key="x", model_name="m", health_check=False)
+    result = await AtroposAgent(OpenAIServer(config), ToolRegistry([add])).run("Add 1 and 2.")
+    assert (result.final_response, result.num_steps) == ("It is 3.", 2)
+    assert "cut off after 64 tokens; be shorter" in result.messages[-2]["content"]

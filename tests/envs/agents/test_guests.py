@@ -95,6 +95,10 @@ class TestAnAgent:
             await works(agent(begin="import sys; print('no door', file=sys.stderr); sys.exit(7)\n"))
         assert caught.value.kind == "sandbox"
 
+    async def test_that_hangs_before_its_first_request_is_named_so(self, works):
+        with pytest.raises(InfraError, match=r"small asked for nothing in all its time, \d+ s: .* status 143"):
+            await works(agent(begin="import time; time.sleep(600)\n"), max_seconds=1.0)
+
     async def test_that_is_slow_behind_a_title_is_waited_for(self, works, monkeypatch):
         monkeypatch.setattr(guests, "_DONE_S", 0.2)
         result, _, files = await works(titled("time.sleep(2)"), WRITES, Says("Done."))

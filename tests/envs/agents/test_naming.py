@@ -29,7 +29,7 @@ def test_a_name_a_dotted_path_and_a_file_find_one(tmp_path):
     [
         ("codec", "did you mean codex"),
         ("/no/such.py", "no such file"),
-        ("json:loads", "neither a ForeignAgent"),
+        ("json:loads", "neither a ForeignAgent .* nor a class"),
         ("envs.agents.codex:start", "neither a ForeignAgent"),
     ],
 )
@@ -42,6 +42,13 @@ def test_a_file_without_an_agent_is_refused(tmp_path):
     (tmp_path / "empty.py").write_text("")
     with pytest.raises(ValueError, match="defines no AGENT"):
         find_agent(str(tmp_path / "empty.py"))
+
+
+@pytest.mark.parametrize("text", ["def f(:", "import no_such_library", "1 / 0"])
+def test_a_file_that_cannot_be_imported_is_refused_with_the_option(tmp_path, text):
+    (tmp_path / "broken.py").write_text(text)
+    with pytest.raises(ValueError, match=r"^--env.agent .*broken.py: broken can't be imported: "):
+        find_agent(str(tmp_path / "broken.py"))
 
 
 async def test_the_environment_refuses_a_misspelt_one_at_the_start(monkeypatch):

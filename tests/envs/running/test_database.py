@@ -153,7 +153,7 @@ async def test_a_run_of_version_0_1_is_gone_on_with(tmp_path):
     db = sqlite3.connect(tmp_path / "state.db")
     db.executescript(VERSION_0_1)
     db.close()
-    with pytest.raises(RunDirectoryError, match="another version"):
+    with pytest.raises(RunDirectoryError, match="an earlier version"):
         list(fates(tmp_path))
     async with Journal(tmp_path) as journal:
         assert await count_states(journal) == dict.fromkeys(
@@ -179,6 +179,8 @@ async def test_a_file_of_a_later_version_is_refused_by_name(tmp_path):
     with pytest.raises(RunDirectoryError, match="a later version of this package"):
         async with Journal(tmp_path):
             pass
+    with pytest.raises(RunDirectoryError, match="a later version of this package"):
+        list(fates(tmp_path))
 
 
 # Byte 128 of the index is SQLite's sign that somebody has it open; who finds it free cuts the file.

@@ -73,6 +73,17 @@ async def test_each_form_is_a_file(run, tmp_path, capsys, form):
     assert (parquet.read_table(out).num_rows if form == "verl" else len(lines(out))) == counts[form]
 
 
+async def test_a_damaged_rollout_costs_its_group_alone(run, tmp_path, caplog):
+    file = run / "rollouts.jsonl"
+    whole = file.read_bytes()
+    file.write_bytes(whole.replace(b"r11", b"r1", 1))  # of the second group; what follows moves
+    assert main([str(run), str(tmp_path / "out"), "--to", "trl"]) == 0
+    assert 0 < len(lines(tmp_path / "out")) < 10
+    assert "left out group 1 of" in caplog.text and "is damaged" in caplog.text
+    file.write_bytes(whole[:50])
+    assert main([str(run), str(tmp_path / "none"), "--to", "trl"]) == 2
+
+
 async def test_without_a_journal_the_rollouts_say_which_groups_they_are_of(run, tmp_path):
     (run / "state.db").unlink()
     assert [len(group.rollouts) for group in scored_groups(run)] == [3, 3, 2]

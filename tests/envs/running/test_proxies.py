@@ -1,12 +1,17 @@
 """The environment's proxies: loopback is asked directly, whatever they are."""
 
 import os
+import sys
 
 import httpx
 import pytest
 
 from atropos_agent.engines.http import proxy_of
+from atropos_agent.engines.protocols import server_for
 from envs.cli.program import read_env_file
+from envs.delivery.trainer_api import TrainerAPI
+from envs.messages import told
+from envs.options import EngineConfig
 from envs.running.proxies import ask_loopback_directly
 
 NAMES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
@@ -31,6 +36,24 @@ def test_loopback_is_asked_directly_and_other_hosts_as_before(monkeypatch, name)
             assert client._transport_for_url(httpx.URL(f"http://{host}")) is client._transport
     assert proxy_of("http://far.example") == "http://127.0.0.1:9"
     assert (proxy_of("http://near.example") is None) == (name is not None)
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic", "trainer API"])
+async def test_no_package_for_a_socks_proxy_is_missed_where_none_is_asked(monkeypatch, kind):
+    monkeypatch.setitem(sys.modules, "socksio", None)
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:9")
+    ask_loopback_directly()
+
+    def made(url):
+        if kind == "trainer API":
+            return TrainerAPI(url)
+        return server_for(EngineConfig(base_url=url, server_type=kind, model_name="m", api_key="x"))
+
+    near = made("http://127.0.0.1:8000/v1")
+    await (near.close() if hasattr(near, "close") else near.__aexit__())
+    with pytest.raises(ImportError) as caught:
+        made("http://far.example/v1")
+    assert "pip install 'httpx[socks]'" in told(caught.value)
 
 
 def test_an_environment_without_proxies_stays_as_it_is(monkeypatch):

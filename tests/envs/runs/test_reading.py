@@ -19,6 +19,12 @@ def test_where_no_rollout_begins_there_is_none(run_dir, place):
         read_document(run_dir, place)
 
 
+def test_a_file_that_cannot_be_read_has_none_and_says_why(tmp_path):
+    (tmp_path / "rollouts.jsonl").mkdir()
+    with pytest.raises(NoRollout, match="the file with byte 0 can't be read: Is a directory"):
+        read_document(tmp_path, 0)
+
+
 def test_a_snippet_names_the_turn_and_what_stands_around():
     found = snippet(to_atif(rollout(output="before NEEDLE after")), ["needle"])
     assert (found.turn, found.where, found.match) == (1, "output", "NEEDLE")

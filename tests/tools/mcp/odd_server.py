@@ -36,7 +36,8 @@ def tools():
         return [{"name": "add", "inputSchema": ADD}] * 2
     if MANNER == "long":
         return [{"name": "add", "description": "x" * 1_000_000, "inputSchema": ADD}]
-    return [{"name": "add", "description": "Add two numbers.", "inputSchema": SCHEMAS.get(MANNER, ADD)}]
+    name = "sum" if Path("renamed").exists() else "add"
+    return [{"name": name, "description": "Add two numbers.", "inputSchema": SCHEMAS.get(MANNER, ADD)}]
 
 
 def call(arguments):
@@ -48,6 +49,9 @@ def call(arguments):
         case "hangs_once" if not Path("hung").exists():
             Path("hung").touch()
             time.sleep(3600)
+        case "renames":
+            Path("renamed").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
         case "exits":
             print("out of ideas", file=sys.stderr)
             sys.exit(3)

@@ -91,6 +91,12 @@ async def test_a_server_that_a_call_may_have_stopped_is_started_again_and_the_mo
     assert second.content == "5 (1)"
 
 
+async def test_a_server_with_other_tools_after_a_restart_is_no_mistake_of_the_models(place):
+    with pytest.raises(BrokenServer, match="'odd' was started again and has other tools now: no more add") as caught:
+        await asked(place, by_stdio("renames"), 2)
+    assert not caught.value.hopeless
+
+
 @pytest.mark.parametrize("server", [by_stdio("huge"), by_stdio("floods"), by_http("huge", 8124)], ids=str)
 async def test_a_flood_ends_a_call_and_not_the_rollout(place, server):
     bounds = Bounds(start_s=10, call_s=60)
