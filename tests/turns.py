@@ -5,6 +5,9 @@ Which share follows from a seed that pytest prints; `--corpus-seed N` tries the 
 
 import os
 import random
+from collections.abc import Iterable, Sequence
+
+import pytest
 
 VARIABLE = "CORPUS_SEED"
 """Has the seed, for all workers of a run."""
@@ -22,3 +25,10 @@ def seed() -> int:
 def turn(shares: int) -> int:
     """Return the number of the share that is tried, from 0 on."""
     return seed() % shares
+
+
+def one_of(values: Iterable[object]) -> Sequence[object]:
+    """Return parameters of which an ordinary run tries one, by turns."""
+    found = list(values)
+    chosen = turn(len(found))
+    return [pytest.param(value, marks=[pytest.mark.slow] * (at != chosen)) for at, value in enumerate(found)]

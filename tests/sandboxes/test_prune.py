@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from own_daemon import copy_image
+from turns import one_of
 
 from sandboxes.base import SandboxDied, SandboxSpec
 from sandboxes.docker import DockerBackend
@@ -18,7 +19,7 @@ async def docker(daemon, *arguments):
     return (await process.communicate())[0].decode()
 
 
-@pytest.fixture(params=["crun", "docker"])
+@pytest.fixture(params=one_of(["crun", "docker"]))
 async def backend(own_daemon, request):
     async with DockerBackend(url=own_daemon.url, starter=request.param, makes_base=False) as backend:
         yield backend
