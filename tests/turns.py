@@ -8,6 +8,7 @@ import random
 from collections.abc import Iterable, Sequence
 
 import pytest
+from _pytest.mark import ParameterSet
 
 VARIABLE = "CORPUS_SEED"
 """Has the seed, for all workers of a run."""
@@ -31,4 +32,8 @@ def one_of(values: Iterable[object]) -> Sequence[object]:
     """Return parameters of which an ordinary run tries one, by turns."""
     found = list(values)
     chosen = turn(len(found))
-    return [pytest.param(value, marks=[pytest.mark.slow] * (at != chosen)) for at, value in enumerate(found)]
+    sets = [value if isinstance(value, ParameterSet) else pytest.param(value) for value in found]
+    return [
+        pytest.param(*one.values, id=one.id, marks=[*one.marks, *[pytest.mark.slow] * (at != chosen)])
+        for at, one in enumerate(sets)
+    ]
