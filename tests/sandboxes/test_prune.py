@@ -55,7 +55,6 @@ async def test_nothing_is_believed_of_a_sandbox_whose_image_is_gone(backend, own
                 await doing
 
 
-@pytest.mark.parametrize("backend", ["crun", pytest.param("docker", marks=pytest.mark.slow)], indirect=True)
 async def test_an_image_that_is_brought_back_is_used_at_once(backend, own_daemon, base_image):
     async with backend.open(SandboxSpec(base_image)):
         pass
