@@ -116,9 +116,16 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    """Keep what was imported out of all later garbage collections: it stays, and there is much of it."""
+    """Keep what was imported out of all later garbage collections: it stays, and there is much of it.
+
+    pytest gives each logger that hands nothing on a handler, and takes it away, six times a test. PyTorch has sixty of
+    them; here they hand on what they log.
+    """
     gc.collect()
     gc.freeze()
+    for logger in logging.root.manager.loggerDict.values():
+        if isinstance(logger, logging.Logger):
+            logger.propagate = True
 
 
 @pytest.fixture(autouse=True)

@@ -223,7 +223,7 @@ class TestOutput:
         await runner("head -c 3000000 /dev/zero", max_output=1_000_000)  # buffers are there before it begins
         before, highest = resident_mb(), 0.0
         watch = Stopwatch()
-        flood = asyncio.create_task(runner("cat /dev/zero", timeout=1.5, max_output=1_000_000))
+        flood = asyncio.create_task(runner("cat /dev/zero", timeout=0.7, max_output=1_000_000))
         while not flood.done():
             highest = max(highest, resident_mb())
             await asyncio.sleep(0.01)

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from own_daemon import copy_image
+from turns import one_of
 
 from sandboxes.base import SandboxDied, SandboxSpec
 from sandboxes.docker import DockerBackend
@@ -18,7 +19,7 @@ async def docker(daemon, *arguments):
     return (await process.communicate())[0].decode()
 
 
-@pytest.fixture(params=["crun", "docker"])
+@pytest.fixture(params=one_of(["crun", "docker"]))
 async def backend(own_daemon, request):
     async with DockerBackend(url=own_daemon.url, starter=request.param, makes_base=False) as backend:
         yield backend
@@ -54,7 +55,6 @@ async def test_nothing_is_believed_of_a_sandbox_whose_image_is_gone(backend, own
                 await doing
 
 
-@pytest.mark.parametrize("backend", ["crun", pytest.param("docker", marks=pytest.mark.slow)], indirect=True)
 async def test_an_image_that_is_brought_back_is_used_at_once(backend, own_daemon, base_image):
     async with backend.open(SandboxSpec(base_image)):
         pass

@@ -188,7 +188,7 @@ async def test_state_lasts_after(terminal, command):
 @pytest.mark.parametrize("command", KEPT.values(), ids=KEPT)
 async def test_state_from_before_is_kept_after(terminal, command):
     await in_marked_directory(terminal)
-    await run(terminal, command, timeout=2)
+    await run(terminal, command, timeout=1 if command == KEPT["no execution"] else 2)
     assert await still_marked(terminal)
 
 

@@ -25,8 +25,12 @@ WAYS = {
     "rm -f, then prune": [("rm", "-f", "CONTAINERS"), ("system", "prune", "-af")],
 }
 
-TRIED = {("crun", "system prune"): turn(4), ("docker", "rm -f, then prune"): (turn(4) + 2) % 4}
-"""The moment of each in an ordinary run, by turns: to bring the image back takes seconds of a processor."""
+TRIED = [
+    (starter, way, [phase])
+    for phase in PHASES
+    for starter, way in (("crun", "system prune"), ("docker", "rm -f, then prune"), ("crun", "rm -f, then prune"))
+]
+"""One is tried in an ordinary run, by turns: to bring the image back takes seconds of a processor."""
 
 
 async def docker(daemon, *arguments):
@@ -83,7 +87,7 @@ def engine(smollm2_tokenizer, tokenizer_folder):
 @pytest.mark.parametrize(
     ("starter", "way", "phases"),
     [
-        *(pytest.param(starter, way, [PHASES[first]]) for (starter, way), first in TRIED.items()),
+        TRIED[turn(len(TRIED))],
         *(pytest.param(starter, way, PHASES, marks=pytest.mark.slow) for starter in ("crun", "docker") for way in WAYS),
     ],
 )

@@ -14,7 +14,7 @@ BY_CHANCE = {**GUESSES, **LOOKED_UP}
 @pytest.mark.docker
 @pytest.mark.parametrize("number, name", list(enumerate(FORMATS)), ids=list(FORMATS))
 async def test_each_format_refuses_its_share_of_the_cheats(number, name, judge_scripts, tmp_path):
-    verdicts = await judge_scripts(hurried(FORMATS[name](tmp_path)), share(ALL, number, 4))
+    verdicts = await judge_scripts(hurried(FORMATS[name](tmp_path)), share(ALL, number, 2))
     assert {cheat: verdict.explanation for cheat, verdict in verdicts.items() if verdict.reward != 0} == {}
 
 

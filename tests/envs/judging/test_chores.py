@@ -1,9 +1,10 @@
-"""Tasks whose solutions need root's usual rights, in the agent's sandbox and in the verifier's, by both starters."""
+"""Tasks whose solutions need root's usual rights, in the agent's sandbox and in the verifier's."""
 
 import pytest
 from backends import STARTERS, backend_of
 from chores import CHORES
 from harbor_samples import make_task
+from turns import one_of
 
 from envs.judging.check import check_tasks
 from envs.tasks.harbor import load_task
@@ -59,7 +60,7 @@ def folder_of(root, base_image):
 
 
 @pytest.mark.long(20)
-@pytest.mark.parametrize("starter", STARTERS)
+@pytest.mark.parametrize("starter", one_of(STARTERS))  # tests/sandboxes/test_roots_rights.py has both
 async def test_the_references_of_20_chores_are_rewarded_and_nothing_is_not(starter, base_image, tmp_path):
     assert len(CHORES) == 20
     async with await backend_of(starter) as backend:

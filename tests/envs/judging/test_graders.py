@@ -16,7 +16,7 @@ from envs.judging.watched_tasks import is_watched
 from envs.types import TESTS_UNSEEN, Hidden, Task, Verdict
 
 CHEATS = {**GRADER_CHEATS, **SUITE_CHEATS}
-SHARE = 5
+SHARE = 3
 """How many of each table every run tries; `-m slow` tries all."""
 
 

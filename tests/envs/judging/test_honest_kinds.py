@@ -11,7 +11,7 @@ from test_odd_solutions import ODD
 from turns import turn
 
 TRIED = list(FORMATS)[turn(len(FORMATS))]
-REPEATS = 20
+REPEATS, ALL = 20, slice(None)
 COMPARES = re.compile(
     r"^ {4}assert f\([^()]*\) == [-\d'\"\[({]|^ {8}self\.assertEqual\(f\([^()]*\), [-\d'\"\[({]", re.MULTILINE
 )
@@ -23,24 +23,25 @@ def test_there_are_kinds_and_solutions_enough():
     assert len(modules(listed=True)) > 100 and len(KINDS) >= 140
 
 
-async def ended(root, solution):
-    """The tests of all kinds as they ended among decoys: the passed ones, and those that compared with none."""
-    files = {"solution.py": solution, **modules("tests/")}
+async def ended(root, solution, share=ALL):
+    """The tests of kinds as they ended among decoys: the passed ones, and those that compared with none."""
+    files = {"solution.py": solution, **modules("tests/", share=share)}
     seen = await judge_modules(root, files, "-m pytest -q -p no:cacheprovider tests")
     found = seen.outcome.evidence
     return {test for test in found["tests"] if test.startswith("tests/")}, set(found["unverified"])
 
 
-@pytest.mark.long(60)
 @pytest.mark.timeout(600)
-async def test_tests_end_among_decoys_as_they_do_without(tmp_path):
-    right, _ = await ended(tmp_path / "right", RIGHT)
-    assert right == set(passing(tmp_path / "plain", listed=False))
-    wrong, _ = await ended(tmp_path / "wrong", WRONG)
-    assert wrong <= set(passing(tmp_path / "plain", WRONG, listed=False))  # which counts no parts of tests
+@pytest.mark.parametrize(
+    "share", [slice(turn(4), None, 4), pytest.param(ALL, marks=pytest.mark.slow)], ids=["4th", "all"]
+)
+async def test_tests_end_among_decoys_as_they_do_without(tmp_path, share):
+    right, _ = await ended(tmp_path / "right", RIGHT, share)
+    assert right == set(passing(tmp_path / "plain", listed=False, share=share))
+    wrong, _ = await ended(tmp_path / "wrong", WRONG, share)
+    assert wrong <= set(passing(tmp_path / "plain", WRONG, listed=False, share=share))  # which counts no parts of tests
 
 
-@pytest.mark.long(30)
 async def test_what_is_equal_to_everything_passes_no_test_that_compares_it_with_a_literal(tmp_path):
     passed, unverified = await ended(tmp_path, LIAR)
     compares = {path for path, text in modules("tests/").items() if COMPARES.search(text)}

@@ -8,6 +8,7 @@ from forge_samples import forged
 
 from envs.judging.check import check_tasks, solve
 from envs.judging.start_trees import StartTrees
+from envs.tasks.forge import forge as forging
 from envs.tasks.forge.emit import emit
 from envs.tasks.forge.forge import forge
 from envs.tasks.harbor import load_task, load_tasks
@@ -19,15 +20,15 @@ async def test_a_source_tree_becomes_tasks_that_the_check_accepts(docker_backend
     paths = []
     out = tmp_path / "out"
     (tally,) = await forge(
-        docker_backend, [str(library)], out, cache=tmp_path / "cache", per_package=4, on_task=paths.append
+        docker_backend, [str(library)], out, cache=tmp_path / "cache", per_package=3, on_task=paths.append
     )
     assert tally.problem is None
-    assert tally.outcomes["kept"] == len(paths) == 4
+    assert tally.outcomes["kept"] == len(paths) == 3
     assert 33 <= tally.tests <= 34  # of 35: one never passes, one may be seen to fail
     tasks = load_tasks(out)
     assert "medium" in {tag for task in tasks for tag in task.tags}  # two bugs in one
     results = await check_tasks(docker_backend, tasks)
-    assert [result.problem for result in results] == [None] * 4
+    assert [result.problem for result in results] == [None] * 3
 
 
 @pytest.mark.docker
@@ -38,13 +39,21 @@ async def test_a_tree_whose_tests_never_pass_is_a_problem_that_says_why(docker_b
     assert "No module named 'numpy'" in tally.problem
 
 
-@pytest.mark.docker
-async def test_the_limit_ends_the_forging(docker_backend, library, tmp_path):
-    paths = []
-    await forge(
-        docker_backend, [str(library)], tmp_path / "out", cache=tmp_path / "cache", limit=1, on_task=paths.append
-    )
-    assert len(paths) == len(load_tasks(tmp_path / "out")) == 1
+@pytest.mark.parametrize(("limit", "made"), [(1, 1), (None, 2)])
+async def test_the_limit_ends_the_forging(library, tmp_path, monkeypatch, limit, made):
+    ended, paths = [], []
+
+    async def tasks(backend, project, wanted, seed, tally, on_mutant):
+        try:
+            for operator in ("drop_if_branch", "cmp_swap"):
+                yield forged(library, operator)
+        finally:
+            ended.append(project.name)
+
+    monkeypatch.setattr(forging, "_forge_project", tasks)
+    out, cache = tmp_path / "out", tmp_path / "cache"
+    await forge(object(), [str(library)], out, cache=cache, limit=limit, on_task=paths.append)
+    assert (len(paths), len(load_tasks(out)), ended) == (made, made, ["shapes"])
 
 
 CHEATS = {
