@@ -8,6 +8,7 @@ import logging
 import math
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import hypothesis
@@ -24,6 +25,19 @@ UNHURRIED = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.
 # What lands is judged by the same examples each time; `./run test --all` looks for new ones, and for more.
 hypothesis.settings.register_profile("same", derandomize=True, max_examples=10, **UNHURRIED)
 hypothesis.settings.register_profile("new", **UNHURRIED)
+
+
+_leave = subprocess.Popen.__exit__
+
+
+def _leave_at_once(process, kind, error, trace):
+    """Wait for a program at a block's end, but not where the test has failed: it may never end."""
+    if kind is not None:
+        process.kill()
+    return _leave(process, kind, error, trace)
+
+
+subprocess.Popen.__exit__ = _leave_at_once
 
 
 def pytest_configure(config):

@@ -39,8 +39,8 @@ async def stuck(how, end):
 
     end.follow(stop, lambda: print("now", flush=True))
     print("runs", flush=True)
-    if how == "blocked":
-        time.sleep(3600)
+    while how == "blocked":
+        time.sleep(0.1)  # not longer: a signal just before the call does not end it
     await asked.wait()
 
 if sys.argv[1] == "waiting":  # also in a script's background or under nohup, which ignore them
