@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from abc import ABC, abstractmethod
 from pathlib import Path
 
 from sandboxes.base import ImageUnbuildable
@@ -13,7 +12,7 @@ from sandboxes.trees import pack
 _FILES = "+files-"
 
 
-class NamedImages(ABC):
+class NamedImages:
     """Names of images, and the files that sandboxes of some of them begin with. base: the image for none's name."""
 
     def __init__(self, base: str) -> None:
@@ -34,9 +33,9 @@ class NamedImages(ABC):
         self._files[image] = archive
         return image
 
-    @abstractmethod
     def unbuildable(self, context: Path) -> str | None:
         """Return why a folder with a Dockerfile gets no image, as `Backend.unbuildable` does."""
+        return f"{context} has a Dockerfile, and no images are built here"
 
     async def build(self, context: Path, digest: str) -> str:
         """Return the image of a Dockerfile that is not unbuildable. digest: of its folder. Raises ImageUnbuildable,

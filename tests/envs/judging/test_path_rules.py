@@ -184,7 +184,7 @@ async def test_a_separate_verifier_has_an_image_of_its_own(docker_backend, tmp_p
     tests = tmp_path / "tests"
     tests.mkdir()
     (tests / "Dockerfile").write_text("FROM x\nWORKDIR /judge\nRUN echo 42 > /judge/answer\nCOPY . /tests/\n")
-    (tests / "test.sh").write_text("cmp /app/out/n /judge/answer && echo 1 > /logs/verifier/reward.txt\n")
+    (tests / "test.sh").write_text("cmp /app/out/n /judge/answer; echo $((! $?)) > /logs/verifier/reward.txt\n")
     own = VerifierImage(context=tests, holds_tests=True)
     hidden = Hidden(tests, graded=("/app/out",), graded_alone=True, own=own)
     task = Task("t", "Do it.", hidden, context=image_of(tmp_path, True))

@@ -52,6 +52,9 @@ class Filled(NamedImages):
         super().__init__("base")
         self.files = files
 
+    def unbuildable(self, context):
+        return None
+
     async def build(self, context, digest):
         return f"built:{digest}"
 

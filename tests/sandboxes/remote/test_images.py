@@ -6,22 +6,15 @@ from sandboxes.base import ImageUnbuildable
 from sandboxes.remote.images import NamedImages
 
 
-class Images(NamedImages):
-    """Builds nothing."""
-
-    async def build(self, context, digest):
-        raise ImageUnbuildable(f"{context} has a Dockerfile")
-
-
 async def test_without_files_the_name_or_the_base_is_the_image(tmp_path):
-    images = Images("base")
+    images = NamedImages("base")
     assert [await images.ensure(name, None) for name in ("mine", None)] == ["mine", "base"]
     assert await images.ensure("mine", tmp_path / "nothing") == "mine"
     assert images.parts("mine") == ("mine", None)
 
 
 async def test_files_stand_beside_the_image_and_change_its_name(tmp_path):
-    images = Images("base")
+    images = NamedImages("base")
     names = set()
     for text in ("1", "2"):
         (tmp_path / "file").write_text(text)
@@ -36,4 +29,4 @@ async def test_files_stand_beside_the_image_and_change_its_name(tmp_path):
 async def test_a_dockerfile_is_for_whoever_can_build_it(tmp_path):
     (tmp_path / "Dockerfile").write_text("FROM scratch")
     with pytest.raises(ImageUnbuildable):
-        await Images("base").ensure("mine", tmp_path)
+        await NamedImages("base").ensure("mine", tmp_path)
