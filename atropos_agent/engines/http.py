@@ -181,6 +181,11 @@ def needs_environment(url: str) -> bool:
     return not url.lower().startswith("http://") or proxy_of(url) is not None
 
 
+def client_of(url: str, **options: Any) -> httpx.AsyncClient:
+    """Return httpx's client of one server, which reads no more of the environment than it needs. options: httpx's."""
+    return httpx.AsyncClient(base_url=url, trust_env=needs_environment(url), **options)
+
+
 def proxy_of(url: str) -> str | None:
     """Return the environment's proxy for a URL, None for none, or for an invalid URL."""
     try:

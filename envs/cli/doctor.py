@@ -18,7 +18,7 @@ import httpx
 from atropos_agent.agent import AtroposAgent
 from atropos_agent.engines.chat import ChatServer
 from atropos_agent.engines.completions import CompletionsServer
-from atropos_agent.engines.http import needs_environment
+from atropos_agent.engines.http import client_of
 from atropos_agent.engines.protocols import open_server
 from atropos_agent.engines.replies import sound
 from atropos_agent.engines.scripted import ScriptedServer
@@ -436,7 +436,7 @@ async def _temperature(server: CompletionsServer, template: ChatTemplate, temper
 async def _trainer(env: AgentEnvConfig) -> Check:
     url = env.rollout_server_url
     try:
-        async with httpx.AsyncClient(timeout=10.0, trust_env=needs_environment(url)) as client:
+        async with client_of(url, timeout=10.0) as client:
             info = (await client.get(f"{url.rstrip('/')}/info")).json()
         batch, longest = int(info["batch_size"]), int(info["max_token_len"])
     except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:

@@ -17,7 +17,7 @@ import httpx
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from atropos_agent.engines.http import needs_environment
+from atropos_agent.engines.http import client_of
 from sandboxes.patience import patiently
 
 logger = logging.getLogger(__name__)
@@ -145,9 +145,7 @@ class TrainerAPI:
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
         # Asking for a batch can keep the API busy for tens of seconds.
-        self._http = httpx.AsyncClient(
-            base_url=self.url, timeout=httpx.Timeout(120.0, connect=5.0), trust_env=needs_environment(self.url)
-        )
+        self._http = client_of(self.url, timeout=httpx.Timeout(120.0, connect=5.0))
         self._stream: Any = None
         self._kept = False
         """Whether connections last for more than one question."""

@@ -18,7 +18,7 @@ from typing import Any, Self
 import httpx
 import orjson
 
-from atropos_agent.engines.http import needs_environment
+from atropos_agent.engines.http import client_of
 from envs.delivery.row_check import check_group
 
 logger = logging.getLogger(__name__)
@@ -108,9 +108,7 @@ class Consumer:
         self._registered = False
         self._seen: OrderedDict[int, None] = OrderedDict()
         # Forming a batch can keep the API busy for tens of seconds.
-        self._http = httpx.AsyncClient(
-            base_url=self.url, timeout=httpx.Timeout(120.0, connect=5.0), trust_env=needs_environment(self.url)
-        )
+        self._http = client_of(self.url, timeout=httpx.Timeout(120.0, connect=5.0))
 
     async def __aenter__(self) -> Self:
         return self

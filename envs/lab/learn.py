@@ -17,10 +17,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import httpx
 from rich.console import Console
 
-from atropos_agent.engines.http import needs_environment
+from atropos_agent.engines.http import client_of
 from envs.agents.naming import foreign
 from envs.lab.curve import Curve, Evaluation
 from envs.lab.dashboard import Dashboard, Steps
@@ -141,9 +140,7 @@ async def _learn(options: argparse.Namespace) -> int:
         parts = await stack.enter_async_context(Parts(run_dir, restarts=3))
         engine, model = await _engine(parts, preset, options, warm, console)
         url = engine.rstrip("/").removesuffix("/v1")
-        http = await stack.enter_async_context(
-            httpx.AsyncClient(base_url=url, timeout=300.0, trust_env=needs_environment(url))
-        )
+        http = await stack.enter_async_context(client_of(url, timeout=300.0))
         server = await policy_server(http)
         if isinstance(server, VLLMServer):
             preset = replace(preset, adapter=True, environment={**preset.environment, "openai.model_name": POLICY})

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import httpx
 
 from atropos_agent.engines.errors import unfit
-from atropos_agent.engines.http import needs_environment
+from atropos_agent.engines.http import client_of
 from envs.lab.children import Child, start_child
 from envs.running.stopping import EndBySignal
 
@@ -195,7 +195,7 @@ async def healthy(engine: str) -> None:
 async def answers(url: str) -> None:
     """Wait until the right server answers at `url`. Raises PartError if it never will."""
     deadline = time.monotonic() + STARTUP_S
-    async with httpx.AsyncClient(trust_env=needs_environment(url)) as client:
+    async with client_of(url) as client:
         while time.monotonic() < deadline:
             try:
                 answer = await client.get(url, timeout=5)

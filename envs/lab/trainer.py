@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
 import torch
 from peft import LoraConfig, get_peft_model, load_peft_weights, set_peft_model_state_dict
 from safetensors import safe_open
@@ -35,7 +34,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from atropos_agent.cpu_engine.lora import autocast, parts, predictions
-from atropos_agent.engines.http import needs_environment
+from atropos_agent.engines.http import client_of
 from atropos_agent.types import IGNORED
 from envs.delivery.row_check import check_group
 from envs.lab.consumer import Consumer
@@ -244,7 +243,7 @@ async def train(options: argparse.Namespace) -> None:
     told = {"batch_size": options.batch_size, "max_token_len": options.max_token_length, "name": "trainer"}
     url = options.engine.rstrip("/").removesuffix("/v1")
     async with (
-        httpx.AsyncClient(base_url=url, timeout=300.0, trust_env=needs_environment(url)) as http,
+        client_of(url, timeout=300.0) as http,
         Consumer(options.api, **told) as consumer,
     ):
         server = await policy_server(http)

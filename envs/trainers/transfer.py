@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import httpx
 from safetensors.torch import save_file
 
-from atropos_agent.engines.http import needs_environment
+from atropos_agent.engines.http import client_of
 from envs.trainers.weights import RETRY_S, EmbeddedServer, WeightsRefused, hand_over
 
 logger = logging.getLogger(__name__)
@@ -63,9 +62,7 @@ class LoadedWeights:
             shutil.rmtree(old)
 
     async def _hand_over(self, folder: Path, version: int, *, anew: bool = False) -> None:
-        async with httpx.AsyncClient(
-            base_url=self._engine, timeout=300.0, trust_env=needs_environment(self._engine)
-        ) as http:
+        async with client_of(self._engine, timeout=300.0) as http:
             await hand_over(EmbeddedServer(http), folder, version, anew=anew)
 
     def _keep(self) -> None:

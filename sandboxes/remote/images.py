@@ -40,7 +40,7 @@ class NamedImages:
     async def build(self, context: Path, digest: str) -> str:
         """Return the image of a Dockerfile that is not unbuildable. digest: of its folder. Raises ImageUnbuildable,
         with the remedy."""
-        raise NotImplementedError
+        raise NotImplementedError  # only those build whose `unbuildable` says None
 
     def parts(self, image: str) -> tuple[str, bytes | None]:
         """Return the image behind a name, and the files that are put into its working directory."""
