@@ -11,12 +11,18 @@ Three kinds of outcome are kept apart:
 from __future__ import annotations
 
 import asyncio
+import io
 import math
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, Self, get_args, runtime_checkable
+
+from sandboxes.trees import Reader, Selected, read_archive
+
+_MOST_READ = 2**30
+"""Bytes of the largest tree that is read by way of an archive."""
 
 
 class SandboxError(RuntimeError):
@@ -418,6 +424,18 @@ class Sandbox(Protocol):
         larger than `max_bytes`.
         """
         ...
+
+    async def read_tree(self, path: str, make: Callable[[], Reader], *, skip: Collection[str] = ()) -> Reader:
+        """Give the members of the tree at `path` to a reader, in the order of an archive: nothing holds all of it.
+
+        make: makes the reader, which is used in a thread. If the tree changes too fast, a second one begins at its
+        start; returns the last. skip: names of files and directories that are left out with all below them.
+        Read from outside as by `download`. Raises as it does, ValueError for far too large a tree, and what the reader
+        raises.
+        """
+        archive, reader = await self.download(path, max_bytes=_MOST_READ), make()
+        await asyncio.to_thread(read_archive, io.BytesIO(archive), Selected(reader, path, skip))
+        return reader
 
     async def stop(self) -> None:
         """Kill every process in the sandbox, now. Its files stay readable by `download`."""

@@ -138,6 +138,7 @@ class SyncSandbox(_Face[Sandbox]):
     write_file = _waits(Sandbox.write_file)
     upload = _waits(Sandbox.upload)
     download = _waits(Sandbox.download)
+    read_tree = _waits(Sandbox.read_tree)
     stop = _waits(Sandbox.stop)
     reset = _waits(Sandbox.reset)
     overran = _waits(Sandbox.overran)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from sandboxes.base import ExecResult, Process, Sandbox, Session, Streams
+from sandboxes.trees import Reader
 
 
 class WrappedSession(Session):
@@ -51,6 +52,9 @@ class WrappedSandbox(Sandbox):
 
     async def download(self, path: str, *, max_bytes: int = 256 * 2**20) -> bytes:
         return await self.inner.download(path, max_bytes=max_bytes)
+
+    async def read_tree(self, path: str, make: Callable[[], Reader], *, skip: Collection[str] = ()) -> Reader:
+        return await self.inner.read_tree(path, make, skip=skip)
 
     async def stop(self) -> None:
         await self.inner.stop()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import PurePosixPath
 
-from envs.judging.tree import MAX_TREE_BYTES, Scan, Tree
+from envs.judging.tree import Scan, Tree, skipped
 from envs.types import Collect, Hidden
 from sandboxes.base import Sandbox
 
@@ -52,18 +53,30 @@ def graded_paths(hidden: Hidden, workdir: str) -> Iterator[str]:
             yield absolute
 
 
-async def scan_of(sandbox: Sandbox, path: str, *, git: bool) -> tuple[str, Scan] | None:
+async def scan_tree(sandbox: Sandbox, path: str, *, git: bool, start: Tree | None) -> Scan:
+    """Return the content of a directory of a sandbox. git, start: see `Scan`.
+
+    Raises SandboxError, OSError, TarError, and ValueError when it is over the caps."""
+    make = partial(Scan, path, git=git, start=start)
+    scan = (await sandbox.read_tree(path, make, skip=skipped(git=git))).done()
+    if scan.lacking:  # other names of unchanged files
+        scan = await sandbox.read_tree(path, partial(make, needed=scan.lacking), skip=skipped(git=git))
+        scan.done()
+    return scan
+
+
+async def scan_of(sandbox: Sandbox, path: str, *, git: bool, start: Area | None = None) -> tuple[str, Scan] | None:
     """Return the folder and content of a file or directory of a sandbox; None if it is missing.
 
-    Raises SandboxError, OSError, TarError, and ValueError when it is over the caps.
+    start: as it was before; None keeps all contents. Raises as `scan_tree`.
     """
     plain = "/" + path.strip("/")
     try:
-        archive = await sandbox.download(plain, max_bytes=MAX_TREE_BYTES)
+        scan = await scan_tree(sandbox, plain, git=git, start=start.tree if start is not None else {})
     except FileNotFoundError:
         return None
     folder, _, name = plain.rpartition("/")
-    scan = Scan(archive, plain, git=git)
     # The archive of a file holds the file by its name; a directory with nothing but that is written with "/" behind.
     single = not path.endswith("/") and list(scan.tree) == [name] and scan.tree[name].kind == "file"
-    return (folder or "/", scan) if single else (plain, scan)
+    found = (folder or "/") if single else plain
+    return (found, scan) if start is None or found == start.folder else await scan_of(sandbox, path, git=git)

@@ -1,7 +1,7 @@
 """The agent's changes: the difference between its source tree at the start and at the end.
 
-The tree comes as a tar archive. The Docker daemon wrote it from outside, after every process was killed,
-so no program of the agent's (a replaced git, a hook, a shell profile) can change its content. The
+The tree is read from outside, after every process was killed, so no program of the agent's (a replaced git, a hook,
+a shell profile) can change its content. The
 content is hostile all the same (see `envs.judging.tree`). The configuration of the tests (`PROTECTED`, pytest's options
 in `KEPT_WHOLE` files, and the paths that the task names) stays as the clean image has it.
 """
@@ -15,15 +15,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from envs.judging.areas import Area, Start, scan_of
+from envs.judging.areas import Area, Start, scan_of, scan_tree
 from envs.judging.path_rules import obeyed_by_git, stays
 from envs.judging.pytest_options import merged
-from envs.judging.tree import KEPT_WHOLE, MAX_TREE_BYTES, Entry, Scan, Tree, parents
+from envs.judging.tree import KEPT_WHOLE, MAX_CHANGED_BYTES, Entry, Scan, Tree, parents
 from envs.types import Failure, InfraError
 from sandboxes.base import Sandbox, SandboxError
 
-MAX_CHANGED_BYTES = 64 * 2**20
-MAX_CHANGED_ENTRIES = 20_000
+MAX_CHANGED_ENTRIES = 100_000
 PROTECTED = (
     *("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml"),
     *("sitecustomize.py", "usercustomize.py", "*.pth"),
@@ -80,8 +79,8 @@ async def collect_changes(
         if stop:
             await sandbox.stop()
         if start.tree is not None:
-            archive = await sandbox.download(sandbox.workdir, max_bytes=MAX_TREE_BYTES)
-            changes = await asyncio.to_thread(compare, start.tree, archive, sandbox.workdir, protected, git=start.git)
+            scan = await scan_tree(sandbox, sandbox.workdir, git=start.git, start=start.tree)
+            changes = await asyncio.to_thread(compare, start.tree, scan, protected, git=start.git)
         if changes.problem is None and start.elsewhere:
             changes = await _with_elsewhere(changes, sandbox, start, protected)
     except tarfile.TarError as error:
@@ -90,21 +89,15 @@ async def collect_changes(
         ) from error
     except SandboxError as error:
         raise InfraError(Failure.SANDBOX, f"could not read what the agent made: {error}") from error
-    except ValueError:
-        return Changes(problem=f"the working directory is larger than {MAX_TREE_BYTES >> 20} MiB")
+    except ValueError as problem:
+        return Changes(problem=str(problem))
     except OSError as error:
         return Changes(problem=f"the working directory is gone ({error})")
     return changes
 
 
-def compare(start: Tree, archive: bytes, root: str, protected: Sequence[str] = (), *, git: bool = False) -> Changes:
-    """Return the changes that lead from `start` to the tree in `archive`, taken at `root`.
-
-    git: `.git` is part of the tree."""
-    try:
-        scan = Scan(archive, root, git=git)
-    except ValueError as problem:
-        return Changes(problem=str(problem))
+def compare(start: Tree, scan: Scan, protected: Sequence[str] = (), *, git: bool = False) -> Changes:
+    """Return the changes that lead from `start` to a tree, which was read with it. git: `.git` is part of the tree."""
     return _difference(
         start, scan, lambda path: _is_protected(path, protected), obeyed_by_git(scan.tree, start) if git else set()
     )
@@ -116,7 +109,8 @@ async def _with_elsewhere(changes: Changes, sandbox: Sandbox, start: Start, prot
     rules = _Elsewhere(sandbox.workdir, start.tree is not None, start.foreign, protected)
     for path, before in start.elsewhere.items():
         try:
-            after = await scan_of(sandbox, path, git=start.git or not _inside(path, sandbox.workdir))
+            git = start.git or not _inside(path, sandbox.workdir)
+            after = await scan_of(sandbox, path, git=git, start=before)
         except ValueError as error:
             return Changes(problem=f"{path}: {error}")
         for folder, one in _area(path, before, after, rules):
@@ -202,7 +196,7 @@ def _difference(start: Tree, scan: Scan, is_protected: Callable[[str], bool], ke
     changed = [path for path in scan.tree if path in going and path in start]
     carried = sorted([*added, *changed], key=lambda path: (scan.tree[path].kind == "link", path))
     size = sum(scan.tree[path].size for path in carried)
-    if len(carried) > MAX_CHANGED_ENTRIES or size > MAX_CHANGED_BYTES:
+    if len(carried) > MAX_CHANGED_ENTRIES or size > MAX_CHANGED_BYTES or not scan.unread.isdisjoint(carried):
         return Changes(
             problem=f"{len(carried)} changed paths with {size >> 20} MiB are more than the "
             f"{MAX_CHANGED_ENTRIES} paths and {MAX_CHANGED_BYTES >> 20} MiB that are carried"

@@ -14,8 +14,8 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from envs.judging.changes import MAX_CHANGED_BYTES, Changes
-from envs.judging.tree import tree_of
+from envs.judging.changes import Changes
+from envs.judging.tree import MAX_CHANGED_BYTES, tree_of
 from envs.records.provenance import digest_of
 
 _NAMES = ("added", "changed", "deleted", "dropped", "withheld")

@@ -6,9 +6,9 @@ import asyncio
 import logging
 import tarfile
 
-from envs.judging.areas import Area, Start, graded_git, graded_paths, scan_of
+from envs.judging.areas import Area, Start, graded_git, graded_paths, scan_of, scan_tree
 from envs.judging.specs import agent_spec
-from envs.judging.tree import MAX_TREE_BYTES, Tree, tree_of
+from envs.judging.tree import Tree
 from envs.types import Failure, Hidden, InfraError, Task
 from sandboxes.base import Backend, Sandbox, SandboxError
 from sandboxes.shielding import shared
@@ -86,8 +86,7 @@ async def _read_tree(sandbox: Sandbox, git: bool) -> Tree:
     if sandbox.workdir.strip("/") == "":
         raise InfraError(Failure.TASK, "the working directory is /; name the source tree in [environment] workdir")
     try:
-        archive = await sandbox.download(sandbox.workdir, max_bytes=MAX_TREE_BYTES)
-        return await asyncio.to_thread(tree_of, archive, sandbox.workdir, git)
+        return (await scan_tree(sandbox, sandbox.workdir, git=git, start=None)).tree
     except (SandboxError, tarfile.TarError) as error:
         raise InfraError(Failure.SANDBOX, f"could not read the image's {sandbox.workdir}: {error}") from error
     except (OSError, ValueError) as error:

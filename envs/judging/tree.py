@@ -1,4 +1,4 @@
-"""Read a source tree from a tar archive that a hostile program may have shaped.
+"""Read a source tree that a hostile program may have shaped, member by member: its contents are never held together.
 
 Only regular files, directories and symbolic links within the tree are taken, names are checked, and sizes
 and counts have caps. Hard links become files of their own; devices, pipes and sockets are left out. Modes keep their
@@ -13,13 +13,14 @@ import io
 import re
 import stat
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from envs.judging.archives import read_member, relative_name
+from envs.judging.archives import relative_name
+from sandboxes.trees import Content, read_archive
 
-MAX_TREE_BYTES = 256 * 2**20
-MAX_TREE_ENTRIES = 200_000
+MAX_TREE_ENTRIES = 500_000
+MAX_CHANGED_BYTES = 256 * 2**20
 _MAX_LINKS = 40
 _MAX_STEPS = 1_000_000
 """Most parts of paths followed to resolve all links of a tree."""
@@ -52,43 +53,81 @@ Tree = Mapping[str, Entry]
 """Paths relative to the working directory, with `/` between their parts."""
 
 
+def skipped(*, git: bool) -> frozenset[str]:
+    """Return the names in a tree that are no part of it. git: `.git` is one."""
+    return _CACHES if git else _CACHES | {".git"}
+
+
 def tree_of(archive: bytes, root: str, git: bool = False) -> Tree:
     """Return the tree in an untrusted archive, taken at `root`. Raises ValueError when it is over the caps."""
-    return Scan(archive, root, git=git).tree
+    scan = Scan(root, git=git)
+    read_archive(io.BytesIO(archive), scan)
+    return scan.done().tree
 
 
 class Scan:
-    """An untrusted archive, read into a tree. Raises ValueError when it is over the caps or no directory.
+    """The reader of an untrusted tree (`sandboxes.trees.TreeReader`); call `done` at its end.
 
-    root: the path of the archived directory. git: `.git` directories are part of the tree.
+    root: the path of the directory. git: `.git` directories are part of the tree. start: the tree before the work: the
+    contents of files that differ from it are kept, for `pack`; None keeps none. needed: files whose contents are kept
+    in any case.
+    lacking: files whose contents are needed and were not kept; another reading has to ask for them. unread: changed
+    files that are too large.
     """
 
-    def __init__(self, archive: bytes, root: str, *, git: bool = False) -> None:
-        self._archive = archive
-        self._git = git
+    def __init__(
+        self, root: str, *, git: bool = False, start: Tree | None = None, needed: Collection[str] = ()
+    ) -> None:
+        self._root, self._git = root, git
+        self._compares, self._start, self._needed = start is not None, start or {}, needed
         self._members: dict[str, tarfile.TarInfo] = {}
+        self._contents: dict[str, bytes] = {}
+        self._held = self._count = 0
         self.tree: dict[str, Entry] = {}
         self.dropped: set[str] = set()
-        total = 0
-        # "r:" takes plain archives only: nothing in it can be a decompression bomb.
-        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
-            for count, member in enumerate(tar):
-                total += max(member.size, 0)
-                if count >= MAX_TREE_ENTRIES or total > MAX_TREE_BYTES:
-                    raise ValueError(
-                        f"the working directory holds more than {MAX_TREE_ENTRIES} paths or {MAX_TREE_BYTES >> 20} MiB"
-                    )
-                total += self._add(tar, member)
-        self._drop_escaping_links(root)
-        self._drop_orphans()
+        self.lacking: set[str] = set()
+        self.unread: set[str] = set()
 
-    def pack(self, paths: list[str], contents: Mapping[str, bytes] | None = None) -> bytes:
-        """Return these paths as an archive. contents: contents of files in it that differ from the tree's."""
+    def add(self, member: tarfile.TarInfo, content: Content | None) -> None:
+        """Take a member into the tree. Raises ValueError when it is over the caps or no directory."""
+        self._count += 1
+        if self._count > MAX_TREE_ENTRIES:
+            raise ValueError(f"the working directory holds more than {MAX_TREE_ENTRIES} paths")
+        path = relative_name(member.name)
+        if path == "":
+            if not member.isdir():
+                raise ValueError("the working directory is no longer a directory")
+            return
+        # A `.git` that is no directory names another, which git obeys.
+        if path is None or (self._git and path.rpartition("/")[2] == ".git" and not member.isdir()):
+            self.dropped.add(path or member.name)
+            return
+        parts = path.split("/")
+        if path.endswith(".pyc") or not skipped(git=self._git).isdisjoint(parts):
+            return
+        entry = self._entry(path, member, content)
+        if entry is None:
+            self.dropped.add(path)
+            return
+        before = self._start.get(path)
+        if entry == before:  # one of both is enough
+            entry = before
+        elif self._compares:
+            self._members[path] = member
+        self.tree[path] = entry
+
+    def done(self) -> Scan:
+        """Leave out what leads out of the tree. Returns itself. Raises ValueError when it is over the caps."""
+        self._drop_escaping_links(self._root)
+        self._drop_orphans()
+        return self
+
+    def pack(self, paths: list[str], contents: Mapping[str, bytes]) -> bytes:
+        """Return these paths, which differ from the start, as an archive.
+
+        contents: contents of files in it that differ from the tree's."""
         buffer = io.BytesIO()
-        with (
-            tarfile.open(fileobj=io.BytesIO(self._archive), mode="r:") as source,
-            tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as target,
-        ):
+        with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as target:
             for path in paths:
                 entry, member = self.tree[path], self._members[path]
                 info = tarfile.TarInfo(path)
@@ -100,44 +139,52 @@ class Scan:
                     info.type = tarfile.DIRTYPE
                 elif entry.kind == "link":
                     info.type, info.linkname = tarfile.SYMTYPE, entry.content
-                data = read_member(source, member) if entry.kind == "file" else b""
-                data = (contents or {}).get(path, data)
+                data = contents[path] if path in contents else self._contents.get(path, b"")
                 info.size = len(data)
                 target.addfile(info, io.BytesIO(data))
         return buffer.getvalue()
 
-    def _add(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> int:
-        """Take a member into the tree. Returns the bytes that it takes beyond its own size."""
-        path = relative_name(member.name)
-        if path == "":
-            if not member.isdir():
-                raise ValueError("the working directory is no longer a directory")
-            return 0
-        # A `.git` that is no directory names another, which git obeys.
-        if path is None or (self._git and path.rpartition("/")[2] == ".git" and not member.isdir()):
-            self.dropped.add(path or member.name)
-            return 0
-        parts = path.split("/")
-        if not _CACHES.isdisjoint(parts) or path.endswith(".pyc") or (".git" in parts and not self._git):
-            return 0
+    def _entry(self, path: str, member: tarfile.TarInfo, content: Content | None) -> Entry | None:
+        """Return the entry of a member; None if no tree can hold it."""
         mode = stat.S_IMODE(member.mode) & 0o777
         if member.isdir():
-            entry = Entry("dir", mode)
-        elif member.issym():
-            entry = Entry("link", content=member.linkname)
-        elif member.isreg() and not member.issparse():
-            data = read_member(tar, member)
-            kept = data if parts[-1] in KEPT_WHOLE and len(data) <= MAX_DATA_BYTES else None
-            entry = Entry("file", mode, member.size, hashlib.sha256(data).hexdigest(), kept)
-        elif member.islnk() and self.tree.get(relative_name(member.linkname) or "", Entry("")).kind == "file":
-            original = relative_name(member.linkname) or ""
-            self.tree[path], self._members[path] = self.tree[original], self._members[original]
-            return self.tree[path].size
-        else:
-            self.dropped.add(path)
-            return 0
-        self.tree[path], self._members[path] = entry, member
-        return 0
+            return Entry("dir", mode)
+        if member.issym():
+            return Entry("link", content=member.linkname)
+        if content is not None and not member.issparse():
+            return self._file(path, mode, member.size, content)
+        original = relative_name(member.linkname) or ""
+        if member.islnk() and self.tree.get(original, Entry("")).kind == "file":
+            if self._compares and self._start.get(path) != self.tree[original]:
+                if original in self._contents:
+                    self._contents[path] = self._contents[original]
+                else:
+                    (self.unread.add(path) if original in self.unread else self.lacking.add(original))
+            return self.tree[original]
+        return None
+
+    def _file(self, path: str, mode: int, size: int, content: Content) -> Entry:
+        before = self._start.get(path)
+        fits = self._compares and size <= MAX_CHANGED_BYTES - self._held
+        if self._compares and not fits and (before is None or before.size != size):
+            self.unread.add(path)
+            return Entry("file", mode, size)
+        is_kept_whole = path.rpartition("/")[2] in KEPT_WHOLE and size <= MAX_DATA_BYTES
+        digest, pieces, size = hashlib.sha256(), [], 0
+        while piece := content.read(1 << 20):
+            digest.update(piece)
+            size += len(piece)
+            if fits or is_kept_whole:
+                pieces.append(piece)
+        data = b"".join(pieces)
+        entry = Entry("file", mode, size, digest.hexdigest(), data if is_kept_whole else None)
+        if self._compares and (entry != before or path in self._needed):
+            if fits:
+                self._contents[path] = data
+                self._held += size
+            else:
+                self.unread.add(path)
+        return entry
 
     def _drop_escaping_links(self, root: str) -> None:
         links = {path: entry.content for path, entry in self.tree.items() if entry.kind == "link"}

@@ -25,7 +25,7 @@ import tarfile
 import tempfile
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -55,7 +55,7 @@ from sandboxes.local.sweep import kill_marked
 from sandboxes.output import CollectedOutput
 from sandboxes.owner import Owner, process_space, process_start
 from sandboxes.shielding import finish
-from sandboxes.trees import pack
+from sandboxes.trees import Reader, Selected, pack, read_folder
 
 logger = logging.getLogger(__name__)
 
@@ -274,6 +274,11 @@ class LocalSandbox(Sandbox):
 
     async def download(self, path: str, *, max_bytes: int = 256 * 2**20) -> bytes:
         return await asyncio.to_thread(pack, self._inside(path), max_bytes=max_bytes)
+
+    async def read_tree(self, path: str, make: Callable[[], Reader], *, skip: Collection[str] = ()) -> Reader:
+        reader = make()
+        await asyncio.to_thread(read_folder, self._inside(path), Selected(reader, path, skip), skip=skip)
+        return reader
 
     async def reset(self) -> None:
         await self._kill_all()

@@ -9,9 +9,10 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 
 from envs.judging.changes import Changes, compare
 from envs.judging.specs import agent_spec
-from envs.judging.tree import tree_of
+from envs.judging.tree import Scan, tree_of
 from envs.types import Task
 from sandboxes.base import Backend
+from sandboxes.trees import read_archive
 
 
 class CleanTree:
@@ -41,7 +42,9 @@ class CleanTree:
                 info = tarfile.TarInfo(name)
                 info.size, info.mode = len(text.encode()), mode
                 target.addfile(info, io.BytesIO(text.encode()))
-        return compare(self._start, with_files.getvalue(), self._root, self._protected)
+        scan = Scan(self._root, start=self._start)
+        read_archive(io.BytesIO(with_files.getvalue()), scan)
+        return compare(self._start, scan.done(), self._protected)
 
 
 async def a_few_at_a_time(attempts: Iterable[Coroutine[object, object, None]], limit: int = 3) -> None:

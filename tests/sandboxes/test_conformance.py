@@ -494,6 +494,21 @@ class TestLinksInCircles:
         assert (await circle.exec("cat loop || echo fine")).output.endswith("fine\n")
 
 
+class Noting:
+    """A reader of trees that notes names and contents."""
+
+    def __init__(self):
+        self.found = {}
+
+    def add(self, member, content):
+        self.found[member.name] = content and content.read()
+
+
+class Weary:
+    def add(self, member, content):
+        raise ValueError("enough")
+
+
 class TestTrees:
     async def test_an_uploaded_tree_is_there(self, box):
         tree = archive({"src/a.py": b"a", "b": b"b"}, links={"src/link": "../b"}, mode=0o755)
@@ -551,6 +566,21 @@ class TestTrees:
         with pytest.raises(ValueError, match="2000000 bytes"):
             await box.download("t", max_bytes=2_000_000)
         assert (await box.exec("echo fine")).ok
+
+    async def test_a_tree_is_read_member_by_member_without_what_is_skipped(self, box):
+        await box.exec(
+            "mkdir -p t/.git/objects t/sub/.git; printf 1 >t/one; printf 2 >t/.git/two; printf 3 >t/sub/.git/x"
+        )
+        reader = await box.read_tree("t", Noting, skip=[".git"])
+        assert reader.found == {"one": b"1", "sub": None}
+
+    async def test_a_reader_ends_the_reading_by_an_error(self, box):
+        await box.exec("mkdir t; printf 1 >t/one; printf 2 >t/two")
+        with pytest.raises(ValueError, match="enough"):
+            await box.read_tree("t", Weary)
+        with pytest.raises(FileNotFoundError):
+            await box.read_tree("nothing", Noting)
+        assert (await box.read_tree("t", Noting)).found == {"one": b"1", "two": b"2"}
 
     async def test_files_can_be_downloaded_after_stop(self, box):
         await box.write_file("t/one", b"1")

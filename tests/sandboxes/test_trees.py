@@ -6,7 +6,13 @@ import tarfile
 
 from small_archives import archive, content, members
 
-from sandboxes.trees import pack, rebase
+from sandboxes.trees import Archive, Rebased, pack, read_archive
+
+
+def rebase(archive, of):
+    made = Archive(of)
+    read_archive(io.BytesIO(archive), Rebased(made, of))
+    return made.packed()
 
 
 class TestTrees:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import Protocol
@@ -17,11 +17,12 @@ from sandboxes.docker.crun.images import Image
 from sandboxes.docker.crun.layers import is_whole, let_go
 from sandboxes.docker.crun.reset import can_reset, reset
 from sandboxes.docker.crun.snapshot import freeze
-from sandboxes.docker.crun.trees import pack_tree, unpack_tree
+from sandboxes.docker.crun.trees import read_tree, unpack_tree
 from sandboxes.docker.executor.channel import Channel
 from sandboxes.docker.executor.container import Container, Kind
 from sandboxes.docker.executor.disk_usage import HostPaths
 from sandboxes.shielding import finish
+from sandboxes.trees import Reader, Selected
 
 logger = logging.getLogger(__name__)
 
@@ -73,9 +74,13 @@ class CrunContainer(Container):
         with self._root() as root:
             await asyncio.to_thread(unpack_tree, root, archive, target)
 
-    async def pack(self, target: str, max_bytes: int) -> bytes:
+    async def read_tree(
+        self, target: str, make: Callable[[], Reader], skip: Collection[str] = (), most: int | None = None
+    ) -> Reader:
+        reader = make()
         with self._root() as root:
-            return await asyncio.to_thread(pack_tree, root, target, max_bytes)
+            await asyncio.to_thread(read_tree, root, target, Selected(reader, target, skip), skip)
+        return reader
 
     @contextmanager
     def _root(self) -> Iterator[int]:

@@ -13,13 +13,13 @@ import posixpath
 import secrets
 import stat
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from sandboxes.docker.crun.kernel import O_PATH, open_in
 from sandboxes.docker.crun.layers import remove_tree
-from sandboxes.trees import check_archive, check_depth
+from sandboxes.trees import Limited, TreeReader, check_archive, check_depth
 
 _FOLDER = O_PATH | os.O_DIRECTORY
 _ITSELF = O_PATH | os.O_NOFOLLOW
@@ -178,45 +178,39 @@ class _Unpacking:
             os.close(made)
 
 
-def pack_tree(root: int, target: str, max_bytes: int) -> bytes:
-    """Return the tree at `target` as a tar archive with names relative to it; a file or link keeps its name.
+def read_tree(root: int, target: str, reader: TreeReader, skip: Collection[str] = ()) -> None:
+    """Give the members of the tree at `target` to a reader, with names relative to it; a file or link keeps its name.
 
-    Links are packed as links; all but files, directories, links and pipes is left out.
-    Raises OSError if the path leads nowhere, ValueError if the tree holds more than `max_bytes`.
+    Links are given as links; all but files, directories, links and pipes is left out, and so are names of `skip` with
+    all below them. Raises OSError if the path leads nowhere, and what the reader raises.
     """
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        packing = _Packing(tar, buffer, target, max_bytes)
-        clean = posixpath.normpath("/" + target)
-        # The last name alone may be a link: it is what is asked for.
-        top = open_in(root, target if target.endswith(("/", "/.")) or clean == "/" else clean, _ITSELF)
-        try:
-            seen = os.fstat(top)
-            if not stat.S_ISDIR(seen.st_mode):
-                packing.add(top, seen, posixpath.basename(clean))
-            else:
-                for name in packing.names(top):
-                    packing.walk(top, name, name)
-        finally:
-            os.close(top)
-    if buffer.tell() > max_bytes:
-        raise ValueError(f"{target} holds more than {max_bytes} bytes")
-    return buffer.getvalue()
+    reading = _Reading(reader, target, skip)
+    clean = posixpath.normpath("/" + target)
+    # The last name alone may be a link: it is what is asked for.
+    top = open_in(root, target if target.endswith(("/", "/.")) or clean == "/" else clean, _ITSELF)
+    try:
+        seen = os.fstat(top)
+        if not stat.S_ISDIR(seen.st_mode):
+            reading.add(top, seen, posixpath.basename(clean))
+        else:
+            for name in reading.names(top):
+                reading.walk(top, name, name)
+    finally:
+        os.close(top)
 
 
-class _Packing:
-    def __init__(self, tar: tarfile.TarFile, buffer: io.BytesIO, target: str, max_bytes: int) -> None:
-        self._tar = tar
-        self._buffer = buffer
+class _Reading:
+    def __init__(self, reader: TreeReader, target: str, skip: Collection[str]) -> None:
+        self._reader = reader
         self._target = target
-        self._max_bytes = max_bytes
+        self._skip = frozenset(skip)
         self._files: dict[tuple[int, int], str] = {}
         """Names of files with several names."""
 
     def names(self, folder: int) -> list[str]:
         opened = os.open(f"/proc/self/fd/{folder}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            return sorted(os.listdir(opened))  # noqa: PTH208
+            return sorted(name for name in os.listdir(opened) if name not in self._skip)  # noqa: PTH208
         finally:
             os.close(opened)
 
@@ -255,7 +249,6 @@ class _Packing:
         info = tarfile.TarInfo(path)
         info.mode, info.uid, info.gid = stat.S_IMODE(seen.st_mode), seen.st_uid, seen.st_gid
         info.mtime = int(seen.st_mtime)
-        data = None
         if stat.S_ISLNK(seen.st_mode):
             info.type, info.linkname = tarfile.SYMTYPE, os.readlink("", dir_fd=found)
         elif stat.S_ISDIR(seen.st_mode):
@@ -270,23 +263,11 @@ class _Packing:
         else:
             if seen.st_nlink > 1:
                 self._files[seen.st_dev, seen.st_ino] = path
-            data = self._read(found, seen.st_size)
-            info.size = len(data)
-        self._tar.addfile(info, None if data is None else io.BytesIO(data))
-        self._check(0)
-
-    def _read(self, found: int, size: int) -> bytes:
-        self._check(size)
-        with open(f"/proc/self/fd/{found}", "rb", buffering=0) as file:  # noqa: PTH123
-            pieces = []
-            while size > 0 and (piece := file.read(size)):
-                pieces.append(piece)
-                size -= len(piece)
-        return b"".join(pieces)
-
-    def _check(self, more: int) -> None:
-        if self._buffer.tell() + more > self._max_bytes:
-            raise ValueError(f"{self._target} holds more than {self._max_bytes} bytes")
+            info.size = seen.st_size
+            with open(f"/proc/self/fd/{found}", "rb") as file:  # noqa: PTH123
+                self._reader.add(info, Limited(file, info.size))
+            return
+        self._reader.add(info, None)
 
 
 def _is_folder(parent: int, name: str) -> bool:

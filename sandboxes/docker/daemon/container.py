@@ -11,13 +11,15 @@ import re
 import tarfile
 import time
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
 import aiodocker
 import aiodocker.containers
+import aiohttp
 
 from sandboxes.base import DaemonError, SandboxDied, SandboxError
 from sandboxes.docker.daemon.client import DaemonClient, daemon_errors
@@ -29,7 +31,7 @@ from sandboxes.docker.executor.memory import killed_below_limit
 from sandboxes.docker.executor.program import ENDS
 from sandboxes.docker.kernel_log import KernelLog
 from sandboxes.shielding import finish
-from sandboxes.trees import check_archive, rebase
+from sandboxes.trees import Reader, Rebased, Selected, TreeReader, check_archive, read_archive
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +45,9 @@ _TREE_S = 600.0
 _COPY_S = 600.0
 _WHITEOUT, _DELETED = "/.wh.", 2
 """How names of deleted files begin in an image's layer, and the kind of a change for a deletion."""
+_MOST_READ = 2**34
+"""Bytes of the largest tree that is read: a program inside can make one that looks endless."""
+_READERS = ThreadPoolExecutor(64, "trees")
 _READS = 6
 """How often a tree is read while it changes."""
 _FREEZES = 10
@@ -123,15 +128,20 @@ class DaemonContainer(Container):
                     if last or "broken pipe" not in str(error.message).lower():
                         raise
 
-    async def pack(self, target: str, max_bytes: int) -> bytes:
+    async def read_tree(
+        self, target: str, make: Callable[[], Reader], skip: Collection[str] = (), most: int | None = None
+    ) -> Reader:
         doing = f"download {target} from sandbox {self.name}"
         for _ in range(_READS):
+            reader = make()
             async with daemon_errors(doing), asyncio.timeout(_TREE_S), self._standing_still():
-                archive = await self._fetch(target, max_bytes)
-            try:
-                return await asyncio.to_thread(rebase, archive, target)
-            except tarfile.TarError as error:  # where its engine can't pause it, and a file became shorter meanwhile
-                logger.debug("%s has given a broken archive of %s: %r", self.name, target, error)
+                failure = await self._read(target, Rebased(Selected(reader, target, skip), target))
+            if failure is None:
+                return reader
+            if not isinstance(failure, tarfile.TarError):
+                raise failure
+            # Its engine can't pause it, and a file became shorter meanwhile.
+            logger.debug("%s has given a broken archive of %s: %r", self.name, target, failure)
         raise DaemonError(f"{target} in sandbox {self.name} changes faster than it can be read")
 
     @asynccontextmanager
@@ -199,23 +209,23 @@ class DaemonContainer(Container):
             return bool((await self.handle.show())["State"]["Running"])
         return False
 
-    async def _fetch(self, target: str, max_bytes: int) -> bytes:
-        """Return the Docker daemon's archive of `target`, read in pieces, so a huge one costs no memory."""
-        data = bytearray()
+    async def _read(self, target: str, reader: TreeReader) -> Exception | None:
+        """Give the Docker daemon's archive of `target` to a reader, while it comes. Returns what the archive or the
+        reader is at fault for; the Docker daemon's faults are raised."""
         request = self.handle.docker._query(f"containers/{self.handle.id}/archive", params={"path": target})
         try:
             async with request as response:
+                pieces = _Pieces(response.content, asyncio.get_running_loop(), target)
+                reading = asyncio.get_running_loop().run_in_executor(_READERS, _read_pieces, pieces, reader)
                 try:
-                    async for piece in response.content.iter_chunked(1 << 18):
-                        data += piece
-                        if len(data) > max_bytes:
-                            raise ValueError(f"{target} holds more than {max_bytes} bytes")
+                    return await asyncio.shield(reading)
                 finally:
-                    response.close()
+                    response.close()  # ends the thread's waiting, too
+                    with suppress(Exception):
+                        await finish(reading)
         except aiodocker.DockerError as error:
             _raise_callers_mistake(error, target)
             raise
-        return bytes(data)
 
     async def kill(self) -> None:
         async with daemon_errors(f"stop sandbox {self.name}"), asyncio.timeout(_STOP_S):
@@ -273,6 +283,38 @@ class DaemonContainer(Container):
         for change in changes or ():
             if _WHITEOUT in change["Path"] and change["Kind"] != _DELETED:
                 raise SandboxError(f"{self.name} can't be copied to an image, for the name of {change['Path']!r}")
+
+
+class _Pieces(io.RawIOBase):
+    """The body of a response, as a file for another thread."""
+
+    def __init__(self, content: aiohttp.StreamReader, loop: asyncio.AbstractEventLoop, target: str) -> None:
+        self._content, self._loop, self._target = content, loop, target
+        self._left = _MOST_READ
+        self.failure: Exception | None = None
+        """Of the connection."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        try:
+            piece = asyncio.run_coroutine_threadsafe(self._content.read(size), self._loop).result()
+        except Exception as error:
+            self.failure = error
+            raise
+        self._left -= len(piece)
+        if self._left < 0:
+            raise ValueError(f"{self._target} holds more than {_MOST_READ} bytes")
+        return piece
+
+
+def _read_pieces(pieces: _Pieces, reader: TreeReader) -> Exception | None:
+    """Give an archive to a reader; return what either is at fault for. Raises the connection's failures."""
+    try:
+        read_archive(pieces, reader, "r|")
+    except Exception as error:
+        if pieces.failure is not None:
+            raise pieces.failure from error
+        return error
+    return None
 
 
 def _raise_callers_mistake(error: aiodocker.DockerError, target: str) -> None:

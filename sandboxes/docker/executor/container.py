@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from sandboxes.base import Limits, SandboxError, SandboxSpec
@@ -14,6 +15,7 @@ from sandboxes.docker.executor.channel import Channel, Identity
 from sandboxes.docker.executor.disk_usage import DiskUsage, HostPaths, disk_usage
 from sandboxes.hosts import AllowList
 from sandboxes.shielding import finish
+from sandboxes.trees import Archive, Reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +107,16 @@ class Container(ABC):
     async def unpack(self, archive: bytes, target: str) -> None:
         """Unpack a tar archive into an existing directory. Raises OSError for a path to nowhere."""
 
-    @abstractmethod
     async def pack(self, target: str, max_bytes: int) -> bytes:
         """Return a tree as a tar archive with names relative to it, as `Sandbox.download` tells."""
+        archive = await self.read_tree(target, partial(Archive, target, max_bytes), most=max_bytes)
+        return await asyncio.to_thread(archive.packed)
+
+    @abstractmethod
+    async def read_tree(
+        self, target: str, make: Callable[[], Reader], skip: Collection[str] = (), most: int | None = None
+    ) -> Reader:
+        """Give a tree's members to a reader, as `Sandbox.read_tree` tells. most: bytes that the reader takes."""
 
     @abstractmethod
     async def kill(self) -> None:

@@ -8,7 +8,7 @@ import math
 import posixpath
 import secrets
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Protocol
 
@@ -34,6 +34,7 @@ from sandboxes.docker.executor.doors import door_ports
 from sandboxes.docker.executor.proxy import ENVIRONMENT
 from sandboxes.shell import LOOP, LOOP_VARIABLE, session_argv
 from sandboxes.shielding import finish
+from sandboxes.trees import Reader
 
 _OWN_UID = 60417
 """The executor's, `self.c`."""
@@ -236,6 +237,10 @@ class DockerSandbox(Sandbox):
     async def download(self, path: str, *, max_bytes: int = 256 * 2**20) -> bytes:
         async with self._blame:
             return await self._container.pack(self._absolute(path), max_bytes)
+
+    async def read_tree(self, path: str, make: Callable[[], Reader], *, skip: Collection[str] = ()) -> Reader:
+        async with self._blame:
+            return await self._container.read_tree(self._absolute(path), make, skip)
 
     async def stop(self) -> None:
         await self._provider.check_room(self._container)

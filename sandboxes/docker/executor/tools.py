@@ -6,14 +6,18 @@ import asyncio
 import contextlib
 import posixpath
 from abc import abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from sandboxes.base import NotSupported, SandboxDied, SandboxError
 from sandboxes.docker.executor.container import Container, Kind
-from sandboxes.docker.executor.trees import archive_of, end_of_records, records_of
+from sandboxes.docker.executor.trees import end_of_records, read_records, records_of
 from sandboxes.shielding import finish
+from sandboxes.trees import Reader, Selected
+
+_MOST_READ = 2**30
+"""Bytes of the largest tree that is read: all of it comes at once."""
 
 
 class ToolContainer(Container):
@@ -46,12 +50,17 @@ class ToolContainer(Container):
             said = await self.run("unpack", target, stdin=records)
         end_of_records(said, target)
 
-    async def pack(self, target: str, max_bytes: int) -> bytes:
+    async def read_tree(
+        self, target: str, make: Callable[[], Reader], skip: Collection[str] = (), most: int | None = None
+    ) -> Reader:
         # A last name alone may be a link: it is what is asked for.
         asked = target if target.endswith(("/", "/.")) else posixpath.normpath(posixpath.join("/", target))
+        most = _MOST_READ if most is None else most
         async with self._still():
-            records = await self.run("pack", asked, str(max_bytes), most=2 * max_bytes + (1 << 20))
-        return await asyncio.to_thread(archive_of, records, target, max_bytes)
+            records = await self.run("pack", asked, str(most), most=2 * most + (1 << 20))
+        reader = make()
+        await asyncio.to_thread(read_records, records, target, Selected(reader, target, skip), most)
+        return reader
 
     @asynccontextmanager
     async def _still(self) -> AsyncIterator[None]:

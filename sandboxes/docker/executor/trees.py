@@ -10,7 +10,7 @@ import stat
 import struct
 import tarfile
 
-from sandboxes.trees import check_archive, check_depth
+from sandboxes.trees import TreeReader, check_archive, check_depth
 
 _RECORD = struct.Struct("<cIIIqQHH")
 _TYPES = {
@@ -56,33 +56,27 @@ def _record(kind: bytes, member: tarfile.TarInfo, name: str, link: str, size: in
     return _RECORD.pack(*head) + path + to
 
 
-def archive_of(records: bytes, target: str, max_bytes: int) -> bytes:
-    """Return records as an archive. Raises the OSError that they end with, ValueError above `max_bytes`, EOFError if
-    they have no end."""
-    buffer, at = io.BytesIO(), 0
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        while True:
-            if at + _RECORD.size > len(records):
-                raise EOFError(f"the tree at {target} came without its end")
-            kind, mode, uid, gid, seconds, size, path, link = _RECORD.unpack_from(records, at)
-            at += _RECORD.size
-            name, to = records[at : at + path], records[at + path : at + path + link]
-            at += path + link
-            if kind == b"E":
-                raise_error(mode, os.fsdecode(name), target, max_bytes)
-                break
-            info = tarfile.TarInfo(os.fsdecode(name))
-            info.type, info.linkname = _TYPES[kind], os.fsdecode(to)
-            info.mode, info.uid, info.gid, info.mtime, info.size = mode, uid, gid, seconds, size
-            if kind == b"d":
-                check_depth(target, info.name)
-            tar.addfile(info, io.BytesIO(records[at : at + size]) if kind == b"f" else None)
-            at += size
-            if buffer.tell() > max_bytes:
-                raise_error(errno.EFBIG, "", target, max_bytes)
-    if buffer.tell() > max_bytes:
-        raise_error(errno.EFBIG, "", target, max_bytes)
-    return buffer.getvalue()
+def read_records(records: bytes, target: str, reader: TreeReader, max_bytes: int) -> None:
+    """Give the members in records to a reader. Raises the OSError that they end with, ValueError above `max_bytes`,
+    EOFError if they have no end, and what the reader raises."""
+    at = 0
+    while True:
+        if at + _RECORD.size > len(records):
+            raise EOFError(f"the tree at {target} came without its end")
+        kind, mode, uid, gid, seconds, size, path, link = _RECORD.unpack_from(records, at)
+        at += _RECORD.size
+        name, to = records[at : at + path], records[at + path : at + path + link]
+        at += path + link
+        if kind == b"E":
+            raise_error(mode, os.fsdecode(name), target, max_bytes)
+            return
+        info = tarfile.TarInfo(os.fsdecode(name))
+        info.type, info.linkname = _TYPES[kind], os.fsdecode(to)
+        info.mode, info.uid, info.gid, info.mtime, info.size = mode, uid, gid, seconds, size
+        if kind == b"d":
+            check_depth(target, info.name)
+        reader.add(info, io.BytesIO(records[at : at + size]) if kind == b"f" else None)
+        at += size
 
 
 def end_of_records(records: bytes, target: str) -> None:

@@ -3,11 +3,11 @@
 import tarfile
 
 import pytest
-from tree_samples import Stopped, archive, carried, folder, member, start
+from tree_samples import Stopped, archive, carried, changes_of, folder, member, start
 from verifier_samples import image_of, verdict_after
 
 from envs.judging.areas import Area, Start
-from envs.judging.changes import collect_changes, compare
+from envs.judging.changes import collect_changes
 from envs.judging.path_rules import refusal, stays
 from envs.types import Collect, Hidden, Task, VerifierImage
 
@@ -70,8 +70,8 @@ def test_git_is_carried_where_it_is_graded_without_what_makes_git_run_programs()
     ]
     before = start(member("a", b"1"))
     after = archive(member("a", b"1"), *tree, *(member(f".git/{name}", b"x") for name in names))
-    assert not compare(before, after, "/app")
-    found = compare(before, after, "/app", git=True)
+    assert not changes_of(before, after)
+    found = changes_of(before, after, git=True)
     files = [name for name, (kind, _) in carried(found).items() if kind == tarfile.REGTYPE]
     assert files == [".git/HEAD", ".git/logs/HEAD", ".git/objects/ab/cd", ".git/refs/heads/main"]
     assert found.withheld == ()
@@ -79,14 +79,14 @@ def test_git_is_carried_where_it_is_graded_without_what_makes_git_run_programs()
 
 
 def test_a_file_in_place_of_git_is_not_carried():
-    found = compare({}, archive(member(".git", b"gitdir: ./other")), "/app", git=True)
+    found = changes_of({}, archive(member(".git", b"gitdir: ./other")), git=True)
     assert (found.added, found.dropped) == ((), (".git",))
 
 
 def test_a_repository_by_another_name_is_one_too():
     tree = [folder("bare"), folder("bare/objects"), folder("bare/refs"), folder("bare/hooks")]
     files = [member(f"bare/{name}", b"x") for name in ("HEAD", "config", "hooks/post-receive")]
-    assert "bare/config" not in compare({}, archive(*tree, *files), "/srv", git=True).added
+    assert "bare/config" not in changes_of({}, archive(*tree, *files), git=True, root="/srv").added
 
 
 async def test_paths_elsewhere_are_compared_with_the_images():

@@ -52,14 +52,14 @@ async def test_what_the_agent_made_is_judged_in_another_sandbox(docker_backend, 
     ("command", "said"),
     [
         ("cd /; rmdir /app", "is gone"),
-        ("head -c 3000000 /dev/zero > big", "larger than 1 MiB"),
+        ("head -c 3000000 /dev/zero > big", "more than the 100000 paths and 1 MiB"),
     ],
 )
 async def test_a_tree_that_can_not_be_read_is_no_reward(
     docker_backend, base_image, tmp_path, monkeypatch, command, said
 ):
     for module in ("changes", "tree"):
-        monkeypatch.setattr(f"envs.judging.{module}.MAX_TREE_BYTES", 1 << 20)
+        monkeypatch.setattr(f"envs.judging.{module}.MAX_CHANGED_BYTES", 1 << 20)
     verdict = await verdict_after(docker_backend, base_image, task(tmp_path, REWARD.format(1)), command)
     assert (verdict.reward, said in verdict.explanation) == (0.0, True)
 

@@ -3,7 +3,10 @@
 import io
 import tarfile
 
-from envs.judging.tree import tree_of
+from envs.judging.changes import Changes, compare
+from envs.judging.tree import Scan, tree_of
+from sandboxes.base import Sandbox
+from sandboxes.trees import read_archive
 
 ROOT = "/app"
 
@@ -34,12 +37,26 @@ def start(*members):
     return tree_of(archive(*members), ROOT)
 
 
+def changes_of(before, after, protected=(), *, git=False, root=ROOT):
+    """The changes from a tree to that in an archive."""
+    try:
+        scan = Scan(root, git=git, start=before)
+        read_archive(io.BytesIO(after), scan)
+        if scan.done().lacking:
+            scan = Scan(root, git=git, start=before, needed=scan.lacking)
+            read_archive(io.BytesIO(after), scan)
+            scan.done()
+    except ValueError as problem:
+        return Changes(problem=str(problem))
+    return compare(before, scan, protected, git=git)
+
+
 def carried(changes):
     with tarfile.open(fileobj=io.BytesIO(changes.archive)) as tar:
         return {info.name: (info.type, tar.extractfile(info).read() if info.isreg() else info.linkname) for info in tar}
 
 
-class Stopped:
+class Stopped(Sandbox):
     """A sandbox of archives by path. ran: what was called."""
 
     def __init__(self, archives, workdir=ROOT):

@@ -8,7 +8,8 @@ import tarfile
 import pytest
 from small_archives import archive
 
-from sandboxes.docker.crun.trees import pack_tree, unpack_tree
+from sandboxes.docker.crun.trees import read_tree, unpack_tree
+from sandboxes.trees import Archive
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to their owners")
 
@@ -43,6 +44,12 @@ def tar_of(*members):
             info.size = 1 if info.isreg() else 0
             tar.addfile(info, io.BytesIO(b"x") if info.isreg() else None)
     return buffer.getvalue()
+
+
+def pack_tree(root, path, max_bytes):
+    made = Archive(path, max_bytes)
+    read_tree(root, path, made)
+    return made.packed()
 
 
 def packed(root, path, max_bytes=10_000_000):

@@ -5,7 +5,8 @@ import tarfile
 
 import pytest
 
-from sandboxes.docker.executor.trees import archive_of, end_of_records, raise_error, records_of
+from sandboxes.docker.executor.trees import end_of_records, raise_error, read_records, records_of
+from sandboxes.trees import Archive
 
 
 def archive(**files):
@@ -16,6 +17,12 @@ def archive(**files):
             info.size, info.mtime, info.mode, info.uid = len(data), 7, 0o640, 1000
             tar.addfile(info, io.BytesIO(data))
     return buffer.getvalue()
+
+
+def archive_of(records, target, max_bytes):
+    made = Archive(target, max_bytes)
+    read_records(records, target, made, max_bytes)
+    return made.packed()
 
 
 def test_a_tree_comes_back_as_it_was():
