@@ -125,7 +125,7 @@ def read_archive(file: Content, reader: TreeReader, mode: Literal["r:", "r|"] = 
     """Give the members of a plain tar archive to a reader. mode: "r|" reads the file once, from here on.
 
     Raises TarError, and what the reader raises."""
-    with tarfile.open(fileobj=file, mode=mode, bufsize=1 << 18) as tar:  # type: ignore[call-overload]  # "r|" reads alone
+    with tarfile.open(fileobj=file, mode=mode, bufsize=1 << 20) as tar:  # type: ignore[call-overload]  # "r|" reads alone
         while (member := tar.next()) is not None:
             tar.members.clear()  # it would keep them all
             reader.add(member, tar.extractfile(member) if member.isreg() else None)

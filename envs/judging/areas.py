@@ -39,6 +39,11 @@ class Start:
     foreign: bool = False
     collect: Sequence[Collect] = ()
 
+    @property
+    def paths(self) -> int:
+        """Return the number of paths in all of them."""
+        return len(self.tree or ()) + sum(len(area.tree) for area in self.elsewhere.values() if area is not None)
+
 
 def graded_git(hidden: Hidden) -> bool:
     """Return whether a task's tests look at its `.git`."""

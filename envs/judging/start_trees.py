@@ -17,10 +17,12 @@ logger = logging.getLogger(__name__)
 
 
 class StartTrees:
-    """The contents of clean images, each read once and shared by concurrent callers."""
+    """The contents of clean images, shared by concurrent callers. Each is read once, and again if it was not asked for
+    while others of `most_paths` were."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, most_paths: int = 1_000_000) -> None:
         self._backend = backend
+        self._most_paths = most_paths
         self._trees: dict[object, asyncio.Task[Start]] = {}
 
     async def get(self, task: Task, image: str) -> Start:
@@ -42,10 +44,22 @@ class StartTrees:
             hidden.own is None,
             tuple(hidden.collect),
         )
-        reading = self._trees.get(key)
+        reading = self._trees.pop(key, None)
         if reading is None or (reading.done() and (reading.cancelled() or reading.exception() is not None)):
-            reading = self._trees[key] = asyncio.create_task(self._read(task, image))
-        return await shared(reading)
+            reading = asyncio.create_task(self._read(task, image))
+        self._trees[key] = reading  # the latest is last
+        start = await shared(reading)
+        self._forget()
+        return start
+
+    def _forget(self) -> None:
+        """Let go of the trees that were asked for longest ago, as far as all are too large together."""
+        left = self._most_paths
+        for key, reading in reversed(self._trees.copy().items()):
+            if reading.done() and not reading.cancelled() and reading.exception() is None:
+                left -= reading.result().paths
+                if left < 0:
+                    del self._trees[key]
 
     async def _read(self, task: Task, image: str) -> Start:
         try:

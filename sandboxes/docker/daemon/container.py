@@ -296,7 +296,7 @@ class _Pieces(io.RawIOBase):
 
     def read(self, size: int = -1, /) -> bytes:
         try:
-            piece = asyncio.run_coroutine_threadsafe(self._content.read(size), self._loop).result()
+            piece = asyncio.run_coroutine_threadsafe(self._received(size), self._loop).result()
         except Exception as error:
             self.failure = error
             raise
@@ -304,6 +304,12 @@ class _Pieces(io.RawIOBase):
         if self._left < 0:
             raise ValueError(f"{self._target} holds more than {_MOST_READ} bytes")
         return piece
+
+    async def _received(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size and (piece := await self._content.read(size - len(data))):
+            data += piece
+        return bytes(data)
 
 
 def _read_pieces(pieces: _Pieces, reader: TreeReader) -> Exception | None:

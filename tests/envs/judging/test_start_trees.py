@@ -1,6 +1,7 @@
 """The source trees of clean images."""
 
 import asyncio
+from contextlib import asynccontextmanager
 
 import pytest
 from verifier_samples import (
@@ -47,3 +48,24 @@ async def test_start_trees_are_read_once_and_again_after_a_failure(tmp_path):
         backend.made = "2"  # it was pruned and built again, and may hold something else
         assert await trees.get(sample, "image") == Start({})
         assert backend.opened == 3
+
+
+async def test_trees_that_were_not_asked_for_for_long_are_read_again(tmp_path):
+    opened = []
+
+    class Backend:
+        async def image_id(self, name):
+            return name
+
+        @asynccontextmanager
+        async def open(self, spec):
+            opened.append(spec.image)
+            async with local.open(spec) as sandbox:
+                await sandbox.exec("touch a b c")
+                yield sandbox
+
+    async with LocalBackend() as local:
+        trees, sample = StartTrees(Backend(), most_paths=7), task(tmp_path, "")
+        for image in ("one", "two", "one", "three", "one", "two"):
+            assert len((await trees.get(sample, image)).tree) == 3
+    assert opened == ["one", "two", "three", "two"]
