@@ -12,6 +12,7 @@ import json
 import tarfile
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from envs.judging.changes import Changes
@@ -33,10 +34,13 @@ async def pack_all(parts: Sequence[Changes], most_bytes: int) -> tuple[Mapping[s
 
 
 def pack_changes(changes: Changes, most_bytes: int) -> dict[str, Any]:
-    """Return changes as an entry. most_bytes: of it, at most; of larger ones their size alone is noted."""
-    entry = _entry(changes)
-    size = len(json.dumps(entry))
-    return entry if size <= most_bytes else {"bytes": size, "most": most_bytes}
+    """Return changes as an entry. most_bytes: of it, at most; of larger ones the size of their archives alone is
+    noted."""
+    with suppress(_TooLargeError):
+        entry = _entry(changes, most_bytes)
+        if len(json.dumps(entry)) <= most_bytes:
+            return entry
+    return {"bytes": _size(changes), "most": most_bytes}
 
 
 def unpack_changes(entry: Mapping[str, Any]) -> Changes:
@@ -66,13 +70,32 @@ def _contents(changes: Changes) -> list[Any]:
     ]
 
 
-def _entry(changes: Changes) -> dict[str, Any]:
+class _TooLargeError(Exception):
+    pass
+
+
+def _size(changes: Changes) -> int:
+    return len(changes.archive) + sum(_size(one) for _, one in changes.elsewhere)
+
+
+def _deflated(data: bytes, most_bytes: int) -> bytes:
+    """Return the compressed data, b"" for none. Raises _TooLargeError before all of far too much is compressed."""
+    deflating, parts, size = zlib.compressobj(), [], 0
+    for at in range(0, len(data), 1 << 20):
+        parts.append(deflating.compress(memoryview(data)[at : at + (1 << 20)]))
+        size += len(parts[-1])
+        if size > most_bytes:
+            raise _TooLargeError
+    return b"".join([*parts, deflating.flush()]) if data else b""
+
+
+def _entry(changes: Changes, most_bytes: int) -> dict[str, Any]:
     return {
-        "archive": base64.b64encode(zlib.compress(changes.archive)).decode() if changes.archive else "",
+        "archive": base64.b64encode(_deflated(changes.archive, most_bytes)).decode(),
         # As text: names may hold bytes that are no UTF-8, which this escapes.
         "names": json.dumps({name: getattr(changes, name) for name in (*_NAMES, "folders")}),
         "problem": changes.problem,
-        "elsewhere": [[json.dumps(folder), _entry(one)] for folder, one in changes.elsewhere],
+        "elsewhere": [[json.dumps(folder), _entry(one, most_bytes)] for folder, one in changes.elsewhere],
     }
 
 

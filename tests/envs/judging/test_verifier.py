@@ -65,6 +65,13 @@ async def test_a_tree_that_can_not_be_read_is_no_reward(
 
 
 @pytest.mark.docker
+async def test_a_build_of_many_megabytes_is_carried(docker_backend, base_image, tmp_path):
+    built = f'test "$(stat -c %s target/debug)" = 100000000 && test -e target/29999 && {REWARD.format(1)}'
+    command = "mkdir target && cd target && truncate -s 100000000 debug && seq 10000 29999 | xargs touch"
+    assert (await verdict_after(docker_backend, base_image, task(tmp_path, built), command)).solved
+
+
+@pytest.mark.docker
 async def test_a_working_directory_that_became_a_link_brings_nothing(docker_backend, base_image, tmp_path):
     sample = task(tmp_path, f'test -z "$(ls -A)" && {REWARD.format(1)}')
     verdict = await verdict_after(docker_backend, base_image, sample, "cd /; rmdir /app; ln -s /etc /app")
