@@ -64,7 +64,7 @@ class SourceTests:
     def rely_on(self, name: str) -> bool:
         """Return whether the tests rely on what code under test has replaced, such as `time.time`: they do not replace
         it themselves, and read it if it is a clock."""
-        module, _, attribute = (part.encode() for part in name.rpartition("."))
+        module, _, attribute = (re.escape(part.encode("utf-8", "replace")) for part in name.rpartition("."))
         told = rb"\b(setattr|patch[.\w]*)\([^\n]*\b%s\b|\b%s\.%s\s*=[^=]" % (attribute, module, attribute)
         frozen = rb"|freeze_time|time_machine" if module == b"time" else b""
         read = module != b"time" or any(re.search(rb"\b%s\(" % attribute, one) for one in self.sources.values())
