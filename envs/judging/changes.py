@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from envs.judging.areas import Area, Start, scan_of
+from envs.judging.areas import Area, Start, is_ours, scan_of
 from envs.judging.path_rules import obeyed_by_git, stays
 from envs.judging.pytest_options import merged
 from envs.judging.tree import KEPT_WHOLE, MAX_TREE_BYTES, Entry, Scan, Tree, parents
@@ -84,15 +84,11 @@ async def collect_changes(
             changes = await asyncio.to_thread(compare, start.tree, archive, sandbox.workdir, protected, git=start.git)
         if changes.problem is None and start.elsewhere:
             changes = await _with_elsewhere(changes, sandbox, start, protected)
-    except tarfile.TarError as error:
-        raise InfraError(
-            Failure.SANDBOX, f"the Docker daemon sent a broken archive of the agent's tree: {error}"
-        ) from error
-    except SandboxError as error:
-        raise InfraError(Failure.SANDBOX, f"could not read what the agent made: {error}") from error
-    except ValueError:
-        return Changes(problem=f"the working directory is larger than {MAX_TREE_BYTES >> 20} MiB")
-    except OSError as error:
+    except (SandboxError, tarfile.TarError, OSError, ValueError) as error:
+        if is_ours(error):
+            raise InfraError(Failure.SANDBOX, f"could not read what the agent made: {error}") from error
+        if isinstance(error, ValueError):
+            return Changes(problem=f"the working directory is larger than {MAX_TREE_BYTES >> 20} MiB")
         return Changes(problem=f"the working directory is gone ({error})")
     return changes
 

@@ -1,5 +1,6 @@
 """What the agent's work is: what is carried, and what stays as it was."""
 
+import errno
 import io
 import tarfile
 
@@ -7,7 +8,9 @@ import pytest
 from tree_samples import ROOT, archive, carried, folder, member, start, symlink
 
 from envs.judging import changes
-from envs.judging.changes import compare
+from envs.judging.areas import Start
+from envs.judging.changes import collect_changes, compare
+from envs.types import InfraError
 
 
 def test_new_changed_and_deleted_paths_are_told_apart():
@@ -62,3 +65,21 @@ def test_too_much_change_is_a_result(monkeypatch):
 
 def test_a_tree_that_became_something_else_is_a_result():
     assert compare({}, archive(symlink(".", "/etc")), ROOT).problem == "the working directory is no longer a directory"
+
+
+@pytest.mark.parametrize(("error", "told"), [(errno.ENOENT, True), (errno.EMFILE, False), (errno.EIO, False)])
+async def test_work_that_can_not_be_read_is_worth_nothing_only_where_its_files_are_at_fault(error, told):
+    class Sandbox:
+        workdir = "/app"
+
+        async def stop(self):
+            return
+
+        async def download(self, path, *, max_bytes):
+            raise OSError(error, "no")
+
+    if told:
+        assert "is gone" in (await collect_changes(Sandbox(), Start({}))).problem
+    else:
+        with pytest.raises(InfraError):
+            await collect_changes(Sandbox(), Start({}))
