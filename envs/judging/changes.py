@@ -191,7 +191,7 @@ def _difference(start: Tree, scan: Scan, is_protected: Callable[[str], bool], ke
     carried_merged = withheld & contents.keys()
     stay = (withheld - carried_merged) | (kept & differing)
     # A path of another kind would take away what stays below it, or have no place to be.
-    stay |= {path for path in differing if path in scan.tree and path in start and _holds(stay, path)}
+    stay |= {path for path in _above(stay) if path in differing and path in scan.tree and path in start}
     stay |= {path for path in differing if stay.intersection(parents(path))}
     going = differing - stay
     added = [path for path in scan.tree if path in going and path not in start]
@@ -203,12 +203,12 @@ def _difference(start: Tree, scan: Scan, is_protected: Callable[[str], bool], ke
             problem=f"{len(carried)} changed paths with {size >> 20} MiB are more than the "
             f"{MAX_CHANGED_ENTRIES} paths and {MAX_CHANGED_BYTES >> 20} MiB that are carried"
         )
-    quiet = kept & differing - withheld
+    quiet, above = kept & differing - withheld, _above(stay)
     return Changes(
         archive=scan.pack(carried, contents),
         added=tuple(sorted(added)),
         changed=tuple(sorted(changed)),
-        deleted=tuple(sorted(path for path in going if path not in scan.tree and not _holds(stay, path))),
+        deleted=tuple(sorted(path for path in going if path not in scan.tree and path not in above)),
         dropped=tuple(sorted(scan.dropped | quiet)),
         withheld=tuple(sorted((stay | carried_merged) - quiet)),
         folders=tuple(sorted(path for path in changed if start[path].kind == scan.tree[path].kind == "dir")),
@@ -239,6 +239,6 @@ def _options_differ(before: Entry | None, after: Entry | None, path: str, conten
     return found != after.data
 
 
-def _holds(withheld: set[str], path: str) -> bool:
-    """Return whether a kept path lies below `path`."""
-    return any(one.startswith(path + "/") for one in withheld)
+def _above(kept: set[str]) -> set[str]:
+    """Return the folders around paths."""
+    return {folder for path in kept for folder in parents(path)}

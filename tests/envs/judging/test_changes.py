@@ -5,6 +5,7 @@ import io
 import tarfile
 
 import pytest
+from stopwatch import Stopwatch
 from tree_samples import ROOT, archive, carried, folder, member, start, symlink
 
 from envs.judging import changes
@@ -83,3 +84,12 @@ async def test_work_that_can_not_be_read_is_worth_nothing_only_where_its_files_a
     else:
         with pytest.raises(InfraError):
             await collect_changes(Sandbox(), Start({}))
+
+
+def test_very_many_paths_that_stay_are_compared_in_linear_time():
+    before = start(*(member(f"a/{number}") for number in range(10_000)))
+    after = archive(folder("a"), *(member(f"b{number}/conftest.py") for number in range(10_000)))
+    watch = Stopwatch()
+    changes = compare(before, after, ROOT)
+    assert (len(changes.deleted), len(changes.withheld)) == (10_000, 10_000)
+    assert watch.seconds < 6.0
