@@ -15,6 +15,9 @@ from sandboxes.shielding import shared
 
 logger = logging.getLogger(__name__)
 
+_KEPT = 256
+"""How many images' trees are kept, those that were asked for last: one of 10,000 files takes 4 MB."""
+
 
 class StartTrees:
     """The contents of clean images, each read once and shared by concurrent callers."""
@@ -42,9 +45,12 @@ class StartTrees:
             hidden.own is None,
             tuple(hidden.collect),
         )
-        reading = self._trees.get(key)
+        reading = self._trees.pop(key, None)
         if reading is None or (reading.done() and (reading.cancelled() or reading.exception() is not None)):
-            reading = self._trees[key] = asyncio.create_task(self._read(task, image))
+            reading = asyncio.create_task(self._read(task, image))
+        self._trees[key] = reading
+        if len(self._trees) > _KEPT:
+            del self._trees[next(iter(self._trees))]
         return await shared(reading)
 
     async def _read(self, task: Task, image: str) -> Start:

@@ -12,6 +12,7 @@ from verifier_samples import (
     task,
 )
 
+from envs.judging import start_trees
 from envs.judging.areas import Start
 from envs.judging.start_trees import StartTrees
 from envs.types import Failure, InfraError
@@ -51,6 +52,17 @@ async def test_start_trees_are_read_once_and_again_after_a_failure(tmp_path):
         backend.made = "2"  # it was pruned and built again, and may hold something else
         assert await trees.get(sample, "image") == Start({})
         assert backend.opened == 3
+
+
+async def test_the_trees_that_were_asked_for_last_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(start_trees, "_KEPT", 2)
+    async with LocalBackend() as backend:
+        trees, sample = StartTrees(backend), task(tmp_path, "")
+        first, second = await trees.get(sample, "1"), await trees.get(sample, "2")
+        assert await trees.get(sample, "1") is first
+        await trees.get(sample, "3")
+        assert await trees.get(sample, "1") is first
+        assert await trees.get(sample, "2") is not second
 
 
 class OnceUnreadable:
