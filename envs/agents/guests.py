@@ -95,7 +95,8 @@ class Guest:
         AgentError for the session's failures."""
         budgets = session.config
         place = Place(
-            instruction,
+            # An argument that begins with a dash, as a list does in Markdown, is an option to most programs.
+            f"\n{instruction}" if instruction.startswith("-") else instruction,
             f"http://{sandbox.door(DOOR)}",
             sandbox.workdir,
             self._platform.cpu,
