@@ -11,7 +11,7 @@ from atropos_agent.types import AgentConfig, StopReason
 from envs.agents import guests
 from envs.agents.guests import Guests
 from envs.agents.watching import WatchedSession
-from envs.types import InfraError
+from envs.types import Failure, InfraError
 from sandboxes.base import Limits, SandboxSpec
 
 
@@ -68,6 +68,12 @@ class TestAnAgent:
         result, exchanges, _ = await works(agent(begin=parses), Says("Done."), task="---\n- Do it.")
         assert result.stop_reason is StopReason.ANSWERED
         assert exchanges
+
+    async def test_can_not_be_given_an_instruction_longer_than_an_argument(self, works):
+        await works(agent(), Says("Done."), task="a" * (2**17 - 1))
+        with pytest.raises(InfraError, match="131072 bytes") as raised:
+            await works(agent(), Says("Done."), task="a" * 2**17)
+        assert raised.value.kind is Failure.TASK
 
     async def test_that_lives_on_is_ended_and_its_output_kept(self, works, monkeypatch):
         monkeypatch.setattr(guests, "_DONE_S", 0.5)
