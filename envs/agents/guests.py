@@ -40,6 +40,8 @@ _REPLY = 4096
 _ENDING_S = 10.0
 _KEPT = 64 << 10
 """Bytes of an agent's output, errors with it."""
+_ARGUMENT = 1 << 17
+"""Bytes that Linux takes for no argument of a program."""
 _BEGIN = f'mkdir -p {HOME} && echo $$ >{HOME}/pid && exec "$@"'
 _END = f"""
 p=$(cat {HOME}/pid); kill -TERM "$p"
@@ -95,7 +97,8 @@ class Guest:
         AgentError for the session's failures."""
         budgets = session.config
         place = Place(
-            instruction,
+            # An argument that begins with a dash, as a list does in Markdown, is an option to most programs.
+            f"\n{instruction}" if instruction.startswith("-") else instruction,
             f"http://{sandbox.door(DOOR)}",
             sandbox.workdir,
             self._platform.cpu,
@@ -106,6 +109,12 @@ class Guest:
             servers,
         )
         start = self._agent.start(place)
+        if any(len(word.encode("utf-8", "replace")) >= _ARGUMENT for word in start.argv):
+            raise InfraError(
+                Failure.TASK,
+                f"agent {self._agent.name} is given its task as an argument, which must be shorter than {_ARGUMENT} "
+                "bytes: shorten the instruction, or put a part of it into a file of the image",
+            )
         for path, text in start.files.items():
             await sandbox.write_file(path, text.encode())
         began = time.monotonic()

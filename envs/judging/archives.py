@@ -41,13 +41,16 @@ def regular_files(archive: bytes, max_bytes: int) -> Iterator[tuple[str, bytes]]
 
 def members(archive: bytes, max_bytes: int) -> Iterator[tuple[str, bytes | None]]:
     """Yield what an untrusted archive holds but for directories: the names, and the contents of regular files; None for
-    larger ones, and for other things."""
-    with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
-        for member in tar:
-            name = relative_name(member.name)
-            if name and not member.isdir():
-                is_read = member.isreg() and not member.issparse() and member.size <= max_bytes
-                yield name, read_member(tar, member) if is_read else None
+    larger ones, and for other things. Raises TarError where it is none."""
+    try:
+        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
+            for member in tar:
+                name = relative_name(member.name)
+                if name and not member.isdir():
+                    is_read = member.isreg() and not member.issparse() and member.size <= max_bytes
+                    yield name, read_member(tar, member) if is_read else None
+    except (ValueError, RecursionError) as error:  # in extended headers, which tarfile reads without a check
+        raise tarfile.ReadError(f"broken headers: {error}") from error
 
 
 def relative_name(name: str) -> str | None:

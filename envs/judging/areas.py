@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -9,7 +10,10 @@ from pathlib import PurePosixPath
 
 from envs.judging.tree import Scan, Tree, skipped
 from envs.types import Collect, Hidden
-from sandboxes.base import Sandbox
+from sandboxes.base import Sandbox, SandboxError
+
+_OF_PATHS = frozenset((None, errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EACCES, errno.EPERM))
+"""Errors that the files in a sandbox can cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,14 @@ def graded_paths(hidden: Hidden, workdir: str) -> Iterator[str]:
         absolute = path if path.startswith("/") else f"{workdir.rstrip('/')}/{path}"
         if hidden.graded_alone or not PurePosixPath(absolute).is_relative_to(workdir):
             yield absolute
+
+
+def is_ours(error: Exception) -> bool:
+    """Return whether reading a sandbox's files failed for another reason than these files and their size, such as too
+    many open files of this process. Many a SandboxError is an OSError."""
+    if isinstance(error, OSError) and not isinstance(error, SandboxError):
+        return error.errno not in _OF_PATHS
+    return isinstance(error, SandboxError) or not isinstance(error, ValueError)
 
 
 async def scan_tree(sandbox: Sandbox, path: str, *, git: bool, start: Tree | None) -> Scan:

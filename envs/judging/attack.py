@@ -7,7 +7,7 @@ model's attack is an evaluation like any other, of tasks with another instructio
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from rich.console import Group
@@ -119,11 +119,12 @@ def render(results: Sequence[CheckResult]) -> Group:
         for by in dict.fromkeys(attack.by for attack in result.accepts):
             names = [f"{one.name} ({one.reward:g})" for one in result.accepts if one.by == by]
             table.add(result.task_id, by, "\n".join(names))
-    lines = [Text(f"{result.task_id}: {one.name} was not judged: {one.problem}") for result, one in _failed(results)]
+    lines = [
+        Text(f"{result.task_id}: {one.name} was not judged: {one.problem}")
+        for result in results
+        for one in result.attacks
+        if one.reward is None
+    ]
     total = sum(len(result.attacks) for result in results)
     line = f"{len(weak)} of {plural(len(results), 'task')} accepted a wrong patch; {plural(total, 'attack')} tried"
     return Group(*([table] if weak else []), *lines, line)
-
-
-def _failed(results: Sequence[CheckResult]) -> Iterable[tuple[CheckResult, Attack]]:
-    return ((result, one) for result in results for one in result.attacks if one.reward is None)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from envs.judging.areas import Area, Start, scan_of, scan_tree
+from envs.judging.areas import Area, Start, is_ours, scan_of, scan_tree
 from envs.judging.path_rules import obeyed_by_git, stays
 from envs.judging.pytest_options import merged
 from envs.judging.tree import KEPT_WHOLE, MAX_CHANGED_BYTES, Entry, Scan, Tree, parents
@@ -83,15 +83,11 @@ async def collect_changes(
             changes = await asyncio.to_thread(compare, start.tree, scan, protected, git=start.git)
         if changes.problem is None and start.elsewhere:
             changes = await _with_elsewhere(changes, sandbox, start, protected)
-    except tarfile.TarError as error:
-        raise InfraError(
-            Failure.SANDBOX, f"the Docker daemon sent a broken archive of the agent's tree: {error}"
-        ) from error
-    except SandboxError as error:
-        raise InfraError(Failure.SANDBOX, f"could not read what the agent made: {error}") from error
-    except ValueError as problem:
-        return Changes(problem=str(problem))
-    except OSError as error:
+    except (SandboxError, tarfile.TarError, OSError, ValueError) as error:
+        if is_ours(error):
+            raise InfraError(Failure.SANDBOX, f"could not read what the agent made: {error}") from error
+        if isinstance(error, ValueError):
+            return Changes(problem=str(error))
         return Changes(problem=f"the working directory is gone ({error})")
     return changes
 
@@ -189,7 +185,7 @@ def _difference(start: Tree, scan: Scan, is_protected: Callable[[str], bool], ke
     carried_merged = withheld & contents.keys()
     stay = (withheld - carried_merged) | (kept & differing)
     # A path of another kind would take away what stays below it, or have no place to be.
-    stay |= {path for path in differing if path in scan.tree and path in start and _holds(stay, path)}
+    stay |= {path for path in _above(stay) if path in differing and path in scan.tree and path in start}
     stay |= {path for path in differing if stay.intersection(parents(path))}
     going = differing - stay
     added = [path for path in scan.tree if path in going and path not in start]
@@ -201,12 +197,12 @@ def _difference(start: Tree, scan: Scan, is_protected: Callable[[str], bool], ke
             problem=f"{len(carried)} changed paths with {size >> 20} MiB are more than the "
             f"{MAX_CHANGED_ENTRIES} paths and {MAX_CHANGED_BYTES >> 20} MiB that are carried"
         )
-    quiet = kept & differing - withheld
+    quiet, above = kept & differing - withheld, _above(stay)
     return Changes(
         archive=scan.pack(carried, contents),
         added=tuple(sorted(added)),
         changed=tuple(sorted(changed)),
-        deleted=tuple(sorted(path for path in going if path not in scan.tree and not _holds(stay, path))),
+        deleted=tuple(sorted(path for path in going if path not in scan.tree and path not in above)),
         dropped=tuple(sorted(scan.dropped | quiet)),
         withheld=tuple(sorted((stay | carried_merged) - quiet)),
         folders=tuple(sorted(path for path in changed if start[path].kind == scan.tree[path].kind == "dir")),
@@ -237,6 +233,6 @@ def _options_differ(before: Entry | None, after: Entry | None, path: str, conten
     return found != after.data
 
 
-def _holds(withheld: set[str], path: str) -> bool:
-    """Return whether a kept path lies below `path`."""
-    return any(one.startswith(path + "/") for one in withheld)
+def _above(kept: set[str]) -> set[str]:
+    """Return the folders around paths."""
+    return {folder for path in kept for folder in parents(path)}

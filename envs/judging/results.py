@@ -103,6 +103,8 @@ def _decided(ran: ScriptRun, rewards: Mapping[str, float], problem: str | None) 
         return written, f"Reward {written:g} by the word of test.sh, since the task is unwatched"
     seen = ran.seen
     why = "no test was seen to run" if seen is None else seen.problem
+    if why is None and written > 1:
+        return 1.0, f"Reward 1, though test.sh wrote {written:g}: tests that passed earn no more"
     if why is None or written <= 0:
         return written, f"Reward {written:g}"
     # A task that gives a share of the reward for a share of the tests writes such a share.

@@ -141,14 +141,18 @@ async def _change(prepared: PreparedSandbox, folder: str, changes: Changes, user
     going = [*changes.deleted, *(path for path in changes.changed if path not in changes.folders)]
     doomed = "".join(f"./{path}\0" for path in going)
     if doomed:
-        removed = await sandbox.exec(
-            ["xargs", "-0", "rm", "-rf", "--"],
-            cwd=folder,
-            stdin=doomed.encode("utf-8", "surrogateescape"),
-            timeout=300.0,
-            user=user,  # who could remove them in the agent's sandbox
-        )
-        if removed.exit_code == _REFUSED:
+        # The user may have made folders writable first in the agent's sandbox. Root needs no such step.
+        for who in (user, "root"):
+            removed = await sandbox.exec(
+                ["xargs", "-0", "rm", "-rf", "--"],
+                cwd=folder,
+                stdin=doomed.encode("utf-8", "surrogateescape"),
+                timeout=300.0,
+                user=who,
+            )
+            if removed.exit_code != _REFUSED:
+                break
+        else:
             return f"The agent's deletions could not be made: {removed.output[-SHOWN:]}"
         if not removed.ok:  # killed, or out of time: not for what is to be deleted
             raise InfraError(Failure.VERIFIER, f"deleting ended with {removed.exit_code}: {removed.output[-SHOWN:]}")

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import tarfile
 
-from envs.judging.areas import Area, Start, graded_git, graded_paths, scan_of, scan_tree
+from envs.judging.areas import Area, Start, graded_git, graded_paths, is_ours, scan_of, scan_tree
 from envs.judging.specs import agent_spec
 from envs.judging.tree import Tree
 from envs.types import Failure, Hidden, InfraError, Task
@@ -79,9 +79,9 @@ async def _read_start(sandbox: Sandbox, hidden: Hidden) -> Start:
             continue
         try:
             found = await scan_of(sandbox, path, git=True)
-        except tarfile.TarError as error:
-            raise InfraError(Failure.SANDBOX, f"could not read the image's {path}: {error}") from error
-        except (OSError, ValueError) as error:
+        except (tarfile.TarError, OSError, ValueError) as error:
+            if is_ours(error):
+                raise InfraError(Failure.SANDBOX, f"could not read the image's {path}: {error}") from error
             logger.warning("the image's %s is not judged: %s", path, error)
             del elsewhere[path]
             continue
@@ -101,7 +101,7 @@ async def _read_tree(sandbox: Sandbox, git: bool) -> Tree:
         raise InfraError(Failure.TASK, "the working directory is /; name the source tree in [environment] workdir")
     try:
         return (await scan_tree(sandbox, sandbox.workdir, git=git, start=None)).tree
-    except (SandboxError, tarfile.TarError) as error:
-        raise InfraError(Failure.SANDBOX, f"could not read the image's {sandbox.workdir}: {error}") from error
-    except (OSError, ValueError) as error:
+    except (SandboxError, tarfile.TarError, OSError, ValueError) as error:
+        if is_ours(error):
+            raise InfraError(Failure.SANDBOX, f"could not read the image's {sandbox.workdir}: {error}") from error
         raise InfraError(Failure.TASK, f"the image's {sandbox.workdir} can't be the source tree: {error}") from error

@@ -35,9 +35,9 @@ def combined(task: Task, verdicts: Sequence[Verdict]) -> Verdict:
         raise ValueError(f"no step of task {task.id} was begun")
     if not task.steps:
         return verdicts[0]
-    names = [step.name for step in task.steps[: len(verdicts)]]
+    named = [(step.name, verdict) for step, verdict in zip(task.steps, verdicts, strict=False)]
     rewards = [verdict.reward for verdict in verdicts]
-    metrics = {f"reward/{name}": reward for name, reward in zip(names, rewards, strict=True)}
+    metrics = {f"reward/{name}": verdict.reward for name, verdict in named}
     for verdict in verdicts:
         for metric, value in verdict.metrics.items():
             if metric.startswith((SIGN, VERIFIER_TIMED_OUT)):
@@ -48,29 +48,14 @@ def combined(task: Task, verdicts: Sequence[Verdict]) -> Verdict:
                 metrics[metric] = max(value, metrics.get(metric, value))
     return Verdict(
         rewards[-1] if task.last_counts else sum(rewards) / len(rewards),
-        "\n".join(f"Step {name}: {verdict.explanation}" for name, verdict in zip(names, verdicts, strict=True)),
-        {
-            f"{name}/{test}": status
-            for name, verdict in zip(names, verdicts, strict=True)
-            for test, status in verdict.tests.items()
-        },
+        "\n".join(f"Step {name}: {verdict.explanation}" for name, verdict in named),
+        {f"{name}/{test}": status for name, verdict in named for test, status in verdict.tests.items()},
         metrics,
-        evidence=[
-            {"step": name, **call} for name, verdict in zip(names, verdicts, strict=True) for call in verdict.evidence
-        ],
-        seen={
-            sign: f"step {name}: {what}"
-            for name, verdict in zip(names, verdicts, strict=True)
-            for sign, what in verdict.seen.items()
-        },
-        output=_joined(names, [verdict.output for verdict in verdicts]),
-        patch=_joined(names, [verdict.patch for verdict in verdicts]),
+        evidence=[{"step": name, **call} for name, verdict in named for call in verdict.evidence],
+        seen={sign: f"step {name}: {what}" for name, verdict in named for sign, what in verdict.seen.items()},
+        output="\n".join(f"# Step {name}\n{verdict.output}" for name, verdict in named if verdict.output),
+        patch="\n".join(f"# Step {name}\n{verdict.patch}" for name, verdict in named if verdict.patch),
     )
-
-
-def _joined(names: Sequence[str], texts: Sequence[str]) -> str:
-    """Return the texts of the steps, each below the step's name."""
-    return "\n".join(f"# Step {name}\n{text}" for name, text in zip(names, texts, strict=True) if text)
 
 
 def joined(results: Sequence[AgentResult]) -> AgentResult:

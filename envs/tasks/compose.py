@@ -56,10 +56,15 @@ def _read(path: Path, where: str) -> OneContainer:
     if not isinstance(services, dict) or len(services) > 1:
         raise BadTask(f"{where}: there must be one service; several containers aren't supported")
     service = next(iter(services.values()), None) or {}
-    unknown = sorted(set(service) - _HARMLESS)
+    if not isinstance(service, dict) or not isinstance(service.get("environment") or {}, dict | list):
+        raise BadTask(f"{where}: a service is a table, and its environment a table or a list of NAME=VALUE")
+    unknown = sorted(set(map(str, service)) - _HARMLESS)
     if unknown:
         raise BadTask(f"{where}: {', '.join(unknown)} can't be kept; put what it does into the Dockerfile")
-    return OneContainer(_variables(service.get("environment")), service.get("working_dir"))
+    workdir = service.get("working_dir")
+    if workdir is not None and not str(workdir).startswith("/"):
+        raise BadTask(f"{where}: working_dir {workdir!r} is no absolute path; write one, such as /app")
+    return OneContainer(_variables(service.get("environment")), workdir)
 
 
 def _variables(given: Any) -> dict[str, str]:

@@ -109,9 +109,11 @@ def load_tasks(root: Path) -> list[Task]:
 
 
 def directory_digest(directory: Path) -> str:
-    """Return the sha256 over the names, executable bits and contents of all files, bytecode left out."""
+    """Return the sha256 over the names, executable bits and contents of all files, bytecode left out. A link in it may
+    lead to a folder that several tasks share."""
     digest = hashlib.sha256()
-    for path in sorted(directory.rglob("*")):
+    linked = [one for one in directory.iterdir() if one.is_symlink() and one.is_dir()]
+    for path in sorted(path for folder in (directory, *linked) for path in folder.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
             executable = bool(path.stat().st_mode & 0o100)
             header = f"{path.relative_to(directory).as_posix()}\0{int(executable)}\0{path.stat().st_size}\0"

@@ -7,6 +7,7 @@ import logging
 import math
 import os
 from collections import Counter, OrderedDict, deque
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,10 +80,12 @@ class WarmPool:
         idle = self._idle.get(kind, deque())
         while idle:
             container = idle.popleft()
-            if await container.answers():
-                return container
-            logger.info("Sandbox %s did not survive in the pool", container.name)
-            await container.discard()
+            async with AsyncExitStack() as undo:  # also if the caller is cancelled: nobody else knows of it now
+                undo.push_async_callback(container.discard)
+                if await container.answers():
+                    undo.pop_all()
+                    return container
+                logger.info("Sandbox %s did not survive in the pool", container.name)
         return None
 
     def ready(self, kind: Kind) -> int:

@@ -326,8 +326,11 @@ async def _labelled(server: Server, label: str, value: str) -> list[Mapping[str,
 
 
 async def _remove_all(server: Server, owner_id: str) -> None:
-    while page := await _labelled(server, "owner", owner_id):
-        await asyncio.gather(*(_remove(server, one["sandboxID"]) for one in page))
+    """Remove an owner's sandboxes, each once: a server may go on listing one that it has removed, or won't remove."""
+    asked: set[str] = set()
+    while page := {one["sandboxID"] for one in await _labelled(server, "owner", owner_id)} - asked:
+        await asyncio.gather(*(_remove(server, name) for name in page))
+        asked |= page
 
 
 async def reap(server: Server, host: str) -> int:

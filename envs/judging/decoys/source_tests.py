@@ -23,6 +23,7 @@ class SourceTests:
     def __init__(self, trees: Mapping[str, ast.Module], sources: Mapping[str, bytes]) -> None:
         self.trees, self.sources = trees, sources
         self._functions = {path: dict(tests(tree)) for path, tree in trees.items()}
+        self._skipping: dict[tuple[str, frozenset[int]], bool] = {}
         self._paths: dict[str, list[str]] = collections.defaultdict(list)
         for path, functions in self._functions.items():
             for name in functions:
@@ -48,23 +49,25 @@ class SourceTests:
         node = self._function(name)
         return 0 if node is None else sum(map(failing_rows, node.decorator_list))
 
-    def may_skip(self, name: str, where: object) -> bool:
+    def may_skip(self, name: str, reported: object) -> bool:
         """Return whether a test that was reported as skipped speaks of skipping, or code beside it does.
 
-        where: the file of the skip, perhaps a copy that test.sh made."""
-        file = where.rpartition("/")[2] if isinstance(where, str) else ""
+        reported: the file of the skip, perhaps a copy that test.sh made."""
+        file = reported.rpartition("/")[2] if isinstance(reported, str) else ""
         path = next((path for path in self.trees if path.endswith("/" + file)), None) if file else None
         if path is None:
             return False
-        functions = self.functions(path).items()
-        mine = {id(node) for found, node in functions if (path, found) in self.of(name)}
-        others = {id(node) for _, node in functions} - mine
-        return _speaks_of_skipping(self.trees[path], others)
+        functions = self.functions(path)
+        mine = frozenset(id(functions[found]) for where, found in self.of(name) if where == path)
+        if (path, mine) not in self._skipping:  # there may be very many reports, of few tests
+            others = {id(node) for node in functions.values()} - mine
+            self._skipping[path, mine] = _speaks_of_skipping(self.trees[path], others)
+        return self._skipping[path, mine]
 
     def rely_on(self, name: str) -> bool:
         """Return whether the tests rely on what code under test has replaced, such as `time.time`: they do not replace
         it themselves, and read it if it is a clock."""
-        module, _, attribute = (part.encode() for part in name.rpartition("."))
+        module, _, attribute = (re.escape(part.encode("utf-8", "replace")) for part in name.rpartition("."))
         told = rb"\b(setattr|patch[.\w]*)\([^\n]*\b%s\b|\b%s\.%s\s*=[^=]" % (attribute, module, attribute)
         frozen = rb"|freeze_time|time_machine" if module == b"time" else b""
         read = module != b"time" or any(re.search(rb"\b%s\(" % attribute, one) for one in self.sources.values())

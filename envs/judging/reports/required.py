@@ -25,6 +25,8 @@ class RequiredTests:
     def __init__(self, listed: Mapping[str, Any], record: Mapping[str, Any]) -> None:
         self._wanted: Sequence[str] = listed.get("FAIL_TO_PASS", [])
         self.tests: Sequence[str] = [*self._wanted, *listed.get("PASS_TO_PASS", [])]
+        self._listed = frozenset(self.tests)
+        self._cut = tuple(name for name in self.tests if _is_cut(name))
         self.exact: Mapping[str, str] | None = listed.get("EXACT")
         self.reference = bool(record.get("reference"))
         self.recorded: Collection[str] = () if self.tests else record.get("tests", ())
@@ -36,11 +38,10 @@ class RequiredTests:
         """Return whether a test must pass."""
         if self.recorded:
             return test in self.recorded
-        if not self.tests or test in self.tests:
+        if not self.tests or test in self._listed or test.startswith(self._cut):
             return True
         base = test.split("[", maxsplit=1)[0]
-        cut = any("[" in name and not name.endswith("]") and test.startswith(name) for name in self.tests)
-        return cut or (self._whole_functions and base in self.tests) or (self._titled and "::" in test)
+        return (self._whole_functions and base in self._listed) or (self._titled and "::" in test)
 
     def failing(self) -> frozenset[str]:
         """Return the tests that must not pass, without their cases."""
@@ -56,7 +57,7 @@ class RequiredTests:
             return "missing" if not ended else "passed" if ended == {"passed"} else "failed"
         if outcome.get(name) == "skipped" and name not in self._wanted and source.may_fail(name):
             return "passed"
-        cut = "[" in name and not name.endswith("]")
+        cut = _is_cut(name)
         if name in outcome or not (cut or self._whole_functions):
             return outcome.get(name, "missing")
         start = name + (" " if cut else "[")
@@ -92,6 +93,11 @@ class RequiredTests:
             if name in exact:
                 ended = "error" if what == "failed" and name in errors else what
                 found[name] = "passed" if ended == exact[name] else "failed"
-            elif name not in self.tests and what != "skipped":
+            elif name not in self._listed and what != "skipped":
                 found[name] = "other"
         return found
+
+
+def _is_cut(name: str) -> bool:
+    """Return whether a list has the beginning of a test's id alone, up to a blank."""
+    return "[" in name and not name.endswith("]")

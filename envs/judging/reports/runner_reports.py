@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from envs.judging.decoys.source_tests import SourceTests
 from envs.judging.reports.receiver import Message
 
+_MOST_TAMPERED = 1_000
+"""How many names of replaced things are looked for in the tests: code under test can report any number."""
+
 
 class RunnerReports:
     """The reports on each test.
@@ -24,11 +27,12 @@ class RunnerReports:
         self.errors: set[str] = set()
         self.skipped: set[str] = set()
         self.statuses: list[int | None] = []
-        self.tampered: list[str] = []
         self._programs: list[int | None] = []
+        self._tampered: dict[str, None] = {}
         for call in calls:
             self._read(call, source)
         self.statuses = self.statuses or self._programs
+        self.tampered = [name for name in [*self._tampered][:_MOST_TAMPERED] if source.rely_on(name)]
 
     def _read(self, call: Sequence[Message], source: SourceTests) -> None:
         status: int | None = None
@@ -52,8 +56,7 @@ class RunnerReports:
             elif kind == "finish" and isinstance(message.get("status"), int):
                 status = message["status"]
                 names = message.get("tampered")
-                names = [str(name) for name in names] if isinstance(names, list) else []
-                self.tampered += [name for name in names if source.rely_on(name)]
+                self._tampered |= dict.fromkeys(map(str, names if isinstance(names, list) else ()))
         if started or loaded or status is not None:
             (self._programs if loaded and not started else self.statuses).append(status)
         self.outcomes.update(seen)

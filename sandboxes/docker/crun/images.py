@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sandboxes.base import ImageMissing, SandboxDied
+from sandboxes.base import ImageMissing, SandboxDied, SandboxError
 from sandboxes.docker.crun.layers import Stack, image_layers, is_whole, snapshot_layers
 from sandboxes.docker.crun.reap import OWNERS
 from sandboxes.docker.daemon.client import DaemonClient, daemon_errors, image_remedy
 from sandboxes.docker.daemon.reap import remove
 from sandboxes.docker.daemon.starter import DaemonStarter
 from sandboxes.owner import Owner
+
+logger = logging.getLogger(__name__)
 
 _KNOWN_S = 10.0
 """How long a name stands for the same image without being looked up again."""
@@ -64,11 +67,15 @@ class Images:
         return is_whole(self._storage, image.stack)
 
     async def give_back(self, image: Image) -> None:
+        """Let go of an image. Never raises: a hold that the Docker daemon does not remove now goes with its owner."""
         image.users -= 1
         idle = [one for one in self._held.values() if not one.users]
         for one in idle[: max(0, len(idle) - _HELD)]:
             del self._held[one.id]
-            await remove(self._client, self._hold(one.id))
+            try:
+                await remove(self._client, self._hold(one.id))
+            except SandboxError as error:
+                logger.warning("%s", error)
 
     async def _look_up(self, name: str) -> Image:
         found, at = self._named.get(name, ("", 0.0))

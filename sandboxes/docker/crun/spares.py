@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from sandboxes.docker.crun.container import CrunContainer
@@ -37,10 +38,12 @@ class Spares:
         """Return one of a kind, if it answers, or None. made_of: the id of the image behind the kind's name."""
         for container in self._of(kind, made_of):
             self._ready.pop(container).cancel()
-            if await container.answers():
-                container.lives += 1
-                return container
-            await container.discard()
+            async with AsyncExitStack() as undo:  # also if the caller is cancelled: nobody else knows of it now
+                undo.push_async_callback(container.discard)
+                if await container.answers():
+                    container.lives += 1
+                    undo.pop_all()
+                    return container
         return None
 
     def _of(self, kind: Kind, made_of: str) -> Iterator[CrunContainer]:

@@ -60,7 +60,10 @@ async def _du(unit: str, host_paths: HostPaths) -> int:
     """Return the sum of `du`, which walks trees of any depth. Files that go meanwhile are none of its errors."""
     pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     process = await asyncio.create_subprocess_exec(
-        *("du", "-sxc", unit, "--", *map(str, host_paths.folders)), stdout=pipe, stderr=null
+        *("du", "-sxc", unit, "--", *map(str, host_paths.folders)),
+        stdout=pipe,
+        stderr=null,
+        env=os.environ | {"LC_ALL": "C"},  # "total" in English, whatever this machine's language is
     )
     async with ending(process), asyncio.timeout(_LOOK_S):
         said, _ = await process.communicate()

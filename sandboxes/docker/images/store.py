@@ -275,13 +275,14 @@ def pack_context(context: Path, base_image: str | None, image: str | None = None
     image: gets the files in its working directory if there is no Dockerfile; None if a missing Dockerfile is a
     mistake.
     """
+    context = context.resolve()  # where it is a link, it is what that leads to, as for `docker build`
     text = _dockerfile(context, image)
     if not (context / "Dockerfile").is_file():
         archive = _with(pack(context), "Dockerfile", text, below=f"{_FILES}/")
     else:
         archive = pack(context, only=_not_ignored(context))
-        if base_image is not None:
-            archive = _with(archive, "Dockerfile", with_base(text, base_image))
+        if base_image is not None or (context / "Dockerfile").is_symlink():
+            archive = _with(archive, "Dockerfile", with_base(text, base_image) if base_image else text)
     try:
         needs = Dockerfile.read(text).needs
     except DockerfileError as error:

@@ -11,7 +11,7 @@ from atropos_agent.types import AgentConfig, StopReason
 from envs.agents import guests
 from envs.agents.guests import Guests
 from envs.agents.watching import WatchedSession
-from envs.types import InfraError
+from envs.types import Failure, InfraError
 from sandboxes.base import Limits, SandboxSpec
 
 
@@ -24,7 +24,7 @@ def agent(end="", begin="", **more):
 def works(docker_backend, base_image, hermes):
     """Let an agent work through a script of the model's. Returns its result, the exchanges, and what /app holds."""
 
-    async def work(agent, *script, **budgets):
+    async def work(agent, *script, task="Do it.", **budgets):
         guest = await Guests(agent, docker_backend).invite(SandboxSpec(base_image, workdir="/app"))
         server = NamingServer(agent, hermes, list(script))
         config = AgentConfig(**({"max_seconds": 60.0} | budgets))
@@ -32,7 +32,7 @@ def works(docker_backend, base_image, hermes):
             docker_backend.open(guest.spec) as sandbox,
             WatchedSession(server, hermes.template, hermes, config) as session,
         ):
-            result = await guest.work(session, sandbox, "Do it.")
+            result = await guest.work(session, sandbox, task)
             return result, server.exchanges, (await sandbox.exec("cat /app/*")).output
 
     return work
@@ -62,6 +62,18 @@ class TestAnAgent:
         assert result.sampled_tokens == sum(len(exchange.ids) for exchange in exchanges)
         told = result.metadata["agent"]
         assert (told["name"], told["exit_code"], told["output"], told["requests"]) == ("small", 0, "began\n", 2)
+
+    async def test_takes_no_instruction_for_an_option(self, works):
+        parses = "import getopt, sys; getopt.getopt(sys.argv[1:], 'p:')\n"
+        result, exchanges, _ = await works(agent(begin=parses), Says("Done."), task="---\n- Do it.")
+        assert result.stop_reason is StopReason.ANSWERED
+        assert exchanges
+
+    async def test_can_not_be_given_an_instruction_longer_than_an_argument(self, works):
+        await works(agent(), Says("Done."), task="a" * (2**17 - 1))
+        with pytest.raises(InfraError, match="131072 bytes") as raised:
+            await works(agent(), Says("Done."), task="a" * 2**17)
+        assert raised.value.kind is Failure.TASK
 
     async def test_that_lives_on_is_ended_and_its_output_kept(self, works, monkeypatch):
         monkeypatch.setattr(guests, "_DONE_S", 0.5)

@@ -81,7 +81,7 @@ async def judging(answer: Callable[[dict], object], models=()):
     async def listed(_: web.Request) -> web.Response:
         return web.json_response({"data": [{"id": name} for name in models]}) if models else web.Response(status=404)
 
-    app = web.Application()
+    app = web.Application(client_max_size=2**23)
     app.router.add_get("/v1/models", listed)
     app.router.add_post("/{path:.*}", handle)
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)

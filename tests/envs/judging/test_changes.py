@@ -1,16 +1,19 @@
 """What the agent's work is: what is carried, and what stays as it was."""
 
+import errno
 import io
 import tarfile
 import tracemalloc
 
 import pytest
+from stopwatch import Stopwatch
 from tree_samples import archive, carried, changes_of, folder, member, start, symlink
 
 from envs.judging import changes, tree
 from envs.judging.areas import Start, scan_tree
 from envs.judging.changes import collect_changes
-from sandboxes.base import SandboxSpec
+from envs.types import InfraError
+from sandboxes.base import Sandbox, SandboxSpec
 
 
 def test_new_changed_and_deleted_paths_are_told_apart():
@@ -91,6 +94,33 @@ def test_another_name_of_an_unchanged_file_is_carried_as_a_file(names):
 
 def test_a_tree_that_became_something_else_is_a_result():
     assert changes_of({}, archive(symlink(".", "/etc"))).problem == "the working directory is no longer a directory"
+
+
+@pytest.mark.parametrize(("error", "told"), [(errno.ENOENT, True), (errno.EMFILE, False), (errno.EIO, False)])
+async def test_work_that_can_not_be_read_is_worth_nothing_only_where_its_files_are_at_fault(error, told):
+    class Unreadable(Sandbox):
+        workdir = "/app"
+
+        async def stop(self):
+            return
+
+        async def download(self, path, *, max_bytes):
+            raise OSError(error, "no")
+
+    if told:
+        assert "is gone" in (await collect_changes(Unreadable(), Start({}))).problem
+    else:
+        with pytest.raises(InfraError):
+            await collect_changes(Unreadable(), Start({}))
+
+
+def test_very_many_paths_that_stay_are_compared_in_linear_time():
+    before = start(*(member(f"a/{number}") for number in range(10_000)))
+    after = archive(folder("a"), *(member(f"b{number}/conftest.py") for number in range(10_000)))
+    watch = Stopwatch()
+    changes = changes_of(before, after)
+    assert (len(changes.deleted), len(changes.withheld)) == (10_000, 10_000)
+    assert watch.seconds < 6.0
 
 
 @pytest.mark.docker

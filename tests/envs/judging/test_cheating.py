@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from samples import rollout
+from stopwatch import Stopwatch
 
 from envs.judging.changes import Changes
 from envs.judging.cheating import with_signs
@@ -68,6 +69,13 @@ def test_honest_commands_are_none(command):
 def test_what_lies_in_the_tree_can_be_a_sign(changes, sign, seen):
     verdict = with_signs(Verdict(1.0, "fine"), rollout(command="ls").result, changes)
     assert verdict.seen == {sign: seen}
+
+
+@pytest.mark.parametrize("words", ["git log ", "find / ", "git -"])
+def test_a_model_that_repeats_itself_holds_nobody_up(words):
+    watch = Stopwatch()
+    with_signs(Verdict(1.0, "fine"), rollout(command=words * 20_000).result, Changes())
+    assert watch.seconds < 5.0
 
 
 def test_the_evidence_names_the_turn_and_the_line():

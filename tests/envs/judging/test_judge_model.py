@@ -1,6 +1,7 @@
 """A judge by model: asked by test.sh through a door, bounded, and never blamed on the policy."""
 
 import asyncio
+import io
 import json
 import urllib.error
 import urllib.request
@@ -172,6 +173,24 @@ async def at_the_door(answer, name="m", models=()):
                 return told.status
 
         yield bench, ask, asked
+        server.close()
+
+
+@pytest.mark.parametrize("in_pieces", [False, True])
+async def test_a_long_question_is_passed_on_whole(in_pieces):
+    text = "word " * 500_000
+    body = json.dumps({"messages": [{"role": "user", "content": text}]}).encode()
+
+    async def pieces():
+        for start in range(0, len(body), 100_000):
+            yield body[start : start + 100_000]
+
+    async with judging(naive) as (url, asked), Bench(JudgeModel(url, "m")) as bench, ClientSession() as session:
+        server = await asyncio.get_running_loop().create_server(bench.door, "127.0.0.1", 0)
+        door = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1/chat/completions"
+        async with session.post(door, data=pieces() if in_pieces else io.BytesIO(body)) as told:
+            assert told.status == 200
+        assert question_of(asked[0][2]) == text
         server.close()
 
 

@@ -78,6 +78,12 @@ def test_the_reward_is_the_least_of_what_was_seen_and_what_test_sh_wrote():
     assert verdict.metrics["test_sh_reward"] == 1.0
 
 
+def test_code_that_writes_a_larger_reward_behind_tests_that_passed_earns_no_more():
+    verdict = read("1000", seen())
+    assert (verdict.reward, "though test.sh wrote 1000" in verdict.explanation) == (1.0, True)
+    assert read("1000", seen(), watched=False).reward == 1000
+
+
 @pytest.mark.parametrize("written", ["true", "100%", "0,5", "nan", "PASS", ""])
 def test_a_reward_that_is_no_number_is_the_tasks_where_nothing_speaks_against_the_code(written):
     for known, outcome in ((True, seen()), (False, seen("1 test not seen to pass: b", share=0.5))):

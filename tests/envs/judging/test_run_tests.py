@@ -8,6 +8,7 @@ from verifier_samples import (
     AnsweringSandbox,
     FailingBackend,
     FailingSandbox,
+    image_of,
     rewards,
     task,
     verdict_after,
@@ -42,6 +43,17 @@ async def test_changes_deletions_and_new_kinds_are_applied(docker_backend, tmp_p
         ". d 755\n./file d 755\n./file/x f 644\n./frozen f 644\n./out d 755\n./out/y f 644\n"
         "./room d 775\n./room/thing f 644\n4\n2\n3\n"
     )
+
+
+@pytest.mark.docker
+async def test_what_a_user_has_made_writable_first_can_be_deleted(docker_backend, tmp_path):
+    lines = "RUN mkdir -p sealed && touch sealed/old kept && chown -R 1000:1000 . && chmod 555 sealed", "USER 1000"
+    image = await docker_backend.ensure_image(None, image_of(tmp_path, True, *lines))
+    sample = task(tmp_path, f"[ -e sealed/old ] && {REWARD.format(0)} || {REWARD.format(1)}", workdir=None)
+    for behind in ("", " && chmod 555 sealed"):
+        command = f"chmod 755 sealed && rm sealed/old{behind}"
+        verdict = await verdict_after(docker_backend, image, sample, command)
+        assert verdict.solved, verdict.explanation
 
 
 @pytest.mark.docker

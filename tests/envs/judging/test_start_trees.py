@@ -1,9 +1,12 @@
 """The source trees of clean images."""
 
 import asyncio
+import errno
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
+from tree_samples import archive, member
 from verifier_samples import (
     FailingBackend,
     task,
@@ -11,8 +14,8 @@ from verifier_samples import (
 
 from envs.judging.areas import Start
 from envs.judging.start_trees import StartTrees
-from envs.types import InfraError
-from sandboxes.base import SandboxError
+from envs.types import Failure, InfraError
+from sandboxes.base import Sandbox, SandboxDied, SandboxError
 from sandboxes.local import LocalBackend
 
 
@@ -69,3 +72,36 @@ async def test_trees_that_were_not_asked_for_for_long_are_read_again(tmp_path):
         for image in ("one", "two", "one", "three", "one", "two"):
             assert len((await trees.get(sample, image)).tree) == 3
     assert opened == ["one", "two", "three", "two"]
+
+
+class OnceUnreadable(Sandbox):
+    """The first sandbox can't be read, by no fault of the image's."""
+
+    def __init__(self, error, path):
+        self.errors, self.path = [error], path
+
+    async def image_id(self, name):
+        return name
+
+    @asynccontextmanager
+    async def open(self, spec):
+        yield self
+
+    workdir = "/app"
+
+    async def download(self, path, *, max_bytes):
+        if path == self.path and self.errors:
+            raise self.errors.pop()
+        return archive(member("a"))
+
+
+@pytest.mark.parametrize("path", ["/app", "/srv"])
+@pytest.mark.parametrize("error", [SandboxDied("gone"), OSError(errno.EMFILE, "too many open files")])
+async def test_what_can_not_be_read_for_a_failure_of_ours_is_judged_all_the_same(tmp_path, error, path):
+    sample = task(tmp_path, "")
+    sample = replace(sample, hidden=replace(sample.hidden, graded=("/srv",)))
+    trees = StartTrees(OnceUnreadable(error, path))
+    with pytest.raises(InfraError) as raised:
+        await trees.get(sample, "image")
+    assert raised.value.kind is Failure.SANDBOX
+    assert "/srv" in (await trees.get(sample, "image")).elsewhere

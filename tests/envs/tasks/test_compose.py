@@ -13,9 +13,15 @@ from envs.types import BadTask
         ("main: {build: .}\n  db: {image: postgres}", "several containers aren't supported"),
         ("main: {build: ., privileged: true}", "privileged can't be kept"),
         ("main: [", "is not YAML"),
+        ("main: [1]", "a service is a table"),
+        ("main: {environment: A=B}", "a list of NAME=VALUE"),
+        ("main: {environment: 5}", "a list of NAME=VALUE"),
+        ("main: {1: 2, z: 3}", "1, z can't be kept"),
+        ("main: {working_dir: app}", "working_dir 'app' is no absolute path; write one"),
+        ("main: {working_dir: '${DIR:-/app}'}", "is no absolute path"),
     ],
 )
-def test_a_compose_file_of_more_than_one_container_is_refused(tmp_path, services, said):
+def test_a_compose_file_of_more_than_one_container_or_with_mistakes_is_refused(tmp_path, services, said):
     directory = make_task(tmp_path)
     (directory / "environment/docker-compose.yaml").write_text(f"services:\n  {services}\n")
     with pytest.raises(BadTask, match=f"docker-compose.yaml.*{said}"):

@@ -221,3 +221,13 @@ def test_terminal_instructions_are_short_and_their_kinds_are_listed():
         if task.metadata["band"] == "terminal":
             assert len(task.instruction.split()) <= 20
             assert f"`{task.metadata['kind']}`" in (held_out if task.metadata.get("held_out") else trained)
+
+
+def test_a_folder_of_a_task_may_be_a_link_to_one_that_tasks_share(tmp_path):
+    directory, shared = make_task(tmp_path), tmp_path / "shared"
+    (directory / "environment").rename(shared)
+    (directory / "environment").symlink_to(shared)
+    before = load_task(directory)
+    assert before.context == directory / "environment"
+    (shared / "more").write_text("1")
+    assert load_task(directory).digest != before.digest

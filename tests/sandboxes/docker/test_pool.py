@@ -1,12 +1,16 @@
 """Containers that stand ready before they are asked for."""
 
 import asyncio
+from collections import deque
+from pathlib import Path
 
 import aiodocker
 import pytest
 
 from sandboxes.base import Limits, SandboxSpec
 from sandboxes.docker import DockerBackend, PoolLimits
+from sandboxes.docker.crun.spares import Spares
+from sandboxes.docker.pool import WarmPool
 from sandboxes.owner import PREFIX
 
 
@@ -100,3 +104,34 @@ class TestWarmPool:
             await box.reset()
             assert box.id in standing
             assert (await box.exec("ls -A")).output == ""
+
+
+class Silent:
+    """A container that does not answer for now."""
+
+    name, kind, made_of, discarded = "silent", "kind", "image", False
+
+    async def answers(self):
+        await asyncio.Event().wait()
+
+    async def discard(self):
+        self.discarded = True
+
+
+@pytest.mark.parametrize("spare", [False, True])
+async def test_a_caller_that_is_cancelled_while_a_container_is_tried_leaves_none(spare):
+    container, loop = Silent(), asyncio.get_running_loop()
+    if spare:
+        spares = Spares(PoolLimits(), Path("/"))
+        spares._ready[container] = loop.call_later(60.0, print)
+        taking = asyncio.create_task(spares.take("kind", "image"))
+    else:
+        pool = WarmPool(None, PoolLimits(), None)
+        pool.prepare("kind", 1)
+        pool._idle["kind"] = deque([container])
+        taking = asyncio.create_task(pool.take("kind"))
+    await asyncio.sleep(0)
+    taking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await taking
+    assert container.discarded

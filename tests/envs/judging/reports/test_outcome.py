@@ -1,6 +1,7 @@
 """What follows from what the calls of runners report."""
 
 import pytest
+from stopwatch import Stopwatch
 
 from envs.judging.decoys.insertion import insert_decoys
 from envs.judging.record import REFERENCE
@@ -107,3 +108,15 @@ def test_where_no_test_was_seen_nothing_follows(calls):
 def test_nonsense_is_passed_over(message):
     both = run((ONE, "passed"), (TWO, "passed"), end=())
     assert judged([*both, message, END]).sign is None
+
+
+def test_very_many_reports_are_read_in_linear_time():
+    source = b"".join(b"def test_%d():\n    assert len([1]) == 1\n\n" % number for number in range(300))
+    listed = [f"test_a.py::test_{number}[a b" for number in range(300)]
+    call = [
+        {"kind": "test", "id": f"test_a.py::test_{number % 3}[{number}]", "outcome": "skipped", "where": "test_a.py"}
+        for number in range(30_000)
+    ]
+    watch = Stopwatch()
+    assert judged(call, source=source, PASS_TO_PASS=listed).share == 0
+    assert watch.seconds < 8.0

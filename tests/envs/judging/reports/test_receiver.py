@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from stopwatch import Stopwatch
 
 from envs.judging.reports import receiver
 from envs.judging.reports.receiver import Receiver
@@ -60,7 +61,7 @@ async def test_a_process_that_runs_on_is_not_waited_for_long(door, monkeypatch):
     assert [len(call) for call in await one.calls()] == [1]
 
 
-@pytest.mark.parametrize("sent", [b"no json\n", b"[1]\n", b"3\n", b"\xff\n", b"[" * 100_000 + b"\n"])
+@pytest.mark.parametrize("sent", [b"no json\n", b"[1]\n", b"3\n", b"\xff\n", b"[" * 100_000 + b"\n", b'{"a": [{}]}\n'])
 async def test_what_is_no_message_is_passed_over(door, sent):
     one, connect = door
     reader, writer = await connect()
@@ -79,3 +80,22 @@ async def test_more_than_is_taken_is_not_known(door, monkeypatch, limit, value):
         writer.write(b"\n" + line(kind="finish", status=0))
     assert await reader.read(1) in (b"", b"\n")
     assert await one.calls() == []
+
+
+def test_a_line_in_many_pieces_is_read_in_linear_time():
+    call, watch = Receiver().door(), Stopwatch()
+    call.data_received(b"x" * 2**19)
+    for _ in range(20_000):
+        call.data_received(b"x")
+    assert watch.seconds < 2.0
+
+
+async def test_small_messages_are_not_taken_without_end(door, monkeypatch):
+    monkeypatch.setattr(receiver, "MAX_MESSAGES", 3)
+    one, connect = door
+    reader, writer = await connect()
+    writer.write(line(kind="start", id="a"))
+    await asyncio.sleep(0.05)
+    writer.write(b"{}\n" * 3)
+    assert await reader.read() == b""
+    assert [len(call) for call in await one.calls()] == [1]

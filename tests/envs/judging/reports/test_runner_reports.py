@@ -1,5 +1,7 @@
 """What calls of runners report of each test."""
 
+import pytest
+
 from envs.judging.decoys.insertion import insert_decoys
 from envs.judging.reports.runner_reports import RunnerReports
 
@@ -29,6 +31,20 @@ def test_modules_that_are_run_count_as_calls_where_no_runner_began():
 def test_what_tests_replace_themselves_is_not_tampered_with():
     end = {"kind": "finish", "status": 0, "tampered": ["time.sleep", "builtins.len", 3]}
     assert RunnerReports([[end]], WRITTEN).tampered == ["builtins.len", "3"]
+
+
+@pytest.mark.parametrize("name", ["time.(", "time.(a+)+!", "time.\ud800"])
+def test_names_of_replaced_things_are_no_patterns(name):
+    source = insert_decoys(
+        {"/tests/test_a.py": b"import time\n\ndef test_one(): time.patch(" + b"a" * 50 + b", 3)\n"}
+    ).source
+    assert RunnerReports([[{"kind": "finish", "status": 0, "tampered": [name]}]], source).tampered == []
+
+
+def test_no_more_replaced_things_are_looked_for_than_code_can_honestly_replace():
+    names = [f"builtins.name_{number}" for number in range(5_000)]
+    reports = RunnerReports([[{"kind": "finish", "status": 0, "tampered": 2 * names}]], WRITTEN)
+    assert reports.tampered == names[:1_000]
 
 
 def test_what_can_not_be_read_counts_for_nothing():

@@ -6,9 +6,9 @@ from pathlib import Path
 import aiodocker
 import pytest
 
-from sandboxes.base import ImageMissing, SandboxSpec
+from sandboxes.base import DaemonUnavailable, ImageMissing, SandboxSpec
 from sandboxes.docker.crun import images as module
-from sandboxes.docker.crun.images import Images
+from sandboxes.docker.crun.images import Image, Images
 from sandboxes.docker.daemon.client import connect
 from sandboxes.docker.daemon.engine import Engine
 from sandboxes.docker.daemon.reap import remove_owned
@@ -52,6 +52,18 @@ async def test_an_image_is_held_once_and_let_go_of_when_others_are_newer(with_cr
             assert await holds(client, owner) == []
         finally:
             await remove_owned(client, owner.id)
+
+
+async def test_a_daemon_that_is_away_fails_nobody_who_gives_an_image_back(monkeypatch):
+    async def away(*_):
+        raise DaemonUnavailable("away")
+
+    monkeypatch.setattr(module, "_HELD", 0)
+    monkeypatch.setattr(module, "remove", away)
+    images, image = Images(None, Owner.of_this_process(), None, Path("/")), Image("sha256:1", {}, (), users=1)
+    images._held[image.id] = image
+    await images.give_back(image)
+    assert not images._held
 
 
 async def test_a_hold_that_somebody_has_removed_is_made_again(with_crun, base_image, monkeypatch):

@@ -144,3 +144,12 @@ async def test_a_look_that_takes_too_long_is_not_whole(host_paths, monkeypatch):
 
 async def test_programs_that_run_are_looked_at(host_paths):
     assert f"/proc/{os.getpid()}/exe" in module._open_files(os.getpid())
+
+
+async def test_a_machine_of_another_language_counts_as_well(host_paths, tmp_path, monkeypatch):
+    (tmp_path / "du").write_text('#!/bin/sh\n[ "$LC_ALL" = C ] && echo "7\ttotal" || echo "7\tinsgesamt"\n')
+    (tmp_path / "du").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    monkeypatch.setattr(module, "_nameless", lambda _: ([], True))
+    assert (await disk_usage(host_paths)).bytes == 7

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import aiodocker
 import pytest
-from small_archives import members
+from small_archives import content, members
 from stopwatch import Stopwatch
 
 from sandboxes.base import ImageMissing, SandboxError, SandboxSpec
@@ -35,6 +35,15 @@ class TestBuildContext:
             assert digest not in seen
             seen.add(digest)
         assert pack_context(tmp_path, "b")[1] not in seen
+
+    def test_it_may_be_a_link_and_so_may_its_dockerfile(self, tmp_path):
+        for name in ("context", "shared"):
+            (tmp_path / name).mkdir()
+        (tmp_path / "shared/Dockerfile").write_text("FROM a\n")
+        (tmp_path / "context/Dockerfile").symlink_to("../shared/Dockerfile")
+        (tmp_path / "link").symlink_to("context")
+        for context in (tmp_path / "context", tmp_path / "link"):
+            assert content(pack_context(context, None)[0], "Dockerfile") == b"FROM a\n"
 
     @pytest.mark.parametrize(
         ("before", "after"),
