@@ -113,12 +113,11 @@ class TestImagesThatHaveGone:
 
     async def test_one_that_somebody_brings_back_is_not_waited_for(self, daemon, base_image, monkeypatch):
         monkeypatch.setattr("sandboxes.docker.images.store.LOOKS_S", 0.05)
-        await remove_images(daemon, "atropos-test-base:brought")  # of a run that was killed
         ended = []
 
         async def takes_minutes() -> None:
-            await daemon.images.tag(base_image, "atropos-test-base", tag="brought")
             try:
+                await daemon.images.tag(base_image, "atropos-test-base", tag="brought")
                 await asyncio.sleep(3600)
             finally:
                 ended.append(True)
