@@ -116,8 +116,8 @@ class TestImagesThatHaveGone:
         ended = []
 
         async def takes_minutes() -> None:
-            await daemon.images.tag(base_image, "atropos-test-base", tag="brought")
             try:
+                await daemon.images.tag(base_image, "atropos-test-base", tag="brought")
                 await asyncio.sleep(3600)
             finally:
                 ended.append(True)
