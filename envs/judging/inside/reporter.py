@@ -207,9 +207,12 @@ class PytestListener(Listener):
         return val.shown if type(val) is Want else None
 
     def pytest_runtest_logstart(self, nodeid, location):
+        self._outcomes.pop(nodeid, None)  # of an attempt that is made again
         self.starts(nodeid)
 
     def pytest_runtest_logreport(self, report):
+        if report.outcome not in ("passed", "failed", "skipped"):
+            return  # it is made again, by a plugin
         outcomes = self._outcomes.setdefault(report.nodeid, [])
         if type(report).__name__.lower() == "subtestreport" and report.outcome == "passed":
             return  # a part of a test, which is reported too

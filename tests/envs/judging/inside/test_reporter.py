@@ -127,6 +127,37 @@ async def test_without_a_door_tests_run_all_the_same(judged, tmp_path):
     assert (seen.status, seen.outcome) == (0, None)
 
 
+RETRIES = """
+import copy
+from _pytest.runner import runtestprotocol
+def pytest_runtest_protocol(item, nextitem):
+    for attempt in (1, 2):
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        for report in runtestprotocol(item, nextitem=nextitem, log=False):
+            %s
+            item.ihook.pytest_runtest_logreport(report=report)
+            if report.outcome == "rerun":
+                break
+        else:
+            return True
+"""
+FLAKY = "import solution\ndef test_flaky():\n    solution.runs += 1\n    assert solution.runs > 1\n"
+
+
+@pytest.mark.parametrize(
+    "done",
+    [  # by pytest-rerunfailures to version 15, and by pytest-retry
+        'report.outcome = "rerun" if report.failed else report.outcome',
+        'if report.failed:\n                again = copy.copy(report); again.outcome = "retried"; '
+        'item.ihook.pytest_runtest_logreport(report=again); report.outcome = "passed"',
+    ],
+    ids=["begun anew", "called anew"],
+)
+async def test_a_test_that_passes_at_another_attempt_has_passed(judged, done):
+    seen = await judged({"solution.py": "runs = 0\n", "test_a.py": FLAKY, "conftest.py": RETRIES % done})
+    assert (seen.status, seen.problem, seen.tests) == (0, None, {"test_a.py::test_flaky": "passed"}), seen.output
+
+
 async def test_a_failed_test_shows_its_line_and_what_it_compared(judged):
     seen = await judged({"solution.py": "def f(x):\n    return None\n", "test_a.py": TEST})
     assert "test_a.py:4: AssertionError" in seen.output
