@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-import orjson
 from tokenizers import Tokenizer
 from tokenizers.decoders import ByteLevel
 from tokenizers.models import BPE
@@ -388,7 +387,7 @@ async def tracking(env: Environment, name: str, *, project: str | None, group: s
     """Log the environment's figures, in this block, if wanted. name, project, group: of the logged run. project:
     None for one of the environment's own."""
     config = env.config
-    options = orjson.loads(env.redactor.text(orjson.dumps(config.model_dump(mode="json")).decode()))
+    options = env.redactor.value(config.model_dump(mode="json"))
     named = project or f"atropos-agent-{env.name}"
     tracked = TrackedRun(named, config.wandb_name or name, env.run_dir, options, group)
     env.trackers = await asyncio.to_thread(Trackers.open, config.trackers, tracked)
