@@ -469,11 +469,11 @@ def _write_page(env: Environment) -> None:
     decode: Callable[[int], str] = lambda token: str(env.tokenizer.decode([token], skip_special_tokens=False))  # noqa: E731
     models = ", ".join(server.config.model_name for server in env.servers)
     path = env.run_dir / "rollouts.html"
-    rollouts, all_of_them = read_newest(env.run_dir, PAGE)
-    shown = {} if all_of_them else {"shown": f"the newest {len(rollouts)} rollouts"}
     try:
+        rollouts, all_of_them = read_newest(env.run_dir, PAGE)
+        shown = {} if all_of_them else {"shown": f"the newest {len(rollouts)} rollouts"}
         write_report(rollouts, path, decode=decode, title=env.name, summary={"model": models, **shown})
-    except OSError as error:
-        if not may_pass(error):
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and not may_pass(error):
             raise
         logger.error("%s: %s; it is not written", path, error)
