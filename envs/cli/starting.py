@@ -99,7 +99,7 @@ async def evaluate_and_compare(env: AgentEnv[Any], options: Options) -> EvalSumm
         log = inspect_log(summary, samples.rollouts, read_rollouts(env.run_dir))
         path = options.inspect_log / log_name(log)
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, env.redactor.text(orjson.dumps(log).decode()).encode())
+        replace_file(path, orjson.dumps(env.redactor.value(log)))
         print(f"for `inspect view --log-dir {options.inspect_log}`: {path}")
     return summary
 

@@ -11,6 +11,10 @@ from typing import Any
 
 from atropos_agent.types import Branch
 
+EQUAL = 1e-9
+"""Rewards that differ by less, or by this part of the larger one, are equal: the same tests summed up in another order
+differ by rounding, which a division by their deviation would make as large as any difference."""
+
 
 @dataclass(frozen=True, slots=True)
 class Estimator:
@@ -49,7 +53,7 @@ class Estimator:
         lengths: sampled tokens of each; optional if lengths cost nothing. Raises ValueError for an unknown kind."""
         if self.length_penalty and lengths:
             rewards = _shortened(rewards, lengths, self.length_penalty)
-        if len(set(rewards)) < 2 or self.kind == "none":
+        if not rewards or self.kind == "none" or math.isclose(min(rewards), max(rewards), rel_tol=EQUAL, abs_tol=EQUAL):
             return [0.0] * len(rewards)
         mean, spread = statistics.fmean(rewards), statistics.pstdev(rewards)
         divisors = {"group-std": spread, "group-mean": 1.0, "leave-one-out": 1 - 1 / len(rewards)}

@@ -29,6 +29,7 @@ from envs.records.atif import Place
 from envs.records.flat import rollout_row
 from envs.records.metrics import Metrics
 from envs.records.read import SavedRollout, read_at
+from envs.running.database import locked
 from envs.running.rollouts import Rollouts
 from envs.running.run import cancel, follow_load, open_rollouts
 from envs.types import InfraError, Seat, Task
@@ -105,7 +106,8 @@ async def run(
     `max_steps`, `temperature`, `run_dir` or `attempts`.
 
     A rollout with an infrastructure failure is tried again; one that never succeeds is left out and listed. Raises
-    UsageError for unusable arguments, NothingWorks when no rollout ever succeeds.
+    UsageError for unusable arguments, RunDirectoryError when another process works in `run_dir`, NothingWorks when no
+    rollout ever succeeds.
     """
     env_cls = _environment(agent, read_tasks(tasks), llm)
     if samples < 1:
@@ -127,12 +129,13 @@ async def run(
         raise UsageError(f"no inference server answers at {engine.base_url}; start it, or give another llm") from None
     train, _ = await env.ready_tasks()
     wanted = [(task, number) for task in train for number in range(samples)]
-    async with open_rollouts(env, Metrics(), len(train)) as (rollouts, _):
-        following = asyncio.create_task(follow_load(env, rollouts.limiter))
-        try:
-            made, failed = await _make(rollouts, wanted, env.name, shown=progress)
-        finally:
-            await cancel([following])
+    with locked(env.run_dir):
+        async with open_rollouts(env, Metrics(), len(train)) as (rollouts, _):
+            following = asyncio.create_task(follow_load(env, rollouts.limiter))
+            try:
+                made, failed = await _make(rollouts, wanted, env.name, shown=progress)
+            finally:
+                await cancel([following])
     saved = await asyncio.to_thread(lambda: [read_at(env.run_dir, place) for place in made])
     return Ran(tuple(saved), tuple(failed), env.run_dir)
 

@@ -135,8 +135,7 @@ def _explained(problem: Any, outer: tuple[str, ...], known: Mapping[str, Option]
     message = problem["msg"].removeprefix("Value error, ")
     # Options that contradict each other are named in the message.
     whole = problem["loc"] == () and problem["type"] == "value_error"
-    secret = problem["loc"][-1:] == ("api_key",)
-    return f"{place}: {message}" + ("" if whole or secret else f" (got {_short(problem['input'])})")
+    return f"{place}: {message}" + ("" if whole else _shown(place, problem["input"], said="got "))
 
 
 def _unknown(name: str, known: Mapping[str, Option]) -> str:
@@ -217,7 +216,7 @@ def _put(values: dict[str, Any], path: Sequence[str], value: Any, named: str = "
     elif isinstance(there, list) and isinstance(value, list):
         there += value
     elif name in values:
-        raise ValueError(f"{named} is given twice ({_short(there)}, {_short(value)}); leave one out")
+        raise ValueError(f"{named} is given twice{_shown(name, there, value)}; leave one out")
     else:
         values[name] = value
 
@@ -334,6 +333,11 @@ def _pieces(text: str) -> list[str]:
             pieces.append(text[start:i])
             start = i + 1
     return [*pieces, text[start:]]
+
+
+def _shown(name: str, *values: Any, said: str = "") -> str:
+    """Return an option's values in brackets; nothing for a key."""
+    return "" if name.endswith("_key") else f" ({said}{', '.join(map(_short, values))})"
 
 
 def _short(value: Any) -> str:

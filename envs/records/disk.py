@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import logging
 import math
 import resource
 import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any, TypeVar
@@ -135,6 +136,8 @@ def append_line(path: Path, line: bytes) -> None:
     """Add a line to a file, whole or, on a full disk, not at all. Makes a missing file, but not its folder, because
     somebody may have moved that."""
     with path.open("ab", buffering=0) as file:
+        with suppress(OSError):  # of a file system without locks
+            fcntl.flock(file, fcntl.LOCK_EX)  # or it would cut off the lines of others with its own
         end = file.seek(0, 2)
         try:
             append(file, line + b"\n")

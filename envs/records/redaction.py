@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 _NAMES = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
 _IN_URL = re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)")
@@ -30,6 +31,15 @@ class Redactor(logging.Filter):
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return _IN_URL.sub("***", text)
+
+    def value(self, value: Any) -> Any:
+        """Return a value for JSON with redacted texts. `text` is not for its JSON: quotes are other letters there, and
+        a number may look like a secret."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {self.value(name): self.value(item) for name, item in value.items()}
+        return [self.value(item) for item in value] if isinstance(value, list | tuple) else value
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Make the record's whole text, traceback included, and redact it."""

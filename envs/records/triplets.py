@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from atropos_agent.tracing import INPUT_MESSAGES, OPERATION, OUTPUT_MESSAGES, REWARD, TASK
+from atropos_agent.types import AgentStep, Message
 from envs.records.read import SavedRollout
 
 
 def rollout_triplets(saved: SavedRollout) -> Iterator[dict[str, Any]]:
     """Yield a rollout's triplets: `prompt` as chat messages, `response` as text and the rollout's `reward`, with the
-    ids of both and the response's logprobs if present."""
+    ids of both and the response's logprobs if present. The messages are of one conversation: `prompt` is empty for a
+    reply of another."""
     messages, steps = saved.result.messages, saved.result.steps
-    replies = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
     rows = {row.segment: row for row in saved.result.segments}
-    # Replies that were given as examples come before those that were sampled.
-    for step, place in zip(steps, replies[len(replies) - len(steps) :], strict=False):
+    for step, place in zip(steps, _places(messages, steps), strict=True):
         systems = [at for at in range(place) if messages[at]["role"] == "system"]
         row = rows.get(step.segment)
         end = step.start + step.completion_tokens
@@ -32,6 +32,21 @@ def rollout_triplets(saved: SavedRollout) -> Iterator[dict[str, Any]]:
             "response_ids": list(row.tokens[step.start : end]) if row else [],
             "logprobs": list(row.logprobs[step.start : end]) if row else [],
         }
+
+
+def _places(messages: Sequence[Message], steps: Sequence[AgentStep]) -> Iterator[int]:
+    """Yield the place of each reply among the messages; 0 for one of another conversation than theirs."""
+    replies = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
+    if len(steps) <= len(replies):
+        # Replies that were given as examples come before those that were sampled.
+        yield from replies[len(replies) - len(steps) :]
+        return
+    last = 0
+    for step in steps:
+        texts = (step.response, step.content)
+        found = next((place for place in replies if place > last and messages[place]["content"] in texts), 0)
+        last = max(last, found)
+        yield found
 
 
 def span_triplets(lines: Iterable[str]) -> Iterator[dict[str, Any]]:

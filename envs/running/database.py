@@ -146,6 +146,8 @@ def open_database(path: Path) -> sqlite3.Connection:
     moved aside and its readable rows taken over. Raises RunDirectoryError for one of a later version, and if
     the file can't be opened now, as when the disk is full: this is no damage."""
     try:
+        if not path.exists() and _salvaged(path).exists():  # a process was killed between the two
+            _put_salvaged(path)
         return _connect(path)
     except (sqlite3.DatabaseError, OSError) as error:
         if may_pass(error):
@@ -256,26 +258,40 @@ def _bring_up_to_date(db: sqlite3.Connection, path: Path) -> None:
 
 
 def _salvage(path: Path) -> sqlite3.Connection:
-    """Move a damaged file aside and copy its readable rows into a new one. Groups without any readable row
-    become corrupt."""
-    old = path.with_name(f"{path.stem}.damaged-{uuid.uuid4().hex[:6]}{path.suffix}")
+    """Copy the readable rows of a damaged file into a new one, which takes its place when it is complete. Groups
+    without any readable row become corrupt."""
+    new, old = _salvaged(path), path.with_name(f"{path.stem}.damaged-{uuid.uuid4().hex[:6]}{path.suffix}")
+    for name in (new.name, f"{new.name}-wal", f"{new.name}-shm"):
+        path.with_name(name).unlink(missing_ok=True)
+    with (
+        contextlib.closing(_connect(new)) as db,
+        contextlib.closing(sqlite3.connect(path, isolation_level=None)) as source,
+    ):
+        copied, lost = _take_over(db, source)
     for suffix in ("", "-wal", "-shm"):
         with contextlib.suppress(FileNotFoundError):
             path.with_name(path.name + suffix).rename(old.with_name(old.name + suffix))
-    _suspected(path).unlink(missing_ok=True)
-    with contextlib.ExitStack() as unfinished:
-        db = unfinished.enter_context(contextlib.closing(_connect(path)))
-        with contextlib.closing(sqlite3.connect(old, isolation_level=None)) as source:
-            copied, lost = _take_over(db, source)
-        unfinished.pop_all()
+    _put_salvaged(path)
     logger.error("%s: %d rows taken over, %d groups lost; the old file is %s", path, copied, lost, old)
-    return db
+    return _connect(path)
+
+
+def _salvaged(path: Path) -> Path:
+    return path.with_name(f"{path.name}.salvaged")
+
+
+def _put_salvaged(path: Path) -> None:
+    """Put a complete copy in the place of the damaged file, which is moved aside."""
+    for name in (f"{path.name}-wal", f"{path.name}-shm", _suspected(path).name):
+        path.with_name(name).unlink(missing_ok=True)
+    _salvaged(path).rename(path)
 
 
 def _take_over(db: sqlite3.Connection, source: sqlite3.Connection) -> tuple[int, int]:
     """Copy the readable rows of `source`. Returns the rows copied and the groups lost."""
     copied = 0
     with db:
+        db.execute("BEGIN IMMEDIATE")
         for table in _KEYS:
             columns = {name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")}
             for row in _readable(source, table):
@@ -309,8 +325,15 @@ def _readable(db: sqlite3.Connection, table: str) -> Iterator[dict[str, Any]]:
 def _account(db: sqlite3.Connection) -> int:
     """Make groups and packets agree again. Returns the number of groups with nothing left."""
     held: Counter[int] = Counter()
-    for (rows,) in db.execute("SELECT rows FROM packets WHERE state NOT IN ('queued', 'batched')"):
-        held.update({int(number): count for number, count in json.loads(rows).items()})
+    for packet, state, rows in db.execute("SELECT id, state, rows FROM packets").fetchall():
+        try:
+            counts = {int(number): int(count) for number, count in json.loads(rows).items()}
+        except (ValueError, TypeError, AttributeError):
+            logger.error("packet %d is lost: its groups can't be read", packet)
+            db.execute("DELETE FROM packets WHERE id = ?", (packet,))
+            continue
+        if state not in ("queued", "batched"):
+            held.update(counts)
     known = dict(db.execute("SELECT number, state FROM groups"))
     # A group is what its packets say; without them one of the outbox will never be delivered.
     states = {n: GroupState.CORRUPT for n in range(max([*known, *held], default=-1)) if n not in known}

@@ -52,7 +52,7 @@ def described(env: Environment) -> dict[str, Any]:
         "sampling": {name: options[name] for name in _SAMPLING},
         "options": own,
     }
-    kept: dict[str, Any] = orjson.loads(env.redactor.text(orjson.dumps(about).decode()))
+    kept: dict[str, Any] = env.redactor.value(about)
     return kept
 
 

@@ -98,13 +98,14 @@ def scored_groups(run: Path, *, tokens: bool = True) -> Iterator[Export]:
 
 
 def _read(run: Path, members: Sequence[tuple[int, int, int, int]]) -> Iterator[tuple[int, list[SavedRollout]]]:
-    """Yield the groups of these members, given as number and place, without those that lost one on disk."""
+    """Yield the groups of these members, given as number and place, without those that lost one on disk, as
+    with a part that was moved away."""
     for number, listed in groupby(members, lambda member: member[0]):
         try:
             yield number, [read_at(run, Place(*place)) for _, *place in listed]
         except UnknownFormat:
             raise
-        except ValueError as error:
+        except (FileNotFoundError, ValueError) as error:
             logger.warning("left out group %d of %s: %s", number, run, error)
 
 

@@ -15,7 +15,7 @@ import orjson
 from atropos_agent.types import AgentError, EngineError, TokenMismatch, Unanswered
 from envs.records.disk import append_line, until_room
 from envs.records.metrics import Metrics
-from envs.records.plain import plain_text
+from envs.records.plain import plain
 from envs.records.redaction import Redactor
 from envs.running.concurrency import CircuitBreaker
 from envs.running.permanent import SEVERAL, Hope
@@ -120,8 +120,8 @@ class FailureLog:
 
     async def write(self, task: Task) -> None:
         """Append a task's evidence to the file, waiting while the disk is full."""
-        record = {"task": plain_text(task.id), "failures": list(self._last.get(task.id, ()))}
-        line = self._redactor.text(orjson.dumps(record, default=str).decode()).encode()
+        record = plain({"task": task.id, "failures": list(self._last.get(task.id, ()))})
+        line = orjson.dumps(self._redactor.value(record))
         await until_room(self.path, lambda: append_line(self.path, line), home=self.path.parent)
 
 

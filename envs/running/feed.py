@@ -30,7 +30,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, wait
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, Self
@@ -52,6 +52,10 @@ T = TypeVar("T")
 
 OpenSink = Callable[[Run], AbstractAsyncContextManager[S]]
 MakePace = Callable[[Run, S], P]
+
+
+LOOK_S = 1.0
+"""Between two looks of a waiting thread whether the run's thread lives, in seconds."""
 
 
 class RunEnded(RuntimeError):
@@ -215,8 +219,13 @@ class FeedThread(Generic[S, P]):
         """Run `work` on the feed in its thread, such as `lambda fed: fed.ask(...)`, and return its result.
         Raises its exceptions, and RunEnded when the run has ended."""
         self.check()
+        called = asyncio.run_coroutine_threadsafe(work(self.fed), self._loop)
+        while not called.done() and self._thread.is_alive():
+            wait([called], LOOK_S)  # an event loop that is closed meanwhile forgets it
+        if not called.done():
+            raise self._ended() from self.error
         try:
-            return asyncio.run_coroutine_threadsafe(work(self.fed), self._loop).result()
+            return called.result()
         except CancelledError:
             raise self._ended() from self.error
 

@@ -165,10 +165,10 @@ async def confirm(journal: Journal, run_id: str, names: Collection[str]) -> None
     for a name without a taken group, and confirms none then."""
 
     def work(db: sqlite3.Connection) -> None:
-        taken = {name: (number, state) for number, name, state in _handed(db, run_id)}
+        taken = {name: found for name in names if (found := _handed_as(db, run_id, name)) is not None}
         if unknown := sorted(set(names) - set(taken)):
             raise UntakenGroup(f"no group {unknown[0]!r} was taken; {len(unknown)} such names are to be confirmed")
-        for number, state in map(taken.__getitem__, names):
+        for number, state in taken.values():
             if state == GroupState.TAKEN:
                 settle(db, number, GroupState.CONFIRMED, _DONE)
 
@@ -209,6 +209,18 @@ def _handed(db: sqlite3.Connection, run_id: str) -> Iterator[tuple[int, str, str
         "WHERE state IN ('taken', 'confirmed')"
     )
     yield from db.execute(query, (run_id,))
+
+
+def _handed_as(db: sqlite3.Connection, run_id: str, name: str) -> tuple[int, str] | None:
+    """Return number and state of the group that `_handed` names so; None without one. No other group is read."""
+    run, _, digits = name.rpartition("-")
+    number = int(digits) if run == run_id and digits.isdecimal() and len(digits) < 19 else -1
+    query = (
+        "SELECT number, state FROM groups WHERE state IN ('taken', 'confirmed') AND number = coalesce("
+        "(SELECT number FROM asked WHERE name = ?1), (SELECT ?2 WHERE ?2 NOT IN (SELECT number FROM asked)))"
+    )
+    found: tuple[int, str] | None = db.execute(query, (name, number)).fetchone()
+    return found
 
 
 def _left(db: sqlite3.Connection, row: tuple[int, str, str, str, int | None]) -> UnfinishedGroup:

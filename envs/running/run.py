@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-import orjson
 from tokenizers import Tokenizer
 from tokenizers.decoders import ByteLevel
 from tokenizers.models import BPE
@@ -388,7 +387,7 @@ async def tracking(env: Environment, name: str, *, project: str | None, group: s
     """Log the environment's figures, in this block, if wanted. name, project, group: of the logged run. project:
     None for one of the environment's own."""
     config = env.config
-    options = orjson.loads(env.redactor.text(orjson.dumps(config.model_dump(mode="json")).decode()))
+    options = env.redactor.value(config.model_dump(mode="json"))
     named = project or f"atropos-agent-{env.name}"
     tracked = TrackedRun(named, config.wandb_name or name, env.run_dir, options, group)
     env.trackers = await asyncio.to_thread(Trackers.open, config.trackers, tracked)
@@ -470,11 +469,11 @@ def _write_page(env: Environment) -> None:
     decode: Callable[[int], str] = lambda token: str(env.tokenizer.decode([token], skip_special_tokens=False))  # noqa: E731
     models = ", ".join(server.config.model_name for server in env.servers)
     path = env.run_dir / "rollouts.html"
-    rollouts, all_of_them = read_newest(env.run_dir, PAGE)
-    shown = {} if all_of_them else {"shown": f"the newest {len(rollouts)} rollouts"}
     try:
+        rollouts, all_of_them = read_newest(env.run_dir, PAGE)
+        shown = {} if all_of_them else {"shown": f"the newest {len(rollouts)} rollouts"}
         write_report(rollouts, path, decode=decode, title=env.name, summary={"model": models, **shown})
-    except OSError as error:
-        if not may_pass(error):
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and not may_pass(error):
             raise
         logger.error("%s: %s; it is not written", path, error)

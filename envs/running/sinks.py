@@ -117,12 +117,12 @@ class TrainerSink:
         await finish(self._take(group, scored))
 
     async def _take(self, group: Group, scored: ScoredGroup) -> None:
+        if await made_again(self._run, group, scored):
+            return
         if self._file is not None:
             await self._file.append(scored)
         if not await left_out(self._run, group, scored):
             await self._store(group, scored)
-        if group.is_open:  # it is made again
-            return
         if self._file is not None:
             self._file.settle(scored)
         self._run.metrics.count_group(signal=scored.has_signal)
@@ -161,9 +161,11 @@ class HandOver:
         await finish(self._take(group, scored))
 
     async def _take(self, group: Group, scored: ScoredGroup) -> None:
+        if await made_again(self._run, group, scored):
+            return
         if not await left_out(self._run, group, scored):
             self._hand(await give(self._run, group, scored))
-        elif not group.is_open:
+        else:
             self._run.metrics.count_group(signal=scored.has_signal)
 
 
@@ -175,21 +177,28 @@ async def give(run: Run, group: Group, scored: ScoredGroup) -> TrainerGroup:
     return TrainerGroup(scored, {rollout.id: rollout for rollout in group.members.values()}, run.name_of(group))
 
 
-async def left_out(run: Run, group: Group, scored: ScoredGroup) -> bool:
-    """Tell whether nothing is to be learnt from a complete group. Then it is closed with the reason, or put back into
-    the queue to be made again."""
+async def made_again(run: Run, group: Group, scored: ScoredGroup) -> bool:
+    """Tell whether a complete group with equal rewards is made again, or grows. Then it is put back into the queue."""
     equal = run.config.equal_rewards
+    if not scored.rows or scored.has_signal:
+        return False
+    if equal == "resample" and group.resampled < RESAMPLES:
+        await group.restart()
+    elif equal == "top_up" and len(group.members) < (1 + RESAMPLES) * run.config.group_size:
+        group.grow(len(group.members) + -(-run.config.group_size // 2))
+    else:
+        return False
+    run.queue.put_back(group)
+    return True
+
+
+async def left_out(run: Run, group: Group, scored: ScoredGroup) -> bool:
+    """Tell whether nothing is to be learnt from a complete group. Then it is closed with the reason."""
     if not scored.rows:
         reasons = "; ".join(sorted({row.reason for row in scored.dropped}))
         await group.close(GroupState.EMPTY, f"no row is left: {reasons}")
-    elif scored.has_signal or equal == "send":
+    elif scored.has_signal or run.config.equal_rewards == "send":
         return False
-    elif equal == "resample" and group.resampled < RESAMPLES:
-        await group.restart()
-        run.queue.put_back(group)
-    elif equal == "top_up" and len(group.members) < (1 + RESAMPLES) * run.config.group_size:
-        group.grow(len(group.members) + -(-run.config.group_size // 2))
-        run.queue.put_back(group)
     else:
         logger.info("group of task %s is dropped: all rewards are equal", group.task.id)
         await group.close(GroupState.EQUAL, f"all rewards are {scored.rows[0].score:g}")

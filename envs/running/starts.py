@@ -9,8 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-import orjson
-
 from atropos_agent.engines.completions import CompletionsServer
 from envs.config import AgentEnvConfig
 from envs.records.disk import until_room
@@ -90,8 +88,8 @@ async def write_start(
     programs = await asyncio.gather(*asking)
 
     def work() -> None:
-        told = orjson.dumps(as_json(_start(env, command, under, changed, programs))).decode()
-        add_start(env.run_dir, run_id, env.name, orjson.loads(env.redactor.text(told)))
+        told = as_json(_start(env, command, under, changed, programs))
+        add_start(env.run_dir, run_id, env.name, env.redactor.value(told))
 
     await until_room(path, work, lambda: env.stopping.asked, home=env.run_dir)
 

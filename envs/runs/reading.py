@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,7 +63,7 @@ class Snippet:
 def snippet(document: Mapping[str, Any], words: Sequence[str]) -> Snippet | None:
     """Return the first place of one of the words in a rollout; None if other tokens hold its parts."""
     facts = facts_of(document)
-    wanted = [word.rstrip("*").lower() for word in words]
+    wanted = [re.compile(re.escape(word.rstrip("*")), re.IGNORECASE) for word in words]
     steps = [step for step in document["steps"] if KEY in step.get("extra", {})]
     texts: list[tuple[int | None, str, str]] = [(None, "instruction", facts.instruction)]
     for number, step in enumerate(steps, start=1):
@@ -71,10 +72,8 @@ def snippet(document: Mapping[str, Any], words: Sequence[str]) -> Snippet | None
         texts += [(number, "output", str(item["content"])) for item in results]
     texts.append((None, "verdict", facts.output[-4000:]))
     for turn, where, text in texts:
-        lower = text.lower()
         for word in wanted:
-            at = lower.find(word)
-            if at >= 0:
-                end = at + len(word)
+            if (match := word.search(text)) is not None:
+                at, end = match.span()
                 return Snippet(turn, where, text[max(0, at - _AROUND) : at], text[at:end], text[end : end + _AROUND])
     return None

@@ -90,7 +90,7 @@ class Filters:
     @property
     def words(self) -> list[str]:
         """Return the searched words and phrases with a letter or a digit."""
-        found = [phrase or word for phrase, word in _WORD.findall(self.q)]
+        found = [phrase or word for phrase, word in _WORD.findall(self.q.replace("\0", " "))]
         return [word for word in found if any(letter.isalnum() for letter in word)]
 
     def query(self, **changed: object) -> dict[str, str]:

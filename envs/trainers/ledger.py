@@ -75,8 +75,8 @@ class Ledger:
         return trained
 
     def state(self) -> dict[str, Any]:
-        """Return the state for a checkpoint, for `Ledger(**state)`."""
-        partly = {name: sorted(rows) for name, rows in self._partly.items() if rows}
+        """Return the state for a checkpoint, for `Ledger(**state)`. Another thread may `hand` groups meanwhile."""
+        partly = {name: sorted(rows) for name, rows in self._partly.copy().items() if rows}
         return {"trained": sorted(self.trained), "partly": partly}
 
     def _settle(self, name: str, row: int) -> None:

@@ -43,6 +43,15 @@ def refuse_weight(config: AgentEnvConfig, trainer: str) -> None:
         )
 
 
+def refuse_advantages(config: AgentEnvConfig, trainer: str) -> None:
+    """Raise ValueError for options of the advantages, for a trainer that makes them of the rewards."""
+    refuse_weight(config, trainer)
+    defaults = {name: type(config).model_fields[name].default for name in _OF_ADVANTAGES}
+    if given := [f"--env.{name}" for name, default in defaults.items() if getattr(config, name) != default]:
+        raise ValueError(f"{', '.join(given)} has no effect: {trainer} makes the advantages itself; leave it out")
+
+
+_OF_ADVANTAGES = ("estimator", "length_penalty", "summary_weight")
 SAMPLING = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "min_p": "min_p"}
 SAMPLING |= {"max_tokens": "max_reply_tokens"}
 _OFF = {"top_k": (-1, 0), "min_tokens": (0,), "repetition_penalty": (1,), "n": (1,)}
@@ -71,7 +80,7 @@ class Runs(AsyncExitStack):
     ) -> None:
         super().__init__()
         env_cls, self.options = named(environment, options)
-        refuse_weight(self.options.env, trainer)
+        refuse_advantages(self.options.env, trainer)
         self._env_cls = type(env_cls.__name__, (env_cls,), {"server_cls": staticmethod(server_cls)})
         self._root, self._make = self.options.env.run_dir or Path("runs") / f"{trainer}-{env_cls.name}", make
         self._opened: dict[str, asyncio.Task[Feed[Any, Any]]] = {}

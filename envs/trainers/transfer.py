@@ -57,8 +57,10 @@ class LoadedWeights:
             partial.rename(target)
             # The server may have weights of this version from a step lost with its process.
             asyncio.run(self._hand_over(target, version, anew=True))
+            kept = {target, *([self._sent[0]] if self._sent else [])}
             self._sent, self._next = (target, version), version + 1
-        for old in sorted(self._folder.glob("step-*"))[:-2]:
+        # By their numbers the last ones may be those that were lost with their process.
+        for old in set(self._folder.glob("step-*")) - kept:
             shutil.rmtree(old)
 
     async def _hand_over(self, folder: Path, version: int, *, anew: bool = False) -> None:

@@ -13,10 +13,10 @@ from typing import Any
 
 from transformers.trainer_callback import ExportableState, TrainerCallback
 
+from envs.config import AgentEnvConfig
 from envs.running.environment import Environment
 from envs.running.feed import FeedThread
 from envs.trainers.ledger import Ledger
-from envs.trainers.named import refuse_weight
 from envs.trainers.transfer import LoadedWeights
 
 logger = logging.getLogger(__name__)
@@ -79,10 +79,12 @@ class Confirming(TrainerCallback, ExportableState):  # type: ignore[misc]  # tra
         return {"args": {}, "attributes": {"version": version, **self._fed.ledger.state()}}
 
 
-async def unweighted(make_env: Callable[[], Awaitable[Environment]]) -> Environment:
-    """Return the environment. Raises ValueError if a teacher is to give tokens advantages of their own."""
+async def checked(
+    make_env: Callable[[], Awaitable[Environment]], refuse: Callable[[AgentEnvConfig, str], None]
+) -> Environment:
+    """Return the environment. refuse: raises ValueError for options without an effect in the trainer."""
     env = await make_env()
-    refuse_weight(env.config, "TRL")
+    refuse(env.config, "TRL")
     return env
 
 

@@ -24,7 +24,8 @@ from envs.running.feed import FeedThread
 from envs.running.run import Run
 from envs.running.sinks import HandOver, TrainerGroup
 from envs.trainers.ledger import Ledger
-from envs.trainers.trl import Fed, unweighted
+from envs.trainers.named import refuse_weight
+from envs.trainers.trl import Fed, checked
 
 
 @dataclass(slots=True)
@@ -85,7 +86,9 @@ class Worker(Fed):
         self._handed: dict[tuple[str, int], tuple[str, str, float]] = {}
         self._first = self.version
         sink = partial(HandOver.to, self.hand)
-        self.thread = FeedThread(partial(unweighted, make_env), sink, partial(_Pace, self), trained=self.ledger.trained)
+        self.thread = FeedThread(
+            partial(checked, make_env, refuse_weight), sink, partial(_Pace, self), trained=self.ledger.trained
+        )
 
     def start(self) -> None:
         """See TRL's protocol."""

@@ -24,7 +24,8 @@ from envs.delivery.exports import trl_rows
 from envs.running.environment import Environment
 from envs.running.feed import Feed, FeedThread
 from envs.running.sinks import TrainerGroup
-from envs.trainers.trl import Fed, unweighted
+from envs.trainers.named import refuse_advantages
+from envs.trainers.trl import Fed, checked
 
 
 class RolloutFunction(Fed):
@@ -38,7 +39,7 @@ class RolloutFunction(Fed):
         self, make_env: Callable[[], Awaitable[Environment]], output_dir: str | Path, engine: str, model: str | Path
     ) -> None:
         super().__init__(output_dir)
-        self.thread = FeedThread(partial(unweighted, make_env), trained=self.ledger.trained)
+        self.thread = FeedThread(partial(checked, make_env, refuse_advantages), trained=self.ledger.trained)
         self._weights = self.weights(engine, model)
         self._names: list[str] = []
 

@@ -182,9 +182,9 @@ def beside(one: Evaluation, earlier: Evaluation) -> tuple[Evaluation, Comparison
 
 def curve(evaluations: Sequence[Evaluation]) -> Chart | None:
     """Return the chart of held-out tasks over the trainer's steps; None with a single step."""
-    if len({one.step for one in evaluations}) < 2:
-        return None
     points = sorted({one.step: one for one in evaluations if one.tasks}.values(), key=lambda one: one.step)
+    if len(points) < 2:
+        return None
     figures = [one.pass_at for one in points]
     ones = [figure.get(1) for figure in figures]
     spans = [None if one is None else one.interval for one in ones]

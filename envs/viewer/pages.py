@@ -47,7 +47,9 @@ class Pages:
             *Api(self._frame).routes,
             Mount("/{run:int}", routes=[route for pages in _OF_A_RUN for route in pages(self._frame).routes]),
         ]
-        wrong = {kind: self._wrong for kind in (NotThere, NoRollout, NoRow, search.BadFilter, RunDirectoryError, 404)}
+        # Numbers in addresses may be larger than any of SQLite's.
+        kinds = (NotThere, NoRollout, NoRow, search.BadFilter, RunDirectoryError, OverflowError, 404)
+        wrong = {kind: self._wrong for kind in kinds}
         return Starlette(
             routes=[Mount(self._frame.base, routes=inside)],
             middleware=[Middleware(PolicyMiddleware)],

@@ -63,3 +63,9 @@ def test_an_option_of_the_run_chooses_it():
             AgentEnvConfig(**wrong)
     with pytest.raises(ValueError, match="there is no estimator 'median'"):
         Estimator("median").advantages([0.0, 1.0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rewards", [[0.1 + 0.2, 0.3, 0.3], [0.1 + 0.2 - 0.3, 0.0], [sum([0.1] * 10), 1.0]])
+def test_rewards_that_differ_by_rounding_are_equal(kind, rewards):
+    assert Estimator(kind).advantages(rewards) == [0.0] * len(rewards)

@@ -7,6 +7,7 @@ from sums import Sums, right
 from envs.functions.running import run
 from envs.options import EngineConfig, UsageError
 from envs.records.read import read_rollouts
+from envs.running.database import RunDirectoryError, locked
 
 
 async def answers(task, llm):
@@ -68,3 +69,9 @@ async def test_what_can_not_be_used_is_told_at_the_start(llm, options, said):
 async def test_what_is_no_agent_is_refused():
     with pytest.raises(UsageError, match="'x' is no agent"):
         await run("x", ["a"], llm=lambda messages: "")
+
+
+async def test_a_directory_in_which_another_process_works_is_refused(tmp_path):
+    with locked(tmp_path), pytest.raises(RunDirectoryError, match="another process works in"):
+        await run(answers, ["a"], llm=lambda messages: "", progress=False, run_dir=tmp_path)
+    assert not (tmp_path / "metrics.json").exists()

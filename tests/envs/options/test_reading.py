@@ -334,3 +334,11 @@ def test_every_option_is_read_somewhere():
         ]
         read += ['f"eval_{name}"'] if name.removeprefix("eval_") in AgentEnvConfig().sampling() else []
         assert any(one in text for one in read), option.name
+
+
+def test_no_key_is_in_a_message(tmp_path):
+    twice = refused("--openai.api_key=sk-one", "--openai.api_key=sk-two")
+    number = refused("--config", file(tmp_path, "env: {teacher: 'http://t/v1', teacher_key: 20240101}"))
+    assert "--openai.api_key: it is given twice; leave one out" in "".join(twice)
+    assert "--env.teacher_key: Input should be a valid string" in "".join(number)
+    assert not [line for line in (*twice, *number) if "sk-" in line or "2024" in line]

@@ -215,3 +215,21 @@ def test_a_limit_of_the_size_of_files_is_told_before_a_run_meets_it(tmp_path):
     assert "may write files of 1,024,000 bytes at most" in done.stderr
     assert done.stderr.rstrip().endswith("start it in a shell with `ulimit -f unlimited`")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_line_that_finds_no_room_takes_none_from_beside_it(tmp_path, monkeypatch):
+    path, append, threads = tmp_path / "lines", disk.append, []
+
+    def full(file, data):
+        if not data.startswith(b"large"):
+            return append(file, data)
+        threads.append(threading.Thread(target=append_line, args=(path, b"small")))
+        threads[0].start()
+        threads[0].join(0.5)
+        raise OSError(errno.ENOSPC, "No space left")
+
+    monkeypatch.setattr(disk, "append", full)
+    with pytest.raises(OSError, match="No space left"):
+        append_line(path, b"large")
+    threads[0].join()
+    assert path.read_bytes() == b"small\n"

@@ -52,3 +52,9 @@ def test_secrets_are_replaced_in_messages_tracebacks_and_addresses():
     assert record.getMessage() == "*** at https://***@host/"
     assert "sk-12345678" not in record.exc_text
     assert redactor.text("/home/someone short") == "/home/someone short"
+
+
+def test_a_value_for_json_loses_its_secrets_whatever_letters_they_have_and_stays_a_value():
+    redactor = Redactor(['pass"wo\\rd', "20240101"])
+    told = {"command": ['--key=pass"wo\\rd'], "seed": 20240101, "about": {"20240101": None}}
+    assert redactor.value(told) == {"command": ["--key=***"], "seed": 20240101, "about": {"***": None}}

@@ -1,6 +1,7 @@
 """Triplets of prompt, response and reward."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from samples import decode, rollout
@@ -55,3 +56,14 @@ def test_spans_are_joined_by_their_trace():
 def test_a_line_that_is_none_is_named(bad):
     with pytest.raises(ValueError, match="line 2"):
         list(span_triplets([line(), bad]))
+
+
+def test_replies_of_other_conversations_get_no_foreign_prompt():
+    first, second = SAVED.result.steps
+    beside = [replace(first, index=number, response=f"another's {number}") for number in range(3)]
+    steps = [*beside, replace(first, index=3), replace(second, index=4)]
+    several = replace(SAVED, result=replace(SAVED.result, steps=steps))
+    *others, third, last = rollout_triplets(several)
+    assert [one["prompt"] for one in others] == [[], [], []], "their conversations are in no messages"
+    assert [third["prompt"], last["prompt"]] == [one["prompt"] for one in rollout_triplets(SAVED)]
+    assert all(one["prompt_ids"] for one in others)

@@ -1,9 +1,11 @@
 """The journal's file: damaged ones, and those of other versions."""
 
+import contextlib
 import random
 import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from descriptors import used_up
@@ -197,3 +199,52 @@ def test_an_open_journals_index_is_locked_against_other_processes(tmp_path):
         )  # fmt: skip
         assert "BlockingIOError" in taken.stderr
         db.close()
+
+
+async def damaged_beside(directory, groups):
+    """Make a journal of groups in the outbox, with damage in a table that holds nothing."""
+    async with Journal(directory) as journal:
+        await fill_outbox(journal, range(groups))
+        place = "SELECT (rootpage - 1) * page_size FROM sqlite_master, pragma_page_size WHERE name = 'faults'"
+        (root,) = await journal.read(lambda db: db.execute(place).fetchone())
+    with journal.path.open("r+b") as file:
+        file.seek(root)
+        file.write(b"\xff" * 100)
+
+
+@pytest.mark.parametrize("renamed", [None, 0, 1])
+async def test_a_repair_that_was_killed_is_begun_again_or_ended(tmp_path, monkeypatch, renamed):
+    class Killed(BaseException):
+        pass
+
+    real, left = Path.rename, [0] * (renamed or 0)
+
+    def rename(path, to):
+        if not left:
+            raise Killed
+        left.pop()
+        return real(path, to)
+
+    readable = database._readable
+
+    def half(db, table):
+        if table == "packets":
+            raise Killed
+        return readable(db, table)
+
+    await damaged_beside(tmp_path, 20)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(*((database, "_readable", half) if renamed is None else (Path, "rename", rename)))
+        open_database(tmp_path / "state.db")
+    async with Journal(tmp_path) as journal:
+        assert await count_states(journal) == {"outbox": 20}
+        assert (await Outbox(journal).next_ready()).name == "p0"
+    assert len(list(tmp_path.glob("state.damaged-*.db"))) == 1
+
+
+async def test_a_packet_that_names_no_groups_is_lost_with_the_damage(tmp_path):
+    await damaged_beside(tmp_path, 3)
+    with contextlib.closing(sqlite3.connect(tmp_path / "state.db")) as db, db:
+        db.execute("UPDATE packets SET rows = '{' WHERE id = 2")
+    async with Journal(tmp_path) as journal:
+        assert await count_states(journal) == {"outbox": 2, "corrupt": 1}

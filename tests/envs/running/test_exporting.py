@@ -115,3 +115,14 @@ async def test_rollouts_without_token_ids_are_refused_where_ids_are_needed(tmp_p
     assert main([str(tmp_path / "run"), str(tmp_path / "out"), "--to", "preferences"]) == 0
     (pair,) = lines(tmp_path / "out")
     assert (pair["chosen_rollout_id"], pair["rejected_rollout_id"]) == ("r1", "r0")
+
+
+async def test_a_part_that_was_moved_away_costs_its_groups_alone(run, tmp_path, caplog):
+    whole = (run / "rollouts.jsonl").read_bytes()
+    first = whole.index(b'"r10"')
+    first = whole.rindex(b"\n", 0, first) + 1  # of the second group
+    (run / f"rollouts.{first}.jsonl").write_bytes(whole[first:])
+    (run / "rollouts.jsonl").unlink()
+    assert main([str(run), str(tmp_path / "out"), "--to", "trl"]) == 0
+    assert {line["group_id"] for line in lines(tmp_path / "out")} == {1}
+    assert "left out group 0 of" in caplog.text

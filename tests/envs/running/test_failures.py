@@ -106,3 +106,15 @@ async def test_failures_alike_show_their_stack_once(tmp_path, caplog):
         log.note(TASK, raised.value, step=0)
     assert caplog.text.count("Traceback") == 2, "of the cause, and of the failure that it is the cause of"
     assert caplog.text.count("an unexpected failure") == 3
+
+
+async def test_evidence_is_written_whatever_a_model_has_said(tmp_path):
+    log = FailureLog(tmp_path / "quarantined.jsonl", Metrics(), CircuitBreaker(0.5), Redactor([]))
+    said = {"role": "assistant", "content": "\ud800", "tool_calls": [{"arguments": {"n": 10**30}}]}
+    error = InfraError(Failure.SANDBOX, "it died at \ud800")
+    error.__cause__ = AgentError("died", AgentResult(False, "", (), None, (), (said,)))
+    log.note(TASK, error, step=1)
+    with locked(tmp_path):
+        await log.write(TASK)
+    (failure,) = orjson.loads((tmp_path / "quarantined.jsonl").read_bytes())["failures"]
+    assert failure["messages"][0]["content"] == "?"

@@ -1,6 +1,7 @@
 """A run as a library: groups in its own order, or as they are asked for, each trained on once."""
 
 import asyncio
+import threading
 import time
 from concurrent.futures import CancelledError
 from functools import partial
@@ -207,3 +208,35 @@ def test_nobody_waits_for_a_thread_whose_run_was_cancelled_before_it_was_open():
 
 def test_a_feed_that_was_never_entered_is_left_without_an_error():
     FeedThread(None).__exit__()  # TRL stops its worker also where its own start failed
+
+
+def test_nobody_waits_for_a_call_that_comes_while_the_thread_ends():
+    ending, release = threading.Event(), threading.Event()
+
+    class Ending(FeedThread):
+        async def _run(self):
+            self._loop = asyncio.get_running_loop()
+            self._opened.set_result(None)
+            self._loop.run_in_executor(None, release.wait)  # the loop is closed when it is over, and not before
+            ending.set()
+
+        def __exit__(self, *exc):
+            self._thread.join()
+
+    ended = []
+
+    def ask():
+        try:
+            thread.call(lambda fed: asyncio.sleep(3600))
+        except RunEnded as error:
+            ended.append(error)
+
+    with Ending(None) as thread:
+        ending.wait()
+        time.sleep(0.2)  # the loop does nothing any more but wait for that
+        asking = threading.Thread(target=ask, daemon=True)
+        asking.start()
+        time.sleep(0.2)
+        release.set()
+        asking.join(30)
+    assert ended

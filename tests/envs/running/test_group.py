@@ -1,10 +1,10 @@
 """A group, from its task to what became of it."""
 
 import pytest
-from packets import PLACE, draw, packet
+from packets import PLACE, a_task, draw, packet
 
 from envs.running.database import RunDirectoryError
-from envs.running.group import count_states, fates, unfinished
+from envs.running.group import Group, confirm, count_states, fates, unfinished
 from envs.running.journal import Journal
 from envs.running.outbox import Outbox
 from envs.types import GroupState, Reward, Rollout, Verdict
@@ -35,3 +35,28 @@ async def test_the_fates_of_groups_can_be_read_while_the_run_goes_on(tmp_path):
         assert [fate.reason for fate in fates(tmp_path)] == ["all rewards are 1", "its rollouts are being made"]
         assert [fate.number for fate in fates(tmp_path, [GroupState.WORKING])] == [second.number]
         assert [fate.number for fate in fates(tmp_path, task="task-0")] == [first.number]
+
+
+async def test_a_confirmation_costs_the_same_however_many_groups_were_confirmed_before(tmp_path):
+    async with Journal(tmp_path) as journal:
+
+        async def taken(name):
+            group = await Group.ask(journal, a_task(0).task, name, 1)
+            await group.close(GroupState.TAKEN, "")
+
+        async def steps(name):
+            """Count what SQLite does for a confirmation, in hundreds."""
+            await taken(name)
+            counted = []
+            await journal.read(lambda db: db.set_progress_handler(lambda: counted.append(name), 100))
+            await confirm(journal, "run", [name])
+            await journal.read(lambda db: db.set_progress_handler(None, 100))
+            return len(counted)
+
+        first = await steps("first")
+        await journal.write(lambda db: db.executemany(*_many(3000)))
+        assert await steps("last") <= first + 2
+
+
+def _many(count):
+    return "INSERT INTO groups (task, state) VALUES ('task', ?)", [(GroupState.CONFIRMED,)] * count

@@ -161,3 +161,12 @@ async def test_an_evaluation_follows_the_load_too(make_env, monkeypatch):
     await evaluate_once(make_env())
     (sampled,) = counts
     assert sampled() > 0, "tokens are counted as they come"
+
+
+async def test_a_damaged_rollout_costs_the_page_and_not_the_run(engine, make_env, caplog):
+    env = make_env(group_size=2)
+    async with open_run(env) as run:
+        await fill(run)
+        with (env.run_dir / "rollouts.jsonl").open("ab") as file:
+            file.write(b'{"schema_version": "ATIF-v1.8"}\n')
+    assert "rollouts.html: " in caplog.text and "it is not written" in caplog.text

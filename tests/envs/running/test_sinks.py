@@ -118,3 +118,17 @@ async def test_a_group_that_grew_goes_on_at_the_next_start(engine, make_env):
         assert (await run.queue.next()) is again
         assert len(again.members) == 3, "it has as many as it was to have, and is asked for more"
         assert again.missing(again.size) == [3]
+
+
+async def test_the_file_of_groups_has_the_rollouts_that_are_sent_and_none_made_before_them(engine, make_env):
+    env = make_env(group_size=2, equal_rewards="resample")
+    path = env.run_dir / "groups.jsonl"
+    async with open_run(env) as run:
+        sink = TrainerSink(run, Outbox(run.journal), RowPacker(2), await open_group_file(run, path))
+        group = await run.next_group()
+        for _ in range(3):
+            await run.work(group, CountPace(run, 1), sink)
+        assert group.state == "equal"
+    (line,) = path.read_bytes().splitlines()
+    written = json.loads(line)["generation_params"]["rollout_ids"]
+    assert sorted(written) == sorted(one.id for one in group.members.values())

@@ -13,13 +13,15 @@ from envs.running.starts import conditions, write_start
 
 async def test_every_start_is_written_without_secrets(make_env):
     for _ in range(2):
-        env = make_env(system_prompt="The password is hunter2hunter2.")
-        env.redactor = Redactor(["hunter2hunter2"])
+        env = make_env(system_prompt='The passwords are hunter2hunter2 and pass"word.', max_num_workers=20240101)
+        env.redactor = Redactor(["hunter2hunter2", 'pass"word', "20240101"])
         async with open_run(env, "process") as run:
             pass
     text = (env.run_dir / "run.json").read_text()
     told = orjson.loads(text)
     assert "hunter2" not in text
+    assert told["starts"][0]["options"]["system_prompt"] == "The passwords are *** and ***."
+    assert told["starts"][0]["options"]["max_num_workers"] == 20240101, "a number is no secret"
     assert told["id"] == run.id
     first, second = told["starts"]
     assert (first["command"], first["options"]["group_size"], first["seed"]) == ("process", 4, 0)

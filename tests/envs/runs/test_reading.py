@@ -39,3 +39,8 @@ def test_what_is_said_between_replies_is_found():
     last = replace(last, said=({"role": "user", "content": "Are you SURE?"},))
     made = replace(made, result=replace(made.result, steps=(first, last)))
     assert snippet(to_atif(made), ["sure"]).match == "SURE"
+
+
+def test_a_snippet_is_the_match_also_behind_letters_with_two_lower_ones():
+    found = snippet(to_atif(rollout(output="İ" * 9 + "before NEEDLE after")), ["needle"])
+    assert (found.match, found.after) == ("NEEDLE", " after")

@@ -12,6 +12,7 @@ def test_an_address_says_only_what_is_set():
     assert filters.query() == {"q": 'a "b c"', "step": "3"}
     assert filters.query(page=2, order="best") == {"q": 'a "b c"', "step": "3", "order": "best", "page": "2"}
     assert Filters.of(filters.query()) == filters
+    assert Filters(q="a\0b").words == ["a", "b"], "SQLite's words end there"
 
 
 @pytest.mark.parametrize("order", ["newest", "oldest", "best", "worst", "longest", "most turns", "slowest"])

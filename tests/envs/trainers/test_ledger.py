@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import threading
+import time
 from collections import Counter, deque
 from typing import Any
 
@@ -117,3 +119,24 @@ def test_whenever_a_trainer_dies_no_row_is_lost_and_none_trained_on_twice(seed: 
     every = {(name, row) for name, rows in groups.items() for row in range(rows)}
     assert every - set(weights) - left <= dropped, "what is neither trained on nor given again was dropped"
     assert not left & set(weights)
+
+
+def test_a_checkpoint_can_be_written_while_groups_are_handed_over() -> None:
+    ledger = Ledger(partly={f"g{number}": [0] for number in range(20_000)})
+    ends = threading.Event()
+
+    def hand() -> None:
+        number = 0
+        while not ends.is_set():
+            ledger.hand(f"h{number}", 1)
+            number += 1
+            time.sleep(0)
+
+    thread = threading.Thread(target=hand)
+    thread.start()
+    try:
+        for _ in range(20):
+            assert len(ledger.state()["partly"]) == 20_000
+    finally:
+        ends.set()
+        thread.join()

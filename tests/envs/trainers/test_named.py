@@ -72,3 +72,12 @@ def test_a_trainer_without_advantages_of_tokens_refuses_a_teachers_weight_by_nam
     options = ["--env.teacher=http://localhost:1/v1", "--env.teacher_weight=1"]
     with pytest.raises(ValueError, match=r"--env.teacher_weight .* verl takes none"):
         Runs("sums:Sums", options, "verl", ObjectServer, None)
+
+
+@pytest.mark.parametrize(
+    "option", ["--env.estimator=group-mean", "--env.length_penalty=0.5", "--env.summary_weight=0.5"]
+)
+def test_a_trainer_that_makes_the_advantages_refuses_options_of_ours_by_name(option):
+    name = option.partition("=")[0]
+    with pytest.raises(ValueError, match=rf"{name} has no effect: verl makes the advantages"):
+        Runs("sums:Sums", [option], "verl", ObjectServer, None)

@@ -77,3 +77,14 @@ def test_a_model_that_is_no_folder_is_named_with_the_remedy(httpserver: HTTPServ
     weights = LoadedWeights(httpserver.url_for("/v1"), tmp_path / "weights", Path("company/model"))
     with pytest.raises(ValueError, match=r"company/model/config\.json is not there; give the folder"):
         weights.send_weights(iter([("w", torch.tensor(1.0))]))
+
+
+def test_after_an_older_checkpoint_the_weights_in_use_are_kept_and_those_that_were_lost_are_not(
+    httpserver: HTTPServer, model: Path, tmp_path: Path
+) -> None:
+    Engine(httpserver)
+    for version in (9, 3):
+        weights = LoadedWeights(httpserver.url_for("/"), tmp_path / "weights", model, version)
+        for _ in range(2):
+            weights.send_weights(iter([("w", torch.tensor(1.0))]))
+    assert sorted(path.name for path in (tmp_path / "weights").iterdir()) == ["step-000003", "step-000004"]

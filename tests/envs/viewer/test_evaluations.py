@@ -34,6 +34,8 @@ def test_the_curve_has_a_point_for_each_step_and_none_with_a_single_one():
     assert chart.values["95% from"][1] < 0.375 < chart.values["95% to"][1]
     assert curve(points[:1]) is None
     assert curve([]) is None
+    lost = [saved(name, summarise({"t": []}).to_json()) for name in ("eval-0", "eval-8")]
+    assert curve(lost) is None, "no sample of either was made"
 
 
 @pytest.mark.parametrize(("name", "step"), [("eval-0", 0), ("eval-000008", 8), ("eval-12", 12), ("odd", 0)])

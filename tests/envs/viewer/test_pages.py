@@ -14,6 +14,7 @@ ADDRESSES = (
     *("/", "/0/", "/0/steps", "/0/rollouts", "/0/rollouts/0", "/0/rollouts/0/tokens", "/0/groups", "/0/groups/0"),
     *("/0/groups/3", "/0/failures", "/compare", "/1/", "/1/rollouts", "/1/rollouts/0", "/1/rollouts/0/tokens"),
     *("/0/rollouts?step=x", "/0/nowhere", "/0/rollouts/7"),
+    *(f"/0/groups/{10**30}", f"/0/rollouts/{10**30}", "/0/rollouts?q=a%00b"),
 )
 
 
