@@ -21,6 +21,8 @@ from sandboxes.trees import Content, read_archive
 
 MAX_TREE_ENTRIES = 500_000
 MAX_CHANGED_BYTES = 256 * 2**20
+_DEEPEST = 200
+"""Most parts of a path: the comparison looks at each folder above a path."""
 _MAX_LINKS = 40
 _MAX_STEPS = 1_000_000
 """Most parts of paths followed to resolve all links of a tree."""
@@ -103,6 +105,9 @@ class Scan:
             self.dropped.add(path or member.name)
             return
         parts = path.split("/")
+        if len(parts) > _DEEPEST:
+            self.dropped.add(path)
+            return
         if path.endswith(".pyc") or not skipped(git=self._git).isdisjoint(parts):
             return
         entry = self._entry(path, member, content)

@@ -82,6 +82,12 @@ def test_a_tree_of_very_many_paths_is_a_result(monkeypatch):
     assert "more than" in changes_of({}, archive(*(folder(str(n)) for n in range(5)))).problem
 
 
+def test_paths_too_deep_to_compare_are_dropped():
+    deep = "/".join("d" * 250)
+    changes = changes_of({}, archive(folder("d"), member(deep)))
+    assert (changes.added, changes.dropped) == (("d",), (deep,))
+
+
 def test_many_names_of_a_large_file_are_too_much(monkeypatch):
     for module in (tree, changes):
         monkeypatch.setattr(module, "MAX_CHANGED_BYTES", 100)
