@@ -211,8 +211,8 @@ class Session:
 
     def _located(self, asked: GatewayRequest) -> tuple[GatewayRequest, HistoryMatch]:
         """Return a request with its whole history, in order, and the history's end in the forest. Raises Refusal."""
-        self._take_note(asked)
         asked = self._forest.whole(asked)
+        self._take_note(asked)
         asked = replace(asked, messages=settled(asked.messages, self._forest.retold))
         return asked, self._forest.locate(asked)
 

@@ -111,3 +111,16 @@ async def test_a_history_named_by_its_last_answer_goes_on_from_that(fitted):
         result = await client.session.result()
     assert len(result.segments) == 1
     assert_every_token_is_accounted_for(result, engine)
+
+
+async def test_a_named_history_with_nothing_behind_its_answer_is_refused(fitted):
+    async with opened(fitted, [DONE, DONE]) as (client, _):
+        agent = AGENTS["responses"](client)
+        agent.user("go")
+        await agent.ask(keep=False)
+        agent.body["previous_response_id"], agent.history = agent.last["id"], []
+        with pytest.raises(Refused, match="the last one must not be the assistant's own"):
+            await agent.ask()
+        agent.user("more")
+        await agent.ask()
+        assert client.session.failure is None
