@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -111,7 +112,7 @@ def _count(told: Any) -> int:
 
 def _number(text: str | None) -> float | None:
     try:
-        return None if text is None else float(text)
+        return None if text is None or math.isnan(found := float(text)) else found
     except ValueError:
         return None
 

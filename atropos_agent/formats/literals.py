@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from atropos_agent.formats.reading import DEEPEST, skip_space
+from atropos_agent.formats.reading import DEEPEST, finite, skip_space
 
 _NUMBER = re.compile(r"-?\d++(?:\.\d++)?(?:[eE][+-]?\d++)?(?![\w.])")
 _WORD = re.compile(r"[A-Za-z]++(?![\w.])")
@@ -98,7 +98,7 @@ def _behind_comma(source: str, place: int, closing: str) -> int:
 
 
 def _number(digits: str) -> int | float:
-    return int(digits) if digits.lstrip("-").isdigit() else float(digits)
+    return int(digits) if digits.lstrip("-").isdigit() else finite(digits)
 
 
 def names(pattern: re.Pattern[str]) -> ReadKey:

@@ -13,7 +13,7 @@ from typing import Any
 
 from atropos_agent.formats.invoke import InvokeFormat, quoted_name
 from atropos_agent.formats.reading import DEEPEST, Read, expect, skip_space, written_json
-from atropos_agent.formats.typed import allowed_types, container_of, listed_texts, typed_value
+from atropos_agent.formats.typed import allowed_types, container_of, listed_texts, properties_of, typed_value
 from atropos_agent.types import Reply
 from tools.base import ToolCall
 
@@ -43,7 +43,7 @@ class MiniMaxM3(InvokeFormat):
         name, place = quoted_name(text, start)
         place = expect(text, place, ">", f"the tag with the tool's name {name!r} is not closed")
         root = self._parameters.get(name, {})
-        properties = (container_of(root, root) or {}).get("properties") or {}
+        properties = properties_of(container_of(root, root) or {})
         arguments: dict[str, Any] = {}
         while not text.startswith(self.call_end, place := skip_space(text, place)):
             key, content, place = _element(text, place)
@@ -99,7 +99,7 @@ def _value(key: str, content: Any, schema: Any, root: Any) -> Any:
         return typed_value(key, content, allowed, listed_texts(schema))
     if is_list:
         return [_value(key, inner, container.get("items"), root) for _, inner in content]
-    properties, others = container.get("properties") or {}, container.get("additionalProperties")
+    properties, others = properties_of(container), container.get("additionalProperties")
     found: dict[str, list[Any]] = {}
     for name, inner in content:
         found.setdefault(name, []).append(_value(name, inner, properties.get(name, others), root))

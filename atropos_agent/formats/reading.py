@@ -345,10 +345,11 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"the call's JSON has {name}, which is not valid JSON")
 
 
-def _finite(digits: str) -> float:
+def finite(digits: str) -> float:
+    """Return the number with these digits. Raises ValueError if it would become infinity, which no JSON can hold."""
     if math.isinf(value := float(digits)):
-        raise ValueError("the call's JSON has a number that is too large")
+        raise ValueError("the call has a number too large for JSON")
     return value
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_no_duplicates, parse_constant=_no_constant, parse_float=_finite)
+_DECODER = json.JSONDecoder(object_pairs_hook=_no_duplicates, parse_constant=_no_constant, parse_float=finite)

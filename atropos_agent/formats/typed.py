@@ -151,8 +151,7 @@ def _properties(schema: Any, root: Mapping[str, Any], seen: set[int]) -> Iterato
     schemas looked into."""
     if isinstance(schema, Mapping) and id(schema) not in seen and len(seen) <= _MOST:
         seen.add(id(schema))
-        if isinstance(properties := schema.get("properties"), Mapping):
-            yield from properties.items()
+        yield from properties_of(schema).items()
         branches = [one for word in ("anyOf", "oneOf", "allOf") for one in _list(schema.get(word))]
         for branch in [*_named(schema, root), *branches]:
             yield from _properties(branch, root, seen)
@@ -208,6 +207,12 @@ def container_of(schema: Any, root: Any) -> Mapping[str, Any] | None:
             *(other for word in ("anyOf", "oneOf", "allOf") for other in _list(one.get(word))),
         ]
     return None
+
+
+def properties_of(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the parts that a schema names, with their schemas; none if it names none."""
+    found = schema.get("properties")
+    return found if isinstance(found, Mapping) else {}
 
 
 def _values(schema: Any) -> Sequence[Any]:

@@ -150,7 +150,7 @@ def _message(told: HistoryMessage, turn: Turn | None, ids: Sequence[str]) -> Mes
         message["content"] = "\n".join(part for part in (message["content"], *broken) if part)
     elif calls:
         message["tool_calls"] = [
-            {"id": number, "type": "function", "function": {"name": name, "arguments": arguments}}
+            {"id": number, "type": "function", "function": {"name": name, "arguments": written_json(arguments)}}
             for number, (name, arguments) in zip(ids, calls, strict=True)
         ]
     if thinking:

@@ -19,7 +19,7 @@ from atropos_agent.gateway.chat import schema
 from atropos_agent.gateway.protocol import Protocol, event
 from atropos_agent.gateway.requests import Answer, Fault, GatewayRequest, HistoryCall, HistoryMessage, Refusal
 
-PATH = r"models/(?P<model>[^/:]+):(?P<verb>generateContent|streamGenerateContent|countTokens)"
+PATH = r"models/(?P<model>.+):(?P<verb>generateContent|streamGenerateContent|countTokens)"
 """The end of a request's path: it names the model, and says whether the answer is streamed."""
 _STATUS = {
     Fault.UNKNOWN_KEY: "UNAUTHENTICATED",

@@ -28,9 +28,9 @@ def check_request(asked: GatewayRequest, tolerates: Collection[str]) -> None:
                 f"tolerate {name!r}",
                 param=name,
             )
-    if not asked.messages and asked.behind is None:
+    if not asked.messages:
         raise Refusal("messages: must hold a message", param="messages")
-    if asked.messages and asked.messages[-1].role == "assistant":
+    if asked.messages[-1].role == "assistant":
         raise Refusal("messages: the last one must not be the assistant's own: no reply is begun for the model")
 
 
@@ -80,7 +80,7 @@ class Prompts:
         try:
             _fitting(partial(_go_on, line, parent, parent.sampled, bounds), found.rest)
         except TemplateError:
-            if asked.behind is not None or answered(asked.messages) == list(asked.messages):
+            if answered(asked.messages) == list(asked.messages):
                 raise
             return self._anew(asked, bounds)  # a template that takes no reply whose calls have no results
         return line, parent, found.rest

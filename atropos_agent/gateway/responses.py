@@ -119,7 +119,7 @@ def _tools(given: Sequence[Mapping[str, Any]]) -> tuple[Schemas, dict[str, Mappi
 def _messages(body: Mapping[str, Any], origins: Mapping[str, Mapping[str, Any]]) -> list[HistoryMessage]:
     if isinstance(body.get("input"), str):
         return [HistoryMessage("user", body["input"])]
-    shown = {(one.get("namespace"), one["name"]): name for name, one in origins.items()}
+    shown = {(one.get("namespace", ""), one["name"]): name for name, one in origins.items()}
     replies: list[list[HistoryMessage]] = []
     handle: int | None = None
     answers = False
@@ -153,7 +153,7 @@ def _joined(parts: Sequence[HistoryMessage]) -> HistoryMessage:
 
 
 def _told(
-    item: Mapping[str, Any], where: str, shown: Mapping[tuple[Any, Any], str], *, answers: bool
+    item: Mapping[str, Any], where: str, shown: Mapping[tuple[str, str], str], *, answers: bool
 ) -> HistoryMessage:
     """Return an item as a message. answers: whether it stands behind results of tools."""
     kind = item.get("type") or "message"
@@ -186,11 +186,12 @@ def _told(
     raise refusals.part(kind, f"{where}.type")
 
 
-def _call(item: Mapping[str, Any], where: str, kind: CallItem, shown: Mapping[tuple[Any, Any], str]) -> HistoryMessage:
+def _call(item: Mapping[str, Any], where: str, kind: CallItem, shown: Mapping[tuple[str, str], str]) -> HistoryMessage:
     named = kind.tool in ("function", "custom")  # of the others the tool's type is the name
     name = fields.text(item.get("name"), f"{where}.name") if named else kind.tool
     number = fields.text(item.get("call_id"), f"{where}.call_id")
-    call = HistoryCall(number, shown.get((item.get("namespace"), name), name), kind.read(item, where))
+    space = fields.text(item.get("namespace"), f"{where}.namespace", default="")
+    call = HistoryCall(number, shown.get((space, name), name), kind.read(item, where))
     return HistoryMessage("assistant", calls=(call,), handle=_number(str(item.get("id") or "")))
 
 

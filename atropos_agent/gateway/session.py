@@ -211,8 +211,8 @@ class Session:
 
     def _located(self, asked: GatewayRequest) -> tuple[GatewayRequest, HistoryMatch]:
         """Return a request with its whole history, in order, and the history's end in the forest. Raises Refusal."""
-        self._take_note(asked)
         asked = self._forest.whole(asked)
+        self._take_note(asked)
         asked = replace(asked, messages=settled(asked.messages, self._forest.retold))
         return asked, self._forest.locate(asked)
 
@@ -226,7 +226,7 @@ class Session:
     def _check_budget(self) -> None:
         if self._sampler.remaining() <= 0:
             raise self._ends(StopReason.TIME, "the time of this rollout is over")
-        if len(self._forest) + len(self._work) >= self.config.max_steps:
+        if len(self._forest) + sum(not work.done() for work in self._work) >= self.config.max_steps:
             raise self._ends(StopReason.MAX_STEPS, f"this rollout has had its {self.config.max_steps} turns")
 
     def _begin(self, asked: GatewayRequest, found: HistoryMatch) -> Turn:

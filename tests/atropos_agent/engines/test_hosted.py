@@ -15,6 +15,8 @@ NOW = datetime(2026, 11, 26, 12, 0, 0, tzinfo=UTC)
     [
         ({"Retry-After": "7"}, 7.0),
         ({"retry-after-ms": "1500", "retry-after": "2"}, 1.5),
+        ({"retry-after-ms": "nan", "retry-after": "2"}, 2.0),
+        ({"retry-after": "nan"}, None),
         ({"Retry-After": "Thu, 26 Nov 2026 12:00:30 GMT"}, 30.0),
         ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1m2.5s"}, 62.5),
         ({"x-ratelimit-remaining-requests": "5", "x-ratelimit-reset-requests": "9s"}, None),

@@ -13,8 +13,9 @@ def test_what_python_writes_is_read(value):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "open('x')", "f'x'", "b'x'", '"a', '"a\nb"', '"\\x"', "[1,]", "[1 2]", "{1: 2", "0x1", "1.2.3"]
+    "text",
+    ["", "open('x')", "f'x'", "b'x'", '"a', '"a\nb"', '"\\x"', "[1,]", "[1 2]", "{1: 2", "0x1", "1.2.3", "[1e999]"],
 )
 def test_what_is_no_literal_is_refused(text):
-    with pytest.raises(ValueError, match=r"value|string|comma|:"):
+    with pytest.raises(ValueError, match=r"value|string|comma|:|too large"):
         VALUES.read(text, 0)

@@ -48,3 +48,12 @@ def test_elements_that_never_end_are_one_problem(inside):
     )
     assert not reply.calls
     assert len(reply.problems) == 1
+
+
+@pytest.mark.parametrize("odd", [5, "x", ["x"]])
+@pytest.mark.parametrize("parameters", [lambda odd: odd, lambda odd: {"a": {"type": "object", "properties": odd}}])
+def test_parts_named_oddly_by_an_agents_schema_are_not_named(odd, parameters):
+    schema = {"type": "object", "properties": parameters(odd)}
+    given = MiniMaxM3([{"function": {"name": "fill", "parameters": schema}}])
+    call = ToolCall("fill", {"a": {"b": "x"}})
+    assert given.parse(MiniMaxM3().write(call)).calls[0].arguments == call.arguments

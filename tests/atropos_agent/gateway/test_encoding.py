@@ -5,6 +5,8 @@ from agents import SCHEMAS, ChatAgent, opened
 from native import DONE
 from native_families import fitted_family
 
+from atropos_agent.engines.anthropic import request
+from atropos_agent.fitted import FittedFormat
 from atropos_agent.gateway.encoding import folded, opening
 from atropos_agent.gateway.requests import HistoryCall, HistoryMessage
 
@@ -61,4 +63,18 @@ def test_what_stands_behind_results_can_stand_in_the_last():
     assert folded([HistoryMessage("user", "a"), HistoryMessage("system", "b")]) == [
         HistoryMessage("user", "a"),
         HistoryMessage("system", "b"),
+    ]
+
+
+def test_an_endpoint_is_told_calls_of_a_history_in_openais_shape():
+    told = [
+        HistoryMessage("user", "go"),
+        HistoryMessage("assistant", "", [HistoryCall("a", "say", {"text": "x"})]),
+        HistoryMessage("tool", "y", call_id="a"),
+    ]
+    given = opening(told, FittedFormat.of("auto", None, takes_tools=True), SCHEMAS, lambda _: None)
+    assert given[1]["tool_calls"][0]["function"] == {"name": "say", "arguments": '{"text": "x"}'}
+    _, reply, _ = request("m", {"messages": given})["messages"]
+    assert reply["content"] == [
+        {"type": "tool_use", "id": given[2]["tool_call_id"], "name": "say", "input": {"text": "x"}}
     ]

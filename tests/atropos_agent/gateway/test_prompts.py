@@ -40,11 +40,10 @@ def test_a_request_that_no_reply_can_follow_is_refused(request_, said):
         check_request(request_, ())
 
 
-def test_what_is_tolerated_and_a_history_that_is_named_are_no_reason():
+def test_what_is_tolerated_is_no_reason():
     check_request(
         GatewayRequest([requests.HistoryMessage("user", "go")], forced={"tool_choice": "required"}), ("tool_choice",)
     )
-    check_request(GatewayRequest([], behind=3), ())
 
 
 async def test_a_conversation_that_the_template_refuses_is_the_agents_fault(fitted, monkeypatch):

@@ -7,7 +7,7 @@ from agents import AGENTS, assert_every_token_is_accounted_for, opened
 from agents import Told as Refused
 from native import DONE, Said, asks
 
-from atropos_agent.gateway.requests import HistoryCall, HistoryMessage
+from atropos_agent.gateway.requests import HistoryCall, HistoryMessage, Refusal
 from atropos_agent.gateway.responses import Responses
 
 ITEMS = [
@@ -111,3 +111,23 @@ async def test_a_history_named_by_its_last_answer_goes_on_from_that(fitted):
         result = await client.session.result()
     assert len(result.segments) == 1
     assert_every_token_is_accounted_for(result, engine)
+
+
+async def test_a_named_history_with_nothing_behind_its_answer_is_refused(fitted):
+    async with opened(fitted, [DONE, DONE]) as (client, _):
+        agent = AGENTS["responses"](client)
+        agent.user("go")
+        await agent.ask(keep=False)
+        agent.body["previous_response_id"], agent.history = agent.last["id"], []
+        with pytest.raises(Refused, match="the last one must not be the assistant's own"):
+            await agent.ask()
+        agent.user("more")
+        await agent.ask()
+        assert client.session.failure is None
+
+
+@pytest.mark.parametrize("space", [[], {}])
+def test_a_space_of_names_that_is_no_text_is_refused_by_name(space):
+    item = {"type": "function_call", "call_id": "c", "name": "say", "arguments": "{}", "namespace": space}
+    with pytest.raises(Refusal, match=r"input\[0\].namespace"):
+        Responses().read({"input": [item]})

@@ -8,6 +8,7 @@ from native import DONE, asks
 from native_families import one_system_message
 
 from atropos_agent.engines.errors import ContextOverflow
+from atropos_agent.gateway.requests import GatewayRequest, HistoryMessage
 from atropos_agent.types import EngineError, StopReason, Unanswered
 
 
@@ -219,3 +220,15 @@ async def test_a_reply_that_waits_to_be_read_while_the_session_closes_is_counted
         result = await closing
         await asyncio.gather(asking, return_exceptions=True)
     assert_every_token_is_accounted_for(result, engine)
+
+
+async def test_a_reply_counts_as_one_turn_at_the_moment_it_is_there(fitted):
+    async with opened(fitted, [DONE, DONE], max_steps=2) as (client, _):
+        first = client.session.ask(GatewayRequest([HistoryMessage("user", "go")]))
+        for _ in range(1000):
+            if first.sampled is not None:
+                break
+            await asyncio.sleep(0)
+        second = client.session.ask(GatewayRequest([HistoryMessage("user", "a title")]))
+        await second.work
+        assert client.session.ended_by is None
