@@ -82,18 +82,23 @@ async def scan_tree(sandbox: Sandbox, path: str, *, git: bool, start: Tree | Non
     return scan
 
 
-async def scan_of(sandbox: Sandbox, path: str, *, git: bool, start: Area | None = None) -> tuple[str, Scan] | None:
+async def scan_of(
+    sandbox: Sandbox, path: str, *, git: bool, compares: bool = False, before: Area | None = None
+) -> tuple[str, Scan] | None:
     """Return the folder and content of a file or directory of a sandbox; None if it is missing.
 
-    start: as it was before; None keeps all contents. Raises as `scan_tree`.
+    compares: keep the contents that differ from `before`, all of them if it is None. Raises as `scan_tree`.
     """
     plain = "/" + path.strip("/")
+    known = before.tree if before is not None else {}
     try:
-        scan = await scan_tree(sandbox, plain, git=git, start=start.tree if start is not None else {})
+        scan = await scan_tree(sandbox, plain, git=git, start=known if compares else None)
     except FileNotFoundError:
         return None
     folder, _, name = plain.rpartition("/")
     # The archive of a file holds the file by its name; a directory with nothing but that is written with "/" behind.
     single = not path.endswith("/") and list(scan.tree) == [name] and scan.tree[name].kind == "file"
     found = (folder or "/") if single else plain
-    return (found, scan) if start is None or found == start.folder else await scan_of(sandbox, path, git=git)
+    if before is not None and found != before.folder:  # a file in place of a directory, or the other way round
+        return await scan_of(sandbox, path, git=git, compares=True)
+    return found, scan

@@ -1,9 +1,9 @@
 """The agent's changes: the difference between its source tree at the start and at the end.
 
 The tree is read from outside, after every process was killed, so no program of the agent's (a replaced git, a hook,
-a shell profile) can change its content. The
-content is hostile all the same (see `envs.judging.tree`). The configuration of the tests (`PROTECTED`, pytest's options
-in `KEPT_WHOLE` files, and the paths that the task names) stays as the clean image has it.
+a shell profile) can change its content. The content is hostile all the same (see `envs.judging.tree`). The
+configuration of the tests (`PROTECTED`, pytest's options in `KEPT_WHOLE` files, and the paths that the task names)
+stays as the clean image has it.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ async def _with_elsewhere(changes: Changes, sandbox: Sandbox, start: Start, prot
     for path, before in start.elsewhere.items():
         try:
             git = start.git or not _inside(path, sandbox.workdir)
-            after = await scan_of(sandbox, path, git=git, start=before)
+            after = await scan_of(sandbox, path, git=git, compares=True, before=before)
         except ValueError as error:
             return Changes(problem=f"{path}: {error}")
         for folder, one in _area(path, before, after, rules):

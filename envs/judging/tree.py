@@ -163,8 +163,10 @@ class Scan:
             if self._compares and self._start.get(path) != self.tree[original]:
                 if original in self._contents:
                     self._contents[path] = self._contents[original]
+                elif original in self.unread:
+                    self.unread.add(path)
                 else:
-                    (self.unread.add(path) if original in self.unread else self.lacking.add(original))
+                    self.lacking.add(original)
             return self.tree[original]
         return None
 

@@ -6,7 +6,7 @@ import pytest
 from tree_samples import Stopped, archive, carried, changes_of, folder, member, start
 from verifier_samples import image_of, verdict_after
 
-from envs.judging.areas import Area, Start
+from envs.judging.areas import Area, Start, scan_of
 from envs.judging.changes import collect_changes
 from envs.judging.path_rules import refusal, stays
 from envs.types import Collect, Hidden, Task, VerifierImage
@@ -87,6 +87,16 @@ def test_a_repository_by_another_name_is_one_too():
     tree = [folder("bare"), folder("bare/objects"), folder("bare/refs"), folder("bare/hooks")]
     files = [member(f"bare/{name}", b"x") for name in ("HEAD", "config", "hooks/post-receive")]
     assert "bare/config" not in changes_of({}, archive(*tree, *files), git=True, root="/srv").added
+
+
+async def test_a_large_file_elsewhere_that_stayed_as_it_was_is_no_change(monkeypatch):
+    monkeypatch.setattr("envs.judging.tree.MAX_CHANGED_BYTES", 10)
+    sandbox = Stopped({"/srv": archive(member("large", b"1" * 50), member("small", b"1"))})
+    folder, scan = await scan_of(sandbox, "/srv", git=True)
+    before = Start(None, {"/srv": Area(folder, scan.tree)})
+    sandbox.archives["/srv"] = archive(member("large", b"1" * 50), member("small", b"2"))
+    found = await collect_changes(sandbox, before)
+    assert (found.problem, found.written()) == (None, ["/srv/small"])
 
 
 async def test_paths_elsewhere_are_compared_with_the_images():
