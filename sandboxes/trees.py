@@ -14,6 +14,8 @@ from typing import IO, Literal, Protocol, TypeVar
 _DEEPEST = 3_500
 """Bytes of a directory's path in a sandbox: a name below it, with its path on the machine, stays within the kernel's
 4,096."""
+_PLACES = ("path", "linkpath")
+"""Extended headers that stand for a member's name and link, which may be others by now."""
 _MOST_MEMBERS = 2_000_000
 """A program inside can make more files than anybody reads in a reasonable time."""
 
@@ -48,7 +50,7 @@ class Archive:
         data = b"" if content is None else content.read(member.size)
         if content is not None:
             member.size = len(data)
-        member.pax_headers = {name: value for name, value in member.pax_headers.items() if name not in _NAMES}
+        member.pax_headers = {name: value for name, value in member.pax_headers.items() if name not in _PLACES}
         self._tar.addfile(member, io.BytesIO(data))
         self._check(0)
 
@@ -63,15 +65,12 @@ class Archive:
             raise ValueError(f"{self._of} holds more than {self._max_bytes} bytes")
 
 
-_NAMES = ("path", "linkpath")
-
-
 class Selected:
     """A reader that passes members on to `reader`, but for those with a name of `skip`, and all below them.
 
     Raises ValueError for a tree of too many files."""
 
-    def __init__(self, reader: TreeReader, of: str, skip: Collection[str]) -> None:
+    def __init__(self, reader: TreeReader, of: str, skip: Collection[str] = ()) -> None:
         self._reader, self._of, self._skip = reader, of, frozenset(skip)
         self._count = 0
 
@@ -79,7 +78,7 @@ class Selected:
         self._count += 1
         if self._count > _MOST_MEMBERS:
             raise ValueError(f"{self._of} holds more than {_MOST_MEMBERS} files")
-        if self._skip.isdisjoint(member.name.split("/")):
+        if not self._skip or self._skip.isdisjoint(member.name.split("/")):
             self._reader.add(member, content)
 
 

@@ -277,7 +277,7 @@ class LocalSandbox(Sandbox):
 
     async def read_tree(self, path: str, make: Callable[[], Reader], *, skip: Collection[str] = ()) -> Reader:
         reader = make()
-        await asyncio.to_thread(read_folder, self._inside(path), Selected(reader, path, skip), skip=skip)
+        await asyncio.to_thread(read_folder, self._inside(path), Selected(reader, path), skip=skip)
         return reader
 
     async def reset(self) -> None:

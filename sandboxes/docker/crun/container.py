@@ -79,7 +79,7 @@ class CrunContainer(Container):
     ) -> Reader:
         reader = make()
         with self._root() as root:
-            await asyncio.to_thread(read_tree, root, target, Selected(reader, target, skip), skip)
+            await asyncio.to_thread(read_tree, root, target, Selected(reader, target), skip)
         return reader
 
     @contextmanager

@@ -45,7 +45,7 @@ _TREE_S = 600.0
 _COPY_S = 600.0
 _WHITEOUT, _DELETED = "/.wh.", 2
 """How names of deleted files begin in an image's layer, and the kind of a change for a deletion."""
-_MOST_READ = 2**34
+_MOST_READ = 2**33
 """Bytes of the largest tree that is read: a program inside can make one that looks endless."""
 _READERS = ThreadPoolExecutor(64, "trees")
 _READS = 6
