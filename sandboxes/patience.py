@@ -1,17 +1,23 @@
-"""Wait for an answer, and say so: a server that hangs is not waited for in silence."""
+"""Wait for an answer, and say so: a server that hangs is not waited for in silence, a build not for ever."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TypeVar
+
+from sandboxes.base import ImageUnbuildable
 
 logger = logging.getLogger(__name__)
 
 REMIND_S = 5.0
 """Seconds between two sentences."""
+BUILD_S = 7200.0
+"""How long the build of an image may take: a command in a Dockerfile may wait for ever."""
 
 T = TypeVar("T")
 
@@ -34,3 +40,18 @@ async def patiently(question: Awaitable[T], where: str, most_s: float | None = N
     finally:
         asked.cancel()
         await asyncio.gather(asked, return_exceptions=True)
+
+
+@asynccontextmanager
+async def build_limit(context: Path) -> AsyncIterator[None]:
+    """Cancel the block, which builds the image of a folder, after `BUILD_S`. Raises ImageUnbuildable then."""
+    try:
+        async with asyncio.timeout(BUILD_S) as limit:
+            yield
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise ImageUnbuildable(
+            f"building {context} did not end within {BUILD_S:g} s: see which command of its Dockerfile waits, or build "
+            "the image yourself and name it as the task's docker_image"
+        ) from error

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
+import signal
 from pathlib import Path
+from typing import cast
 
 from sandboxes.base import ImageUnbuildable
 from sandboxes.kubernetes.options import PodOptions
+from sandboxes.patience import build_limit
 from sandboxes.remote.images import NamedImages
 from sandboxes.shielding import shared
 
@@ -41,9 +45,22 @@ class PodImages(NamedImages):
 
 async def _build(command: str, context: Path) -> None:
     process = await asyncio.create_subprocess_shell(
-        command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
     )
-    said, _ = await process.communicate()
+    output, said = cast(asyncio.StreamReader, process.stdout), b""
+    try:
+        async with build_limit(context):
+            while piece := await output.read(_SHOWN):
+                said = (said + piece)[-_SHOWN:]
+            await process.wait()
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
     if process.returncode:
-        end = said[-_SHOWN:].decode(errors="replace")
+        end = said.decode(errors="replace")
         raise ImageUnbuildable(f"--env.pods.builder ended with {process.returncode} for {context}: {end}")

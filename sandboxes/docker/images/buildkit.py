@@ -1,6 +1,6 @@
-"""Build images by the Docker daemon's own BuildKit, and find the Dockerfiles for it.
+"""Build images by the Docker daemon's builders, and find the Dockerfiles for its BuildKit.
 
-The build goes by the daemon's API with the context in the request, as for the classic builder, and without a session.
+A build goes by the daemon's API with the context in the request, and without a session.
 So a build can't ask its client for keys (`RUN --mount=type=secret`, `type=ssh`), and images are pulled before it.
 Source: https://docs.docker.com/reference/api/engine (`POST /build?version=2`), api/services/control/control.proto of
 moby/buildkit (`StatusResponse`).
@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,27 +70,37 @@ class Builder:
         return dockerfile.syntax is not None and self.version is not None and self.version >= BUILDKIT
 
 
-async def build(client: DaemonClient, archive: bytes, tag: str, labels: Mapping[str, str]) -> AsyncIterator[str]:
-    """Build an image, and yield its steps and output. Raises DockerStreamError if the build fails."""
+async def build(
+    client: DaemonClient, archive: bytes, tag: str, labels: Mapping[str, str], *, classic: bool
+) -> AsyncGenerator[str]:
+    """Build an image, and yield its steps and output. The Docker daemon ends the build when the iterator is closed or
+    cancelled. Raises DockerError, and DockerStreamError if the build itself fails."""
     shown: set[str] = set()
+    version = {} if classic else {"version": "2"}
     async with client._query(
         "build",
         "POST",
-        params={"version": "2", "t": tag, "rm": "1", "forcerm": "1", "labels": json.dumps(labels)},
+        params={"t": tag, "rm": "1", "forcerm": "1", "labels": json.dumps(labels), **version},
         headers={"Content-Type": "application/x-tar"},
         data=archive,
         timeout=aiohttp.ClientTimeout(total=None),
     ) as response:
-        async for line in _lines(response):
-            said = json.loads(line)
-            if "error" in said or "errorDetail" in said:
-                detail = said.get("errorDetail") or {}
-                raise aiodocker.DockerStreamError(str(detail.get("message") or said.get("error")), error_detail=detail)
-            if said.get("id") == "moby.buildkit.trace":
-                for step, text in _trace(base64.b64decode(said["aux"])):
-                    if not step or text not in shown:
-                        yield text
-                    shown.update([text] if step else [])
+        try:
+            async for line in _lines(response):
+                said = json.loads(line)
+                if "error" in said or "errorDetail" in said:
+                    detail = said.get("errorDetail") or {}
+                    message = str(detail.get("message") or said.get("error"))
+                    raise aiodocker.DockerStreamError(message, error_detail=detail)
+                if "stream" in said:
+                    yield said["stream"]
+                elif said.get("id") == "moby.buildkit.trace":
+                    for step, text in _trace(base64.b64decode(said["aux"])):
+                        if not step or text not in shown:
+                            yield text
+                        shown.update([text] if step else [])
+        finally:
+            response.close()
 
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

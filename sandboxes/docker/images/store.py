@@ -10,8 +10,9 @@ import logging
 import re
 import tarfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from pathlib import Path
 
 import aiodocker
@@ -23,6 +24,7 @@ from sandboxes.docker.images import buildkit
 from sandboxes.docker.images.buildkit import Builder
 from sandboxes.docker.images.dockerfile import Dockerfile, DockerfileError
 from sandboxes.docker.images.task_images import disk_usage, remove_names
+from sandboxes.patience import build_limit
 from sandboxes.shielding import stop
 from sandboxes.trees import pack
 
@@ -200,21 +202,24 @@ class ImageStore:
 
     async def _build(self, tag: str, archive: bytes, context: Path) -> None:
         progress = _Progress(f"Building image {tag[:24]} from {context}")
-        log: list[str] = []
+        log: deque[str] = deque(maxlen=1000)
         written = _text(archive)
         dockerfile = Dockerfile.read(written)
         builder = self._builder = self._builder or await Builder.of(self._client)
         if (why := builder.lacks(dockerfile)) is not None:
             raise ImageUnbuildable(f"{context / 'Dockerfile'}: {why}")
-        build = buildkit.build if builder.by_buildkit(dockerfile) else _classic
-        if build is buildkit.build:
+        classic = not builder.by_buildkit(dockerfile)
+        if not classic:
             sent = builder.sent(written, dockerfile)
             for image in Dockerfile.read(sent).pulled:  # as a build without a session has no way to
                 await self.ensure(image, None)
             archive = _with(archive, "Dockerfile", sent)
         labels = {_BASES: json.dumps(await self._ids(dockerfile.images))}
-        steps = build(self._client, archive, tag, labels)
-        async with daemon_errors(f"build image {tag} from {context}"):
+        async with (
+            build_limit(context),
+            daemon_errors(f"build image {tag} from {context}"),
+            aclosing(buildkit.build(self._client, archive, tag, labels, classic=classic)) as steps,
+        ):
             try:
                 async for line in steps:
                     log.append(line)
@@ -226,15 +231,6 @@ class ImageStore:
                     raise failure from error
                 raise
         progress.ended()
-
-
-async def _classic(client: DaemonClient, archive: bytes, tag: str, labels: Mapping[str, str]) -> AsyncIterator[str]:
-    """Build by the Docker daemon's classic builder, and yield its output. Raises DockerError."""
-    build = client.images.build(
-        fileobj=io.BytesIO(archive), encoding="identity", tag=tag, labels=labels, rm=True, forcerm=True, stream=True
-    )
-    async for line in build:
-        yield line.get("stream", "")
 
 
 def _failure(error: aiodocker.DockerError, text: str, dockerfile: Dockerfile) -> SandboxError | None:

@@ -1,5 +1,7 @@
 """Images of pods."""
 
+import os
+
 import pytest
 
 from sandboxes.base import (
@@ -21,6 +23,17 @@ async def test_a_dockerfile_is_refused_by_name_or_built_by_the_users_builder(mak
         built = await backend.ensure_image(None, tmp_path)
         assert (tmp_path / "said").read_text() == f"{built} {tmp_path}\n"
         assert built.startswith("r.example.org/t:")
+
+
+async def test_a_users_builder_that_does_not_end_is_ended(make, base_image, tmp_path, monkeypatch):
+    monkeypatch.setattr("sandboxes.patience.BUILD_S", 1.0)
+    (tmp_path / "Dockerfile").write_text(f"FROM {base_image}\n")
+    builder = f"echo $$ > {tmp_path}/pid; sleep 1234; true {{image}} {{context}}"
+    async with make(registry="r.example.org/t", builder=builder) as backend:
+        with pytest.raises(ImageUnbuildable, match="did not end within 1 s"):
+            await backend.ensure_image(None, tmp_path)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
 async def test_files_of_a_task_without_a_dockerfile_are_there(make, base_image, tmp_path):

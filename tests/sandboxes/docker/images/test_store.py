@@ -11,7 +11,7 @@ import pytest
 from small_archives import content, members
 from stopwatch import Stopwatch
 
-from sandboxes.base import ImageMissing, SandboxError, SandboxSpec
+from sandboxes.base import ImageMissing, ImageUnbuildable, SandboxError, SandboxSpec
 from sandboxes.docker import DockerBackend
 from sandboxes.docker.daemon.client import connect
 from sandboxes.docker.images.store import ImageStore, pack_context, with_base
@@ -234,6 +234,14 @@ class TestImages:
         with pytest.raises(SandboxError, match="the reason") as caught:
             await docker_backend.ensure_image(None, context)
         assert "3" in str(caught.value)
+
+    async def test_a_build_that_does_not_end_is_given_up(self, docker_backend, daemon, tmp_path, monkeypatch):
+        monkeypatch.setattr("sandboxes.patience.BUILD_S", 3.0)
+        with pytest.raises(ImageUnbuildable, match=r"did not end within 3 s"):
+            await docker_backend.ensure_image(None, _context(tmp_path, "RUN sleep 1234"))
+        async with asyncio.timeout(30):
+            while "sleep 1234" in str(await daemon._query_json("containers/json")):  # noqa: ASYNC110 - the daemon tells no one
+                await asyncio.sleep(0.2)
 
     async def test_a_dockerfile_whose_base_cannot_be_had_says_what_to_do(self, base_image, tmp_path):
         context = _context(tmp_path, "RUN true", base="localhost:1/no/such-base:1")
