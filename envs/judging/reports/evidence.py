@@ -23,14 +23,14 @@ class Evidence:
 
     record: the reports of the reference's tests (`envs.judging.record`), {} for nothing.
     clean: {test: sites at which the expected value alone was equal, or that were reached}. odd: {test: sites with
-    another equal value}. wanting: {site: its expected value} if nothing was equal.
+    another equal value}. wanting: {site: its expected value, and whether a decoy was equal instead}.
     """
 
     def __init__(self, decoyed: DecoyedTests, record: Mapping[str, Any]) -> None:
         self.key, self._source, self.record = decoyed.key, decoyed.source, record
         self.clean: dict[str | None, set[int]] = collections.defaultdict(set)
         self.odd: dict[str | None, set[int]] = collections.defaultdict(set)
-        self.wanting: dict[int, ast.expr] = {}
+        self.wanting: dict[int, tuple[ast.expr, bool]] = {}
         self._forced: dict[str | None, set[int]] = collections.defaultdict(set)
         self._names = self.key.names()
         self._numbers = {place: number for number, place in enumerate(self._names)}
@@ -59,10 +59,11 @@ class Evidence:
             self.odd[test].add(site)
             self._forced[test].add(site)  # no comparison of ours says so
         elif "1" not in equal:
-            self.wanting[site] = choice.nodes[choice.truth]
+            self.wanting[site] = choice.nodes[choice.truth], False
         elif equal[choice.truth] == "1" and equal.count("1") == 1:
             self.clean[test].add(site)
         else:
+            self.wanting[site] = choice.nodes[choice.truth], True
             self.odd[test].add(site)
             if "0" not in equal and len(equal) > 2:
                 self._forced[test].add(site)
@@ -97,12 +98,14 @@ class Evidence:
         return recorded.union(*(self.key.must.get(one, set()) for one in self._source.of(test)))
 
     def wants(self) -> list[str]:
-        """Return the expected values of sites with nothing equal, for people: lines of text."""
+        """Return the expected values of sites with nothing or a decoy equal, for people: lines of text."""
         lines = []
-        for site, node in sorted(self.wanting.items()):
+        for site in sorted(self.wanting.keys() - self._sites(self.record.get("odd", ()))):
             path, line, _ = self.key.sites[site]
+            node, decoyed = self.wanting[site]
             text = ast.unparse(node)
-            lines.append(f"{path}:{line} expects {text if len(text) <= _MOST_TEXT else text[:_MOST_TEXT] + '...'}")
+            text = text if len(text) <= _MOST_TEXT else text[:_MOST_TEXT] + "..."
+            lines.append(f"{path}:{line} expects {text}" + ", and the code gave a decoy" * decoyed)
         return lines
 
     def report(self, statuses: Mapping[str, str]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from envs.judging.reports.required import RequiredTests
 from envs.judging.reports.runner_reports import RunnerReports
 
 _WANTS = 5
-"""How many sites with nothing equal are shown to people."""
+"""How many sites without the expected value are shown to people."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,8 +62,10 @@ def test_tests_that_need_not_pass_make_no_signs():
     assert reports("1111").judge(PASSED, lambda test: False)[1] is None
 
 
-def test_people_are_told_what_was_expected_where_nothing_was_equal():
+def test_people_are_told_what_was_expected_where_nothing_or_a_decoy_was_equal():
+    assert reports("0100").wants() == []
     assert reports("0000").wants() == ["/tests/test_a.py:1 expects 3"]
+    assert reports("0010").wants() == ["/tests/test_a.py:1 expects 3, and the code gave a decoy"]
 
 
 def test_a_report_names_sites_by_their_place():
