@@ -129,8 +129,7 @@
     all[at]?.scrollIntoView({ block: "nearest" });
   };
   const step = (by) => {
-    let next = chosen ?? (by > 0 ? null : $("row")?.lastElementChild);
-    next = chosen ? (by > 0 ? chosen.nextElementSibling : chosen.previousElementSibling) : $("row")?.firstElementChild;
+    const next = chosen ? (by > 0 ? chosen.nextElementSibling : chosen.previousElementSibling) : $("row")?.firstElementChild;
     if (next) { choose(next, true); next.scrollIntoView({ block: "nearest" }); }
   };
   const keys = {
@@ -139,7 +138,9 @@
     j: () => move(1), k: () => move(-1), Enter: () => go(document.querySelector(".line.at a, a.line.at, .member.at a.open")),
     "[": () => go(document.querySelector("a[rel=prev]")), "]": () => go(document.querySelector("a[rel=next]")),
     t: () => go($("to-tokens") ?? $("to-rollout")), u: () => go(document.querySelector("a[rel=up]")),
-    ArrowRight: () => panel && step(1), ArrowLeft: () => panel && step(-1), "?": () => $("keys").showModal(),
+    "?": () => $("keys").showModal(),
+    // Elsewhere these two scroll what is too wide.
+    ...(panel && { ArrowRight: () => step(1), ArrowLeft: () => step(-1) }),
   };
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || $("keys").open) return;

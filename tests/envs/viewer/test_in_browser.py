@@ -159,6 +159,8 @@ async def test_everything_is_reached_by_keys(site):
         await page.wait_for_url(re.compile(r"/0/rollouts/\d+$"))
         await page.keyboard.press("u")
         await page.wait_for_url(re.compile("/0/groups/"))
+        kept = "document.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight', cancelable: true}))"
+        assert await page.evaluate(kept), "members side by side can't be scrolled by keys"
         await page.keyboard.press("?")
         assert await page.locator("dialog[open]").count() == 1
         assert second
