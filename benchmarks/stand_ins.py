@@ -92,7 +92,7 @@ async def measure(
         run_dir=folder / f"{workers}-{rollouts}",
         total_steps=rollouts // 8,
         workers=workers,
-        ray=RayOptions(address=address or "auto", rollouts=rollouts),
+        ray=RayOptions(address=address or "auto", rollouts=rollouts) if workers == "ray" else RayOptions(),
     )
     async with models() as url, open_run(StandIn(config, [EngineConfig(base_url=url, model_name="none")])) as run:
         if workers == "ray":

@@ -229,6 +229,11 @@ class AgentEnvConfig(StrictOptions):
         *("data_path_to_save_groups", "data_dir_to_save_evals", "include_messages", "max_batches_offpolicy"),
     )
     for_python: ClassVar[Sequence[str]] = ("task_failures", "failure_rate", "overtime_s", "outbox_mb")
+    needing: ClassVar[Mapping[str, Sequence[str]]] = {
+        "teacher": ("teacher_model", "teacher_key", "teacher_top_k", "teacher_weight"),
+        "otlp_url": ("otlp_content",),
+    }
+    """Options that mean nothing without another one."""
     _tokenizer: Any = PrivateAttr(default=None)
     _tasks: Any = PrivateAttr(default=None)
 
@@ -396,22 +401,21 @@ class AgentEnvConfig(StrictOptions):
                     f"which is {self.equal_rewards}; leave one of them out"
                 )
             self.equal_rewards = "send"  # atroposlib's name for it
-        problems += self._teaching()
+        if self.teacher_weight and self.temperature != 1:
+            problems.append(
+                "teacher_weight compares logprobs, and a teacher's are of temperature 1; set temperature to 1, or "
+                "leave teacher_weight out"
+            )
+        if self.workers != "ray" and self.ray != RayOptions():
+            problems.append("ray has no effect without workers ray; set that too, or leave ray out")
+        for needed, names in self.needing.items():
+            useless = [name for name in names if getattr(self, name) != type(self).model_fields[name].default]
+            if useless and not getattr(self, needed):
+                said = ", ".join(useless)
+                problems.append(f"{said} has no effect without {needed}; set that too, or leave {said} out")
         if problems:
             raise ValueError("; ".join(problems))
         return self
-
-    def _teaching(self) -> list[str]:
-        """Return what is wrong with the options of a teacher."""
-        set_ = [name for name in ("teacher_weight", "teacher_top_k", "teacher_key") if getattr(self, name)]
-        if not self.teacher:
-            return [f"{name} has no effect without a teacher; set teacher to its address" for name in set_]
-        if self.teacher_weight and self.temperature != 1:
-            return [
-                "teacher_weight compares logprobs, and a teacher's are of temperature 1; set temperature to 1, or "
-                "leave teacher_weight out"
-            ]
-        return []
 
     def agent_config(self, *, max_total_tokens: int, evaluating: bool = False, **more: Any) -> AgentConfig:
         """Return the agent's part of these options; `more` are fields of AgentConfig with other values."""

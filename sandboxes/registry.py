@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sandboxes.base import Backend
-from sandboxes.docker import DockerBackend
+from sandboxes.docker import DockerBackend, PoolLimits
 from sandboxes.e2b.backend import E2BBackend
 from sandboxes.fleet import FleetBackend, read_hosts
 from sandboxes.kubernetes.backend import KubernetesBackend
@@ -17,15 +17,29 @@ from sandboxes.naming import resolve
 _OPTION = "--env.sandbox"
 
 
-def docker_backend(hosts: str | None = None, **options: Any) -> Backend:
+def docker_backend(
+    hosts: str | None = None,
+    *,
+    base_image: str | None = None,
+    pool: PoolLimits | None = None,
+    runtime: str | None = None,
+    starter: str | None = None,
+) -> Backend:
     """Return a maker of sandboxes with Docker: on one host, or on several if they are named, see `read_hosts`.
 
-    options: of `DockerBackend`. Raises ValueError for impossible hosts."""
+    The others are options of `DockerBackend`. Raises ValueError for impossible hosts."""
+    options: Any = {"base_image": base_image, "pool": pool, "runtime": runtime, "starter": starter}
     return FleetBackend(read_hosts(hosts), **options) if hosts else DockerBackend(**options)
 
 
-_SAID = {"pool": "--env.warm_sandboxes", "runtime": "--env.sandbox_runtime", "starter": "--env.sandbox_starter"}
-"""Options of backends by their names on the command line, where those differ."""
+_SAID = {
+    "e2b": "--env.e2b",
+    "pods": "--env.pods",
+    "pool": "--env.warm_sandboxes",
+    "runtime": "--env.sandbox_runtime",
+    "starter": "--env.sandbox_starter",
+}
+"""Options of backends as the command line writes them, where that is not plain."""
 
 _OURS: dict[str, Callable[..., Backend]] = {
     "docker": docker_backend,

@@ -179,7 +179,7 @@ def _read_arguments(argv: Sequence[str], known: Mapping[str, Option]) -> tuple[d
             problems.append(f"{name}: it needs a value{' (true or false)' if option.kind is bool else ''}")
         else:
             try:
-                value = _typed(option.kind, text)
+                value = _item(option.kind, text) if name not in known else _typed(option.kind, text)
             except ValueError as error:
                 problems.append(f"{name}: {error} (got {_short(text)})")
                 continue
@@ -198,7 +198,7 @@ def _entry(name: str, known: Mapping[str, Option]) -> Option | None:
         if option is not None:
             rest = tuple(parts[end:])
             free = any(get_origin(kind) is dict or kind is dict for kind in _members(option.kind)) and all(rest)
-            return Option((*option.path, *rest), Any) if free else None
+            return Option((*option.path, *rest), _inner(option.kind, rest)) if free else None
     return None
 
 
@@ -261,7 +261,7 @@ def _typed(kind: Any, text: str) -> Any:
     kinds = [one for one in kinds if one is not type(None)]
     classes = [(one, get_origin(one) or one) for one in kinds]
     if any(isinstance(origin, type) and issubclass(origin, Mapping | BaseModel) for _, origin in classes):
-        return _mapping(text)
+        return _mapping(text, kind)
     several = [
         one
         for one, origin in classes
@@ -287,7 +287,25 @@ def _members(kind: Any) -> list[Any]:
     return [kind]
 
 
-def _mapping(text: str) -> dict[str, Any]:
+def _inner(kind: Any, path: Sequence[str]) -> Any:
+    """Return the type of a value inside of a mapping, by the names that lead to it; Any where no type says it."""
+    for name in path:
+        kind = next(filter(None, (_named(one, name) for one in _members(kind))), Any)
+    return kind
+
+
+def _named(kind: Any, name: str) -> Any:
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return kind.model_fields[name].annotation if name in kind.model_fields else None
+    return get_args(kind)[1] if get_origin(kind) is dict else None
+
+
+def _item(kind: Any, text: str) -> Any:
+    """Return a value inside of a list or a mapping: as its type says, and what is in quotes or brackets as in YAML."""
+    return scalar(text) if text[:1] in ("'", '"', "[", "{") else _typed(kind, text)
+
+
+def _mapping(text: str, kind: Any) -> dict[str, Any]:
     if not text.strip():
         return {}
     if text.lstrip().startswith("{"):
@@ -302,7 +320,8 @@ def _mapping(text: str) -> dict[str, Any]:
         name, equals, value = piece.partition("=")
         if not (equals and name.strip()):
             raise ValueError('give it as name=value, or as a mapping: {"name": value}')
-        _put(found, name.strip().split("."), scalar(value))
+        path = name.strip().split(".")
+        _put(found, path, _item(_inner(kind, path), value))
     return found
 
 
@@ -314,7 +333,7 @@ def _list(text: str, item: Any) -> list[Any]:
             raise ValueError("its list is not closed by ]")
         text = text[1:-1]
     pieces = filter(None, map(str.strip, _pieces(text)))
-    return [scalar(piece) if piece[0] in "\"'[{" else _typed(item, piece) for piece in pieces]
+    return [_item(item, piece) for piece in pieces]
 
 
 def _pieces(text: str) -> list[str]:

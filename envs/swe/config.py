@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -19,6 +19,10 @@ class SWEEnvConfig(AgentEnvConfig):
 
     essential: ClassVar[Sequence[str]] = ("tasks", "tools", *AgentEnvConfig.essential)
     for_python: ClassVar[Sequence[str]] = (*AgentEnvConfig.for_python, "keep_work_mb", "difficulty_rollouts")
+    needing: ClassVar[Mapping[str, Sequence[str]]] = {
+        **AgentEnvConfig.needing,
+        "judge": ("judge_model", "judge_key", "judge_requests"),
+    }
 
     tasks: str = "starter"
     """Folder of Harbor task directories, or "starter" for the built-in pack"""

@@ -15,9 +15,11 @@ from sandboxes.base import SandboxError
 from sandboxes.docker import PoolLimits
 from sandboxes.docker.crun.availability import Obstacle, find_crun
 from sandboxes.docker.daemon.client import connect
+from sandboxes.e2b.options import E2BOptions
 from sandboxes.e2b.server import check_server
 from sandboxes.fleet import Host, read_hosts
 from sandboxes.kubernetes.examine import examine
+from sandboxes.kubernetes.options import PodOptions
 from sandboxes.local import LocalBackend
 from sandboxes.registry import load_backend, named_factory
 
@@ -34,8 +36,8 @@ def backend_options(config: SWEEnvConfig) -> Mapping[str, Any]:
     warm = config.warm_sandboxes
     return {
         "hosts": config.hosts,
-        "pods": config.pods if config.sandbox == "kubernetes" else None,
-        "e2b": config.e2b if config.sandbox == "e2b" else None,
+        "pods": config.pods if config.sandbox == "kubernetes" or config.pods != PodOptions() else None,
+        "e2b": config.e2b if config.sandbox == "e2b" or config.e2b != E2BOptions() else None,
         "base_image": config.base_image,
         "pool": PoolLimits(each=warm) if warm else None,
         "runtime": config.sandbox_runtime,

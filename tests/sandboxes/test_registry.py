@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from sandboxes.docker import DockerBackend, PoolLimits
+from sandboxes.kubernetes.options import PodOptions
 from sandboxes.local import LocalBackend
 from sandboxes.registry import load_backend
 
@@ -62,6 +63,7 @@ def test_one_of_ones_own_is_found_by_its_path(mine):
             {"pool": 1},
             r"kubernetes: .* takes no pool \(--env.warm_sandboxes\); leave that away",
         ),
+        ("docker", {"pods": PodOptions(warm=1)}, r"docker: this backend takes no pods \(--env.pods\); leave that away"),
         ("my_backend:Mine", {"base_image": "b", "images_mb": 1}, r"takes no base_image, images_mb"),
     ],
 )

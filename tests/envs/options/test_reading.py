@@ -65,6 +65,20 @@ def test_text_stays_text_where_text_is_expected():
     assert options("--env.system_prompt", "false", "--env.eval_tasks=1e-5").env.system_prompt == "false"
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["--env.pods.node_selector", "gpu=true,pool=1,at=12:30"],
+        ["--env.pods.node_selector.gpu=true", "--env.pods.node_selector.pool=1", "--env.pods.node_selector.at=12:30"],
+        ["--env.pods", "node_selector.gpu=true,node_selector.pool=1,node_selector.at='12:30'"],
+        ["--env.pods", '{"node_selector": {"gpu": "true", "pool": "1", "at": "12:30"}}'],
+    ],
+)
+def test_a_mapping_of_texts_has_texts(given):
+    read = options(*given, "--env.sandbox=kubernetes").env.pods
+    assert read.node_selector == {"gpu": "true", "pool": "1", "at": "12:30"}
+
+
 def test_a_union_takes_the_type_that_is_meant():
     class Own(AgentEnvConfig):
         limit: int | str = 3
@@ -115,7 +129,9 @@ def test_a_list_of_urls_is_a_list_of_servers(tmp_path, text):
 
 
 def test_the_command_line_wins_inside_of_a_mapping_and_the_rest_of_it_stays(tmp_path):
-    text = "env:\n  chat_template_kwargs: {a: 1, b: 1e-5}\n  ray: {workers: 2, rollouts: 1}\n  tags: [x]\n"
+    text = (
+        "env:\n  chat_template_kwargs: {a: 1, b: 1e-5}\n  workers: ray\n  ray: {workers: 2, rollouts: 1}\n  tags: [x]\n"
+    )
     words = ["--env.chat_template_kwargs", "a=2", "--env.ray.rollouts=3", "--env.tags=y"]
     env = options("--config", file(tmp_path, text), *words).env
     assert env.chat_template_kwargs == {"a": 2, "b": 1e-5}

@@ -156,7 +156,7 @@ async def test_no_secret_is_in_what_ray_says_keeps_and_logs(cluster, ray_env):
 
 async def test_the_doctor_measures_each_node_beside_a_run(cluster, ray_env, engine, base_image):
     async with open_run(ray_env(group_size=1)):  # whose workers have all processors
-        config = SWEEnvConfig(ray={"address": cluster.address}, base_image=base_image)
+        config = SWEEnvConfig(workers="ray", ray={"address": cluster.address}, base_image=base_image)
         task = SWEEnv.load_tasks(config)[0][0]
         server = EngineConfig(base_url=engine.url, model_name="scripted")
         checks = [check async for check in examine_nodes(RayCluster(config.ray), config, [server], task)]
