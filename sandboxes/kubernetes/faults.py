@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 from sandboxes.base import ImageMissing, SandboxDied, SandboxError
@@ -11,6 +12,7 @@ from sandboxes.docker.executor.program import ENDS
 Pod = Mapping[str, Any]
 BOX, LINK, WHO = "box", "link", "who"
 """Containers: the sandbox, its link to us, and the look at its image's user."""
+_BESIDE_S = 30.0
 _ABSENT = ("not found", "manifest unknown", "does not exist", "denied", "unauthorized", "forbidden", "not present")
 _NODE_GONE = ("NodeLost", "NodeShutdown", "Shutdown", "Terminated", "NodeAffinity", "UnexpectedAdmissionError")
 _NEVER = ("ErrImageNeverPull", "InvalidImageName")
@@ -60,6 +62,18 @@ def limit_of(pod: Pod | None) -> str | None:
     if disrupted(pod) or not ended:
         return None
     return "memory" if ended.get("reason") == "OOMKilled" else ENDS.get(ended.get("exitCode", 0))
+
+
+def killed_beside(pod: Pod, events: Iterable[Mapping[str, Any]]) -> bool:
+    """Return whether the sandbox's container ended at the time of one of these events; both times are its node's."""
+    ended = _time(_state(pod, BOX, "terminated").get("finishedAt"))
+    latest = ((one.get("series") or {}).get("lastObservedTime") or one.get("lastTimestamp") for one in events)
+    times = filter(None, map(_time, latest))
+    return ended is not None and any(abs((time - ended).total_seconds()) <= _BESIDE_S for time in times)
+
+
+def _time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
 
 
 def _own_disk(message: str) -> bool:

@@ -42,7 +42,7 @@ class PodOptions(BaseModel):
     cpu_share: Annotated[float, Field(gt=0, le=1)] = 0.25
     """Share of the CPU limit that a pod requests"""
     memory_share: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Share of the memory limit that a pod requests; below 1 a node can run out, and kills pods as if at their limit"""
+    """Share of the memory limit that a pod requests; below 1 a node can run out, and kills pods below their limit"""
     network_off: Literal["auto", "namespace", "policy"] = "auto"
     """Guard of pods without a network: their own namespace is taken down, or the NetworkPolicy alone is relied on and
     tried; auto takes the first if the cluster admits NET_ADMIN"""

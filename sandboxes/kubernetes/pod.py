@@ -9,19 +9,22 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
-from sandboxes.base import DaemonUnavailable, SandboxError
+from sandboxes.base import DaemonRefused, DaemonUnavailable, SandboxError
 from sandboxes.docker.executor.channel import Channel
 from sandboxes.docker.executor.container import Kind
 from sandboxes.docker.executor.memory import killed_below_limit
 from sandboxes.docker.executor.tools import ToolContainer
 from sandboxes.kubernetes.cluster import Cluster
-from sandboxes.kubernetes.faults import BOX, end_of, limit_of
+from sandboxes.kubernetes.faults import BOX, end_of, killed_beside, limit_of
 from sandboxes.kubernetes.manifest import PROGRAM
 from sandboxes.remote.api import cause
 
 _TREE_S = 600.0
 _STATUS_S = 5.0
 """How long a kubelet may take over telling that a container has ended."""
+_EVENT_S = 2.0
+"""How long a kubelet may take over an event, beyond the status of a container that has ended."""
+_NODES_EVENTS = "/api/v1/namespaces/default/events"
 _FULL = 0.97
 _USAGE = {
     "memory": [
@@ -101,7 +104,8 @@ class PodContainer(ToolContainer):
             while True:
                 pod = await self._shown()
                 if end_of(pod) is not None:
-                    return limit_of(pod)
+                    limit = limit_of(pod)
+                    return None if limit == "memory" and await self._killed_for_node(pod) else limit
                 if self.channel.alive:
                     return await self._full()
                 if time.monotonic() > until:
@@ -109,6 +113,21 @@ class PodContainer(ToolContainer):
                 await asyncio.sleep(0.1)
         except (SandboxError, ValueError):
             return None
+
+    async def _killed_for_node(self, pod: Any) -> bool:
+        """Tell whether the pod's node was out of memory when its container was killed for want of memory: its status
+        says "OOMKilled" either way, but the kubelet tells of a node in an event. False without the right to read it."""
+        of_node = {"kind": "Node", "name": pod["spec"].get("nodeName", "")}
+        chosen = [*(f"involvedObject.{name}={value}" for name, value in of_node.items()), "reason=SystemOOM"]
+        for pause in (0.0, _EVENT_S):  # it may come later than the status
+            await asyncio.sleep(pause)
+            try:
+                found = await self._cluster.request("GET", _NODES_EVENTS, fieldSelector=",".join(chosen))
+            except DaemonRefused:
+                return False
+            if killed_beside(pod, found.get("items", ())):
+                return True
+        return False
 
     async def host_out_of_memory(self) -> bool:
         return await killed_below_limit(self.channel)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import functools
 import itertools
 import json
 import shutil
@@ -16,7 +17,13 @@ import yaml
 from aiohttp import WSMsgType, web
 from refusals import Refusals
 
-NEEDS_TYPE = {"pods": "Pod", "leases": "Lease", "configmaps": "ConfigMap", "networkpolicies": "NetworkPolicy"}
+NEEDS_TYPE = {
+    "pods": "Pod",
+    "leases": "Lease",
+    "configmaps": "ConfigMap",
+    "networkpolicies": "NetworkPolicy",
+    "events": "Event",
+}
 
 
 async def docker(*words: str) -> tuple[int, str]:
@@ -157,7 +164,10 @@ class ApiServer:
 
     def _matching(self, request) -> list[dict]:
         key, _, value = request.query.get("labelSelector", "").partition("=")
-        every = self.objects[request.match_info["kind"]].values()
+        every = list(self.objects[request.match_info["kind"]].values())
+        for chosen in filter(None, request.query.get("fieldSelector", "").split(",")):
+            path, _, wanted = chosen.partition("=")
+            every = [one for one in every if functools.reduce(dict.__getitem__, path.split("."), one) == wanted]
         return [
             one
             for one in every

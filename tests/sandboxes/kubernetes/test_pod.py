@@ -40,6 +40,36 @@ async def test_a_full_disk_is_the_sandboxes_own_end(make, server, spec):
         assert caught.value.limit == "disk"
 
 
+@pytest.mark.parametrize(
+    ("event", "limit"),
+    [
+        ({"lastTimestamp": "2026-11-29T10:00:02Z"}, None),
+        ({"lastTimestamp": None, "series": {"count": 3, "lastObservedTime": "2026-11-29T10:00:01.250000Z"}}, None),
+        ({"lastTimestamp": "2026-11-29T09:57:00Z"}, "memory"),
+        ({"lastTimestamp": "2026-11-29T10:00:02Z", "involvedObject": {"kind": "Node", "name": "b"}}, "memory"),
+        ({"lastTimestamp": "2026-11-29T10:00:02Z", "reason": "Rebooted"}, "memory"),
+        (None, "memory"),
+    ],
+)
+async def test_a_pod_that_dies_with_its_node_out_of_memory_is_not_at_its_own_limit(
+    make, server, spec, monkeypatch, event, limit
+):
+    monkeypatch.setattr("sandboxes.kubernetes.pod._EVENT_S", 0.1)
+    of_node = {"involvedObject": {"kind": "Node", "name": "a"}, "reason": "SystemOOM", "metadata": {}}
+    if event is None:
+        server.refusals += [("GET", "/events", 403, "events is forbidden")]
+    server.objects["events"]["one"] = of_node | (event or {"lastTimestamp": "2026-11-29T10:00:02Z"})
+    killed = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-11-29T10:00:00Z"}}
+    async with make() as backend, backend.open(spec) as box:
+        server.objects["pods"][box.id]["spec"]["nodeName"] = "a"
+        server.change(box.id, phase="Failed", containerStatuses=[{"name": "box", "state": killed}])
+        await server.cut()
+        with pytest.raises(SandboxDied) as caught:
+            await box.exec("true")
+    assert getattr(caught.value, "limit", None) == limit
+    assert not server.refusals
+
+
 async def test_an_outage_of_the_api_server_while_a_tree_is_read_is_outlasted(make, server, spec):
     async with make() as backend, backend.open(spec) as box:
         await box.write_file("a", b"1")
