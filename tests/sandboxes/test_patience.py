@@ -20,8 +20,7 @@ async def of_a_cluster(url, tmp_path, monkeypatch):
         f"{{clusters: [{{name: c, cluster: {{server: '{url}'}}}}], users: [{{name: u, user: {{token: t}}}}], "
         "contexts: [{name: x, context: {cluster: c, user: u}}], current-context: x}"
     )
-    monkeypatch.setenv("KUBECONFIG", str(config))
-    async for _ in examine(PodOptions()):
+    async for _ in examine(PodOptions(kubeconfig=str(config))):  # KUBECONFIG is read once in a process
         pass
 
 
