@@ -13,6 +13,7 @@ from sandboxes.kubernetes.guard import choose_guard
 from sandboxes.kubernetes.life import CLAIM_GROUP
 from sandboxes.kubernetes.manifest import executor_map
 from sandboxes.kubernetes.options import PodOptions
+from sandboxes.kubernetes.pod import NODES
 from sandboxes.owner import Owner
 from sandboxes.patience import patiently
 
@@ -34,6 +35,9 @@ CLAIM_RIGHTS: Rights = {
     (_CLAIMS, "sandboxtemplates"): ("create", "get", "delete", "deletecollection"),
 }
 """The same for warm pools, as `CLAIM_MANIFEST` grants them."""
+EVENT_MANIFEST = "docs/kubernetes/events-rbac.yaml"
+EVENT_RIGHTS: Rights = {("", "events"): ("list",)}
+"""The same for events of nodes, in `NODES`. Sandboxes can be had without it."""
 _REVIEW = "authorization.k8s.io/v1"
 
 
@@ -47,7 +51,8 @@ class Finding:
 
 
 async def examine(options: PodOptions) -> AsyncIterator[Finding]:
-    """Examine a cluster without changing it: its answer, each right, the namespace, the guard of networks."""
+    """Examine a cluster without changing it: its answer, each right, the namespace, the guard of networks, and whether
+    its nodes' events can be read."""
     about = "cluster"
     try:
         async with Cluster.connect(options) as cluster:
@@ -59,7 +64,7 @@ async def examine(options: PodOptions) -> AsyncIterator[Finding]:
             yield Finding(about, True, f"Kubernetes {version} answers at {cluster.url}")
             about = "rights"
             for manifest, rights in [(MANIFEST, RIGHTS), (CLAIM_MANIFEST, CLAIM_RIGHTS)][: 2 if options.warm else 1]:
-                missing = await _missing_rights(cluster, rights)
+                missing = await _missing_rights(cluster, rights, cluster.namespace)
                 for right in missing:
                     text = f"you may not {right} in namespace {cluster.namespace}; {manifest} grants it"
                     yield Finding(about, False, text)
@@ -82,16 +87,23 @@ async def examine(options: PodOptions) -> AsyncIterator[Finding]:
             }
             guard = await choose_guard(cluster, options, Owner.of_this_process(), reference, dryRun="All")
             yield Finding(about, True, guard.text)
+            about = "nodes"
+            read = (
+                "can't be read, so a pod that dies of one counts as at its own limit; " + EVENT_MANIFEST + " grants it"
+            )
+            if not await _missing_rights(cluster, EVENT_RIGHTS, NODES):
+                read = "can be read"
+            yield Finding(about, True, f"their events of memory that ran out {read}")
     except SandboxError as error:
         yield Finding(about, False, str(error))
 
 
-async def _missing_rights(cluster: Cluster, rights: Rights) -> list[str]:
-    """Return the rights that this user lacks, such as "create pods/exec"."""
+async def _missing_rights(cluster: Cluster, rights: Rights, namespace: str) -> list[str]:
+    """Return the rights that this user lacks in a namespace, such as "create pods/exec"."""
 
     async def granted(group: str, resource: str, verb: str) -> bool:
         kind, _, part = resource.partition("/")
-        asked = {"namespace": cluster.namespace, "verb": verb, "group": group, "resource": kind, "subresource": part}
+        asked = {"namespace": namespace, "verb": verb, "group": group, "resource": kind, "subresource": part}
         review = {
             "apiVersion": _REVIEW,
             "kind": "SelfSubjectAccessReview",

@@ -24,7 +24,8 @@ _STATUS_S = 5.0
 """How long a kubelet may take over telling that a container has ended."""
 _EVENT_S = 2.0
 """How long a kubelet may take over an event, beyond the status of a container that has ended."""
-_NODES_EVENTS = "/api/v1/namespaces/default/events"
+NODES = "default"
+"""The namespace with the events of nodes."""
 _FULL = 0.97
 _USAGE = {
     "memory": [
@@ -122,7 +123,9 @@ class PodContainer(ToolContainer):
         for pause in (0.0, _EVENT_S):  # it may come later than the status
             await asyncio.sleep(pause)
             try:
-                found = await self._cluster.request("GET", _NODES_EVENTS, fieldSelector=",".join(chosen))
+                found = await self._cluster.request(
+                    "GET", f"/api/v1/namespaces/{NODES}/events", fieldSelector=",".join(chosen)
+                )
             except DaemonRefused:
                 return False
             if killed_beside(pod, found.get("items", ())):

@@ -9,7 +9,15 @@ from envs.cli.checks import Status
 from envs.swe import doctor
 from envs.swe.config import SWEEnvConfig
 from envs.swe.environment import SWEEnv
-from sandboxes.kubernetes.examine import CLAIM_MANIFEST, CLAIM_RIGHTS, MANIFEST, RIGHTS, examine
+from sandboxes.kubernetes.examine import (
+    CLAIM_MANIFEST,
+    CLAIM_RIGHTS,
+    EVENT_MANIFEST,
+    EVENT_RIGHTS,
+    MANIFEST,
+    RIGHTS,
+    examine,
+)
 from sandboxes.kubernetes.options import PodOptions
 
 
@@ -22,7 +30,9 @@ async def found(options):
     return {one.name: (one.ok, one.text) async for one in examine(options)}
 
 
-@pytest.mark.parametrize(("manifest", "rights"), [(MANIFEST, RIGHTS), (CLAIM_MANIFEST, CLAIM_RIGHTS)])
+@pytest.mark.parametrize(
+    ("manifest", "rights"), [(MANIFEST, RIGHTS), (CLAIM_MANIFEST, CLAIM_RIGHTS), (EVENT_MANIFEST, EVENT_RIGHTS)]
+)
 def test_the_examined_rights_are_those_of_the_manifests(manifest, rights):
     every = yaml.safe_load_all((Path(__file__).parents[3] / manifest).read_text())
     [role] = [one for one in every if one["kind"] == "Role"]
@@ -33,9 +43,10 @@ def test_the_examined_rights_are_those_of_the_manifests(manifest, rights):
 @pytest.mark.docker
 async def test_each_thing_that_is_there_has_its_sentence_and_nothing_is_made(server, options):
     said = await found(options)
-    assert list(said) == ["cluster", "rights", "namespace", "networks"]
+    assert list(said) == ["cluster", "rights", "namespace", "networks", "nodes"]
     assert all(ok for ok, _ in said.values())
     assert "v1.36.0" in said["cluster"][1] and "theirs taken down" in said["networks"][1]
+    assert said["nodes"][1].endswith("can be read")
     assert not any(server.objects.values())
 
 
@@ -47,6 +58,13 @@ async def test_each_missing_right_has_its_sentence(server, options):
         f"you may not {right} in namespace boxes; {MANIFEST} grants it"
         for right in ("create pods/exec", "update leases")
     ]
+
+
+@pytest.mark.docker
+async def test_sandboxes_can_be_had_without_the_events_of_nodes(server, options):
+    server.denied = {("list", "events")}
+    ok, text = (await found(options))["nodes"]
+    assert ok and f"counts as at its own limit; {EVENT_MANIFEST} grants it" in text
 
 
 @pytest.mark.docker
