@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -42,6 +42,16 @@ FOREIGN: Mapping[str, ForeignAgent] = MappingProxyType({one.AGENT.name: one.AGEN
 Agent: TypeAlias = "ForeignAgent | type[AtroposAgent]"
 
 _OUR_KIND = later(OURS["atropos"])
+
+
+OWN = MappingProxyType(
+    {
+        "compaction": "makes room in its own way, and doctor shows where (docs/compaction.md)",
+        "tools": "has its own tools",
+        "system_prompt": "has its own system prompt",
+    }
+)
+"""Options of our own agent, and what other people's have in their place."""
 
 
 def find_agent(name: str) -> Agent:
@@ -86,18 +96,18 @@ def _of_file(path: Path) -> object:
     return module.AGENT
 
 
-def compaction_problems(name: str, policy: str) -> Sequence[ValueError]:
-    """Return why agents have no use for a policy of ours, with the remedy; nothing if one of them has, or is refused by
-    `find_agent`. name: as `--env.agent`, of one or several."""
+def own_problems(name: str, given: Collection[str]) -> Sequence[ValueError]:
+    """Return why agents have no use for options of our own agent, with the remedy; nothing if one of them is made like
+    it, or is refused by `find_agent`. name: as `--env.agent`, of one or several. given: names of options."""
     try:
         agents = [find_agent(one) for one in Mix.of(name).names]
     except ValueError:
         return ()
     theirs = [agent.name for agent in agents if isinstance(agent, ForeignAgent)]
-    if policy == "none" or len(theirs) < len(agents):
+    if len(theirs) < len(agents):
         return ()
-    said = f"--env.compaction {policy}: agent {', '.join(theirs)} makes room in its own way"
-    return [ValueError(f"{said}; leave it out, and see with doctor where it does (docs/compaction.md)")]
+    said = ", ".join(theirs)
+    return [ValueError(f"--env.{one}: agent {said} {how}; leave it out") for one, how in OWN.items() if one in given]
 
 
 def room_problems(name: str, most: int) -> Sequence[ValueError]:

@@ -62,9 +62,11 @@ class Preset:
         """
         if not agent or agent in OURS:
             return self
-        fields = dict(self.agents) if foreign(agent) is not None else {}
+        fields = dict(self.agents) if (theirs := foreign(agent) is not None) else {}
         name = str(Path(agent).resolve()) if agent.endswith(".py") else agent
         environment = {**self.environment, **fields.pop("environment", {}), "env.agent": name}
+        if theirs:
+            environment.pop("env.tools", None)
         trainer = {**self.trainer, **fields.pop("trainer", {})}
         return replace(self, **fields, environment=environment, trainer=trainer)
 

@@ -122,8 +122,9 @@ async def _others(config: SWEEnvConfig, train: Sequence[Task], evaluate: Sequenc
 
 async def _sandbox(config: SWEEnvConfig, task: Task) -> Check:
     """Open a sandbox of a task's image, and run a command in it."""
-    pods = config.pods.model_copy(update={"room_timeout_s": min(config.pods.room_timeout_s, ROOM_S)})
-    options = backend_options(config.model_copy(update={"pods": pods}))
+    options = dict(backend_options(config))
+    if config.sandbox == "kubernetes":
+        options["pods"] = config.pods.model_copy(update={"room_timeout_s": min(config.pods.room_timeout_s, ROOM_S)})
     try:
         async with load_backend(config.sandbox, **options) as backend:
             image = await backend.ensure_image(task.image, task.context)

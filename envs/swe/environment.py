@@ -10,7 +10,7 @@ from atropos_agent.agent import AtroposAgent
 from atropos_agent.types import AgentResult
 from envs.agents.facts import ForeignAgent
 from envs.agents.guests import Guest, Guests
-from envs.agents.naming import compaction_problems, find_agent, room_problems
+from envs.agents.naming import OWN, find_agent, own_problems, room_problems
 from envs.agents.watching import WatchedSession
 from envs.base import AgentEnv
 from envs.judging.workplace import GuestFactory, PlainGuest, Workplace, Workplaces, plain_guest
@@ -50,7 +50,8 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         except ExceptionGroup as group:
             problems += group.exceptions
         problems += room_problems(config.agent, config.max_token_length)
-        problems += compaction_problems(config.agent, config.compaction)
+        changed = [name for name in OWN if getattr(config, name) != type(config).model_fields[name].default]
+        problems += own_problems(config.agent, changed)
         problems += check_names(config.tools)
         problems += await sandbox_problems(config)
         problems += await judge_problems(config)

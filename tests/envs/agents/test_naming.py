@@ -70,13 +70,20 @@ def test_each_says_what_it_is():
         assert agent.name == name and agent.licence and agent.opening and agent.budget and agent.beside
 
 
-async def test_the_environment_refuses_a_policy_of_ours_for_another_agent(monkeypatch):
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"compaction": "summary"}, "--env.compaction: agent codex makes room in its own way, and doctor shows where"),
+        ({"tools": ["terminal"]}, "--env.tools: agent codex has its own tools; leave it out"),
+        ({"system_prompt": "Be brief."}, "--env.system_prompt: agent codex has its own system prompt; leave it out"),
+    ],
+)
+async def test_the_environment_refuses_options_of_our_agent_for_another_one(monkeypatch, given, said):
     monkeypatch.setenv("DOCKER_HOST", "unix:///no/such.sock")
-    for agent, refused in (("codex", True), ("atropos", False)):
+    for agent, refused in (("codex", True), ("atropos", False), ("codex,atropos", False)):
         with pytest.raises(ExceptionGroup) as caught:
-            await SWEEnv.preflight(SWEEnvConfig(agent=agent, compaction="summary"))
-        told = [str(error) for error in caught.value.exceptions]
-        assert any("codex makes room in its own way; leave it out" in text for text in told) == refused
+            await SWEEnv.preflight(SWEEnvConfig(agent=agent, **given))
+        assert any(said in str(error) for error in caught.value.exceptions) == refused
 
 
 def test_a_version_behind_the_name_is_another_pin():

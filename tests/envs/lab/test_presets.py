@@ -109,10 +109,10 @@ def test_an_agent_changes_fields_and_adds_options() -> None:
     assert (preset.milestones, preset.eval_samples, preset.batch_size) == ([0, 10], 1, 32)
     assert preset.trainer == {**PRESETS["laptop"].trainer, "autocast": ""}
     assert preset.environment["env.max_token_length"] == 4096
-    assert preset.environment["env.tools"] == PRESETS["laptop"].environment["env.tools"]
     assert preset.environment["env.agent"] == "mini-swe-agent"
     assert "autocast" not in PRESETS["laptop"].trainer
     own_class = PRESETS["laptop"].through("atropos_agent.agent:AtroposAgent")
+    assert own_class.environment["env.tools"] == PRESETS["laptop"].environment["env.tools"]
     assert own_class.steps == 24 and own_class.trainer == PRESETS["laptop"].trainer
 
 
@@ -127,4 +127,5 @@ def test_an_agents_file_is_found_from_everywhere(tmp_path: Path, monkeypatch: py
 def test_every_preset_goes_through_every_agent(name: str, agent: str) -> None:
     preset = PRESETS[name].through(agent)
     assert preset.environment["env.agent"] == agent
-    assert {**preset.environment, **PRESETS[name].environment}.keys() == preset.environment.keys()
+    assert PRESETS[name].environment.keys() - preset.environment.keys() <= {"env.tools"}
+    assert "env.tools" not in preset.environment, "it has its own"
