@@ -13,10 +13,20 @@ from atroposlib.envs.server_handling.openai_server import OpenAIServer
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig, ReasoningConfig
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential
 
-from atropos_agent.engines.errors import EngineDown, ModelNotServed, NoCompletion, NotThisServer, Refused, refusal
+from atropos_agent.engines.errors import (
+    ODD,
+    EngineDown,
+    ModelNotServed,
+    NoCompletion,
+    NotThisServer,
+    Refused,
+    refusal,
+    shown,
+)
 from atropos_agent.engines.hosted import Usage, pause_s, refused_option
 from atropos_agent.engines.http import needs_environment
 from atropos_agent.engines.load import Load
+from atropos_agent.tokens.chat import read_chat
 from atropos_agent.types import AgentError, EngineError
 
 logger = logging.getLogger(__name__)
@@ -154,8 +164,12 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
             raise self._no_answer(error) from error
         except (openai.OpenAIError, ValueError) as error:  # the second: no JSON
             raise NoCompletion(f"{self.label} answered with something that is no completion: {error}") from error
-        if not isinstance(getattr(answer, "choices", None), list) or not answer.choices:
-            raise NoCompletion(f"{self.label} answered with something that is no completion: {str(answer)[:200]}")
+        try:
+            read_chat(answer)
+        except (*ODD, EngineError) as error:
+            raise NoCompletion(
+                f"{self.label} answered with something that is no completion: {shown(answer)}"
+            ) from error
         return answer
 
     async def _served(self) -> Sequence[str]:

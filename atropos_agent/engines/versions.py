@@ -9,10 +9,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from atropos_agent.engines.errors import ODD
 from atropos_agent.engines.http import HttpClient, NoAnswer
 
 logger = logging.getLogger(__name__)
 
+_MOST = 10**15
+"""No step has so high a number."""
 _LABEL = re.compile(r"(?:^|(?:^|[^a-z0-9])(?:(?:global_?)?step|checkpoint|version|v)[-_]?)(\d{1,15})/?$", re.IGNORECASE)
 
 
@@ -25,7 +28,7 @@ def version_of(label: Any) -> int | None:
     if isinstance(label, bool):
         return None
     if isinstance(label, int):
-        return label if label >= 0 else None
+        return label if 0 <= label < _MOST else None
     if isinstance(label, list):
         found = [version_of(span.get("version")) if isinstance(span, Mapping) else None for span in label]
         known = [version for version in found if version is not None]
@@ -77,6 +80,6 @@ class ServedAdapter:
                 models = (await self._http.get("/v1/models", timeout=5.0)).raise_for_status().json()["data"]
                 version = next(version_of(m.get("root")) for m in models if m["id"] == self._name)
                 self._asked, self._version = time.monotonic(), version
-            except (NoAnswer, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
+            except (NoAnswer, *ODD, StopIteration) as error:
                 logger.debug("the server does not say which adapter it serves as %s: %r", self._name, error)
         return version

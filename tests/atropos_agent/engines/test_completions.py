@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 
 import httpx
 import pytest
@@ -133,6 +134,9 @@ TOO_LONG = "The decoder prompt (length 4000) is longer than the maximum model le
         (told(None), OddAnswer),
         (told({"choices": "none"}), OddAnswer),
         (told({"choices": [{}]}), OddAnswer),
+        (told({"choices": [CHOICE | {"prompt_token_ids": 1}]}), OddAnswer),
+        (refused(200, "[" * 1000 + "]" * 1000), OddAnswer),
+        (refused(200, '{"error":' + "[" * 1000 + "]" * 1000 + "}"), OddAnswer),
         (told({"choices": [CHOICE | {"finish_reason": None}]}), UnsoundReply),
     ],
 )
@@ -181,6 +185,19 @@ async def test_the_tokens_of_a_refused_answer_are_counted():
     with pytest.raises(TokenMismatch) as caught:
         await server_with(told(answer)).once(input_ids=[1], max_tokens=4, n=1)
     assert caught.value.lost_tokens == 9
+    endless = json.dumps({"choices": [{"finish_reason": "stop"}], "usage": {"completion_tokens": math.inf}})
+    with pytest.raises(TokenMismatch) as caught:
+        await server_with(refused(200, endless)).once(input_ids=[1], max_tokens=4, n=1)
+    assert caught.value.lost_tokens == 0
+
+
+@pytest.mark.parametrize("body", ["[]", '{"choices": []}', '{"choices": [{"prompt_token_ids": [1e999]}]}'])
+async def test_a_question_that_is_answered_oddly_is_an_infrastructure_failure(body):
+    server = server_with(refused(200, body))
+    with pytest.raises(EngineError, match="can't encode a text"):
+        await server.prompt_ids_of("x")
+    with pytest.raises(EngineError, match="can't score a prompt"):
+        await server.scores([1, 2])
 
 
 async def test_a_question_is_asked_again_while_nobody_answers(pauses):

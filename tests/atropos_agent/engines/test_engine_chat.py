@@ -158,15 +158,33 @@ async def test_an_answer_that_is_no_completion_is_odd(endpoint):
     endpoint.server.clear()
     endpoint.server.expect_request("/v1/chat/completions").respond_with_data("<html>", content_type="text/html")
     async with endpoint.opened() as server:
-        with pytest.raises(EngineDown, match=r"no completion: <html>$"):
+        with pytest.raises(EngineDown, match=r"no completion: '<html>'$"):
             await server.chat_completion(messages=QUESTION)
-        with pytest.raises(NotThisServer, match=r"<html>; set --openai\.base_url"):
+        with pytest.raises(NotThisServer, match=r"'<html>'; set --openai\.base_url"):
             await server.connect()
     endpoint.server.clear()
     endpoint.server.expect_request("/v1/chat/completions").respond_with_json({**ANSWER, "choices": []})
     async with endpoint.opened() as server:
         with pytest.raises(EngineDown, match="no completion: ChatCompletion"):
             await server.chat_completion(messages=QUESTION)
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        None,
+        "four",
+        {"finish_reason": "stop"},
+        {**CHOICE, "message": None},
+        {**CHOICE, "message": {"role": "assistant", "tool_calls": [None]}},
+        {**CHOICE, "message": {"role": "assistant", "tool_calls": [{"id": "a", "type": "custom", "custom": {}}]}},
+    ],
+)
+async def test_a_reply_that_is_none_is_asked_for_again(endpoint, choice):
+    endpoint.answers = [({**ANSWER, "choices": [choice]}, 200), (ANSWER, 200)]
+    async with endpoint.opened() as server:
+        assert read_chat(await server.chat_completion(messages=QUESTION)).text == "four"
+    assert len(endpoint.asked) == 2
 
 
 async def test_a_limit_that_is_refused_names_its_option(endpoint):

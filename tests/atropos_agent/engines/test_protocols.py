@@ -52,6 +52,12 @@ def generate(prompt, ids, first):
     }
 
 
+def mistype(triples):
+    """Make numbers with a fraction of the ids in SGLang's triples."""
+    for triple in triples:
+        triple[1] += 0.5
+
+
 PROTOCOLS = {
     "vllm": (CompletionsServer, "/v1/completions", vllm, lambda body: body["prompt"]),
     "sglang": (SGLangServer, "/generate", sglang, lambda body: body["input_ids"]),
@@ -123,6 +129,7 @@ async def test_sglang_repeats_the_prompt_only_once_because_that_costs_its_cache(
         ("atropos", lambda a: a.pop("logprobs"), "no logprobs"),
         ("atropos", lambda a: a.pop("token_ids"), "no token ids"),
         ("atropos", lambda a: a["token_ids"][0].reverse(), "other ids than it sampled"),
+        ("atropos", lambda a: a["logprobs"][0][0][0].clear(), "other ids than it sampled"),
     ],
 )
 async def test_what_can_not_be_trained_on_is_refused_on_the_first_reply(httpserver, tokenizer, protocol, change, said):
@@ -140,6 +147,11 @@ async def test_what_can_not_be_trained_on_is_refused_on_the_first_reply(httpserv
         ("vllm", lambda a: a["choices"][0].update(finish_reason="content_filter"), Defect.FILTERED),
         ("vllm", lambda a: a["choices"][0].update(token_ids=[], logprobs=None), Defect.EMPTY),
         ("sglang", lambda a: a["output_ids"].clear() or a["meta_info"]["output_token_logprobs"].clear(), Defect.EMPTY),
+        (
+            "sglang",
+            lambda a: a.pop("output_ids") and mistype(a["meta_info"]["output_token_logprobs"]),
+            Defect.UNKNOWN_IDS,
+        ),
         ("atropos", lambda a: a["finish_reasons"].__setitem__(0, "content_filter"), Defect.FILTERED),
         (
             "atropos",

@@ -64,6 +64,8 @@ def test_every_other_reply_is_the_servers_failure_by_name(given, defect, passing
         (answer(logprobs=(-0.5, float("nan"))), "not finite"),
         (answer(logprobs=(-0.5, float("-inf"))), "not finite"),
         (answer(logprobs=(-0.5, "x")), "missing"),
+        (answer(logprobs=(-0.5, False)), "missing"),
+        (answer(logprobs=(-0.5, -(10**400))), "not finite"),
     ],
 )
 def test_what_contradicts_the_request_is_refused_and_its_tokens_are_counted(given, said):
