@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 TRIES = 5
 """How often a request with a passing failure is sent."""
+LEAST_S = 1.0
+"""Seconds to which a provider's own pauses grow at least, from one try to the next."""
 LONG_S, TOLD_S = 10.0, 60.0
 """Seconds of a pause worth a line in the log, and from one such line to the next."""
 UNNAMED = ("default", "", None)
@@ -106,7 +108,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
         async with self.sem if split == "train" else self.eval_sem:
             async for attempt in AsyncRetrying(
                 stop=lambda state: _asked_to_wait(state) is None and state.attempt_number >= TRIES,
-                wait=lambda state: usual(state) if (told := _asked_to_wait(state)) is None else told,
+                wait=lambda state: _pause(_asked_to_wait(state), usual(state)),
                 retry=retry_if_exception_type(EngineDown),
                 before_sleep=self._tell_pause,
                 reraise=True,
@@ -237,6 +239,11 @@ def _remedy(text: str, asked: Mapping[str, Any]) -> str:
     if "tools" in asked and "tool" in text.lower():
         return "for an endpoint without tools give --env.tool_format hermes"
     return "set --env.max_reply_tokens to a number that it takes" if _LIMIT.search(text) else ""
+
+
+def _pause(told: float | None, usual: float) -> float:
+    """Return the pause before another try, in seconds. told: by the last answer, perhaps 0 for ever."""
+    return usual if told is None else max(told, min(usual, LEAST_S))
 
 
 def _asked_to_wait(state: RetryCallState) -> float | None:

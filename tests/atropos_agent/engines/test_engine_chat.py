@@ -1,5 +1,6 @@
 """A plain OpenAI-compatible endpoint as the model: its replies, its own words where it refuses, what the start asks."""
 
+import asyncio
 import json
 import time
 
@@ -201,6 +202,16 @@ async def test_long_pauses_are_logged_once_a_minute(endpoint, monkeypatch, caplo
         await server.chat_completion(messages=QUESTION)
     (line,) = [record.message for record in caplog.records if record.name == chat.logger.name]
     assert line.endswith("You are too fast; the next try is in 0 s")
+
+
+async def test_who_asks_for_no_pause_for_ever_is_not_asked_without_one(httpserver):
+    answer = Response(json.dumps({"error": {"message": "busy"}}), 429, {"Retry-After": "0"})
+    httpserver.expect_request("/v1/chat/completions").respond_with_handler(lambda _: answer)
+    config = EngineConfig(base_url=httpserver.url_for("/v1"), server_type="openai", model_name="m", api_key="x")
+    async with open_server(config) as server:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(server.chat_completion(messages=QUESTION), 1.0)
+    assert len(httpserver.log) <= 3
 
 
 async def test_a_failure_without_words_is_named_by_its_kind(endpoint):
