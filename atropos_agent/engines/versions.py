@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import re
@@ -70,9 +71,18 @@ class ServedAdapter:
         self._asked = -math.inf
         """When the server was last asked (`time.monotonic`)."""
         self._version: int | None = None
+        self._first: asyncio.Future[int | None] | None = None
+        """The first answer, for which all requests wait: later ones have an older version meanwhile."""
 
     async def version(self) -> int | None:
         """Return the step in the name of the adapter's folder, at most `believed_s` old; None without one."""
+        if self._first is None:
+            self._first = asyncio.ensure_future(self._looked_up())
+        if not self._first.done():
+            return await asyncio.shield(self._first)
+        return await self._looked_up()
+
+    async def _looked_up(self) -> int | None:
         version = self._version
         if time.monotonic() - self._asked > self.believed_s:
             self._asked = time.monotonic()  # so that of many requests one asks

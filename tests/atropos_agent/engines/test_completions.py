@@ -401,6 +401,18 @@ async def test_a_reply_has_the_version_of_the_adapter_that_was_served_before_it(
     assert len(asked) < 20
 
 
+async def test_requests_that_begin_together_have_the_version_all_of_them():
+    async def answer(request):
+        if request.url.path == "/v1/models":
+            await asyncio.sleep(0.01)
+            return httpx.Response(200, json={"data": POLICY_AND_BASE})
+        return httpx.Response(200, json={"choices": [CHOICE]})
+
+    server = server_with(answer, model_name="policy")
+    await server.connect()
+    assert [reply.versions for reply in await asyncio.gather(*(ask(server) for _ in range(4)))] == [[3]] * 4
+
+
 async def test_the_servers_own_word_on_its_weights_counts_more_and_a_base_model_has_no_version():
     def answer(request):
         if request.url.path == "/v1/models":
