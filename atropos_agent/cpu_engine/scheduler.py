@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from tokenizers.decoders import DecodeStream
 from torch import Tensor
 
 from atropos_agent.cpu_engine.llama import Llama, SequenceCache
@@ -76,8 +75,6 @@ class _Sequence:
     joined_at: int = 0
     logprobs: list[Logprobs] = field(default_factory=list)
     prompt_logprobs: list[Logprobs | None] = field(default_factory=list)
-    stream: Any = None
-    text: str = ""
     cancelled: bool = False
 
     @property
@@ -182,8 +179,6 @@ class Engine:
             fresh = int(torch.randint(2**62, (), generator=self._seeds))
             generator.manual_seed(fresh if params.seed is None else params.seed + index)
             sequence = _Sequence(prompt, params, done, generator, list(prompt))
-            if params.stop:
-                sequence.stream = DecodeStream(skip_special_tokens=params.skip_special_tokens)
             self._waiting.append(sequence)
             self._wake.notify()
         return Ticket(sequence)
@@ -206,7 +201,7 @@ class Engine:
         def job() -> None:
             try:
                 self.model.load(weights)
-            except (KeyError, ValueError) as error:
+            except Exception as error:  # PyTorch's own for shapes that can't be joined; the old weights stay
                 done(error)
                 return
             self._store.clear()
@@ -338,25 +333,31 @@ class Engine:
         elif token in params.stop_token_ids:
             self._finish(sequence, "stop", token)
         elif (found := self._stop_string(sequence)) is not None:
-            place, stop = found
-            kept = place + len(stop) if params.include_stop_str_in_output else place
-            self._finish(sequence, "stop", stop, sequence.text[:kept])
+            self._finish(sequence, "stop", *found)
         elif len(sequence.sampled) >= params.max_tokens:
             self._finish(sequence, "length", None)
 
-    def _stop_string(self, sequence: _Sequence) -> tuple[int, str] | None:
-        """Return the beginning of the first stop string in the text, and this string."""
-        if sequence.stream is None:
+    def _stop_string(self, sequence: _Sequence) -> tuple[str, str] | None:
+        """Return the first stop string in the text, and the text up to it."""
+        params = sequence.params
+        if not params.stop:
             return None
-        piece = sequence.stream.step(self.tokenizer.backend_tokenizer, sequence.ids[-1])
-        if not piece:
+        # A character has up to four bytes, each of which may be a token.
+        end = self._decoded(sequence.sampled[-4 * max(map(len, params.stop)) - 1 :], params)
+        if not any(stop in end for stop in params.stop):
             return None
-        before = len(sequence.text)
-        sequence.text += piece
-        longest = max(map(len, sequence.params.stop))
-        tail = max(0, before - longest)
-        found = [(place, stop) for stop in sequence.params.stop if (place := sequence.text.find(stop, tail)) >= 0]
-        return min(found, default=None)
+        text = self._decoded(sequence.sampled, params)
+        place, stop = min(((place, stop) for stop in params.stop if (place := text.find(stop)) >= 0), default=(-1, ""))
+        if place < 0:
+            return None
+        return stop, text[: place + len(stop) * params.include_stop_str_in_output]
+
+    def _decoded(self, ids: Sequence[int], params: SamplingParams) -> str:
+        return str(
+            self.tokenizer.decode(
+                ids, skip_special_tokens=params.skip_special_tokens, clean_up_tokenization_spaces=False
+            )
+        )
 
     def _finish(
         self, sequence: _Sequence, finish_reason: str, stop_reason: str | int | None, text: str | None = None
@@ -364,9 +365,7 @@ class Engine:
         params, ids = sequence.params, sequence.sampled
         if text is None:
             shown = ids[:-1] if finish_reason == "stop" and not params.include_stop_str_in_output else ids
-            text = self.tokenizer.decode(
-                shown, skip_special_tokens=params.skip_special_tokens, clean_up_tokenization_spaces=False
-            )
+            text = self._decoded(shown, params)
         self._leave(sequence)
         sequence.done(
             FinishedSequence(
