@@ -63,7 +63,8 @@ class EngineStopped(RuntimeError):
 
 @dataclass(slots=True)
 class _Sequence:
-    """One sequence in work. `ids` grows; `joined_at` is the weight version at its beginning."""
+    """One sequence in work. `ids` grows; `joined_at` is the weight version at its beginning, `loads` how often weights
+    had been loaded by then."""
 
     prompt: Sequence[int]
     params: SamplingParams
@@ -73,6 +74,7 @@ class _Sequence:
     cache: SequenceCache | None = None
     cached_tokens: int = 0
     joined_at: int = 0
+    loads: int = 0
     logprobs: list[Logprobs] = field(default_factory=list)
     prompt_logprobs: list[Logprobs | None] = field(default_factory=list)
     cancelled: bool = False
@@ -119,6 +121,8 @@ class Engine:
         self.model = model
         self.tokenizer = tokenizer
         self.weight_version = 0
+        self._loads = 0
+        """How often weights were loaded: two of them may have one version."""
         self.generated_tokens = 0
         self.prompt_tokens = 0
         self.cached_tokens = 0
@@ -205,6 +209,7 @@ class Engine:
                 done(error)
                 return
             self._store.clear()
+            self._loads += 1
             self.weight_version = version
             done(None)
 
@@ -300,14 +305,15 @@ class Engine:
         cache = self.model.new_cache(len(sequence.prompt) + min(sequence.params.max_tokens, 256))
         if source is not None:
             cache.take(source, length)
-        sequence.cache, sequence.cached_tokens, sequence.joined_at = cache, length, self.weight_version
+        sequence.cache, sequence.cached_tokens = cache, length
+        sequence.joined_at, sequence.loads = self.weight_version, self._loads
         self.prompt_tokens += len(sequence.prompt)
         self.cached_tokens += length
         self._running.append(sequence)
         return True
 
     def _shareable(self) -> list[Entry]:
-        return [(s.ids, _cache(s)) for s in self._running if s.joined_at == self.weight_version]
+        return [(s.ids, _cache(s)) for s in self._running if s.loads == self._loads]
 
     def _score_prompt(self, sequence: _Sequence, hidden: Tensor, count: int) -> None:
         """Return logprobs of the prompt tokens after the `count` places just computed."""
@@ -382,7 +388,7 @@ class Engine:
 
     def _leave(self, sequence: _Sequence) -> None:
         self._running.remove(sequence)
-        if sequence.joined_at == self.weight_version:  # else older weights computed a part of it
+        if sequence.loads == self._loads:  # else older weights computed a part of it
             self._store.put(sequence.ids, _cache(sequence))
 
 

@@ -142,8 +142,9 @@ async def test_new_weights_are_used_and_their_version_reported(
         tiny.model._weights = before
 
 
+@pytest.mark.parametrize("version", [0, 1])
 async def test_a_reply_during_which_the_weights_change_counts_as_the_old_ones(
-    tiny: LoadedModel, tmp_path: Any, reference: Any
+    tiny: LoadedModel, tmp_path: Any, reference: Any, version: int
 ) -> None:
     reference.save_pretrained(tmp_path)
     before = tiny.model._weights
@@ -152,9 +153,13 @@ async def test_a_reply_during_which_the_weights_change_counts_as_the_old_ones(
             reply = asyncio.create_task(complete(client, LONG, max_tokens=200, ignore_eos=True))
             while not (await metrics(client))["vllm:generation_tokens_total"]:  # noqa: ASYNC110 - another thread counts
                 await asyncio.sleep(0.005)
-            await client.post("/load_weights", json={"path": str(tmp_path), "version": 1})
+            await client.post("/load_weights", json={"path": str(tmp_path), "version": version})
             assert not reply.done()
             assert (await reply)["weight_version"] == 0
+            await complete(client, LONG)
+            assert (await metrics(client))["vllm:prefix_cache_hits_total"] == 0, (
+                "its attention states are the old ones'"
+            )
     finally:
         tiny.model._weights = before
 
