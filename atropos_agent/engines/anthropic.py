@@ -131,11 +131,10 @@ def request(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
         else:
             said.append({"role": role, "content": content})
     body: dict[str, Any] = {"model": model, "max_tokens": options.get("max_tokens") or MOST_TOKENS, "messages": said}
-    # Newer models refuse the two together.
     if "temperature" in options:
         body["temperature"] = min(1.0, options["temperature"])
-    # It has no min_p, and says so.
-    body |= {name: options[name] for name in NOT_OPENAI if options.get(name) is not None}
+    # Newer models refuse top_p beside the temperature, and all of them min_p; they say so, and it is left out.
+    body |= {name: options[name] for name in ("top_p", *NOT_OPENAI) if options.get(name) is not None}
     if system:
         body["system"] = system
     if options.get("stop"):
