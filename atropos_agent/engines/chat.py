@@ -158,7 +158,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
         except openai.APIStatusError as error:
             said = error.body.get("message") if isinstance(error.body, dict) else None
             text = str(said or error.response.text)
-            if error.status_code == 400 and "max_completion_tokens" in text and not self._renames:
+            if error.status_code == 400 and "max_completion_tokens" in text and "max_tokens" in options:
                 self._renames = True
                 return await self._once(options)
             raise paused(refusal(self.label, error.status_code, text), error.response.headers) from error

@@ -188,6 +188,23 @@ async def test_a_reply_that_is_none_is_asked_for_again(endpoint, choice):
     assert len(endpoint.asked) == 2
 
 
+async def test_requests_side_by_side_learn_the_limits_name_each(endpoint):
+    def answer(request):
+        body = request.get_json()
+        asked.append(body)
+        time.sleep(0.2)  # so that both are under way
+        refused = {"error": {"message": "'max_tokens' is not supported. Use 'max_completion_tokens' instead."}}
+        told, status = (refused, 400) if "max_tokens" in body else (ANSWER, 200)
+        return Response(json.dumps(told), status, content_type="application/json")
+
+    asked = []
+    endpoint.server.clear()
+    endpoint.server.expect_request("/v1/chat/completions").respond_with_handler(answer)
+    async with endpoint.opened() as server:
+        await asyncio.gather(*(server.chat_completion(messages=QUESTION, max_tokens=9) for _ in range(2)))
+    assert len(asked) == 4
+
+
 async def test_a_limit_that_is_refused_names_its_option(endpoint):
     endpoint.answers = [({"error": {"message": "max_tokens is too large: 9. This model supports at most 4"}}, 400)]
     async with endpoint.opened() as server:
