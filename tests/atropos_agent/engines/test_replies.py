@@ -1,5 +1,6 @@
 """What makes a reply sound, and each way in which it is not, by name."""
 
+from functools import reduce
 from types import SimpleNamespace
 
 import pytest
@@ -58,6 +59,7 @@ def test_every_other_reply_is_the_servers_failure_by_name(given, defect, passing
     ("given", "said"),
     [
         (answer(prompt=(1, 3)), "another prompt"),
+        (answer(prompt=(1, reduce(lambda deep, _: [deep], range(2000), []))), "another prompt"),
         (answer(logprobs=(-0.5,)), "2 ids but 1 logprobs"),
         (answer(logprobs=(-0.5, 0.1)), "positive"),
         (answer(logprobs=(-0.5, None)), "missing"),
