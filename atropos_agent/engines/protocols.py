@@ -133,10 +133,11 @@ class GenerateServer(CompletionsServer):
         for name, what in (("logprobs", "logprobs"), ("token_ids", "token ids"), ("prompt_token_ids", "prompt ids")):
             if body.get(name) is None:
                 raise TokenMismatch(f"{self.label} returned no {what}; training needs one that does")
-        for reason in body["finish_reasons"]:
+        reasons = list(body["finish_reasons"])
+        for reason in reasons:
             check_ended(reason)
         ids, logprobs = [], []
-        for sampled, places in zip(body["token_ids"], body["logprobs"], strict=True):
+        for _, sampled, places in zip(reasons, body["token_ids"], body["logprobs"], strict=True):
             # Each place is a list with one {id: logprob}.
             given = [pair for place in places for pair in list(place[0].items())[:1]]
             if [int(token) for token, _ in given] != list(sampled):
@@ -146,7 +147,7 @@ class GenerateServer(CompletionsServer):
                 )
             ids.append(list(sampled))
             logprobs.append([logprob for _, logprob in given])
-        return answer_of(list(body["prompt_token_ids"]), ids, logprobs, body["finish_reasons"], [None] * len(ids))
+        return answer_of(list(body["prompt_token_ids"]), ids, logprobs, reasons, [None] * len(ids))
 
     def sampled_in(self, body: Any) -> int:
         return sum(map(len, body["token_ids"]))

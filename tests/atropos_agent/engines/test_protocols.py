@@ -9,7 +9,7 @@ from werkzeug import Response
 
 from atropos_agent.agent import AtroposAgent
 from atropos_agent.engines.completions import CompletionsServer
-from atropos_agent.engines.errors import ContextOverflow
+from atropos_agent.engines.errors import ContextOverflow, OddAnswer
 from atropos_agent.engines.protocols import GenerateServer, SGLangServer
 from atropos_agent.engines.replies import Defect, UnsoundReply
 from atropos_agent.tokens.record import problems
@@ -166,6 +166,13 @@ async def test_unsound_replies_are_named_in_every_protocol(httpserver, tokenizer
         await engine.rollout()
     assert caught.value.defect is defect
     assert len(engine.bodies) == 1
+
+
+async def test_a_reply_without_a_reason_for_its_end_is_odd(httpserver, tokenizer):
+    engine = Engine(httpserver, "atropos", tokenizer, lambda answer: answer["finish_reasons"].clear())
+    with pytest.raises(OddAnswer, match="no completion"):
+        await engine.server.once(input_ids=[1], max_tokens=40, n=1)
+    await engine.server.close()
 
 
 async def test_sglangs_abort_says_what_http_would(httpserver, tokenizer):
