@@ -26,6 +26,7 @@ ODD = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, Recu
 """Exceptions from reading an answer that is not of its protocol. JSON numbers may be infinite or without bound, and
 lists nested as deeply as the stack."""
 
+_STATUS = re.compile(r"[45]\d\d", re.ASCII)
 _SHORT = reprlib.Repr()
 _SHORT.maxlevel, _SHORT.maxdict, _SHORT.maxstring, _SHORT.maxother = 8, 20, 210, 200
 
@@ -121,8 +122,9 @@ def said_error(body: Any) -> tuple[int | None, str] | None:
     said = (error.get("message") or error) if isinstance(error, dict) else error
     text = said if isinstance(said, str) else shown(said)
     parts = [part for part in (error, body) if isinstance(part, dict)]
-    codes = [str(part.get(name)) for part in parts for name in ("code", "status_code")]
-    status = next((int(code) for code in codes if code.isdecimal() and 400 <= int(code) < 600), None)
+    codes = [part.get(name) for part in parts for name in ("code", "status_code")]
+    found = [_STATUS.fullmatch(str(code)) for code in codes if isinstance(code, int | str)]
+    status = next((int(code[0]) for code in found if code is not None), None)
     return status, text
 
 

@@ -161,7 +161,7 @@ def _experts(told: Sequence[Any], tokens: int, label: str, lost: int) -> Experts
 
 def _name(reason: Any) -> str:
     """Return a finish reason's name; "" without one."""
-    return str((reason.get("type") if isinstance(reason, dict) else reason) or "")
+    return str((reason.get("type") if isinstance(reason, dict) else reason) or "")[:100]
 
 
 def _are_logprobs(values: Sequence[Any]) -> bool:

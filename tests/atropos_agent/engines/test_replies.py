@@ -35,6 +35,7 @@ def test_a_sound_reply_is_taken_as_it_is(reason):
         (answer(reason={"type": "abort", "message": "paused"}), Defect.ABORTED, True),
         (answer(reason="error"), Defect.FAILED, True),
         (answer(reason="cancelled"), Defect.FAILED, True),
+        (answer(reason="cancelled" * 10_000), Defect.FAILED, True),
         (answer(reason="content_filter"), Defect.FILTERED, False),
         (Answer(([1, 2], [], [], [])), Defect.MISSING, False),
         (Answer(([1, 2], [[5], [6]], [[-0.5], [-0.5]], ["stop", "stop"])), Defect.SEVERAL, False),
@@ -52,6 +53,7 @@ def test_every_other_reply_is_the_servers_failure_by_name(given, defect, passing
         sound(given, [1, 2], known)
     assert caught.value.defect is defect
     assert caught.value.passing is passing
+    assert len(str(caught.value)) < 1000
     assert caught.value.lost_tokens == sum(map(len, given[1]))
 
 
