@@ -81,13 +81,16 @@ class Calls:
 
     def _places(self, calls: Sequence[ToolCall]) -> list[int]:
         """Return the places of calls in the reply. Several may have one id."""
+        free: dict[str, list[int]] = {}
+        for place, call in enumerate(self.reply.calls):
+            if place not in self.results:
+                free.setdefault(call.id, []).append(place)
         places: list[int] = []
         for call in calls:
-            free = [place for place in range(len(self.reply.calls)) if place not in (*self.results, *places)]
-            found = [place for place in free if self.reply.calls[place].id == call.id]
-            if not found:
+            if not (found := free.get(call.id)):
                 raise ValueError(f"the last reply holds no call {call.id!r} of {call.name!r} that was not run yet")
             places.append(min(found, key=lambda place: self.reply.calls[place] is not call))
+            found.remove(places[-1])
         return places
 
     def _note(self, ledger: Ledger, results: Sequence[ToolResult], tools_s: float) -> None:

@@ -92,7 +92,7 @@ class Llama:
     def load(self, weights: Mapping[str, Tensor]) -> None:
         """Replace all weights. Names and shapes are those of the transformers checkpoint.
 
-        Raises KeyError for a missing weight and ValueError for a wrong shape; the old weights
+        Raises KeyError for a missing weight, and ValueError or PyTorch's errors for a wrong shape; the old weights
         then stay.
         """
         loaded = Weights.read(weights, self.layers, tied=self._tied)

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from tokenizers.decoders import DecodeStream
 from torch import Tensor
 
 from atropos_agent.cpu_engine.llama import Llama, SequenceCache
@@ -64,7 +63,8 @@ class EngineStopped(RuntimeError):
 
 @dataclass(slots=True)
 class _Sequence:
-    """One sequence in work. `ids` grows; `joined_at` is the weight version at its beginning."""
+    """One sequence in work. `ids` grows; `joined_at` is the weight version at its beginning, `loads` how often weights
+    had been loaded by then."""
 
     prompt: Sequence[int]
     params: SamplingParams
@@ -74,10 +74,9 @@ class _Sequence:
     cache: SequenceCache | None = None
     cached_tokens: int = 0
     joined_at: int = 0
+    loads: int = 0
     logprobs: list[Logprobs] = field(default_factory=list)
     prompt_logprobs: list[Logprobs | None] = field(default_factory=list)
-    stream: Any = None
-    text: str = ""
     cancelled: bool = False
 
     @property
@@ -122,6 +121,8 @@ class Engine:
         self.model = model
         self.tokenizer = tokenizer
         self.weight_version = 0
+        self._loads = 0
+        """How often weights were loaded: two of them may have one version."""
         self.generated_tokens = 0
         self.prompt_tokens = 0
         self.cached_tokens = 0
@@ -182,8 +183,6 @@ class Engine:
             fresh = int(torch.randint(2**62, (), generator=self._seeds))
             generator.manual_seed(fresh if params.seed is None else params.seed + index)
             sequence = _Sequence(prompt, params, done, generator, list(prompt))
-            if params.stop:
-                sequence.stream = DecodeStream(skip_special_tokens=params.skip_special_tokens)
             self._waiting.append(sequence)
             self._wake.notify()
         return Ticket(sequence)
@@ -206,10 +205,11 @@ class Engine:
         def job() -> None:
             try:
                 self.model.load(weights)
-            except (KeyError, ValueError) as error:
+            except Exception as error:  # PyTorch's own for shapes that can't be joined; the old weights stay
                 done(error)
                 return
             self._store.clear()
+            self._loads += 1
             self.weight_version = version
             done(None)
 
@@ -305,14 +305,15 @@ class Engine:
         cache = self.model.new_cache(len(sequence.prompt) + min(sequence.params.max_tokens, 256))
         if source is not None:
             cache.take(source, length)
-        sequence.cache, sequence.cached_tokens, sequence.joined_at = cache, length, self.weight_version
+        sequence.cache, sequence.cached_tokens = cache, length
+        sequence.joined_at, sequence.loads = self.weight_version, self._loads
         self.prompt_tokens += len(sequence.prompt)
         self.cached_tokens += length
         self._running.append(sequence)
         return True
 
     def _shareable(self) -> list[Entry]:
-        return [(s.ids, _cache(s)) for s in self._running if s.joined_at == self.weight_version]
+        return [(s.ids, _cache(s)) for s in self._running if s.loads == self._loads]
 
     def _score_prompt(self, sequence: _Sequence, hidden: Tensor, count: int) -> None:
         """Return logprobs of the prompt tokens after the `count` places just computed."""
@@ -338,25 +339,31 @@ class Engine:
         elif token in params.stop_token_ids:
             self._finish(sequence, "stop", token)
         elif (found := self._stop_string(sequence)) is not None:
-            place, stop = found
-            kept = place + len(stop) if params.include_stop_str_in_output else place
-            self._finish(sequence, "stop", stop, sequence.text[:kept])
+            self._finish(sequence, "stop", *found)
         elif len(sequence.sampled) >= params.max_tokens:
             self._finish(sequence, "length", None)
 
-    def _stop_string(self, sequence: _Sequence) -> tuple[int, str] | None:
-        """Return the beginning of the first stop string in the text, and this string."""
-        if sequence.stream is None:
+    def _stop_string(self, sequence: _Sequence) -> tuple[str, str] | None:
+        """Return the first stop string in the text, and the text up to it."""
+        params = sequence.params
+        if not params.stop:
             return None
-        piece = sequence.stream.step(self.tokenizer.backend_tokenizer, sequence.ids[-1])
-        if not piece:
+        # A character has up to four bytes, each of which may be a token.
+        end = self._decoded(sequence.sampled[-4 * max(map(len, params.stop)) - 1 :], params)
+        if not any(stop in end for stop in params.stop):
             return None
-        before = len(sequence.text)
-        sequence.text += piece
-        longest = max(map(len, sequence.params.stop))
-        tail = max(0, before - longest)
-        found = [(place, stop) for stop in sequence.params.stop if (place := sequence.text.find(stop, tail)) >= 0]
-        return min(found, default=None)
+        text = self._decoded(sequence.sampled, params)
+        place, stop = min(((place, stop) for stop in params.stop if (place := text.find(stop)) >= 0), default=(-1, ""))
+        if place < 0:
+            return None
+        return stop, text[: place + len(stop) * params.include_stop_str_in_output]
+
+    def _decoded(self, ids: Sequence[int], params: SamplingParams) -> str:
+        return str(
+            self.tokenizer.decode(
+                ids, skip_special_tokens=params.skip_special_tokens, clean_up_tokenization_spaces=False
+            )
+        )
 
     def _finish(
         self, sequence: _Sequence, finish_reason: str, stop_reason: str | int | None, text: str | None = None
@@ -364,9 +371,7 @@ class Engine:
         params, ids = sequence.params, sequence.sampled
         if text is None:
             shown = ids[:-1] if finish_reason == "stop" and not params.include_stop_str_in_output else ids
-            text = self.tokenizer.decode(
-                shown, skip_special_tokens=params.skip_special_tokens, clean_up_tokenization_spaces=False
-            )
+            text = self._decoded(shown, params)
         self._leave(sequence)
         sequence.done(
             FinishedSequence(
@@ -383,7 +388,7 @@ class Engine:
 
     def _leave(self, sequence: _Sequence) -> None:
         self._running.remove(sequence)
-        if sequence.joined_at == self.weight_version:  # else older weights computed a part of it
+        if sequence.loads == self._loads:  # else older weights computed a part of it
             self._store.put(sequence.ids, _cache(sequence))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig, ReasoningConfig
 
 from atropos_agent.engines.chat import NOT_OPENAI, ChatServer, paused
-from atropos_agent.engines.errors import EngineDown, NoCompletion, Refused, refusal, said_error
+from atropos_agent.engines.errors import ODD, EngineDown, NoCompletion, Refused, refusal, said_error, shown
 from atropos_agent.engines.http import HttpClient, NoAnswer, Response
 from atropos_agent.tokens.chat import RAW
 from atropos_agent.types import Message
@@ -89,7 +89,7 @@ class HttpChatServer(ChatServer):
             raise self._wrong_key(f"{self.label} answered {response.status_code}: {response.text[:300]}")
         try:
             return [str(model["id"]) for model in response.json()["data"]]
-        except (ValueError, KeyError, TypeError):
+        except ODD:
             return []
 
 
@@ -131,11 +131,10 @@ def request(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
         else:
             said.append({"role": role, "content": content})
     body: dict[str, Any] = {"model": model, "max_tokens": options.get("max_tokens") or MOST_TOKENS, "messages": said}
-    # Newer models refuse the two together.
     if "temperature" in options:
         body["temperature"] = min(1.0, options["temperature"])
-    # It has no min_p, and says so.
-    body |= {name: options[name] for name in NOT_OPENAI if options.get(name) is not None}
+    # Newer models refuse top_p beside the temperature, and all of them min_p; they say so, and it is left out.
+    body |= {name: options[name] for name in ("top_p", *NOT_OPENAI) if options.get(name) is not None}
     if system:
         body["system"] = system
     if options.get("stop"):
@@ -191,8 +190,8 @@ def read(answer: Any, label: str) -> Any:
             if block["type"] == "tool_use"
         ]
         reason, usage = str(answer["stop_reason"] or ""), _usage(answer.get("usage") or {})
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise NoCompletion(f"{label} answered with something that is no message: {str(answer)[:200]}") from error
+    except ODD as error:
+        raise NoCompletion(f"{label} answered with something that is no message: {shown(answer)}") from error
     message = SimpleNamespace(
         content=text, reasoning_content=thinking or None, tool_calls=calls, **({RAW: blocks} if calls else {})
     )

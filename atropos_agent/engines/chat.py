@@ -13,16 +13,28 @@ from atroposlib.envs.server_handling.openai_server import OpenAIServer
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig, ReasoningConfig
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential
 
-from atropos_agent.engines.errors import EngineDown, ModelNotServed, NoCompletion, NotThisServer, Refused, refusal
+from atropos_agent.engines.errors import (
+    ODD,
+    EngineDown,
+    ModelNotServed,
+    NoCompletion,
+    NotThisServer,
+    Refused,
+    refusal,
+    shown,
+)
 from atropos_agent.engines.hosted import Usage, pause_s, refused_option
 from atropos_agent.engines.http import needs_environment
 from atropos_agent.engines.load import Load
+from atropos_agent.tokens.chat import read_chat
 from atropos_agent.types import AgentError, EngineError
 
 logger = logging.getLogger(__name__)
 
 TRIES = 5
 """How often a request with a passing failure is sent."""
+LEAST_S = 1.0
+"""Seconds to which a provider's own pauses grow at least, from one try to the next."""
 LONG_S, TOLD_S = 10.0, 60.0
 """Seconds of a pause worth a line in the log, and from one such line to the next."""
 UNNAMED = ("default", "", None)
@@ -96,7 +108,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
         async with self.sem if split == "train" else self.eval_sem:
             async for attempt in AsyncRetrying(
                 stop=lambda state: _asked_to_wait(state) is None and state.attempt_number >= TRIES,
-                wait=lambda state: usual(state) if (told := _asked_to_wait(state)) is None else told,
+                wait=lambda state: _pause(_asked_to_wait(state), usual(state)),
                 retry=retry_if_exception_type(EngineDown),
                 before_sleep=self._tell_pause,
                 reraise=True,
@@ -146,7 +158,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
         except openai.APIStatusError as error:
             said = error.body.get("message") if isinstance(error.body, dict) else None
             text = str(said or error.response.text)
-            if error.status_code == 400 and "max_completion_tokens" in text and not self._renames:
+            if error.status_code == 400 and "max_completion_tokens" in text and "max_tokens" in options:
                 self._renames = True
                 return await self._once(options)
             raise paused(refusal(self.label, error.status_code, text), error.response.headers) from error
@@ -154,8 +166,12 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
             raise self._no_answer(error) from error
         except (openai.OpenAIError, ValueError) as error:  # the second: no JSON
             raise NoCompletion(f"{self.label} answered with something that is no completion: {error}") from error
-        if not isinstance(getattr(answer, "choices", None), list) or not answer.choices:
-            raise NoCompletion(f"{self.label} answered with something that is no completion: {str(answer)[:200]}")
+        try:
+            read_chat(answer)
+        except (*ODD, EngineError) as error:
+            raise NoCompletion(
+                f"{self.label} answered with something that is no completion: {shown(answer)}"
+            ) from error
         return answer
 
     async def _served(self) -> Sequence[str]:
@@ -223,6 +239,11 @@ def _remedy(text: str, asked: Mapping[str, Any]) -> str:
     if "tools" in asked and "tool" in text.lower():
         return "for an endpoint without tools give --env.tool_format hermes"
     return "set --env.max_reply_tokens to a number that it takes" if _LIMIT.search(text) else ""
+
+
+def _pause(told: float | None, usual: float) -> float:
+    """Return the pause before another try, in seconds. told: by the last answer, perhaps 0 for ever."""
+    return usual if told is None else max(told, min(usual, LEAST_S))
 
 
 def _asked_to_wait(state: RetryCallState) -> float | None:

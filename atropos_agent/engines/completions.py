@@ -12,14 +12,15 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig, ReasoningConfig
 from tenacity import AsyncRetrying, before_sleep_log, retry_if_exception, stop_after_attempt
 
 from atropos_agent.engines.chat import UNNAMED
 from atropos_agent.engines.errors import (
+    ODD,
     ContextOverflow,
     EngineDown,
     ModelNotServed,
@@ -28,6 +29,7 @@ from atropos_agent.engines.errors import (
     counted,
     refusal,
     said_error,
+    shown,
     unfit,
 )
 from atropos_agent.engines.http import HttpClient, NoAnswer, NotHttp, Response
@@ -43,6 +45,8 @@ from atropos_agent.tokens.template import End
 from atropos_agent.types import AgentError, EngineError, TokenMismatch
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Answer(tuple[list[int], list[list[int]], list[list[float]], list[str]]):
@@ -109,7 +113,7 @@ class CompletionsServer(TokenServer):
         response = await self.greet("/v1/models", "`vllm serve MODEL`")
         try:
             served = {str(model["id"]): model for model in response.json()["data"]}
-        except (ValueError, KeyError, TypeError) as error:
+        except ODD as error:
             raise NotThisServer(
                 f"{self.label} answers /v1/models with something else than a list of models "
                 f"({response.text[:100]!r}), so it is another program; set --openai.base_url to an inference server's "
@@ -261,8 +265,8 @@ class CompletionsServer(TokenServer):
         except AgentError as error:
             error.lost_tokens = error.lost_tokens or counted(self.sampled_in, answer)
             raise
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-            raise OddAnswer(f"{self.label}'s answer is no completion: {str(answer)[:200]!r}") from error
+        except ODD as error:
+            raise OddAnswer(f"{self.label}'s answer is no completion: {shown(answer)}") from error
 
     async def settle(self, error: OddAnswer, prompt: list[int]) -> AgentError:
         """Return the exception for a repeated odd answer, see `settled`."""
@@ -327,18 +331,26 @@ class CompletionsServer(TokenServer):
             "temperature": 1.0,
             "prompt_logprobs": top,
         }
-        answer = await self.ask(self.path, body)
-        try:
-            scored = answer["choices"][0]["prompt_logprobs"][1:]
-            found = [{int(i): float(one["logprob"]) for i, one in place.items()} for place in scored]
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise EngineError(f"{self.label} can't score a prompt: {str(answer)[:200]!r}") from error
+
+        def read(answer: Any) -> list[dict[int, float]]:
+            places = answer["choices"][0]["prompt_logprobs"][1:]
+            return [{int(i): float(one["logprob"]) for i, one in place.items()} for place in places]
+
+        found = await self.ask(self.path, body, read, "score a prompt")
         if len(found) != len(ids) - 1 or any(i not in place for i, place in zip(ids[1:], found, strict=True)):
             raise EngineError(f"{self.label} can't score a prompt: it returned the logprobs of other tokens")
         return found
 
-    async def ask(self, path: str, body: dict[str, Any]) -> Any:
-        """Post a question beside sampling, several times while nobody answers. Raises EngineError."""
+    async def ask(self, path: str, body: dict[str, Any], read: Callable[[Any], T], what: str) -> T:
+        """Post a question beside sampling, several times while nobody answers, and return what `read` makes of the
+        answer. what: the question, in words. Raises EngineError."""
+        answer = await self._insisted(path, body)
+        try:
+            return read(answer)
+        except ODD as error:
+            raise EngineError(f"{self.label} can't {what}: {shown(answer)}") from error
+
+    async def _insisted(self, path: str, body: dict[str, Any]) -> Any:
         began, tries = time.monotonic(), 0
         while True:
             left = self.question_s - (time.monotonic() - began)
@@ -387,10 +399,14 @@ class CompletionsServer(TokenServer):
             "return_token_ids": True,
             "add_special_tokens": False,
         }
-        choice = (await self.ask(self.path, body))["choices"][0]
-        if not choice.get("prompt_token_ids"):
+
+        def read(answer: Any) -> list[int]:
+            return [int(i) for i in answer["choices"][0].get("prompt_token_ids") or ()]
+
+        ids = await self.ask(self.path, body, read, "encode a text")
+        if not ids:
             raise EngineError(f"{self.label} returns no token ids; vLLM 0.10.2 or later does")
-        return list(choice["prompt_token_ids"])
+        return ids
 
     async def close(self) -> None:
         """Close the connections."""
@@ -440,7 +456,7 @@ def _sampled(choice: Mapping[str, Any], label: str) -> tuple[list[int], list[int
         raise TokenMismatch(
             f"{label} does not say which prompt ids it was given; training needs one that does (`return_token_ids`)"
         )
-    return choice["prompt_token_ids"], list(sampled), list(given or ())
+    return list(choice["prompt_token_ids"]), list(sampled), list(given or ())
 
 
 def _label(choice: Mapping[str, Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,14 @@ _TOO_LONG = re.compile(
     re.IGNORECASE,
 )
 """Their words for it."""
+
+ODD = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+"""Exceptions from reading an answer that is not of its protocol. JSON numbers may be infinite or without bound, and
+lists nested as deeply as the stack."""
+
+_STATUS = re.compile(r"[45]\d\d", re.ASCII)
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxdict, _SHORT.maxstring, _SHORT.maxother = 8, 20, 210, 200
 
 
 class ContextOverflow(AgentError):
@@ -110,16 +119,23 @@ def said_error(body: Any) -> tuple[int | None, str] | None:
     error = body.get("error") or (body if body.get("object") == "error" else None) or body.get("detail")
     if not error:
         return None
-    text = str(error.get("message") or error) if isinstance(error, dict) else str(error)
+    said = (error.get("message") or error) if isinstance(error, dict) else error
+    text = said if isinstance(said, str) else shown(said)
     parts = [part for part in (error, body) if isinstance(part, dict)]
-    codes = [str(part.get(name)) for part in parts for name in ("code", "status_code")]
-    status = next((int(code) for code in codes if code.isdecimal() and 400 <= int(code) < 600), None)
+    codes = [part.get(name) for part in parts for name in ("code", "status_code")]
+    found = [_STATUS.fullmatch(str(code)) for code in codes if isinstance(code, int | str)]
+    status = next((int(code[0]) for code in found if code is not None), None)
     return status, text
+
+
+def shown(value: Any) -> str:
+    """Return the beginning of a value from an answer, for messages: it may be deep or long."""
+    return _SHORT.repr(value[:200] if isinstance(value, str) else value)[:200]
 
 
 def counted(count: Callable[[Any], int], body: Any) -> int:
     """Return how many tokens an answer holds; 0 if it is too odd to tell."""
     try:
         return count(body)
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+    except ODD:
         return 0

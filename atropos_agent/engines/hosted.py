@@ -126,7 +126,7 @@ def _moment(text: str | None, now: datetime) -> float | None:
     for read in (datetime.fromisoformat, parsedate_to_datetime):
         try:
             moment = read(text)
-        except ValueError:
+        except (ValueError, OverflowError):
             continue
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() - now.timestamp()
     return None

@@ -49,7 +49,7 @@ class Response:
         """Return the body as text; undecodable bytes become U+FFFD."""
         try:
             return self.content.decode(self.encoding, errors="replace")
-        except LookupError:  # an encoding that Python doesn't know
+        except (LookupError, ValueError):  # an encoding that Python doesn't know, or that can't replace
             return self.content.decode(errors="replace")
 
     def json(self) -> Any:

@@ -53,7 +53,7 @@ class SGLangServer(CompletionsServer):
             if meta.get("output_token_logprobs") is None:
                 raise TokenMismatch(f"{self.label} returned no logprobs; training needs one that does")
             self._check_prompt(meta, prompt)
-            sampled = [int(token) for _, token, *_ in meta["output_token_logprobs"]]
+            sampled = [token for _, token, *_ in meta["output_token_logprobs"]]
             named = result.get("output_ids")
             if named is not None and list(named) != sampled:
                 raise TokenMismatch(
@@ -86,7 +86,7 @@ class SGLangServer(CompletionsServer):
             )
         if self._prompt_seen:
             return
-        seen = [int(token) for _, token, *_ in meta.get("input_token_logprobs") or ()]
+        seen = [token for _, token, *_ in meta.get("input_token_logprobs") or ()]
         if seen != prompt:
             raise TokenMismatch(
                 f"{self.label} was given another prompt than was sent: {first_difference(seen, prompt)}"
@@ -100,13 +100,18 @@ class SGLangServer(CompletionsServer):
         scored = await self._scored({"input_ids": ids})
         if [token for token, _ in scored] != ids:
             raise EngineError(f"{self.label} can't score a prompt")
-        return [float(logprob) for _, logprob in scored[1:]]
+        return [logprob for _, logprob in scored[1:]]
 
-    async def _scored(self, prompt: dict[str, Any]) -> list[tuple[int, Any]]:
+    async def _scored(self, prompt: dict[str, Any]) -> list[tuple[int, float]]:
+        """Return a prompt's ids and their logprobs; the first has none, so it has 0."""
         sampling = {"max_new_tokens": 1, "temperature": 1.0}
         body = {**prompt, "sampling_params": sampling, "return_logprob": True, "logprob_start_len": 0}
-        answer = await self.ask(self.path, body)
-        return [(int(token), logprob) for logprob, token, *_ in answer["meta_info"].get("input_token_logprobs") or ()]
+
+        def read(answer: Any) -> list[tuple[int, float]]:
+            told = answer["meta_info"].get("input_token_logprobs") or ()
+            return [(int(token), float(logprob) if place else 0.0) for place, (logprob, token, *_) in enumerate(told)]
+
+        return await self.ask(self.path, body, read, "score a prompt")
 
 
 class GenerateServer(CompletionsServer):
@@ -128,12 +133,13 @@ class GenerateServer(CompletionsServer):
         for name, what in (("logprobs", "logprobs"), ("token_ids", "token ids"), ("prompt_token_ids", "prompt ids")):
             if body.get(name) is None:
                 raise TokenMismatch(f"{self.label} returned no {what}; training needs one that does")
-        for reason in body["finish_reasons"]:
+        reasons = list(body["finish_reasons"])
+        for reason in reasons:
             check_ended(reason)
         ids, logprobs = [], []
-        for sampled, places in zip(body["token_ids"], body["logprobs"], strict=True):
+        for _, sampled, places in zip(reasons, body["token_ids"], body["logprobs"], strict=True):
             # Each place is a list with one {id: logprob}.
-            given = [next(iter(place[0].items())) for place in places]
+            given = [pair for place in places for pair in list(place[0].items())[:1]]
             if [int(token) for token, _ in given] != list(sampled):
                 raise TokenMismatch(
                     f"{self.label} returned logprobs of other ids than it sampled: "
@@ -141,16 +147,21 @@ class GenerateServer(CompletionsServer):
                 )
             ids.append(list(sampled))
             logprobs.append([logprob for _, logprob in given])
-        return answer_of(list(body["prompt_token_ids"]), ids, logprobs, body["finish_reasons"], [None] * len(ids))
+        return answer_of(list(body["prompt_token_ids"]), ids, logprobs, reasons, [None] * len(ids))
 
     def sampled_in(self, body: Any) -> int:
         return sum(map(len, body["token_ids"]))
 
     async def prompt_ids_of(self, text: str) -> list[int]:
-        answer = await self.ask(self.path, {"prompt": text, "max_tokens": 1, "logprobs": 0})
-        if not answer.get("prompt_token_ids"):
+        body = {"prompt": text, "max_tokens": 1, "logprobs": 0}
+
+        def read(answer: Any) -> list[int]:
+            return [int(i) for i in answer.get("prompt_token_ids") or ()]
+
+        ids = await self.ask(self.path, body, read, "encode a text")
+        if not ids:
             raise EngineError(f"{self.label} returns no token ids")
-        return list(answer["prompt_token_ids"])
+        return ids
 
     async def score(self, ids: list[int]) -> list[float]:
         raise EngineError("atroposlib's /generate can't score a prompt")

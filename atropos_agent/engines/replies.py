@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from atropos_agent.engines.errors import shown
 from atropos_agent.tokens.chat import read_chat
 from atropos_agent.tokens.conversation import Completion
 from atropos_agent.tokens.experts import Experts, read_experts
@@ -92,7 +93,7 @@ def sound(
     if not strange and unknown_id is not None and (unknown := unknown_id(ids)) is not None:
         strange = [unknown]
     if strange:
-        what = f"{label} returned the id {strange[0]!r}, which is not in the tokenizer's vocabulary"
+        what = f"{label} returned the id {shown(strange[0])}, which is not in the tokenizer's vocabulary"
         raise UnsoundReply(Defect.UNKNOWN_IDS, f"{what}; does it serve another model now?", lost_tokens=lost)
     if (seen if isinstance(seen, list) else list(seen)) != prompt:
         raise TokenMismatch(
@@ -160,11 +161,12 @@ def _experts(told: Sequence[Any], tokens: int, label: str, lost: int) -> Experts
 
 def _name(reason: Any) -> str:
     """Return a finish reason's name; "" without one."""
-    return str((reason.get("type") if isinstance(reason, dict) else reason) or "")
+    return str((reason.get("type") if isinstance(reason, dict) else reason) or "")[:100]
 
 
 def _are_logprobs(values: Sequence[Any]) -> bool:
     try:
-        return all(map(math.isfinite, values)) and max(values, default=0.0) <= 0
-    except TypeError:
+        # JSON's false would count as 0.
+        return bool not in set(map(type, values)) and all(map(math.isfinite, values)) and max(values, default=0.0) <= 0
+    except (TypeError, OverflowError):
         return False

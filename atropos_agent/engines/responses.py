@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from atropos_agent.engines.anthropic import HttpChatServer
-from atropos_agent.engines.errors import NoCompletion, refusal, said_error
+from atropos_agent.engines.errors import ODD, NoCompletion, refusal, said_error, shown
 from atropos_agent.tokens.chat import RAW
 from atropos_agent.types import Message
 
@@ -44,10 +44,8 @@ class ResponsesServer(HttpChatServer):
             raise refusal(self.label, *said)
         try:
             return _completion(answer)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise NoCompletion(
-                f"{self.label} answered with something that is no response: {str(answer)[:200]}"
-            ) from error
+        except ODD as error:
+            raise NoCompletion(f"{self.label} answered with something that is no response: {shown(answer)}") from error
 
     async def chat_completion(self, **options: Any) -> Any:
         return await super().chat_completion(include=["reasoning.encrypted_content"], **options)

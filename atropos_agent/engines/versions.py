@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import re
@@ -9,10 +10,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from atropos_agent.engines.errors import ODD
 from atropos_agent.engines.http import HttpClient, NoAnswer
 
 logger = logging.getLogger(__name__)
 
+_MOST = 10**15
+"""No step has so high a number."""
 _LABEL = re.compile(r"(?:^|(?:^|[^a-z0-9])(?:(?:global_?)?step|checkpoint|version|v)[-_]?)(\d{1,15})/?$", re.IGNORECASE)
 
 
@@ -25,7 +29,7 @@ def version_of(label: Any) -> int | None:
     if isinstance(label, bool):
         return None
     if isinstance(label, int):
-        return label if label >= 0 else None
+        return label if 0 <= label < _MOST else None
     if isinstance(label, list):
         found = [version_of(span.get("version")) if isinstance(span, Mapping) else None for span in label]
         known = [version for version in found if version is not None]
@@ -67,9 +71,18 @@ class ServedAdapter:
         self._asked = -math.inf
         """When the server was last asked (`time.monotonic`)."""
         self._version: int | None = None
+        self._first: asyncio.Future[int | None] | None = None
+        """The first answer, for which all requests wait: later ones have an older version meanwhile."""
 
     async def version(self) -> int | None:
         """Return the step in the name of the adapter's folder, at most `believed_s` old; None without one."""
+        if self._first is None:
+            self._first = asyncio.ensure_future(self._looked_up())
+        if not self._first.done():
+            return await asyncio.shield(self._first)
+        return await self._looked_up()
+
+    async def _looked_up(self) -> int | None:
         version = self._version
         if time.monotonic() - self._asked > self.believed_s:
             self._asked = time.monotonic()  # so that of many requests one asks
@@ -77,6 +90,6 @@ class ServedAdapter:
                 models = (await self._http.get("/v1/models", timeout=5.0)).raise_for_status().json()["data"]
                 version = next(version_of(m.get("root")) for m in models if m["id"] == self._name)
                 self._asked, self._version = time.monotonic(), version
-            except (NoAnswer, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
+            except (NoAnswer, *ODD, StopIteration) as error:
                 logger.debug("the server does not say which adapter it serves as %s: %r", self._name, error)
         return version

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -104,7 +105,9 @@ def text_of(message: Message) -> str:
 
 def _call(call: Any) -> dict[str, Any]:
     function = call.function
-    told = {"name": str(function.name), "arguments": str(function.arguments or "{}")}
+    given = function.arguments or "{}"
+    # Some servers give the object itself.
+    told = {"name": str(function.name), "arguments": given if isinstance(given, str) else json.dumps(given)}
     return {"id": str(call.id or ""), "type": "function", "function": told}
 
 

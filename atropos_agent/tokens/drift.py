@@ -47,17 +47,18 @@ def drift_of(
     # Where control tokens take up white space, the text does not show which of it the model would see.
     shown = template.decode(template.encode(rendered)) if template.greedy else unquoted(rendered)
     # Without what stands for incomplete UTF-8, of which a reply alone may have another number.
-    ours, theirs = (template.normalized(text.replace("\ufffd", "")) for text in (template.decode(sent), shown))
+    texts = [text.replace("\ufffd", "") for text in (template.decode(sent), shown)]
+    ours, theirs = map(template.normalized, texts)
     if ours == theirs:
         return None
-    ours, theirs = squeeze(ours), squeeze(theirs)
+    ours, theirs = (_bare(template, text) for text in texts)
     if ours == theirs:
         return Drift.WHITE_SPACE
     if _thoughtless(ours) == _thoughtless(theirs):
         return Drift.THINKING
     if called and _differs_in_replies(template, sent, theirs, called):
         return Drift.CALLS
-    contents = [squeeze(_thoughtless(template.normalized(unquoted(message["content"])))) for message in messages]
+    contents = [_bare(template, _thoughtless(unquoted(message["content"]))) for message in messages]
     if any(content in ours and content not in theirs for content in contents):
         return Drift.MESSAGES
     return Drift.TEXT
@@ -66,10 +67,10 @@ def drift_of(
 def _differs_in_replies(
     template: ChatTemplate, sent: Sequence[int], theirs: str, called: Sequence[tuple[int, int]]
 ) -> bool:
-    """Tell whether all text around these replies is the template's own. theirs: its text, squeezed."""
+    """Tell whether all text around these replies is the template's own. theirs: its text, bare."""
     places = [0, *(place for both in called for place in both), len(sent)]
     around = [template.decode(sent[start:end]) for start, end in zip(places[::2], places[1::2], strict=True)]
-    pieces = [squeeze(template.normalized(text.replace("\ufffd", ""))) for text in around]
+    pieces = [_bare(template, text.replace("\ufffd", "")) for text in around]
     if not (theirs.startswith(pieces[0]) and theirs.endswith(pieces[-1])):
         return False
     place = 0
@@ -79,6 +80,12 @@ def _differs_in_replies(
             return False
         place += len(piece)
     return True
+
+
+def _bare(template: ChatTemplate, text: str) -> str:
+    """Return text as the tokenizer takes it, without white space: SentencePiece's tokenizers have a sign for it, and
+    some put one in front."""
+    return squeeze(template.normalized(text)).replace("\u2581", "")
 
 
 def _thoughtless(text: str) -> str:

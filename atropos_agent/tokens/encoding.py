@@ -48,7 +48,8 @@ class Encoder:
         self._backend = _backend_of(tokenizer)
         added = tokenizer.added_tokens_decoder
         self.special_ids = {i for i, token in added.items() if token.special}
-        self._added_ids = {token.content: i for i, token in added.items()}
+        self._texts = {i: str(token.content) for i, token in added.items()}
+        self._added_ids = {text: i for i, text in self._texts.items()}
         special = {token.content for token in added.values() if token.special}
         source = str(tokenizer.chat_template)
         # Some tokenizers add words and white space as tokens too; those are text like any other.
@@ -119,7 +120,7 @@ class Encoder:
 
     def text_of(self, control: int) -> str:
         """Return the text of a control token."""
-        return str(self._tokenizer.added_tokens_decoder[control].content)
+        return self._texts[control]
 
     def leading_control(self, text: str) -> int | None:
         """Return the control token at the start of a text, apart from white space."""

@@ -6,6 +6,7 @@ It is written where requests leave and replies arrive, apart from the bookkeepin
 
 from __future__ import annotations
 
+import reprlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -202,8 +203,14 @@ def _sequence(last: int, groups: Sequence[tuple[int | None, list[int]]], exchang
     return sequence
 
 
+_SHORT = reprlib.Repr()
+"""Writes up to seven values, however deep or long those of an odd answer are."""
+_SHORT.maxlist = 7
+
+
 def first_difference(ours: Sequence[float], theirs: Sequence[float]) -> str:
     """Describe the first difference of two sequences, with the neighbours of its place."""
     place = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
     shown = slice(max(0, place - 3), place + 4)
-    return f"place {place} of {len(ours)}: {list(ours[shown])} instead of {list(theirs[shown])}"
+    said = [_SHORT.repr(list(values[shown])) for values in (ours, theirs)]
+    return f"place {place} of {len(ours)}: {said[0]} instead of {said[1]}"

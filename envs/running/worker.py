@@ -25,7 +25,10 @@ from envs.types import RESOURCES, VERIFIER_TIMED_OUT, Failure, InfraError, Outco
 
 _NO_WORK = frozenset({Branch.SIDE, Branch.UNTAKEN})
 """Kinds of replies that say nothing of the model's work: a title, a reply that never arrived."""
-_NO_ROOM = "the prompt left no room for a reply; raise --env.max_token_length, or the model's smaller context window"
+_NO_ROOM = (
+    "the prompt left no room for a reply; raise --env.max_token_length, or the model's smaller context window, or "
+    "lower --env.max_reply_tokens if an endpoint for messages has no room for so many"
+)
 
 
 class Worker(Protocol):

@@ -1,5 +1,7 @@
 """Calls of a reply: what is run, and what the model is told."""
 
+import time
+
 import pytest
 from worked import call, loop, play
 
@@ -22,6 +24,16 @@ async def test_the_model_is_told_of_calls_that_were_not_run_and_of_results_in_it
     told = result.messages[3]["content"]
     assert told.index("one") < told.index("This call was not run.") < told.index("three")
     assert [one.content for one in result.steps[0].results] == ["one", "three"]
+
+
+async def test_thousands_of_calls_take_time_in_proportion(smollm2):
+    async def work(turns):
+        reply = await turns.reply()
+        began = time.thread_time()
+        assert len(await turns.execute(reply.calls)) == 2000
+        assert time.thread_time() - began < 10
+
+    await play(smollm2, [call("say", text="x") * 2000], work, max_tokens=100_000)
 
 
 async def test_an_agent_goes_on_behind_a_submission(smollm2):

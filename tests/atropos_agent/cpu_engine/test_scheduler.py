@@ -10,6 +10,7 @@ import httpx
 import pytest
 import torch
 from engine_client import complete, full_logprobs, sampled_logprobs, serve
+from safetensors.torch import save_file
 from waiting import until
 
 from atropos_agent.cpu_engine.model import LoadedModel
@@ -141,8 +142,9 @@ async def test_new_weights_are_used_and_their_version_reported(
         tiny.model._weights = before
 
 
+@pytest.mark.parametrize("version", [0, 1])
 async def test_a_reply_during_which_the_weights_change_counts_as_the_old_ones(
-    tiny: LoadedModel, tmp_path: Any, reference: Any
+    tiny: LoadedModel, tmp_path: Any, reference: Any, version: int
 ) -> None:
     reference.save_pretrained(tmp_path)
     before = tiny.model._weights
@@ -151,9 +153,13 @@ async def test_a_reply_during_which_the_weights_change_counts_as_the_old_ones(
             reply = asyncio.create_task(complete(client, LONG, max_tokens=200, ignore_eos=True))
             while not (await metrics(client))["vllm:generation_tokens_total"]:  # noqa: ASYNC110 - another thread counts
                 await asyncio.sleep(0.005)
-            await client.post("/load_weights", json={"path": str(tmp_path), "version": 1})
+            await client.post("/load_weights", json={"path": str(tmp_path), "version": version})
             assert not reply.done()
             assert (await reply)["weight_version"] == 0
+            await complete(client, LONG)
+            assert (await metrics(client))["vllm:prefix_cache_hits_total"] == 0, (
+                "its attention states are the old ones'"
+            )
     finally:
         tiny.model._weights = before
 
@@ -169,6 +175,19 @@ async def test_weights_that_cannot_be_read_are_refused(
     assert response.status_code == 400
     assert str(path) in response.json()["error"]["message"]
     assert (await complete(client, LONG[:9]))["weight_version"] == 0
+
+
+async def test_weights_that_can_not_be_joined_are_refused_and_the_old_ones_stay(
+    tiny: LoadedModel, tmp_path: Any, reference: Any
+) -> None:
+    weights = {name: tensor.contiguous() for name, tensor in reference.state_dict().items() if name != "lm_head.weight"}
+    name = "model.layers.0.self_attn.k_proj.weight"
+    weights[name] = weights[name][:, :-1].contiguous()
+    save_file(weights, tmp_path / "w.safetensors")
+    async with serve(tiny) as client, asyncio.timeout(60):
+        response = await client.post("/load_weights", json={"path": str(tmp_path / "w.safetensors"), "version": 1})
+        assert (response.status_code, (await client.get("/health")).status_code) == (400, 200)
+        assert (await complete(client, LONG[:9]))["weight_version"] == 0
 
 
 async def test_health_and_models(client: httpx.AsyncClient, tiny: LoadedModel) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
+import torch
 from engine_client import complete, full_logprobs, serve
+from tokenizers import Tokenizer, decoders, models
+from transformers import PreTrainedTokenizerFast
 from waiting import until
 
 from atropos_agent.cpu_engine.model import LoadedModel
@@ -105,6 +109,32 @@ async def test_a_stop_string_cuts_the_text_but_not_the_ids(client: httpx.AsyncCl
     assert choice["text"] == greedy["text"][: end + (len(stop) if included else 0)]
     assert choice["token_ids"] == greedy["token_ids"][: len(choice["token_ids"])]
     assert len(choice["token_ids"]) < 12
+
+
+class Dictated:
+    """A model that samples given ids."""
+
+    def __init__(self, model: Any, ids: Sequence[int]) -> None:
+        self._model, self._ids = model, iter(ids)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        row = torch.full((len(hidden), self._model.vocab_size), float("-inf"))
+        row[:, next(self._ids)] = 0.0
+        return row
+
+
+async def test_a_stop_string_is_found_where_a_byte_changes_the_text_before_it(tiny: LoadedModel) -> None:
+    words = ["<unk>", "a", "\u2581a", *(f"<0x{byte:02X}>" for byte in range(256))]
+    backend = Tokenizer(models.BPE({word: i for i, word in enumerate(words)}, [], byte_fallback=True))
+    backend.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
+    ids = [words.index(word) for word in ("<0x41>", "<0xE6>", "\u2581a", "a", "a")]
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
+    async with serve(replace(tiny, model=Dictated(tiny.model, ids), tokenizer=tokenizer, eos_ids=())) as client:
+        choice = await complete(client, PROMPT, stop=["aa"])
+    assert (choice["finish_reason"], choice["token_ids"], choice["text"]) == ("stop", ids[:4], "\ufffd\ufffd ")
 
 
 async def test_a_prompt_is_scored_without_sampling(client: httpx.AsyncClient, reference: Any) -> None:

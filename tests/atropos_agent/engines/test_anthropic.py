@@ -39,10 +39,12 @@ def test_a_request_says_what_openais_would():
         {"role": "assistant", "content": ""},
         {"role": "user", "content": "d"},
     ]
-    assert request("m", {"messages": messages, "max_tokens": 7, "temperature": 1.5, "stop": ["x"]}) == {
+    given = {"max_tokens": 7, "temperature": 1.5, "top_p": 0.9, "stop": ["x"]}
+    assert request("m", {"messages": messages, **given}) == {
         "model": "m",
         "max_tokens": 7,
         "temperature": 1.0,
+        "top_p": 0.9,
         "system": "Be brief.",
         "stop_sequences": ["x"],
         "messages": [

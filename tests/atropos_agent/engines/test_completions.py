@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 
 import httpx
 import pytest
@@ -133,6 +134,9 @@ TOO_LONG = "The decoder prompt (length 4000) is longer than the maximum model le
         (told(None), OddAnswer),
         (told({"choices": "none"}), OddAnswer),
         (told({"choices": [{}]}), OddAnswer),
+        (told({"choices": [CHOICE | {"prompt_token_ids": 1}]}), OddAnswer),
+        (refused(200, "[" * 1000 + "]" * 1000), OddAnswer),
+        (refused(200, '{"error":' + "[" * 1000 + "]" * 1000 + "}"), OddAnswer),
         (told({"choices": [CHOICE | {"finish_reason": None}]}), UnsoundReply),
     ],
 )
@@ -181,6 +185,19 @@ async def test_the_tokens_of_a_refused_answer_are_counted():
     with pytest.raises(TokenMismatch) as caught:
         await server_with(told(answer)).once(input_ids=[1], max_tokens=4, n=1)
     assert caught.value.lost_tokens == 9
+    endless = json.dumps({"choices": [{"finish_reason": "stop"}], "usage": {"completion_tokens": math.inf}})
+    with pytest.raises(TokenMismatch) as caught:
+        await server_with(refused(200, endless)).once(input_ids=[1], max_tokens=4, n=1)
+    assert caught.value.lost_tokens == 0
+
+
+@pytest.mark.parametrize("body", ["[]", '{"choices": []}', '{"choices": [{"prompt_token_ids": [1e999]}]}'])
+async def test_a_question_that_is_answered_oddly_is_an_infrastructure_failure(body):
+    server = server_with(refused(200, body))
+    with pytest.raises(EngineError, match="can't encode a text"):
+        await server.prompt_ids_of("x")
+    with pytest.raises(EngineError, match="can't score a prompt"):
+        await server.scores([1, 2])
 
 
 async def test_a_question_is_asked_again_while_nobody_answers(pauses):
@@ -382,6 +399,18 @@ async def test_a_reply_has_the_version_of_the_adapter_that_was_served_before_it(
     await server.connect()
     assert [(await ask(server)).versions for _ in range(20)] == [[3]] * 20
     assert len(asked) < 20
+
+
+async def test_requests_that_begin_together_have_the_version_all_of_them():
+    async def answer(request):
+        if request.url.path == "/v1/models":
+            await asyncio.sleep(0.01)
+            return httpx.Response(200, json={"data": POLICY_AND_BASE})
+        return httpx.Response(200, json={"choices": [CHOICE]})
+
+    server = server_with(answer, model_name="policy")
+    await server.connect()
+    assert [reply.versions for reply in await asyncio.gather(*(ask(server) for _ in range(4)))] == [[3]] * 4
 
 
 async def test_the_servers_own_word_on_its_weights_counts_more_and_a_base_model_has_no_version():

@@ -1,5 +1,6 @@
 """A plain OpenAI-compatible endpoint as the model: its replies, its own words where it refuses, what the start asks."""
 
+import asyncio
 import json
 import time
 
@@ -158,15 +159,50 @@ async def test_an_answer_that_is_no_completion_is_odd(endpoint):
     endpoint.server.clear()
     endpoint.server.expect_request("/v1/chat/completions").respond_with_data("<html>", content_type="text/html")
     async with endpoint.opened() as server:
-        with pytest.raises(EngineDown, match=r"no completion: <html>$"):
+        with pytest.raises(EngineDown, match=r"no completion: '<html>'$"):
             await server.chat_completion(messages=QUESTION)
-        with pytest.raises(NotThisServer, match=r"<html>; set --openai\.base_url"):
+        with pytest.raises(NotThisServer, match=r"'<html>'; set --openai\.base_url"):
             await server.connect()
     endpoint.server.clear()
     endpoint.server.expect_request("/v1/chat/completions").respond_with_json({**ANSWER, "choices": []})
     async with endpoint.opened() as server:
         with pytest.raises(EngineDown, match="no completion: ChatCompletion"):
             await server.chat_completion(messages=QUESTION)
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        None,
+        "four",
+        {"finish_reason": "stop"},
+        {**CHOICE, "message": None},
+        {**CHOICE, "message": {"role": "assistant", "tool_calls": [None]}},
+        {**CHOICE, "message": {"role": "assistant", "tool_calls": [{"id": "a", "type": "custom", "custom": {}}]}},
+    ],
+)
+async def test_a_reply_that_is_none_is_asked_for_again(endpoint, choice):
+    endpoint.answers = [({**ANSWER, "choices": [choice]}, 200), (ANSWER, 200)]
+    async with endpoint.opened() as server:
+        assert read_chat(await server.chat_completion(messages=QUESTION)).text == "four"
+    assert len(endpoint.asked) == 2
+
+
+async def test_requests_side_by_side_learn_the_limits_name_each(endpoint):
+    def answer(request):
+        body = request.get_json()
+        asked.append(body)
+        time.sleep(0.2)  # so that both are under way
+        refused = {"error": {"message": "'max_tokens' is not supported. Use 'max_completion_tokens' instead."}}
+        told, status = (refused, 400) if "max_tokens" in body else (ANSWER, 200)
+        return Response(json.dumps(told), status, content_type="application/json")
+
+    asked = []
+    endpoint.server.clear()
+    endpoint.server.expect_request("/v1/chat/completions").respond_with_handler(answer)
+    async with endpoint.opened() as server:
+        await asyncio.gather(*(server.chat_completion(messages=QUESTION, max_tokens=9) for _ in range(2)))
+    assert len(asked) == 4
 
 
 async def test_a_limit_that_is_refused_names_its_option(endpoint):
@@ -183,6 +219,16 @@ async def test_long_pauses_are_logged_once_a_minute(endpoint, monkeypatch, caplo
         await server.chat_completion(messages=QUESTION)
     (line,) = [record.message for record in caplog.records if record.name == chat.logger.name]
     assert line.endswith("You are too fast; the next try is in 0 s")
+
+
+async def test_who_asks_for_no_pause_for_ever_is_not_asked_without_one(httpserver):
+    answer = Response(json.dumps({"error": {"message": "busy"}}), 429, {"Retry-After": "0"})
+    httpserver.expect_request("/v1/chat/completions").respond_with_handler(lambda _: answer)
+    config = EngineConfig(base_url=httpserver.url_for("/v1"), server_type="openai", model_name="m", api_key="x")
+    async with open_server(config) as server:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(server.chat_completion(messages=QUESTION), 1.0)
+    assert len(httpserver.log) <= 3
 
 
 async def test_a_failure_without_words_is_named_by_its_kind(endpoint):

@@ -1,5 +1,7 @@
 """What an inference server's error means."""
 
+from functools import reduce
+
 import pytest
 
 from atropos_agent.engines.errors import ContextOverflow, EngineDown, OddAnswer, Refused, counted, refusal, said_error
@@ -36,6 +38,8 @@ def test_a_server_that_says_itself_that_it_failed_is_broken():
         ({"detail": "starting", "status_code": 503}, (503, "starting")),
         ({"error": "x"}, (None, "x")),
         ({"error": {"message": "x", "code": 7}}, (None, "x")),
+        ({"error": {"message": "x", "code": "9" * 5000}}, (None, "x")),
+        ({"error": {"message": "x", "code": reduce(lambda deep, _: [deep], range(2000), [])}}, (None, "x")),
         ({"choices": []}, None),
         ([], None),
         (None, None),

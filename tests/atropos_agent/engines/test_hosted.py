@@ -33,6 +33,7 @@ NOW = datetime(2026, 11, 26, 12, 0, 0, tzinfo=UTC)
         ),
         ({"Retry-After": "86400"}, LONGEST_S),
         ({"Retry-After": "soon"}, None),
+        ({"Retry-After": "Thu, 26 Nov 99999999999 12:00:30 GMT"}, None),
         ({"Retry-After": "-3"}, 0.0),
         ({}, None),
     ],

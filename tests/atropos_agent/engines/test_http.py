@@ -163,6 +163,8 @@ def test_text_in_any_encoding_is_text():
     assert Response(200, b"caf\xe9", "latin-1").text == "café"
     assert Response(200, b"caf\xe9").text == "caf\ufffd"
     assert Response(200, b"x", "no-such-one").text == "x"
+    assert Response(200, b"x", "undefined").text == "x"
+    assert Response(200, b"x", "idna").text == "x"
 
 
 def test_the_environment_says_by_which_proxy_a_server_is_reached(monkeypatch):

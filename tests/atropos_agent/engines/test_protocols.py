@@ -9,7 +9,7 @@ from werkzeug import Response
 
 from atropos_agent.agent import AtroposAgent
 from atropos_agent.engines.completions import CompletionsServer
-from atropos_agent.engines.errors import ContextOverflow
+from atropos_agent.engines.errors import ContextOverflow, OddAnswer
 from atropos_agent.engines.protocols import GenerateServer, SGLangServer
 from atropos_agent.engines.replies import Defect, UnsoundReply
 from atropos_agent.tokens.record import problems
@@ -50,6 +50,12 @@ def generate(prompt, ids, first):
         "token_ids": [ids],
         "text": ["…"],
     }
+
+
+def mistype(triples):
+    """Make numbers with a fraction of the ids in SGLang's triples."""
+    for triple in triples:
+        triple[1] += 0.5
 
 
 PROTOCOLS = {
@@ -123,6 +129,7 @@ async def test_sglang_repeats_the_prompt_only_once_because_that_costs_its_cache(
         ("atropos", lambda a: a.pop("logprobs"), "no logprobs"),
         ("atropos", lambda a: a.pop("token_ids"), "no token ids"),
         ("atropos", lambda a: a["token_ids"][0].reverse(), "other ids than it sampled"),
+        ("atropos", lambda a: a["logprobs"][0][0][0].clear(), "other ids than it sampled"),
     ],
 )
 async def test_what_can_not_be_trained_on_is_refused_on_the_first_reply(httpserver, tokenizer, protocol, change, said):
@@ -140,6 +147,11 @@ async def test_what_can_not_be_trained_on_is_refused_on_the_first_reply(httpserv
         ("vllm", lambda a: a["choices"][0].update(finish_reason="content_filter"), Defect.FILTERED),
         ("vllm", lambda a: a["choices"][0].update(token_ids=[], logprobs=None), Defect.EMPTY),
         ("sglang", lambda a: a["output_ids"].clear() or a["meta_info"]["output_token_logprobs"].clear(), Defect.EMPTY),
+        (
+            "sglang",
+            lambda a: a.pop("output_ids") and mistype(a["meta_info"]["output_token_logprobs"]),
+            Defect.UNKNOWN_IDS,
+        ),
         ("atropos", lambda a: a["finish_reasons"].__setitem__(0, "content_filter"), Defect.FILTERED),
         (
             "atropos",
@@ -154,6 +166,13 @@ async def test_unsound_replies_are_named_in_every_protocol(httpserver, tokenizer
         await engine.rollout()
     assert caught.value.defect is defect
     assert len(engine.bodies) == 1
+
+
+async def test_a_reply_without_a_reason_for_its_end_is_odd(httpserver, tokenizer):
+    engine = Engine(httpserver, "atropos", tokenizer, lambda answer: answer["finish_reasons"].clear())
+    with pytest.raises(OddAnswer, match="no completion"):
+        await engine.server.once(input_ids=[1], max_tokens=40, n=1)
+    await engine.server.close()
 
 
 async def test_sglangs_abort_says_what_http_would(httpserver, tokenizer):

@@ -1,5 +1,6 @@
 """What makes a reply sound, and each way in which it is not, by name."""
 
+from functools import reduce
 from types import SimpleNamespace
 
 import pytest
@@ -34,6 +35,7 @@ def test_a_sound_reply_is_taken_as_it_is(reason):
         (answer(reason={"type": "abort", "message": "paused"}), Defect.ABORTED, True),
         (answer(reason="error"), Defect.FAILED, True),
         (answer(reason="cancelled"), Defect.FAILED, True),
+        (answer(reason="cancelled" * 10_000), Defect.FAILED, True),
         (answer(reason="content_filter"), Defect.FILTERED, False),
         (Answer(([1, 2], [], [], [])), Defect.MISSING, False),
         (Answer(([1, 2], [[5], [6]], [[-0.5], [-0.5]], ["stop", "stop"])), Defect.SEVERAL, False),
@@ -51,6 +53,7 @@ def test_every_other_reply_is_the_servers_failure_by_name(given, defect, passing
         sound(given, [1, 2], known)
     assert caught.value.defect is defect
     assert caught.value.passing is passing
+    assert len(str(caught.value)) < 1000
     assert caught.value.lost_tokens == sum(map(len, given[1]))
 
 
@@ -58,12 +61,15 @@ def test_every_other_reply_is_the_servers_failure_by_name(given, defect, passing
     ("given", "said"),
     [
         (answer(prompt=(1, 3)), "another prompt"),
+        (answer(prompt=(1, reduce(lambda deep, _: [deep], range(2000), []))), "another prompt"),
         (answer(logprobs=(-0.5,)), "2 ids but 1 logprobs"),
         (answer(logprobs=(-0.5, 0.1)), "positive"),
         (answer(logprobs=(-0.5, None)), "missing"),
         (answer(logprobs=(-0.5, float("nan"))), "not finite"),
         (answer(logprobs=(-0.5, float("-inf"))), "not finite"),
         (answer(logprobs=(-0.5, "x")), "missing"),
+        (answer(logprobs=(-0.5, False)), "missing"),
+        (answer(logprobs=(-0.5, -(10**400))), "not finite"),
     ],
 )
 def test_what_contradicts_the_request_is_refused_and_its_tokens_are_counted(given, said):

@@ -27,6 +27,7 @@ from atropos_agent.engines.versions import program_version, version_of
         ("Qwen2.5-Coder-7B", None),
         ("/models/llama-3.1-8", None),
         ("9" * 400, None),
+        (2**63, None),
         ([], None),
         ([{"version": "step-4"}, {"version": "default"}], None),
         (["step-4"], None),

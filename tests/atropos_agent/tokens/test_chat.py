@@ -9,6 +9,7 @@ from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 from pytest_httpserver import HTTPServer
 
 from atropos_agent.agent import AtroposAgent
+from atropos_agent.formats.native import read_native
 from atropos_agent.tokens.chat import read_chat
 from atropos_agent.types import EngineError, StopReason
 from tools.base import ToolRegistry
@@ -52,6 +53,14 @@ def test_thinking_beside_content_is_kept_as_thinking(message):
     message = SimpleNamespace(**message)
     completion = read_chat(SimpleNamespace(choices=[SimpleNamespace(message=message, finish_reason="stop")]))
     assert completion.text == "<think>\nhm\n</think>\n\nyes"
+
+
+@pytest.mark.parametrize("given", ['{"a": "é"}', {"a": "é"}])
+def test_arguments_are_json_also_where_a_server_gives_the_object(given):
+    call = SimpleNamespace(id="x", function=SimpleNamespace(name="add", arguments=given))
+    message = SimpleNamespace(content=None, tool_calls=[call])
+    completion = read_chat(SimpleNamespace(choices=[SimpleNamespace(message=message, finish_reason="stop")]))
+    assert read_native(completion.message, 0).calls[0].arguments == {"a": "é"}
 
 
 def test_no_reply_is_our_failure():

@@ -6,7 +6,7 @@ from copy import deepcopy
 import pytest
 from families import family, with_template
 from scenarios import call, sampled, say
-from tokenizers.normalizers import NFC, NFKC, Lowercase
+from tokenizers.normalizers import NFC, NFKC, Lowercase, Prepend, Replace, Sequence
 from truth import assert_rows_are_the_truth, play
 
 from atropos_agent.formats.hermes import Hermes
@@ -48,6 +48,19 @@ async def rolled_out(smollm2, name, texts, template=None):
 )
 async def test_what_the_template_would_make_is_compared_with_what_was_sent(smollm2_tokenizer, name, texts, drift):
     assert (await rolled_out(smollm2_tokenizer, name, texts)).drift is drift
+
+
+@pytest.mark.parametrize("sign", [[Replace(" ", "\u2581")], [Prepend("\u2581"), Replace(" ", "\u2581")]])
+async def test_a_tokenizers_sign_for_white_space_is_white_space(smollm2_tokenizer, sign):
+    tokenizer = with_template(deepcopy(smollm2_tokenizer), family(smollm2_tokenizer, "trims").chat_template)
+    template = ChatTemplate(tokenizer)
+    conversation = Conversation(template, [{"role": "user", "content": "go"}])
+    for text in (" one", " two"):
+        ids = template.encode(text, continues=True)
+        conversation.add_reply(Completion(ids, [-0.5] * len(ids), "stop"))
+        conversation.add_messages([{"role": "user", "content": "on"}])
+    tokenizer.backend_tokenizer.normalizer = Sequence(sign)
+    assert conversation.drift() is Drift.WHITE_SPACE
 
 
 async def test_white_space_that_a_token_would_take_up_is_noticed(smollm2_tokenizer, monkeypatch):
