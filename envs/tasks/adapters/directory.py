@@ -98,6 +98,11 @@ def _put(new: Path, directory: Path) -> Task:
         raise
 
 
+def refuse(why: str, out: Path) -> Path:
+    """Raise BadTask, in place of a conversion."""
+    raise BadTask(why)
+
+
 def apart(source: Path, out: Path) -> None:
     """Raise BadTask if a converted task could be written over the directory that it is made of."""
     one, other = source.resolve(), out.resolve()

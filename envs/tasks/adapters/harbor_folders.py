@@ -20,7 +20,7 @@ from pathlib import Path
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from envs.tasks.adapters.directory import apart, convert_each
+from envs.tasks.adapters.directory import apart, convert_each, refuse
 from envs.tasks.tarballs import unpack
 from envs.types import BadTask, Task
 
@@ -46,7 +46,7 @@ def _sources(one: Path, place: str, unpacked: ExitStack) -> Iterator[_Source]:
             unpack(one, folder)
         except (tarfile.TarError, EOFError, OSError) as error:
             why = f"it can't be unpacked: {' '.join(str(error).split())}; remove it, or get it again"
-            yield place, partial(_refuse, why)
+            yield place, partial(refuse, why)
             return
         yield from _sources(folder, place, unpacked)
     elif (one / "task.toml").is_file() or ((one / "instruction.md").is_file() and (one / "tests").is_dir()):
@@ -56,10 +56,6 @@ def _sources(one: Path, place: str, unpacked: ExitStack) -> Iterator[_Source]:
             is_loop = one.resolve().is_relative_to(path.resolve())
             if (path.is_dir() and path.name != ".git" and not is_loop) or path.name.endswith(".tar.gz"):
                 yield from _sources(path, f"{place}/{path.name}", unpacked)
-
-
-def _refuse(why: str, out: Path) -> Path:
-    raise BadTask(why)
 
 
 def _copy(directory: Path, out: Path) -> Path:
