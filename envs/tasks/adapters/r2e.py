@@ -183,7 +183,7 @@ def _fix(commit: Mapping[str, Any], where: str) -> str:
         patch = "".join(
             _file_patch(diff) for diff in commit["file_diffs"] if _is_source(diff["header"]["file"]["path"])
         )
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise BadTask(f"{where}: parsed_commit_content is not a parsed commit ({error!r})") from None
     if not patch:
         raise BadTask(f"{where}: the commit changes no Python file but tests, so there is no reference")

@@ -103,6 +103,20 @@ def test_few_rows_of_a_file_are_in_memory_at_once(tmp_path, name):
         tracemalloc.stop()
 
 
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"id": "a" * 256}, "the id 'aaa.* has 256 characters, too many for a folder's name"),
+        ({"id": "a", "test": "\ud83d"}, r"a: tests/test\.sh: half of a surrogate pair \(\\ud83d\) is no text"),
+    ],
+)
+def test_what_can_not_be_written_costs_its_row_alone(tmp_path, row, said):
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + '\n{"id": "b"}\n')
+    with pytest.raises(BadTasks, match=rf"- rows\.jsonl:1: {said}") as raised:
+        convert_rows(tmp_path / "rows.jsonl", tmp_path / "out", named)
+    assert [task.id for task in raised.value.usable] == ["b"]
+
+
 def test_lists_and_objects_may_be_written_as_json_in_a_text():
     row = Row({"tests": '["a", "b"]', "config": '{"log": "x"}', "bad": "[", "odd": [1]}, "here")
     assert row.texts("absent", "tests") == ["a", "b"]

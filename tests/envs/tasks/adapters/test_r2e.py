@@ -236,6 +236,7 @@ def test_names_become_node_ids_of_the_hidden_files(tmp_path):
         ({"execution_result_content": {"test_file_names": ["test_1.py"], "test_file_codes": ["a b"]}}, "not Python"),
         ({"parsed_commit_content": {"file_diffs": COMMIT["file_diffs"][1:]}}, "changes no Python file but tests"),
         ({"parsed_commit_content": {}}, "is not a parsed commit"),
+        ({"parsed_commit_content": {"file_diffs": [{"header": {"file": {"path": None}}}]}}, "is not a parsed commit"),
         ({"docker_image": None}, "docker_image is missing"),
     ],
 )
