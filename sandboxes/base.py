@@ -491,8 +491,8 @@ class Backend(Protocol):
     async def ensure_image(self, name: str | None, context: Path | None = None) -> str:
         """Return the name of an image that `open` can use at once: `name` when present or pullable, or
         one built from the Dockerfile in the directory `context` (once per content, shared by
-        concurrent callers); without a Dockerfile there, `name` with these files in its working directory.
-        Raises ImageMissing with the remedy."""
+        concurrent callers); without a Dockerfile there, `name` with these files in its working directory; without
+        both, the backend's base image. Raises ImageMissing with the remedy."""
         ...
 
     def unbuildable(self, context: Path) -> str | None:

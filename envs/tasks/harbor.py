@@ -46,6 +46,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from envs.tasks.harbor_source import LAYOUT, Source, hidden, limits, read_text
@@ -65,12 +66,12 @@ _SHOWN = 5
 """How many tasks a warning names."""
 
 
-def load_task(directory: Path) -> Task:
-    """Read one task directory.
+def load_task(directory: Path, digest: str | None = None) -> Task:
+    """Read one task directory. digest: of it, if it is known.
 
     Raises BadTask with the task, the file, the field and the remedy in its message.
     """
-    task, ignored = _read(directory)
+    task, ignored = _read(directory, digest)
     for what in ignored:
         logger.warning("task %s: %s", task.id, what)
     return task
@@ -118,11 +119,13 @@ def directory_digest(directory: Path) -> str:
             executable = bool(path.stat().st_mode & 0o100)
             header = f"{path.relative_to(directory).as_posix()}\0{int(executable)}\0{path.stat().st_size}\0"
             digest.update(header.encode("utf-8", "surrogateescape"))
-            digest.update(path.read_bytes())
+            with path.open("rb") as file:
+                for piece in iter(partial(file.read, 2**20), b""):
+                    digest.update(piece)
     return digest.hexdigest()
 
 
-def _read(directory: Path) -> tuple[Task, Sequence[str]]:
+def _read(directory: Path, digest: str | None = None) -> tuple[Task, Sequence[str]]:
     """Return a task, and the remarks about it. Raises BadTask."""
     directory = directory.resolve()
     config = parse_config(read_text(directory, "task.toml"), f"task {directory.name}: task.toml")
@@ -149,7 +152,7 @@ def _read(directory: Path) -> tuple[Task, Sequence[str]]:
         timeout_s=config.agent.timeout_sec,
         tags=tuple(dict.fromkeys(str(tag) for tag in tags if tag)),
         metadata={**metadata, "task": config.task},
-        digest=directory_digest(directory),
+        digest=digest or directory_digest(directory),
         steps=steps,
         last_counts=config.multi_step_reward_strategy == "final",
         mcp_servers=source.mcp_servers(),

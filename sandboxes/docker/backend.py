@@ -175,7 +175,10 @@ class DockerBackend(Backend):
         return self._sandboxes.pool.ready(Kind.of(spec))
 
     async def ensure_image(self, name: str | None, context: Path | None = None) -> str:
-        """Provide an image, see `ImageStore`; without a registry, option `base_image` makes Dockerfiles buildable."""
+        """Provide an image, see `ImageStore`; without a registry, option `base_image` makes Dockerfiles buildable.
+        Without a name and a context it is the base image."""
+        if name is None and context is None:
+            name = self._base_image or BASE_IMAGE
         return await self._sandboxes.images.ensure(name, context)
 
     async def image_id(self, name: str) -> str:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from envs.tasks.adapters import ROWS
-from envs.tasks.adapters.directory import convert_each
+from envs.tasks.adapters.directory import convert_each, refuse
 from envs.tasks.adapters.hub import Dataset
 from envs.tasks.adapters.patches import Patch, read_patch
 from envs.types import BadTask, Task
 from sandboxes.naming import later
 
 _ARROW, _PARQUET = later("pyarrow"), later("pyarrow.parquet")
+_AT_ONCE = 64
+"""Rows of a Parquet file in memory; one of R2E-Gym's takes a megabyte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,57 +77,84 @@ class Row:
         return []
 
 
-def read_rows(path: Path) -> Iterator[Row]:
-    """Yield the rows of a .jsonl, .jsonl.gz, .json (a list) or .parquet file, or of a dataset.
+def read_rows(path: Path) -> Iterator[tuple[str, Callable[[], Row]]]:
+    """Yield the place of each row in a .jsonl, .jsonl.gz, .json (a list) or .parquet file, or in a dataset, and a
+    function to read it, which raises BadTask. Few rows are in memory at once.
 
-    path: the file, or a name for `Dataset.parse`. Raises BadTask.
+    path: the file, or a name for `Dataset.parse`. Raises BadTask, also behind the last readable row.
     """
-    if not path.is_file():
-        dataset = Dataset.parse(str(path))
-        if dataset is None:
-            of_file = Path(str(path).rpartition(":")[0]).is_file()
-            split = "; a split goes behind a dataset's folder or name alone" if of_file else ""
-            raise BadTask(f"{path} is not a file{split}; give rows as {ROWS}")
-        yield from (Row(values, where) for where, values in dataset.rows())
+    if path.is_file():
+        found = _parquet_rows(path) if path.suffix == ".parquet" else _json_rows(path)
+        for number, values in found:
+            where = f"{path.name}:{number}"
+            yield where, partial(_row, values, where)
         return
-    if path.suffix == ".parquet":
-        try:
-            arrow, parquet = _ARROW(), _PARQUET()
-        except ImportError:
-            raise BadTask(f"{path.name} needs the package pyarrow (pip install atropos-agent[datasets])") from None
-
-        try:
-            rows = list(enumerate(parquet.read_table(path).to_pylist(), 1))
-        except (arrow.ArrowException, OSError) as error:
-            raise BadTask(f"{path} can't be read as Parquet: {str(error).splitlines()[0]}") from error
-    else:
-        rows = list(_json_rows(path))
-    for number, values in rows:
-        where = f"{path.name}:{number}"
-        if not isinstance(values, dict):
-            raise BadTask(f"{where} is no JSON object")
-        yield Row(values, where)
+    dataset = Dataset.parse(str(path))
+    if dataset is None:
+        of_file = Path(str(path).rpartition(":")[0]).is_file()
+        split = "; a split goes behind a dataset's folder or name alone" if of_file else ""
+        raise BadTask(f"{path} is not a file{split}; give rows as {ROWS}")
+    for where, values in dataset.rows():
+        yield where, partial(_row, values, where)
 
 
 def convert_rows(path: Path, out: Path, convert: Callable[[Row, Path], Path]) -> list[Task]:
-    """Convert every row, as `convert_each` does. Raises one BadTasks with all unusable rows."""
-    return convert_each(((row.where, partial(convert, row)) for row in read_rows(path)), out, "row", str(path))
+    """Convert every row, as `convert_each` does. Raises one BadTasks with all unusable rows, and BadTask if not even
+    the first one can be reached."""
+
+    def sources() -> Iterator[tuple[str, Callable[[Path], Path]]]:
+        begun = False
+        try:
+            for where, read in read_rows(path):
+                begun = True
+                yield where, partial(_converted, convert, read)
+        except BadTask as problem:
+            if not begun:
+                raise
+            yield path.name, partial(refuse, f"{problem}; the rows before were read")
+
+    return convert_each(sources(), out, "row", str(path))
+
+
+def _converted(convert: Callable[[Row, Path], Path], read: Callable[[], Row], out: Path) -> Path:
+    return convert(read(), out)
+
+
+def _row(values: Any, where: str) -> Row:
+    if isinstance(values, bytes):
+        try:
+            values = json.loads(values.decode("utf-8-sig"))
+        except ValueError as error:
+            known = where.rpartition(":")[0].endswith((".jsonl", ".jsonl.gz"))
+            raise BadTask(f"{where} is not valid JSON: {error}{'' if known else f'; give rows as {ROWS}'}") from None
+    if not isinstance(values, dict):
+        raise BadTask(f"{where} is no JSON object")
+    return Row(values, where)
+
+
+def _parquet_rows(path: Path) -> Iterator[tuple[int, Any]]:
+    try:
+        arrow, parquet = _ARROW(), _PARQUET()
+    except ImportError:
+        raise BadTask(f"{path.name} needs the package pyarrow (pip install atropos-agent[datasets])") from None
+    try:
+        with parquet.ParquetFile(path) as file:
+            batches = (batch.to_pylist() for batch in file.iter_batches(batch_size=_AT_ONCE))
+            yield from enumerate(chain.from_iterable(batches), 1)
+    except (arrow.ArrowException, OSError) as error:
+        raise BadTask(f"{path} can't be read as Parquet: {str(error).splitlines()[0]}") from error
 
 
 def _json_rows(path: Path) -> Iterator[tuple[int, Any]]:
+    """Yield the rows of a .json file, or the lines of another as bytes."""
     try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        text = data.decode("utf-8-sig")
-    except (gzip.BadGzipFile, EOFError, UnicodeDecodeError) as error:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            if path.suffix != ".json":
+                yield from ((number, line) for number, line in enumerate(file, 1) if line.strip())
+                return
+            rows = json.loads(file.read().decode("utf-8-sig"))
+    except (OSError, EOFError, zlib.error) as error:
         raise BadTask(f"{path.name} can't be read: {error}") from None
-    try:
-        if path.suffix == ".json":
-            rows = json.loads(text)
-            yield from enumerate(rows if isinstance(rows, list) else [rows], 1)
-            return
-        for number, line in enumerate(text.split("\n"), 1):
-            if line.strip():
-                yield number, json.loads(line)
     except ValueError as error:
-        known = path.name.endswith((".json", ".jsonl", ".jsonl.gz"))
-        raise BadTask(f"{path.name} is not valid JSON: {error}{'' if known else f'; give rows as {ROWS}'}") from None
+        raise BadTask(f"{path.name} is not valid JSON: {error}") from None
+    yield from enumerate(rows if isinstance(rows, list) else [rows], 1)

@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 
 INSIDE = Path(__file__).parent / "inside"
 """Files of converted tasks for the verifier's sandbox."""
+_LONGEST = 255
+"""Of a file's name on Linux, in bytes."""
 TEST_FOLDERS = frozenset({"tests", "Tests", "test", "Test", "testing"})
 
 
@@ -48,7 +50,7 @@ def convert_each(sources: Iterable[tuple[str, Callable[[Path], Path]]], out: Pat
                 if known is not None:
                     tasks.pop(new.name, None)
                     raise BadTask(f"a second {what} with the id {new.name}, and another content; neither is used")
-                tasks[new.name] = _put(new, out / new.name)
+                tasks[new.name] = _put(new, out / new.name, digest)
             except BadTask as problem:
                 said = str(problem)
                 problems.append(said if said.startswith(place) else f"{place}: {said}")
@@ -70,6 +72,8 @@ def write_task(out: Path, task_id: str, files: Mapping[str, str | bytes | Path])
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", task_id).strip("-.")
     if not name:
         raise BadTask(f"the id {task_id!r} makes no folder's name; it needs a letter or digit of ASCII")
+    if len(name) > _LONGEST:
+        raise BadTask(f"the id {task_id[:60]!r}… has {len(name)} characters, too many for a folder's name; shorten it")
     directory = out / name
     patched = {
         name: read_patch(content, f"{task_id}: {name}").text
@@ -85,17 +89,30 @@ def write_task(out: Path, task_id: str, files: Mapping[str, str | bytes | Path])
             else:
                 shutil.copy2(content, path)
         else:
-            path.write_bytes(content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content)
+            path.write_bytes(_encoded(content, f"{task_id}: {name}") if isinstance(content, str) else content)
     return directory
 
 
-def _put(new: Path, directory: Path) -> Task:
+def _encoded(text: str, where: str) -> bytes:
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        half = text[error.start].encode("ascii", "backslashreplace").decode()
+        raise BadTask(f"{where}: half of a surrogate pair ({half}) is no text; remove it") from None
+
+
+def _put(new: Path, directory: Path, digest: str) -> Task:
     """Move a new directory to its place, and read it. Nothing is left of one that raises BadTask."""
     try:
-        return load_task(new.rename(directory))
+        return load_task(new.rename(directory), digest)
     except BadTask:
         shutil.rmtree(directory)
         raise
+
+
+def refuse(why: str, out: Path) -> Path:
+    """Raise BadTask, in place of a conversion."""
+    raise BadTask(why)
 
 
 def apart(source: Path, out: Path) -> None:

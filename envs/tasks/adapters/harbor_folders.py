@@ -3,6 +3,7 @@
 | file | becomes |
 |---|---|
 | a directory with task.toml, or with instruction.md and tests/ | a task directory of its name, copied |
+| a link from it to a neighbour, such as tests that tasks share | the neighbour's files |
 | `task.toml`, where it is missing | one with Harbor's defaults |
 | `[environment] docker_image` beside a Dockerfile | left out: publishers name registries of their own there |
 """
@@ -20,7 +21,7 @@ from pathlib import Path
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from envs.tasks.adapters.directory import apart, convert_each
+from envs.tasks.adapters.directory import apart, convert_each, refuse
 from envs.tasks.tarballs import unpack
 from envs.types import BadTask, Task
 
@@ -34,38 +35,39 @@ def load(source: Path, out: Path) -> list[Task]:
         raise BadTask(f"{source} is neither a folder of Harbor task directories nor a tarball of them")
     apart(source, out)
     with ExitStack() as unpacked:
-        return convert_each(_sources(source, source.resolve().name, unpacked), out, "task", str(source))
+        return convert_each(_sources(source, source.resolve().name, unpacked, source), out, "task", str(source))
 
 
-def _sources(one: Path, place: str, unpacked: ExitStack) -> Iterator[_Source]:
+def _sources(one: Path, place: str, unpacked: ExitStack, root: Path) -> Iterator[_Source]:
     """Yield the task directories at or below a folder or a tarball. What tarballs hold is there until `unpacked` is
-    closed. Files of a task, of any kind, are its own."""
+    closed. Files of a task, of any kind, are its own. root: the folder around all that may be linked."""
     if not one.is_dir():
         folder = Path(unpacked.enter_context(tempfile.TemporaryDirectory()))
         try:
             unpack(one, folder)
         except (tarfile.TarError, EOFError, OSError) as error:
             why = f"it can't be unpacked: {' '.join(str(error).split())}; remove it, or get it again"
-            yield place, partial(_refuse, why)
+            yield place, partial(refuse, why)
             return
-        yield from _sources(folder, place, unpacked)
+        yield from _sources(folder, place, unpacked, folder)
     elif (one / "task.toml").is_file() or ((one / "instruction.md").is_file() and (one / "tests").is_dir()):
-        yield place, partial(_copy, one)
+        yield place, partial(_copy, one, root)
     else:
         for path in sorted(one.iterdir()):
             is_loop = one.resolve().is_relative_to(path.resolve())
             if (path.is_dir() and path.name != ".git" and not is_loop) or path.name.endswith(".tar.gz"):
-                yield from _sources(path, f"{place}/{path.name}", unpacked)
+                yield from _sources(path, f"{place}/{path.name}", unpacked, root)
 
 
-def _refuse(why: str, out: Path) -> Path:
-    raise BadTask(why)
-
-
-def _copy(directory: Path, out: Path) -> Path:
-    """Copy a task directory into a folder, and return the copy."""
+def _copy(directory: Path, root: Path, out: Path) -> Path:
+    """Copy a task directory into a folder, and return the copy. Raises BadTask."""
     copy = out / directory.resolve().name
-    shutil.copytree(directory, copy, symlinks=True)
+    try:
+        shutil.copytree(directory, copy, symlinks=True)
+        for link in [path for path in copy.rglob("*") if path.is_symlink()]:
+            _copy_shared(link, directory / link.relative_to(copy), directory.resolve(), root.resolve())
+    except shutil.Error as error:
+        raise BadTask(f"it can't be copied: {error.args[0][0][2]}; remove that file") from None
     config = copy / "task.toml"
     if not config.is_file():
         config.write_text('schema_version = "1.4"\n', encoding="utf-8")
@@ -77,3 +79,16 @@ def _copy(directory: Path, out: Path) -> Path:
         except (TOMLKitError, UnicodeDecodeError, AttributeError):
             pass  # the reader of tasks explains it
     return copy
+
+
+def _copy_shared(link: Path, origin: Path, directory: Path, root: Path) -> None:
+    """Put the files of a neighbour in place of a copied link that leads to them, as nothing is beside the copy."""
+    shared = origin.resolve()
+    if origin.readlink().is_absolute() or shared.is_relative_to(directory) or not shared.is_relative_to(root):
+        return
+    if shared.is_dir():
+        link.unlink()
+        shutil.copytree(shared, link, ignore_dangling_symlinks=True)
+    elif shared.is_file():
+        link.unlink()
+        shutil.copy2(shared, link)

@@ -35,7 +35,7 @@ def load(folder: Path, out: Path) -> list[Task]:
     """Convert the folder, or each folder in it, into task directories below `out`.
 
     Raises one BadTasks with all unusable ones."""
-    folders = [folder] if (folder / "repo").is_dir() else sorted(p for p in folder.iterdir() if (p / "repo").is_dir())
+    folders = [folder] if (folder / "repo").is_dir() else sorted(path.parent for path in folder.glob("*/repo/"))
     if not folders:
         raise BadTask(f"{folder} holds no repo/; a plain task is a folder with repo/, tests/ and instruction.md")
     apart(folder, out)

@@ -15,7 +15,8 @@ counted, as in R2E-Gym. Its names (`Class.test`, `test[case]`) carry no file; a 
 file. pytest's report judges all, also in place of R2E-Gym's unittest, without the repository's own `addopts`
 (parallel workers, tests run again). A row is refused if its hidden tests import a missing file beside them.
 
-The image has its tests, the script that runs them and the later history on board; one layer takes them out.
+The image has its tests, the script that runs them, at times records about the fix, and the later history on board; one
+layer takes them out.
 The repository's test support, if imported by the hidden tests, is protected.
 """
 
@@ -36,7 +37,12 @@ from envs.tasks.adapters.swebench import MOVE_OUT, PATH, SQUASH
 from envs.types import BadTask, Task
 
 _FOLDER = "r2e_tests"
-_HIDE = f"rm -rf /{_FOLDER} /root/{_FOLDER} {_FOLDER} /root/run_tests.sh run_tests.sh"
+_ON_BOARD = (
+    *(_FOLDER, "run_tests.sh", "syn_issue.json", "expected_test_output.json", "execution_result.json"),
+    *("parsed_commit.json", "modified_files.json", "modified_entities.json"),
+)
+"""Names of tests and of records about the fix, in the tree, / or /root: R2E-Gym's images of several times have them."""
+_HIDE = f"rm -rf {' '.join(f'{folder}{name}' for name in _ON_BOARD for folder in ('', '/', '/root/'))}"
 _PLACE = f"rm -rf {_FOLDER} && cp -R /tests/suite/{_FOLDER} {_FOLDER} || exit 1\nexport QT_QPA_PLATFORM=minimal"
 _STATUSES = ("PASSED", "FAILED", "ERROR")
 _PRINTED = re.compile(r"^PASSED \S+?::(.+?)\s*$", re.MULTILINE)
@@ -183,7 +189,7 @@ def _fix(commit: Mapping[str, Any], where: str) -> str:
         patch = "".join(
             _file_patch(diff) for diff in commit["file_diffs"] if _is_source(diff["header"]["file"]["path"])
         )
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise BadTask(f"{where}: parsed_commit_content is not a parsed commit ({error!r})") from None
     if not patch:
         raise BadTask(f"{where}: the commit changes no Python file but tests, so there is no reference")

@@ -26,8 +26,9 @@ first line of a docstring, as its runner prints it) and sympy's (a function's na
 `test_patch`; the image needs no pytest for them. Rows of other languages are refused, unless
 `printed_results` allows a verdict by their tests' output, see `printed.py`; such tasks have the
 tag `printed-results`. An id cut at a blank by SWE-bench (`test[a` of `test[a b]`) stands for all tests with this
-beginning: each must pass. SWE-bench lists expected failures as passing; they count as passed if the test's own mark
-has no condition. SWE-smith's failing tests stay visible to the agent, since the rows don't carry them.
+beginning: each must pass. One with a shortened path (`test[/c]` of `test[/a/b/c]`) stands for all with such a path.
+SWE-bench lists expected failures as passing; they count as passed if the test's own mark has no condition.
+SWE-smith's failing tests stay visible to the agent, since the rows don't carry them.
 """
 
 from __future__ import annotations
@@ -66,6 +67,8 @@ SQUASH = (
     "&& git -c user.name=dev -c user.email=dev@example.org commit -q -m Import"
 )
 """Shell commands to reduce the working directory and its submodules to one commit: no history, no caches."""
+_PROGRESS = ("[100%]", "[")
+"""SWE-bench's parser takes pytest's `PASSED   [100%]` and `PASSED   [ 98%]` for tests of these names."""
 _PATCH = "git apply /tests/test.patch || exit 1"
 _METHOD = re.compile(r"(?P<name>\w+) \((?P<case>[\w.]+)\)")
 _NODE_ID = re.compile(r"[^\s:\[]+\.py::[^\s\[]+(\[.*\]|\[\S*)?", re.DOTALL)
@@ -182,12 +185,16 @@ def _instance(row: Row, family: str) -> _Instance:
         workdir=row.text("workdir", default=_workdir(row, image)),
         patch=row.patch("patch"),
         test_patch=row.patch("test_patch", default=""),
-        wanted=row.texts("FAIL_TO_PASS", "fail_to_pass"),
-        kept=row.texts("PASS_TO_PASS", "pass_to_pass"),
+        wanted=_without_progress(row.texts("FAIL_TO_PASS", "fail_to_pass")),
+        kept=_without_progress(row.texts("PASS_TO_PASS", "pass_to_pass")),
     )
     if not found.wanted:
         raise BadTask(f"{row.where}: {task_id} has no FAIL_TO_PASS; doing nothing would solve it")
     return found
+
+
+def _without_progress(tests: Sequence[str]) -> list[str]:
+    return [test for test in tests if test not in _PROGRESS]
 
 
 def _verifier(instance: _Instance, printed_results: bool) -> _Verifier:

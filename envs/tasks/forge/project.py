@@ -6,6 +6,7 @@ import asyncio
 import re
 import shutil
 import sys
+import tarfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,12 +123,16 @@ def _unpack(folder: Path) -> None:
         raise BadTask(f"{folder} holds {len(archives)} source archives, not one; remove the folder and try again")
     unpacked = folder / "unpacked"
     shutil.rmtree(unpacked, ignore_errors=True)  # what an interrupted run left
-    if archives[0].suffix == ".zip":
-        with zipfile.ZipFile(archives[0]) as archive:
-            archive.extractall(unpacked)
-    else:
-        unpack(archives[0], unpacked)
-    (tree,) = unpacked.iterdir()
+    unpacked.mkdir()
+    try:
+        if archives[0].suffix == ".zip":
+            with zipfile.ZipFile(archives[0]) as archive:
+                archive.extractall(unpacked)
+        else:
+            unpack(archives[0], unpacked)
+        (tree,) = unpacked.iterdir()
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError, ValueError) as error:
+        raise BadTask(f"{archives[0]} is no archive of one source tree: {error}; give the tree itself") from None
     tree.rename(folder / "tree")
 
 

@@ -23,3 +23,8 @@ async def test_a_workdir_is_absolute(docker_backend, base_image):
     with pytest.raises(ValueError, match="absolute path"):
         async with docker_backend.open(SandboxSpec(base_image, workdir="app")):
             pass
+
+
+@pytest.mark.docker
+async def test_a_task_that_names_no_image_gets_the_base_image(docker_backend, base_image):
+    assert await docker_backend.ensure_image(None) == base_image

@@ -1,12 +1,13 @@
 """The Harbor directory that an adapter writes."""
 
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from envs.tasks.adapters import ADAPTERS
 from envs.tasks.adapters.directory import config, convert_each, test_folder, write_task
-from envs.tasks.harbor import load_task
+from envs.tasks.harbor import directory_digest, load_task
 from envs.types import BadTask
 
 test_folder.__test__ = False  # not a test for pytest
@@ -64,6 +65,22 @@ SOURCES = {
     },
     "folder": {"instruction.md": "Do it.", "repo/a.py": "", "tests/test_a.py": "def test_a(): assert True"},
 }
+
+
+def test_a_task_is_read_once_for_its_digest(tmp_path, monkeypatch):
+    (tmp_path / "data").write_bytes(b"x" * 2**21)
+    reads = 0
+
+    def opened(path, *args, real=Path.open, **options):
+        nonlocal reads
+        reads += path.name == "data" and args == ("rb",)
+        return real(path, *args, **options)
+
+    monkeypatch.setattr(Path, "open", opened)
+    making = partial(write_task, task_id="one", files={**FILES, "environment/data": tmp_path / "data"})
+    (task,) = convert_each([("here", making)], tmp_path / "out", "task", "here")
+    assert reads == 1
+    assert task.digest == directory_digest(tmp_path / "out/one")
 
 
 @pytest.mark.parametrize("kind", SOURCES)

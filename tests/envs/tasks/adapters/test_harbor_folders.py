@@ -1,5 +1,6 @@
 """Published Harbor tasks, in folders or tarballs, become task directories of our own."""
 
+import os
 import tarfile
 from pathlib import Path
 
@@ -65,6 +66,31 @@ def test_what_is_in_a_task_is_its_own(tmp_path):
     for name in ("first", "second"):
         published(steps / "steps" / name)
     assert [found.id for found in load(tmp_path / "set", tmp_path / "out")] == ["one", "stepwise"]
+
+
+def test_files_that_tasks_share_by_links_come_with_each(tmp_path):
+    shared = published(tmp_path / "set/shared") / "tests"
+    (shared.parent / "task.toml").unlink()
+    (shared.parent / "instruction.md").unlink()
+    folder, file = published(tmp_path / "set/folder"), published(tmp_path / "set/file")
+    (folder / "tests").rename(folder / "environment/mine")
+    (folder / "tests").symlink_to("../shared/tests")
+    (folder / "environment/inner").symlink_to("Dockerfile")
+    (file / "tests/test.sh").unlink()
+    (file / "tests/test.sh").symlink_to("../../shared/tests/test.sh")
+    for source in (tmp_path / "set", packed(tmp_path / "set.tar.gz", tmp_path / "set")):
+        out = tmp_path / f"{source.name}.out"
+        assert {task.id for task in load(source, out)} == {"file", "folder"}
+        assert (out / "folder/tests/test.sh").read_text() == (out / "file/tests/test.sh").read_text() == "true"
+        assert (out / "folder/environment/inner").is_symlink()
+
+
+def test_a_pipe_in_a_task_costs_that_task_alone(tmp_path):
+    os.mkfifo(published(tmp_path / "set/one") / "environment/pipe")
+    published(tmp_path / "set/two")
+    with pytest.raises(BadTasks, match=r"- set/one: it can't be copied: .* is a named pipe; remove that file") as error:
+        load(tmp_path / "set", tmp_path / "out")
+    assert [task.id for task in error.value.usable] == ["two"]
 
 
 def test_links_in_a_circle_end(tmp_path):

@@ -38,7 +38,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def ids(path):
-    return [row.values["task_id"] for row in read_rows(path)]
+    return [read().values["task_id"] for _, read in read_rows(path)]
 
 
 def test_the_test_split_is_taken_where_none_is_named(folder):
@@ -86,7 +86,7 @@ def test_a_path_comes_before_a_name(tmp_path, monkeypatch):
     assert Dataset.parse("owner/name") == Dataset("owner/name", None)
     assert Dataset.parse("owner/name:test") == Dataset("owner/name", "test")
     (tmp_path / "owner/rows").write_text("not a dataset")
-    with pytest.raises(BadTask, match=r"rows is not valid JSON: .*; give rows as \.jsonl, "):
+    with pytest.raises(BadTask, match=r"rows:1 is not valid JSON: .*; give rows as \.jsonl, "):
         ids((tmp_path / "owner/rows").relative_to(tmp_path))
     with pytest.raises(BadTask, match=r"is not a file; a split goes behind .* alone; give rows as"):
         list(read_rows(tmp_path / "owner/rows:test"))

@@ -78,3 +78,8 @@ def test_a_folder_that_lacks_something_is_refused_with_the_reason(tmp_path, path
     root = folder(tmp_path, **{path.replace("/", "__"): text})
     with pytest.raises(BadTask, match=message):
         load(root, tmp_path / "out")
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(BadTask, match="none holds no repo/"):
+        load(tmp_path / "none", tmp_path / "out")

@@ -127,8 +127,14 @@ WORKDIR /testbed
 COPY repo/ /testbed/
 RUN git init -q && git add . && git -c user.name=a -c user.email=a@b.c commit -q -m old \
     && /root/python/bin/python3 -m venv --without-pip --system-site-packages .venv \
-    && mv r2e_tests / && echo 'python -m pytest -rA r2e_tests' > run_tests.sh
+    && mv r2e_tests / && echo 'python -m pytest -rA r2e_tests' > run_tests.sh \
+    && touch parsed_commit.json syn_issue.json /expected_test_output.json /root/execution_result.json
 """
+ON_BOARD = (
+    *("r2e_tests", "run_tests.sh", "parsed_commit.json", "syn_issue.json"),
+    *("expected_test_output.json", "execution_result.json"),
+)
+"""What the image has of the tests and of the fix."""
 
 
 @pytest.fixture
@@ -168,6 +174,9 @@ async def test_reference_solves_doing_nothing_and_cheating_do_not(published, tmp
         assert refused.problem is not None and "test_2.py::test_same" in refused.problem
         image = await backend.ensure_image(task.image, task.context)
         start = await StartTrees(backend).get(task, image)
+        async with backend.open(agent_spec(task, image)) as sandbox:
+            left = await sandbox.exec(f"find / -xdev {' -o '.join(f'-name {name}' for name in ON_BOARD)}")
+        assert not left.output.strip()
 
         async def attempt(script):
             async with open_verifier(backend, task, image) as verifier:
@@ -236,6 +245,7 @@ def test_names_become_node_ids_of_the_hidden_files(tmp_path):
         ({"execution_result_content": {"test_file_names": ["test_1.py"], "test_file_codes": ["a b"]}}, "not Python"),
         ({"parsed_commit_content": {"file_diffs": COMMIT["file_diffs"][1:]}}, "changes no Python file but tests"),
         ({"parsed_commit_content": {}}, "is not a parsed commit"),
+        ({"parsed_commit_content": {"file_diffs": [{"header": {"file": {"path": None}}}]}}, "is not a parsed commit"),
         ({"docker_image": None}, "docker_image is missing"),
     ],
 )

@@ -22,6 +22,18 @@ def test_the_agent_sees_the_bug_and_not_the_tests_that_find_it(library, tmp_path
     assert task.instruction == "Fix it."
 
 
+def test_copies_of_the_tests_and_of_the_sound_module_stay_out(library, tmp_path):
+    for folder in ("build/lib", "vendor/shapes"):
+        (library / folder / "tests").mkdir(parents=True)
+        (library / folder / "shapes.py").write_text(LIBRARY)
+        (library / folder / "more.py").write_text("x = 1\n")
+        (library / folder / "tests/test_area.py").write_text(TESTS)
+    directory = emit(forged(library), "Fix it.", tmp_path / "out")
+    left = {path: path.read_text() for path in (directory / "environment/repo").rglob("*") if path.is_file()}
+    assert not {LIBRARY, TESTS} & set(left.values())
+    assert {path.name for path in left if "lib" in path.parts} == {"more.py"}
+
+
 @pytest.mark.parametrize("ending", ["\n", "\r\n", ""], ids=["LF", "CRLF", "no newline at the end"])
 @pytest.mark.parametrize("operator", ["cmp_swap", "drop_if_branch", "slice_shift"])
 def test_the_solution_is_a_patch_that_restores_the_source(library, tmp_path, ending, operator):
