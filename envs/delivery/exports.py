@@ -74,14 +74,7 @@ def trl_rows(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
                 f"rollout {name} has {count} rows, and GRPOTrainer's rollout_func takes one a prompt; train it with "
                 "AsyncGRPOTrainer, which takes all of them (trl_samples)"
             )
-    for row in rows:
-        if row.is_taught:
-            raise ValueError("--env.teacher_weight gives each token its own advantage, and GRPOTrainer takes none")
-        if any(turn.advantage for turn in row.turns):
-            raise ValueError(
-                f"turns of rollout {row.rollout_id} have advantages of their own, and GRPOTrainer makes one of the "
-                "reward; train it with AsyncGRPOTrainer, which takes them (trl_samples)"
-            )
+    refuse_own_advantages(rows, "GRPOTrainer")
     for row in rows:
         start = row.sampled.index(1)
         yield {
@@ -92,6 +85,20 @@ def trl_rows(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
             "reward": float(row.score),
             **_names(row),
         }
+
+
+def refuse_own_advantages(rows: Sequence[Row], trainer: str) -> None:
+    """Raise ValueError for rows whose turns or tokens have advantages of their own, for a trainer without a place for
+    them."""
+    for row in rows:
+        if row.is_taught:
+            raise ValueError(f"--env.teacher_weight gives each token its own advantage, and {trainer} takes none")
+        if any(turn.advantage for turn in row.turns):
+            raise ValueError(
+                f"turns of rollout {row.rollout_id} have advantages of their own, and {trainer} makes one of the "
+                "reward; give none in the reward function, or train with AsyncGRPOTrainer, tinker or Atropos' API: "
+                "they take them"
+            )
 
 
 def verl_rows(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
