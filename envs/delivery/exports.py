@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
 
-from atropos_agent.types import IGNORED, AgentResult
+from atropos_agent.types import IGNORED
 from envs.delivery.rows import Row, ScorableRollout, ScoredGroup
 from envs.delivery.teaching import TeacherFields
 from envs.delivery.worth import Loss, Turn
+from envs.records.atif import opening_of
 from envs.types import Verdict
 
 
@@ -44,7 +45,7 @@ def trl_samples(group: Export) -> Iterator[dict[str, Any]]:
     for whole in group.scored.rows:
         for row in whole.apart():
             result = group.rollouts[row.rollout_id].result
-            messages, start = result.to_messages(), _opening(result)
+            messages, start = result.to_messages(), len(opening_of(result))
             yield {
                 "prompt": messages[:start],
                 "completion": messages[start:],
@@ -222,7 +223,7 @@ def preference_pairs(group: Export) -> Iterator[dict[str, Any]]:
         if best[0].score <= worst[0].score:
             return
         results = [group.rollouts[rows[0].rollout_id].result for rows in (best, worst)]
-        pair, start = [result.to_messages() for result in results], _opening(results[0])
+        pair, start = [result.to_messages() for result in results], len(opening_of(results[0]))
         if pair[1][:start] != pair[0][:start]:
             continue  # they were not asked the same
         yield {
@@ -286,14 +287,6 @@ def _oldest(row: Row) -> int:
 
 def _logprobs(row: Row) -> list[float]:
     return [0.0 if mask == IGNORED else float(value) for value, mask in zip(row.logprobs, row.masks, strict=True)]
-
-
-def _opening(result: AgentResult) -> int:
-    """Return the number of messages before the first sampled reply; replies given as examples come before it."""
-    replies = [n for n, message in enumerate(result.messages) if message["role"] == "assistant"]
-    sampled = len(result.steps)
-    first = replies[-sampled:] if 0 < sampled <= len(replies) else replies
-    return first[0] if first else len(result.messages)
 
 
 def _add_nodes(row: Row, rollout: ScorableRollout, nodes: list[dict[str, Any]], calls: list[dict[str, Any]]) -> None:
