@@ -13,7 +13,7 @@ from atroposlib.envs.server_handling.server_baseline import APIServer
 from tenacity import RetryError
 
 from atropos_agent import tracing
-from atropos_agent.engines.replies import sound, sound_chat
+from atropos_agent.engines.replies import UnsoundReply, sound, sound_chat
 from atropos_agent.tokens.chat import ChatLog
 from atropos_agent.tokens.conversation import Completion, Conversation
 from atropos_agent.tokens.record import Record
@@ -38,6 +38,9 @@ _TOLD = (
     *("history", "compaction"),
 )
 """Fields of `AgentConfig` that say how a model was sampled."""
+
+TRIES = 3
+"""How often a turn is asked of a server for messages that cuts its reply off."""
 
 T = TypeVar("T")
 
@@ -118,7 +121,7 @@ class Sampler:
                 assert isinstance(conversation, ChatLog)  # noqa: S101 - without a template it is no other
                 messages = [dict(message) for message in conversation.messages]
                 asked: dict[str, Any] = {**options, **({"tools": conversation.tools} if conversation.tools else {})}
-                completion = sound_chat(await self._answer(self.server.chat_completion(messages=messages, **asked)))
+                completion = await self._chat(messages, asked)
                 self._give_back(began, outage_s, len(completion.text or "") // CHARACTERS_OF_TOKEN)
                 return completion
             asking = self.server.tokens_and_logprobs_completion(input_ids=sent, **options)
@@ -134,6 +137,18 @@ class Sampler:
             self.counts += Counts(refused_tokens=lost)
         self.record.add(sent, completion.ids, completion.logprobs)
         return completion
+
+    async def _chat(self, messages: list[dict[str, Any]], asked: Mapping[str, Any]) -> Completion:
+        """Return a reply to messages. One that the server cut off is asked for again: nothing has come of it yet."""
+        for left in reversed(range(TRIES)):
+            try:
+                return sound_chat(await self._answer(self.server.chat_completion(messages=messages, **asked)))
+            except UnsoundReply as error:
+                if not (error.passing and left and self.remaining() > 0):
+                    raise
+                logger.warning("%s; this turn is asked for again", error)
+                self.counts += Counts(refused_tokens=error.lost_tokens)
+        raise AssertionError  # the last one returns or raises
 
     def accept(self, completion: Completion) -> None:
         """Tell the server, if it keeps replies, that this one is part of its conversation now."""

@@ -32,6 +32,10 @@ def as_called(text: str, prog: str = SWE) -> str:
     return text.replace(SWE, called if prog == SWE and called in _SAME else prog)
 
 
+SOCKS = "the environment names a SOCKS proxy: unset ALL_PROXY, or pip install 'httpx[socks]'"
+"""The remedy where httpx can't use the environment's proxy."""
+
+
 def told(error: BaseException) -> str:
     """Return a failure as a sentence; of a file, it names the place and the remedy."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
@@ -43,7 +47,7 @@ def told(error: BaseException) -> str:
     if isinstance(error, FileNotFoundError) and certificates and not Path(certificates).exists():
         return f"SSL_CERT_FILE names {certificates}, which is not there; correct or unset it"
     if isinstance(error, ImportError) and "SOCKS" in str(error):
-        return "the environment names a SOCKS proxy: unset ALL_PROXY, or pip install 'httpx[socks]'"
+        return SOCKS
     return str(error) or type(error).__name__
 
 

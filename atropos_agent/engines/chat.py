@@ -124,6 +124,10 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
         """Return nothing: such a server does not say how busy it is."""
         return None
 
+    async def alive(self) -> bool:
+        """Tell that it is there: such a server is not looked after."""
+        return True
+
     async def close(self) -> None:
         """Close the connections."""
         await self.openai.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,6 +21,8 @@ from sandboxes.base import Backend, Door, ExecResult, Sandbox, SandboxEnded, San
 from sandboxes.shielding import shared
 from tools.mcp.servers import MCPServer
 
+logger = logging.getLogger(__name__)
+
 DOOR = "gateway"
 _LOOK = """
 uname -m
@@ -32,6 +35,9 @@ _DONE_S = 10.0
 """How long an agent may live on after its last reply."""
 _PREPARES_S = 120.0
 """The same after a title: on a busy machine it takes long to ask for a first reply with its tools."""
+_BEGINS_S, _SILENT_S = 60.0, 300.0
+"""After how many silent seconds of an agent the log says so: before its first request, and later, when it may have
+commands that take long."""
 _TICK_S = 0.25
 _WINDOW = 200_000
 """Tokens reported to an agent without a budget."""
@@ -142,8 +148,10 @@ class Guest:
         command = ["/bin/sh", "-c", _BEGIN, "sh", *argv]
         running = asyncio.create_task(sandbox.exec(command, env=env, timeout=float("inf"), max_output=_KEPT))
         try:
+            began, told = time.monotonic(), False
             while not running.done() and session.rests_s() < _patience_s(session) and session.remaining_s() > 0:
                 await asyncio.wait({running}, timeout=_TICK_S)
+                told = told or self._tell_silence(session, session.silent_s(began))
             if not running.done():
                 await sandbox.exec(_END, timeout=_ENDING_S)
                 await asyncio.wait({running}, timeout=_ENDING_S)
@@ -153,6 +161,15 @@ class Guest:
         finally:
             running.cancel()
             await asyncio.wait({running})
+
+    def _tell_silence(self, session: WatchedSession, silent_s: float) -> bool:
+        """Log that the agent asks for nothing, if this has lasted long. Returns whether it has."""
+        if silent_s < (_SILENT_S if session.requests else _BEGINS_S):
+            return False
+        what = "has asked for nothing" if session.requests else "has not begun to ask"
+        left = session.remaining_s()
+        logger.warning("agent %s %s for %.0f s; it has %.0f s left", self._agent.name, what, silent_s, left)
+        return True
 
     async def _result(self, session: WatchedSession, ran: ExecResult | None, start_s: float) -> AgentResult:
         result = await session.result(StopReason.TIME if session.remaining_s() <= 0 else None)

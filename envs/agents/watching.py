@@ -56,6 +56,10 @@ class WatchedSession(Session):
         hindered = self.refused or self.ended_by is not None or self.failure is not None
         return bool(self.turns) and not (self.begun or hindered)
 
+    def silent_s(self, began: float) -> float:
+        """Return for how many seconds nothing has been asked for: since the last reply, or the agent's beginning."""
+        return 0.0 if self.working else time.monotonic() - (self._answered_at or began)
+
     def rests_s(self) -> float:
         """Return for how many seconds nothing has been left to do: since the last reply, while no conversation waits
         for its tools, or the first refusal at the end of a budget."""

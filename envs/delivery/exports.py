@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
 
-from atropos_agent.types import IGNORED, AgentResult
+from atropos_agent.types import IGNORED
 from envs.delivery.rows import Row, ScorableRollout, ScoredGroup
 from envs.delivery.teaching import TeacherFields
 from envs.delivery.worth import Loss, Turn
+from envs.records.atif import opening_of
 from envs.types import Verdict
 
 
@@ -44,7 +45,7 @@ def trl_samples(group: Export) -> Iterator[dict[str, Any]]:
     for whole in group.scored.rows:
         for row in whole.apart():
             result = group.rollouts[row.rollout_id].result
-            messages, start = result.to_messages(), _opening(result)
+            messages, start = result.to_messages(), len(opening_of(result))
             yield {
                 "prompt": messages[:start],
                 "completion": messages[start:],
@@ -74,14 +75,7 @@ def trl_rows(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
                 f"rollout {name} has {count} rows, and GRPOTrainer's rollout_func takes one a prompt; train it with "
                 "AsyncGRPOTrainer, which takes all of them (trl_samples)"
             )
-    for row in rows:
-        if row.is_taught:
-            raise ValueError("--env.teacher_weight gives each token its own advantage, and GRPOTrainer takes none")
-        if any(turn.advantage for turn in row.turns):
-            raise ValueError(
-                f"turns of rollout {row.rollout_id} have advantages of their own, and GRPOTrainer makes one of the "
-                "reward; train it with AsyncGRPOTrainer, which takes them (trl_samples)"
-            )
+    refuse_own_advantages(rows, "GRPOTrainer")
     for row in rows:
         start = row.sampled.index(1)
         yield {
@@ -92,6 +86,20 @@ def trl_rows(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
             "reward": float(row.score),
             **_names(row),
         }
+
+
+def refuse_own_advantages(rows: Sequence[Row], trainer: str) -> None:
+    """Raise ValueError for rows whose turns or tokens have advantages of their own, for a trainer without a place for
+    them."""
+    for row in rows:
+        if row.is_taught:
+            raise ValueError(f"--env.teacher_weight gives each token its own advantage, and {trainer} takes none")
+        if any(turn.advantage for turn in row.turns):
+            raise ValueError(
+                f"turns of rollout {row.rollout_id} have advantages of their own, and {trainer} makes one of the "
+                "reward; give none in the reward function, or train with AsyncGRPOTrainer, tinker or Atropos' API: "
+                "they take them"
+            )
 
 
 def verl_rows(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
@@ -215,7 +223,7 @@ def preference_pairs(group: Export) -> Iterator[dict[str, Any]]:
         if best[0].score <= worst[0].score:
             return
         results = [group.rollouts[rows[0].rollout_id].result for rows in (best, worst)]
-        pair, start = [result.to_messages() for result in results], _opening(results[0])
+        pair, start = [result.to_messages() for result in results], len(opening_of(results[0]))
         if pair[1][:start] != pair[0][:start]:
             continue  # they were not asked the same
         yield {
@@ -279,14 +287,6 @@ def _oldest(row: Row) -> int:
 
 def _logprobs(row: Row) -> list[float]:
     return [0.0 if mask == IGNORED else float(value) for value, mask in zip(row.logprobs, row.masks, strict=True)]
-
-
-def _opening(result: AgentResult) -> int:
-    """Return the number of messages before the first sampled reply; replies given as examples come before it."""
-    replies = [n for n, message in enumerate(result.messages) if message["role"] == "assistant"]
-    sampled = len(result.steps)
-    first = replies[-sampled:] if 0 < sampled <= len(replies) else replies
-    return first[0] if first else len(result.messages)
 
 
 def _add_nodes(row: Row, rollout: ScorableRollout, nodes: list[dict[str, Any]], calls: list[dict[str, Any]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -19,10 +20,14 @@ from envs.functions.judging import judged, verdict_of
 from envs.functions.turns import ReportingServer, TurnRewards
 from envs.functions.work import Work
 from envs.judging.specs import agent_spec
+from envs.messages import SOCKS
 from envs.resources import Resource
+from envs.running.proxies import ask_loopback_directly, lacks_socks
 from envs.types import Failure, InfraError, Outcome, Reward, Seat, Task, Verdict
 from sandboxes.base import Backend
 from sandboxes.registry import load_backend, named_factory
+
+logger = logging.getLogger(__name__)
 
 BUDGETS = (StopReason.MAX_TOKENS, StopReason.MAX_STEPS, StopReason.TIME)
 TURN_REWARDS = "turn_rewards"
@@ -42,6 +47,8 @@ class FunctionEnv(AgentEnv[FunctionConfig]):
 
     @classmethod
     async def preflight(cls, config: FunctionConfig) -> None:
+        if lacks_socks():
+            logger.warning("AsyncOpenAI() and other clients of httpx that %s makes will fail: %s", cls.name, SOCKS)
         problems: list[Exception] = []
         try:
             await super().preflight(config)
@@ -64,6 +71,7 @@ class FunctionEnv(AgentEnv[FunctionConfig]):
         return dict(self.function.prompts_with(self.config))
 
     async def setup(self, resources: AsyncExitStack) -> None:
+        ask_loopback_directly()  # the gateway is there
         self.gateway = await resources.enter_async_context(Gateway())
         if "sandbox" in self.function.parameters:
             self.backend: Backend = await resources.enter_async_context(load_backend(self.config.sandbox))

@@ -30,6 +30,7 @@ from envs.records.flat import rollout_row
 from envs.records.metrics import Metrics
 from envs.records.read import SavedRollout, read_at
 from envs.running.database import locked
+from envs.running.proxies import ask_loopback_directly
 from envs.running.rollouts import Rollouts
 from envs.running.run import cancel, follow_load, open_rollouts
 from envs.types import InfraError, Seat, Task
@@ -109,6 +110,7 @@ async def run(
     UsageError for unusable arguments, RunDirectoryError when another process works in `run_dir`, NothingWorks when no
     rollout ever succeeds.
     """
+    ask_loopback_directly()
     env_cls = _environment(agent, read_tasks(tasks), llm)
     if samples < 1:
         raise UsageError(f"samples: {samples} is too small; give 1 or more")
@@ -207,7 +209,7 @@ def _engine(llm: object) -> EngineConfig:
     if isinstance(llm, str):
         return EngineConfig(base_url=llm)
     if callable(llm):
-        # Never asked for: the function is the model.
+        # Never asked for: the function is the model. A proxy has no part in it.
         name = getattr(llm, "__name__", "function")
-        return EngineConfig(base_url="http://none", server_type="openai", model_name=name, api_key="none")
+        return EngineConfig(base_url="http://127.0.0.1", server_type="openai", model_name=name, api_key="none")
     raise UsageError(f"llm: {llm!r} is no model; give an address, an EngineConfig, or a function")

@@ -18,6 +18,10 @@ class NoEvaluation(ValueError):
     """A file holds no evaluation; the message names it."""
 
 
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
+"""What reading a foreign file raises."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rates:
     """Solve rates by task. samples: in all. about: conditions of the evaluation, if the file has them."""
@@ -32,17 +36,24 @@ def read_rates(path: Path) -> Rates:
     try:
         found = orjson.loads(path.read_bytes())
         rates = {str(task["task_id"]): task["solved"] / task["samples"] for task in found["tasks"]}
-        return Rates(rates, sum(task["samples"] for task in found["tasks"]), found.get("about") or {})
-    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError) as error:
+        about = found.get("about") or {}
+        if not isinstance(about, dict) or not isinstance(about.get("sampling") or {}, dict):
+            raise TypeError
+        return Rates(rates, sum(task["samples"] for task in found["tasks"]), about)
+    except (*UNREADABLE, ZeroDivisionError) as error:
+        why = why_unreadable(error)
         raise NoEvaluation(
-            f"{path} is no file of an evaluation ({_why(error)}); `evaluate` writes eval-0.json in its run_dir"
+            f"{path} is no file of an evaluation ({why}); `evaluate` writes eval-0.json in its run_dir"
         ) from error
 
 
-def _why(error: Exception) -> str:
+def why_unreadable(error: Exception) -> str:
+    """Return why an evaluation's file can't be read, for one of `UNREADABLE`."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
     if isinstance(error, KeyError):
         return f"it has no {error}"
-    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+    return f"line {error.lineno} is no JSON" if isinstance(error, orjson.JSONDecodeError) else "its values are others"
 
 
 @dataclass(frozen=True, slots=True)

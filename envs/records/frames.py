@@ -6,21 +6,26 @@ extra `datasets`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from itertools import islice
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import Any, TypeVar
 
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from envs.records.flat import rollout_row, token_rows, turn_rows
 from envs.records.plain import plain
-from envs.records.read import read_rollouts
+from envs.records.read import SavedRollout, read_rollouts
 
-_CHUNK = 500
-"""Most rollouts in memory at the same time."""
+T = TypeVar("T")
+
+_TOKENS, _AT_LEAST = 2**18, 512
+"""About the most tokens in memory at the same time; a rollout counts as so many at least."""
+_BYTES = 2**24
+"""Bytes of JSON that become a table at the same time, about."""
 
 _TEXTS, _NUMBERS = pa.list_(pa.string()), pa.list_(pa.int64())
 SCHEMAS: Mapping[str, pa.Schema] = {
@@ -95,16 +100,45 @@ def write_parquet(directory: Path | str, folder: Path) -> dict[str, Path]:
 
 
 def write_table(rows: Iterable[dict[str, Any]], out: Path) -> None:
-    """Write rows with the same fields to a Parquet file. Raises OSError."""
-    pq.write_table(pa.Table.from_pylist([plain(row) for row in rows]), out, compression="zstd")
+    """Write rows to a Parquet file, a part at a time. Raises OSError.
+
+    A column's type may show in the last row alone. So the rows are first written to a temporary file beside it."""
+    lines = (orjson.dumps(plain(row)) + b"\n" for row in rows)
+    schema = pa.schema([])
+    with TemporaryFile(dir=out.parent) as spool:
+        for piece in _pieces(lines, len, _BYTES):
+            spool.writelines(piece)
+            found = pa.array(map(orjson.loads, piece)).type
+            schema = pa.unify_schemas([schema, pa.schema(list(found))], promote_options="permissive")
+        spool.seek(0)
+        with pq.ParquetWriter(out, schema, compression="zstd") as writer:
+            for piece in _pieces(spool, len, _BYTES):
+                writer.write_table(pa.Table.from_pylist([*map(orjson.loads, piece)], schema))
 
 
 def _chunks(directory: Path | str) -> Iterator[dict[str, pa.Table]]:
-    rollouts = read_rollouts(directory)
-    while chunk := list(islice(rollouts, _CHUNK)):
+    for chunk in _pieces(read_rollouts(directory), _size, _TOKENS):
         rows = {
             "rollouts": [rollout_row(saved) for saved in chunk],
             "turns": [row for saved in chunk for row in turn_rows(saved)],
             "rows": [row for saved in chunk for row in token_rows(saved)],
         }
         yield {name: pa.Table.from_pylist(found, SCHEMAS[name]) for name, found in rows.items()}
+
+
+def _size(saved: SavedRollout) -> int:
+    return max(_AT_LEAST, sum(len(row.tokens) for row in saved.result.segments))
+
+
+def _pieces(items: Iterable[T], size: Callable[[T], int], most: int) -> Iterator[list[T]]:
+    """Yield items in lists; each ends when its sizes sum up to `most`."""
+    piece: list[T] = []
+    sizes = 0
+    for item in items:
+        piece.append(item)
+        sizes += size(item)
+        if sizes >= most:
+            yield piece
+            piece, sizes = [], 0
+    if piece:
+        yield piece

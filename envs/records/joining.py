@@ -16,11 +16,13 @@ from typing import Any
 import orjson
 
 from envs.messages import SWE, as_called
-from envs.records.comparison import NoEvaluation, table_of
+from envs.records.comparison import UNREADABLE, NoEvaluation, table_of, why_unreadable
 from envs.records.disk import replace_file
 from envs.records.stats import EvalSummary, TaskResult, summary_of
 from envs.records.tables import paper
 from sandboxes.arguments import WRONG_USE, Parser, file
+
+_COUNTS = ("tasks", "made", "missing")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -72,14 +74,14 @@ class Part:
             found = orjson.loads(path.read_bytes())
             about = found["about"]
             return cls(
-                about["options"]["shard"],
+                str(about["options"]["shard"]),
                 Figures.of(found),
                 {agent: Figures.of(of) for agent, of in (found.get("agents") or {}).items()},
                 {**about, "options": {**about["options"], "shard": "1/1"}, "samples": None},
-                about["samples"],
+                {**about["samples"], **{name: int(about["samples"][name]) for name in _COUNTS}},
             )
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            why = f"it has no {error.args[0]}" if isinstance(error, KeyError) else str(error)
+        except UNREADABLE as error:
+            why = why_unreadable(error)
             raise NoEvaluation(
                 f"{path} is no evaluation of a part of the tasks ({why}); --env.shard 1/2 makes one"
             ) from error
@@ -102,7 +104,7 @@ def join(parts: Sequence[Part]) -> EvalSummary:
     names = Counter(name for of in all_ for name in (*(task.task_id for task in of.tasks), *of.unsampled))
     if twice := sorted(name for name, times in names.items() if times > 1):
         raise NoEvaluation(f"tasks are in several parts, such as {twice[0]}: they were not made of the same tasks")
-    counts = {name: sum(part.samples[name] for part in parts) for name in ("tasks", "made", "missing")}
+    counts = {name: sum(part.samples[name] for part in parts) for name in _COUNTS}
     whole = _together(all_, {**first.same, "samples": {**first.samples, **counts}})
     agents = dict.fromkeys(agent for part in parts for agent in part.agents)
     of = {agent: _together([part.agents[agent] for part in parts if agent in part.agents]) for agent in agents}

@@ -88,15 +88,24 @@ def read_rollouts(path: Path | str) -> Iterator[SavedRollout]:
     Lines outside of JSON (torn by a crash) are skipped with a warning. Raises UnknownFormat or ValueError, with the
     line, for an unreadable document.
     """
+    for _, saved in read_places(path):
+        yield saved
+
+
+def read_places(path: Path | str) -> Iterator[tuple[Place, SavedRollout]]:
+    """Yield the rollouts of `read_rollouts` with their places, for `read_at`."""
     path = Path(path)
-    for _, part in _parts(path) if path.is_dir() else [(0, path)]:
+    for start, part in _parts(path) if path.is_dir() else [(0, path)]:
         with part.open("rb") as file:
-            yield from _parsed(file, part)
+            yield from _parsed(file, part, start)
 
 
-def _parsed(lines: Iterable[bytes], path: Path) -> Iterator[SavedRollout]:
-    """Read lines of a file. They are numbered from the first of `lines`."""
+def _parsed(lines: Iterable[bytes], path: Path, start: int = 0) -> Iterator[tuple[Place, SavedRollout]]:
+    """Read lines of a file. They are numbered from the first of `lines`, which is at the place `start`."""
+    offset = start
     for number, line in enumerate(lines, start=1):
+        place = Place(offset, len(line), zlib.crc32(line))
+        offset += len(line)
         if not line.strip():
             continue
         try:
@@ -105,7 +114,7 @@ def _parsed(lines: Iterable[bytes], path: Path) -> Iterator[SavedRollout]:
             logger.warning("skipped line %d of %s, which is torn or damaged: %s", number, path, error)
             continue
         try:
-            yield from_atif(document)
+            yield place, from_atif(document)
         except ValueError as error:
             raise type(error)(f"line {number} of {path}: {error}") from error
 
@@ -124,7 +133,7 @@ def read_newest(directory: Path | str, most: int, most_bytes: int = 64 * 2**20) 
         lines[:0] = found
         if not complete:
             break
-    return list(_parsed(lines[-most:], Path(directory))), complete and len(lines) <= most
+    return [saved for _, saved in _parsed(lines[-most:], Path(directory))], complete and len(lines) <= most
 
 
 def read_scores(directory: Path | str) -> Iterator[tuple[str, float]]:

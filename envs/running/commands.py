@@ -36,6 +36,9 @@ from sandboxes.shielding import finish
 
 logger = logging.getLogger(__name__)
 
+GONE_S = 60.0
+"""How long no inference server answers, in seconds, until the last evaluation is given up."""
+
 
 class ServedEnvironment(Environment, Protocol):
     """The needs of serving a trainer from an environment, beside those of a run."""
@@ -51,7 +54,7 @@ async def serve_trainer(env: ServedEnvironment) -> None:
         pace = fed.pace
         async with showing(fed.run, "trainer's steps", pace.total_steps, lambda: pace.step):
             await fed.done()
-        await cancel(pace.evaluations)
+            await pace.finish_evaluations()
         await pace.log()
 
 
@@ -214,7 +217,9 @@ class TrainerPace:
         self.total_steps = sender.answer.num_steps if total == -1 else total
         self._enough: EnvStatus | None = None
         """The first answer of the API by which the trainer has had enough: the next one has to say so, too."""
-        self.evaluations: set[asyncio.Task[None]] = set()
+        self._evaluations: set[asyncio.Task[None]] = set()
+        self._left_out = False
+        """Whether the last evaluation that was due was not begun, because of an earlier one."""
 
     @property
     def max_tokens(self) -> int:
@@ -245,11 +250,34 @@ class TrainerPace:
         due = every > 0 and step // every > self.step // every
         self.step, self._run.supply.stepped = step, time.monotonic()
         await self.log()
-        if due and not self.evaluations:
-            # Training goes on beside it: cancelled rollouts would be work thrown away.
-            evaluation = self._run.beside(self._evaluate(step))
-            self.evaluations.add(evaluation)
-            evaluation.add_done_callback(self.evaluations.discard)
+        if due:
+            self._left_out = bool(self._evaluations)
+            if not self._left_out:
+                self._begin_evaluation()
+
+    def _begin_evaluation(self) -> None:
+        # Training goes on beside it: cancelled rollouts would be work thrown away.
+        evaluation = self._run.beside(self._evaluate(self.step))
+        self._evaluations.add(evaluation)
+        evaluation.add_done_callback(self._evaluations.discard)
+
+    async def finish_evaluations(self) -> None:
+        """Wait for the evaluation in the making, and make the last one that was due if that was left out.
+
+        It ends before when the run is asked to stop, and when no inference server answers any more: some trainers
+        end theirs with themselves."""
+        env, answered = self._run.env, time.monotonic()
+        while (self._evaluations or self._left_out) and not env.stopping.asked:
+            if not self._evaluations:
+                self._left_out = False
+                self._begin_evaluation()
+            await asyncio.wait(self._evaluations, timeout=1.0)
+            if any(await asyncio.gather(*(server.alive() for server in env.servers))):
+                answered = time.monotonic()
+            elif time.monotonic() - answered > GONE_S:
+                logger.warning("the last evaluation is given up: no inference server has answered for %.0f s", GONE_S)
+                break
+        await cancel(self._evaluations)
 
     async def log(self) -> None:
         """Log the run's figures at the trainer's step."""

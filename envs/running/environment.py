@@ -30,6 +30,10 @@ class InferenceServer(Protocol):
         """Return how busy it is; None when it does not say."""
         ...
 
+    async def alive(self) -> bool:
+        """Tell whether anything answers at its address."""
+        ...
+
     async def close(self) -> None:
         """Close the connections."""
         ...

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -20,7 +21,7 @@ from envs.delivery.rows import Origin, score_group
 from envs.messages import SWE
 from envs.records import exporting
 from envs.records.atif import Place
-from envs.records.read import SavedRollout, UnknownFormat, read_at, read_rollouts
+from envs.records.read import SavedRollout, UnknownFormat, read_at, read_places
 from envs.running import hub
 from envs.running.group import UNMADE
 from envs.running.journal import FILE_NAME, Journal
@@ -119,10 +120,10 @@ def _groups(run: Path) -> tuple[str, Estimator, Iterator[tuple[int, list[SavedRo
             query = f"SELECT number, place, size, crc FROM members WHERE {made} ORDER BY number, member"
             members = db.execute(query, UNMADE).fetchall()
         return known["id"], Estimator.kept(known), _read(run, members)
-    seats: dict[int, dict[int, SavedRollout]] = {}
-    for rollout in read_rollouts(run):
+    seats: dict[int, dict[int, Place]] = {}
+    for at, rollout in read_places(run):
         group, member = rollout.seat.group, rollout.seat.member
         if group is not None and member is not None and not rollout.seat.evaluating:
-            seats.setdefault(group, {})[member] = rollout
-    left = ((number, [members[seat] for seat in sorted(members)]) for number, members in sorted(seats.items()))
-    return run.name, USUAL, left
+            seats.setdefault(group, {})[member] = at
+    places = [(number, *astuple(at)) for number, seated in sorted(seats.items()) for _, at in sorted(seated.items())]
+    return run.name, USUAL, _read(run, places)

@@ -83,6 +83,11 @@ class Feed(Generic[S, P]):
         self._making.result()
 
     @property
+    def ended(self) -> bool:
+        """Tell whether no more groups are made."""
+        return self._making.done() or self.run.env.stopping.asked
+
+    @property
     def resources(self) -> Resources:
         """Return the run's texts, such as prompt templates: `fed.resources[name] = text` is for all groups that begin
         later."""

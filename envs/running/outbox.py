@@ -225,7 +225,8 @@ class Outbox:
 
     def _put_aside(self, db: sqlite3.Connection, packet: Packet, state: GroupState, reason: str) -> None:
         self._aside.mkdir(exist_ok=True)
-        path = self._aside / f"{state}-{packet.id}.json.gz"
+        # In a database that was repaired the ids begin again; the contents differ.
+        path = self._aside / f"{state}-{packet.id}-{zlib.crc32(packet.body):08x}.json.gz"
         with path.open("wb") as file:
             file.write(packet.body)
             file.flush()

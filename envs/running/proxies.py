@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from urllib.request import getproxies
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -19,3 +20,10 @@ def ask_loopback_directly() -> None:
     named = [host for host in os.environ.get(name, "").split(",") if host.strip()]
     if "*" not in named:
         os.environ[name] = ",".join([*named, *(host for host in _LOOPBACK if host not in named)])
+
+
+def lacks_socks() -> bool:
+    """Tell whether the environment names a SOCKS proxy and httpx lacks the package for it: then each client fails that
+    httpx makes by its defaults, for whatever host."""
+    named = any(proxy.startswith("socks") for proxy in getproxies().values())
+    return named and find_spec("socksio") is None

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from envs.base import AgentEnv
 from envs.config import AgentEnvConfig
 from envs.delivery.rows import Row, ScoredGroup
 from envs.options import EngineConfig, Options
 from envs.options.reading import read_options
+from envs.rewards import Shaping, find_reward
 from envs.running.feed import Feed, feed
 from envs.running.sinks import TrainerGroup
 from envs.types import Failure, InfraError
 from sandboxes.naming import resolve
-from sandboxes.shielding import on_failure, shared
+from sandboxes.shielding import shared, stop
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 MakeEnv = Callable[[type[AgentEnv[Any]], str, Options], Awaitable[AgentEnv[Any]]]
@@ -49,6 +53,12 @@ def refuse_advantages(config: AgentEnvConfig, trainer: str) -> None:
     defaults = {name: type(config).model_fields[name].default for name in _OF_ADVANTAGES}
     if given := [f"--env.{name}" for name, default in defaults.items() if getattr(config, name) != default]:
         raise ValueError(f"{', '.join(given)} has no effect: {trainer} makes the advantages itself; leave it out")
+    reward = find_reward("--env.reward", config.reward) if config.reward else None
+    if isinstance(reward, Shaping) and (reward.turn_malformed or reward.turn_error):
+        raise ValueError(
+            f"--env.reward {config.reward}: turn_malformed and turn_error give turns advantages of their own, and "
+            f"{trainer} makes one of the reward; leave them 0, or train with Atropos' API (docs/reward.md)"
+        )
 
 
 _OF_ADVANTAGES = ("estimator", "length_penalty", "summary_weight")
@@ -68,9 +78,9 @@ def sampling_of(given: Mapping[str, Any]) -> dict[str, Any]:
     return {SAMPLING[name]: value for name, value in said.items()}
 
 
-class Runs(AsyncExitStack):
-    """The runs of a named environment, one for each inference server, model and sampling asked for by a trainer. Close
-    it as an exit stack.
+class Runs:
+    """The runs of a named environment, one for each inference server, model and sampling asked for by a trainer. Use it
+    as `async with`.
 
     trainer: its name, for the default of `--env.run_dir`. server_cls: makes the inference server's client. make: makes
     the environment."""
@@ -78,32 +88,78 @@ class Runs(AsyncExitStack):
     def __init__(
         self, environment: str, options: Sequence[str], trainer: str, server_cls: Callable[..., Any], make: MakeEnv
     ) -> None:
-        super().__init__()
         env_cls, self.options = named(environment, options)
         refuse_advantages(self.options.env, trainer)
         self._env_cls = type(env_cls.__name__, (env_cls,), {"server_cls": staticmethod(server_cls)})
         self._root, self._make = self.options.env.run_dir or Path("runs") / f"{trainer}-{env_cls.name}", make
-        self._opened: dict[str, asyncio.Task[Feed[Any, Any]]] = {}
+        self._held: dict[str, _HeldRun] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await stop(self.end())
+
+    def end(self) -> list[asyncio.Task[None]]:
+        """Begin to close all runs. Returns the tasks that do."""
+        tasks = [held.holding for held in self._held.values()]
+        for task in tasks:
+            task.cancel()
+        return tasks
 
     async def run(
         self, key: str, engine: EngineConfig, sampling: Mapping[str, Any], *, training: bool, own: str = "", **env: Any
     ) -> Feed[Any, Any]:
-        """Return the open run of this key; opened if there is none.
+        """Return the open run of this key; opened if there is none, and again if it has ended.
 
         sampling: the trainer's settings. training: ratios are made of it. own: a part of its directory's name. env:
         further options."""
-        if key not in self._opened:
+        loop, held = asyncio.get_running_loop(), self._held.get(key)
+        if held is not None and held.opened.get_loop() is not loop:
+            held = None  # that loop has closed it at its end
+        if held is None or held.ended:
             folder = self._root / f"{hashlib.blake2b(key.encode(), digest_size=6).hexdigest()}{own}"
             env |= {**sampling_of(sampling), "run_dir": folder}
             told = self.options.model_copy(update={"env": self.options.env.model_copy(update=env), "openai": [engine]})
-            self._opened[key] = asyncio.create_task(self._open(told, "feed" if training else "process"))
-        with on_failure(lambda error: isinstance(error, Exception) and self._opened.pop(key, None)):
-            return await shared(self._opened[key])  # if it can't be opened, the next request tries again
+            opened: asyncio.Future[Feed[Any, Any]] = loop.create_future()
+            holding = self._hold(
+                "feed" if training else "process", told, opened, None if held is None else held.holding
+            )
+            held = self._held[key] = _HeldRun(opened, loop.create_task(holding, name=f"run in {folder}"))
+        return await shared(held.opened)
 
-    async def _open(self, told: Options, command: str) -> Feed[Any, Any]:
-        env = await self._make(self._env_cls, command, told)
-        fed: Feed[Any, Any] = await self.enter_async_context(feed(env, command=command))
-        return fed
+    async def _hold(
+        self, command: str, options: Options, opened: asyncio.Future[Feed[Any, Any]], before: asyncio.Task[None] | None
+    ) -> None:
+        """Open a run when the one before is closed, and keep it open until it ends."""
+        try:
+            if before is not None:
+                await asyncio.wait([before])
+            async with feed(await self._make(self._env_cls, command, options), command=command) as fed:
+                opened.set_result(fed)
+                await fed.done()
+        except Exception as error:  # of whatever ends a run; it is raised where it is asked
+            if opened.done():
+                logger.error("the run in %s has ended: %s; the next request opens it again", options.env.run_dir, error)
+            else:
+                opened.set_exception(error)
+        finally:
+            opened.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class _HeldRun:
+    """A run, and the task that keeps it open."""
+
+    opened: asyncio.Future[Feed[Any, Any]]
+    holding: asyncio.Task[None]
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether nothing can be asked of it any more."""
+        if not self.opened.done():
+            return False
+        return self.opened.cancelled() or self.opened.exception() is not None or self.opened.result().ended
 
 
 async def rollout(

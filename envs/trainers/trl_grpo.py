@@ -15,6 +15,7 @@ handed over before groups are made, and unfit settings are refused by name.
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -41,7 +42,10 @@ class RolloutFunction(Fed):
         super().__init__(output_dir)
         self.thread = FeedThread(partial(checked, make_env, refuse_advantages), trained=self.ledger.trained)
         self._weights = self.weights(engine, model)
+        self._loaded: int | None = None
+        """The step whose weights were handed over last, since this start."""
         self._names: list[str] = []
+        """Of the groups of this step, those to train on."""
 
     def __enter__(self) -> RolloutFunction:
         self.thread.__enter__()
@@ -53,21 +57,27 @@ class RolloutFunction(Fed):
         self.thread.__exit__()
 
     def __call__(self, prompts: Sequence[str], trainer: Any) -> dict[str, list[Any]]:
-        """Return a row for each prompt, in order. Each comes `num_generations` times in succession.
+        """Return a row for each prompt, in order. Each comes `num_generations` times in succession, in evaluations
+        `num_generations_eval` times; their groups are not trained on.
 
         Raises ValueError for more than one process, and for a rollout with another number of rows than one."""
         if trainer.accelerator.num_processes > 1:
             raise ValueError("a rollout function makes whole groups in one process; for several use AsyncGRPOTrainer")
-        step, size = trainer.state.global_step, trainer.num_generations
-        if not self._names or step != self.version:
+        step, training = trainer.state.global_step, trainer.model.training
+        size = trainer.num_generations if training else trainer.num_generations_eval
+        if step != self._loaded:
             self._weights.load(step, trainer.accelerator.unwrap_model(trainer.model).save_pretrained)
-            self.version, self._names = step, []
-        first = len(self._names)
-        wanted = {f"step-{step}/{first + place}": task for place, task in enumerate(prompts[::size])}
-        self._names += wanted
+            self.version = self._loaded = step
+            self._names = []
+        if training:
+            named = [f"step-{step}/{len(self._names) + place}" for place in range(len(prompts[::size]))]
+            self._names += named
+        else:
+            named = [f"evaluation-{step}/{uuid.uuid4().hex}" for _ in prompts[::size]]
+        wanted = dict(zip(named, prompts[::size], strict=True))
         rows = [
             row
-            for group in self.thread.call(lambda fed: _asked(fed, wanted, size, step))
+            for group in self.thread.call(lambda fed: _asked(fed, wanted, size, step, done=not training))
             for row in one_row_each(group)
         ]
         return {name: [row[name] for row in rows] for name in rows[0]}
@@ -77,9 +87,15 @@ class RolloutFunction(Fed):
         self.ledger.trained.update(self._names)
 
 
-async def _asked(fed: Feed[Any, Any], wanted: dict[str, str], size: int, step: int) -> list[TrainerGroup]:
+async def _asked(
+    fed: Feed[Any, Any], wanted: dict[str, str], size: int, step: int, *, done: bool
+) -> list[TrainerGroup]:
+    """Return the groups of these names. done: with them for good, as in an evaluation."""
     asked = (fed.ask(task, members=size, name=name, version=step) for name, task in wanted.items())
-    return await asyncio.gather(*asked)
+    given = await asyncio.gather(*asked)
+    if done:
+        await fed.confirm(list(wanted))
+    return given
 
 
 def one_row_each(group: TrainerGroup) -> list[dict[str, Any]]:

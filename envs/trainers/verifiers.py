@@ -23,7 +23,7 @@ from verifiers.v1.trace import AgentInfo, Error, ModelCall, Trace, TraceTask
 from atropos_agent.engines.completions import CompletionsServer
 from atropos_agent.tokens.experts import read_experts
 from envs.cli.starting import open_env
-from envs.delivery.exports import Export, verifiers_episodes
+from envs.delivery.exports import Export, refuse_own_advantages, verifiers_episodes
 from envs.delivery.rows import Row
 from envs.options import EngineConfig
 from envs.running.feed import Feed
@@ -83,7 +83,9 @@ class AtroposEnv(vf.SingleAgentEnv):  # type: ignore[misc]  # it need not be ins
             on_trace(trace)
         try:
             fed = await self._fed(ctx)
-            await rollout(fed, task.data.id, episode.id, lambda given: fill(trace, given, fed.run.env.tokenizer.decode))
+            trainer = "prime-rl" if ctx.client.type == "train" else None
+            decode = fed.run.env.tokenizer.decode
+            await rollout(fed, task.data.id, episode.id, lambda given: fill(trace, given, decode, trainer))
         except (InfraError, ValueError, RuntimeError, OSError) as error:
             trace.errors.append(Error(type=type(error).__name__, message=str(error)))
             trace.stop("error")
@@ -115,9 +117,13 @@ class Salted(CompletionsServer):
         return super().request(prompt, options) | ({} if self.salt is None else {"cache_salt": self.salt})
 
 
-def fill(trace: Trace, given: Export, decode: Callable[[list[int]], str]) -> None:
-    """Write a rollout's rows as nodes, and its reward. Raises InfraError if no row equals the record."""
-    routed = map(_routed, sound_rows(given.scored))
+def fill(trace: Trace, given: Export, decode: Callable[[list[int]], str], trainer: str | None = None) -> None:
+    """Write a rollout's rows as nodes, and its reward. trainer: makes the advantages of rewards; None in evaluations.
+    Raises InfraError if no row equals the record, ValueError if turns have advantages that the trainer can't take."""
+    rows = sound_rows(given.scored)
+    if trainer is not None:
+        refuse_own_advantages(rows, trainer)
+    routed = map(_routed, rows)
     (told,) = [episode["traces"][0] for episode in verifiers_episodes(given)]
     for node in told["nodes"]:
         if node["parent"] is None:  # a row begins

@@ -13,12 +13,15 @@ Made for verl 0.9.1.
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -27,7 +30,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 from atropos_agent.engines.objects import ObjectServer, Sampled
 from atropos_agent.tokens.experts import read_experts, write_experts
 from envs.base import AgentEnv
-from envs.delivery.exports import verl_rows
+from envs.delivery.exports import refuse_own_advantages, verl_rows
 from envs.options import EngineConfig, Options
 from envs.running.feed import Feed
 from envs.running.sinks import TrainerGroup
@@ -36,15 +39,17 @@ from envs.types import Failure, InfraError
 
 
 class VerlEngine:
-    """verl's client of its inference servers (`LLMServerClient`), as an `Engine`."""
+    """verl's client of its inference servers (`LLMServerClient`), as an `Engine`. It keeps no client alive."""
 
     def __init__(self, client: Any) -> None:
-        self._client = client
+        self._client = weakref.ref(client)
 
     async def once(self, ids: list[int], params: Mapping[str, Any], session: str) -> Sampled:
         """Sample one reply. verl also calls a reply cut off at its limit completed."""
         asked = {**params, "logprobs": True}
-        out = await self._client.generate(session, prompt_ids=ids, sampling_params=asked)
+        if (client := self._client()) is None:
+            raise RuntimeError("verl's client is gone, and with it the trainer that asked")
+        out = await client.generate(session, prompt_ids=ids, sampling_params=asked)
         finish = "length" if len(out.token_ids) >= params["max_tokens"] else "stop"
         if str(out.stop_reason).startswith("abort"):
             finish = "abort"
@@ -58,8 +63,9 @@ class AtroposLoop(AgentLoopBase):  # type: ignore[misc]  # it need not be instal
 
     environment: as package.module:Class. options: words of its own command line."""
 
-    _of_client: ClassVar[WeakKeyDictionary[Any, dict[str, Runs]]] = WeakKeyDictionary()
-    """Open runs, by their sampling client and environment: verl makes a loop a sample, and reports the end of none."""
+    _of_client: ClassVar[weakref.WeakKeyDictionary[Any, _OfClient]] = weakref.WeakKeyDictionary()
+    """Open runs by their sampling client: verl makes a loop a sample, and reports the end of none."""
+    _clients: ClassVar[Iterator[int]] = itertools.count()
 
     def __init__(self, *args: Any, environment: str, options: Sequence[str] = (), **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -78,10 +84,15 @@ class AtroposLoop(AgentLoopBase):  # type: ignore[misc]  # it need not be instal
 
     async def _fed(self, sampling: Mapping[str, Any]) -> Feed[Any, Any]:
         """Return the open run for verl's client with this sampling; opened if there is none."""
-        opened, named = self._of_client.setdefault(self.server_manager, {}), repr((self._environment, self._options))
-        if (runs := opened.get(named)) is None:
-            served = partial(ObjectServer, VerlEngine(self.server_manager))
-            runs = opened[named] = Runs(self._environment, self._options, "verl", served, _make)
+        client, named = self.server_manager, repr((self._environment, self._options))
+        if (mine := self._of_client.get(client)) is None:
+            # The trainer of an earlier client in this process may still have its runs open.
+            number = next(self._clients)
+            mine = self._of_client[client] = _OfClient(f"-{os.getpid()}" + (f"-{number}" if number else ""))
+            weakref.finalize(client, mine.end, asyncio.get_running_loop()).atexit = False
+        if (runs := mine.runs.get(named)) is None:
+            served = partial(ObjectServer, VerlEngine(client))
+            runs = mine.runs[named] = Runs(self._environment, self._options, "verl", served, _make)
         told = {"tokenizer_name": runs.options.env.tokenizer_name or self.tokenizer.name_or_path}
         # Validation samples otherwise, and makes no ratios.
         training = all(
@@ -89,7 +100,20 @@ class AtroposLoop(AgentLoopBase):  # type: ignore[misc]  # it need not be instal
         )
         key = f"{named} {sorted(sampling.items())}"
         engine_config = EngineConfig(model_name="verl")
-        return await runs.run(key, engine_config, sampling, training=training, own=f"-{os.getpid()}", **told)
+        return await runs.run(key, engine_config, sampling, training=training, own=mine.own, **told)
+
+
+@dataclass(frozen=True, slots=True)
+class _OfClient:
+    """The runs of a sampling client, by environment and options. own: a part of their directories' names."""
+
+    own: str
+    runs: dict[str, Runs] = field(default_factory=dict)
+
+    def end(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Close them: the client is gone. May be called in any thread."""
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(lambda: [runs.end() for runs in self.runs.values()])
 
 
 async def _make(env_cls: type[AgentEnv[Any]], command: str, options: Options) -> AgentEnv[Any]:
@@ -98,8 +122,9 @@ async def _make(env_cls: type[AgentEnv[Any]], command: str, options: Options) ->
 
 def outputs(given: TrainerGroup, prompt_length: int) -> Any:
     """Yield a rollout's rows as verl's own. Raises InfraError if none equals the record, or its opening does not
-    fit verl's prompts."""
+    fit verl's prompts, and ValueError if its turns have advantages of their own."""
     rows = sound_rows(given.scored)
+    refuse_own_advantages(rows, "verl")
     for row, fields in zip(rows, verl_rows(rows), strict=True):
         if (tokens := len(fields["prompt_ids"])) > prompt_length:
             raise InfraError(Failure.TASK, f"{tokens} tokens come before the first reply; raise rollout.prompt_length")

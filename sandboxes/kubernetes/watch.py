@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from contextlib import aclosing
 from typing import TypeVar
@@ -16,6 +17,9 @@ from sandboxes.remote.api import Expired
 logger = logging.getLogger(__name__)
 
 _PAUSE_S = 1.0
+_DELETED = 1000
+"""How many deleted pods are remembered, for those who ask late."""
+_UNKNOWN: Pod = {}
 T = TypeVar("T")
 
 
@@ -28,6 +32,7 @@ class PodWatch:
         self._path = path or cluster.path("pods")
         self._selector = selector
         self._pods: dict[str, Pod | None] = {}
+        self._deleted: deque[str] = deque()
         self._news = asyncio.Event()
         self._version = ""
 
@@ -47,7 +52,8 @@ class PodWatch:
     async def _list(self) -> None:
         answer = await self._cluster.request("GET", self._path, labelSelector=self._selector)
         found = {one["metadata"]["name"]: one for one in answer["items"]}
-        self._pods = {name: found.get(name) for name in self._pods} | found
+        for name in {*self._pods, *found}:
+            self._note(name, found.get(name))
         self._version = answer["metadata"]["resourceVersion"]
         self._tell()
 
@@ -58,8 +64,15 @@ class PodWatch:
                 pod = event["object"]
                 self._version = pod["metadata"]["resourceVersion"]
                 if event["type"] != "BOOKMARK":
-                    self._pods[pod["metadata"]["name"]] = None if event["type"] == "DELETED" else pod
+                    self._note(pod["metadata"]["name"], None if event["type"] == "DELETED" else pod)
                     self._tell()
+
+    def _note(self, name: str, pod: Pod | None) -> None:
+        if pod is None and self._pods.get(name, _UNKNOWN) is not None:
+            self._deleted.append(name)
+        self._pods[name] = pod
+        if len(self._deleted) > _DELETED and self._pods.get(old := self._deleted.popleft(), _UNKNOWN) is None:
+            del self._pods[old]
 
     def _tell(self) -> None:
         self._news.set()

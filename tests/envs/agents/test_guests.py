@@ -1,5 +1,6 @@
 """Foreign agents at work in containers: how they begin, end, and fail."""
 
+import re
 from dataclasses import replace
 from functools import partial
 
@@ -110,6 +111,16 @@ class TestAnAgent:
     async def test_that_hangs_before_its_first_request_is_named_so(self, works):
         with pytest.raises(InfraError, match=r"small asked for nothing in all its time, \d+ s: .* status 143"):
             await works(agent(begin="import time; time.sleep(600)\n"), max_seconds=1.0)
+
+    async def test_that_is_silent_for_long_is_in_the_log_once(self, works, monkeypatch, caplog):
+        monkeypatch.setattr(guests, "_BEGINS_S", 0.3)
+        monkeypatch.setattr(guests, "_SILENT_S", 0.3)
+        with pytest.raises(InfraError):
+            await works(agent(begin="import time; time.sleep(600)\n"), max_seconds=2.0)
+        assert len(re.findall(r"small has not begun to ask for \d s; it has \d s left", caplog.text)) == 1
+        sleeps = Says('<tool_call>\n{"name": "bash", "arguments": {"command": "sleep 2"}}\n</tool_call>')
+        await works(agent(), sleeps, Says("Done."))
+        assert caplog.text.count("small has asked for nothing") == 1
 
     async def test_that_is_slow_behind_a_title_is_waited_for(self, works, monkeypatch):
         monkeypatch.setattr(guests, "_DONE_S", 0.2)

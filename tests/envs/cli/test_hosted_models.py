@@ -1,6 +1,7 @@
 """Hosted models over each protocol: tools are native, refusals are followed, usage is counted, doctor knows."""
 
 import json
+from collections import Counter
 
 import orjson
 import pytest
@@ -46,6 +47,33 @@ def test_tools_are_the_endpoints_own(hosted, protocol, tmp_path, capsys):
         assert [message["role"] for message in rollout.result.messages] == [
             *("system", "user", "assistant", "tool", "assistant")
         ]
+
+
+class Cut(Hosted):
+    """Its first replies to a tool's result are cut off: so many of each rollout."""
+
+    cuts = 2
+
+    def __init__(self, httpserver):
+        super().__init__(httpserver)
+        self.cut = Counter()
+
+    def _chat(self, body):
+        answer, asked = super()._chat(body), json.dumps(body["messages"])
+        if body["messages"][-1]["role"] == "tool" and self.cut[asked] < self.cuts:
+            self.cut[asked] += 1
+            answer["choices"][0] |= {"finish_reason": None}
+        return answer
+
+
+@pytest.mark.parametrize(("cuts", "attempts"), [(2, 1), (3, 2)])
+def test_a_reply_that_was_cut_off_costs_its_turn_and_not_the_rollout(httpserver, tmp_path, monkeypatch, cuts, attempts):
+    monkeypatch.setattr(Cut, "cuts", cuts)
+    hosted = Cut(httpserver)
+    assert evaluate(hosted, "openai", tmp_path) == 0
+    assert [rollout.result.counts.refused_tokens for rollout in read_rollouts(tmp_path)] == [10 * (cuts % 3)] * 3
+    first = [body for body in hosted.asked if len(body["messages"]) == 2]
+    assert len(first) == 3 * attempts, "of three tasks"
 
 
 def test_signed_thinking_goes_back_as_it_came(hosted, tmp_path):

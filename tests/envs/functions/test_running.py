@@ -1,5 +1,9 @@
 """Runs without a trainer: results are what is saved, whatever agent and model."""
 
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
 import pytest
 from asking import ask
 from sums import Sums, right
@@ -32,6 +36,23 @@ async def test_a_python_function_can_be_the_model_and_makes_no_rows(tmp_path):
 
     found = await run(answers, ["What is 2 + 2?"], llm=model, progress=False, run_dir=tmp_path)
     assert (found.mean_reward, found[0].result.segments, found[0].result.carries_tokens) == (1.0, (), False)
+
+
+async def still(task, llm):
+    return 1.0
+
+
+@pytest.mark.parametrize("installed", [False, True])
+async def test_a_proxy_that_clients_of_a_function_can_not_use_is_named_at_the_start(
+    tmp_path, monkeypatch, caplog, installed
+):
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "")  # the run adds to it
+    monkeypatch.setitem(sys.modules, "socksio", ModuleType("socksio") if installed else None)
+    if installed:
+        sys.modules["socksio"].__spec__ = ModuleSpec("socksio", None)
+    await run(still, ["2 + 2?"], llm=lambda messages: "four", progress=False, run_dir=tmp_path)
+    assert ("AsyncOpenAI() and other clients of httpx that still makes will fail" in caplog.text) is not installed
 
 
 async def test_a_model_that_returns_no_text_is_named(tmp_path):

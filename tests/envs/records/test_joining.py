@@ -83,3 +83,25 @@ def test_a_directory_without_an_evaluation_is_named(tmp_path, capsys):
     assert main([str(tmp_path / "out.json"), str(tmp_path / "nothing")]) == 2
     said = capsys.readouterr().err
     assert "nothing/eval-0.json is no evaluation of a part of the tasks" in said and "--env.shard 1/2" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b"", "line 1 is no JSON"),
+        (b"[]", "its values are others"),
+        (b"{}", "it has no '(about|tasks)'"),
+        (b'{"tasks": [{}], "about": {"options": {"shard": "1/2"}}}', "its values are others|it has no 'task_id'"),
+        (b'{"tasks": [], "about": 1, "unsampled": [], "pass_at": {}}', "its values are others"),
+        (
+            b'{"tasks": [], "about": {"options": {"shard": 1}, "samples": {}, "sampling": 1}, "unsampled": [], '
+            b'"pass_at": {}, "agents": [1]}',
+            "its values are others|it has no 'tasks'",
+        ),
+    ],
+)
+def test_a_foreign_file_is_named_in_our_words(tmp_path, text, why):
+    (tmp_path / "eval-0.json").write_bytes(text)
+    for read in (Part.read, read_rates):
+        with pytest.raises(NoEvaluation, match=rf"eval-0\.json is no .* \(({why})\); "):
+            read(tmp_path / "eval-0.json")

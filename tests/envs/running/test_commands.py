@@ -130,6 +130,74 @@ async def test_the_trainer_has_had_enough_when_it_is_told_twice():
         assert run.supply.begun is (working == config.max_batches_offpolicy * 2), "two groups make a batch"
 
 
+def trainer_at(step, run):
+    """The pace of a trainer that takes this step."""
+    status = EnvStatus(current_step=step, queue_size=0, self_queue_size=0, env_weight=1.0)
+    answer = SimpleNamespace(starting_step=step - 1, num_steps=step)
+    sender = SimpleNamespace(answer=answer, step=step, status=status, batch_size=4, max_token_len=-1)
+    return TrainerPace(run, sender, SimpleNamespace(bytes=0, ready=0))
+
+
+class Held(Sums):
+    """Evaluations of it wait for a word."""
+
+    async def setup(self, resources):
+        await super().setup(resources)
+        self.may = asyncio.Event()
+
+    async def attempt(self, task, seat):
+        if seat.evaluating:
+            await self.may.wait()
+        return await super().attempt(task, seat)
+
+
+async def test_the_evaluation_of_the_last_step_is_finished_when_the_trainer_has_had_enough(make_env):
+    env = make_env(Held, steps_per_eval=2, total_steps=4, eval_temperature=1.0)
+    async with open_run(env) as run:
+        pace = trainer_at(2, run)
+        await pace.room(0)
+        pace._sender.step = 4
+        await pace.room(0)
+        finishing = asyncio.create_task(pace.finish_evaluations())
+        await asyncio.sleep(0.1)
+        assert not finishing.done(), "that of step 2 goes on; that of step 4 was due meanwhile"
+        env.may.set()
+        await asyncio.wait_for(finishing, 60)
+    assert sorted(path.name for path in env.run_dir.glob("eval-*.json")) == ["eval-2.json", "eval-4.json"]
+
+
+async def test_a_run_for_a_trainer_ends_with_its_last_evaluation(make_env, run_api, monkeypatch):
+    env = make_env(Held, rollout_server_url=run_api.url, steps_per_eval=1, total_steps=1, equal_rewards="send")
+    finish = TrainerPace.finish_evaluations
+
+    def only_now(pace):
+        env.may.set()
+        return finish(pace)
+
+    monkeypatch.setattr(TrainerPace, "finish_evaluations", only_now)
+    async with Consumer(run_api.url, batch_size=4, poll_s=0.2) as consumer:
+        running = asyncio.create_task(env.env_manager())
+        async for _ in consumer.batches(1):
+            await asyncio.wait_for(running, 120)
+    assert list(env.run_dir.glob("eval-*.json"))
+
+
+@pytest.mark.parametrize("end", ["asked to stop", "no inference server"])
+async def test_a_last_evaluation_that_can_not_be_finished_is_given_up(make_env, engine, monkeypatch, caplog, end):
+    monkeypatch.setattr("envs.running.commands.GONE_S", 0.5)
+    env = make_env(Held, steps_per_eval=2, total_steps=2, eval_temperature=1.0)
+    async with open_run(env) as run:
+        pace = trainer_at(2, run)
+        await pace.room(0)
+        if end == "asked to stop":
+            env.stopping.ask()
+        else:
+            await asyncio.to_thread(engine.__exit__)
+        await asyncio.wait_for(pace.finish_evaluations(), 60)
+    assert ("no inference server has answered" in caplog.text) is (end != "asked to stop")
+    assert not list(env.run_dir.glob("eval-*.json"))
+
+
 async def test_rollouts_end_before_the_longest_row_that_a_trainer_takes_who_comes_back(make_env, run_api, engine):
     engine.policy = lambda _: '<tool_call>{"name": "calculator", "arguments": {"expression": "1+1"}}</tool_call>'
     env = make_env(

@@ -1,6 +1,7 @@
 """The outbox: each packet leaves it once, or is kept aside."""
 
 import sqlite3
+from contextlib import closing
 
 import pytest
 from packets import draw, fill_outbox
@@ -9,7 +10,7 @@ from envs.delivery.notes import Attempt, KnownAPI
 from envs.delivery.packing import Packet
 from envs.running.database import RunDirectoryError
 from envs.running.group import count_states, fates
-from envs.running.journal import Journal
+from envs.running.journal import FILE_NAME, Journal
 from envs.running.outbox import Outbox
 from envs.types import GroupState
 
@@ -51,6 +52,18 @@ async def test_what_the_api_lost_is_sent_again_unless_it_may_have_been_in_a_batc
     kept = [tmp_path / fate.evidence for fate in fates(tmp_path, [GroupState.UNCERTAIN])]
     assert len(kept) == aside
     assert all(path.is_file() for path in kept), "the evidence is where the journal says"
+
+
+async def test_a_packet_kept_aside_stays_when_a_repair_makes_the_ids_begin_again(tmp_path):
+    for _ in range(2):
+        async with Journal(tmp_path) as journal:
+            outbox, group = Outbox(journal), await draw(journal)
+            await outbox.add(group, [Packet("a", 0, {group.number: 4}, b"of group %d" % group.number)], [])
+            await outbox.put_aside(await outbox.next_ready(), GroupState.STALE, "it is old")
+        with closing(sqlite3.connect(tmp_path / FILE_NAME)) as db, db:
+            db.execute("DELETE FROM sqlite_sequence")  # a repair takes over no such table
+    kept = [(tmp_path / fate.evidence).read_bytes() for fate in fates(tmp_path, [GroupState.STALE])]
+    assert kept == [b"of group 0", b"of group 1"]
 
 
 async def test_what_the_api_has_handed_on_is_not_sent_again(tmp_path):

@@ -1,11 +1,14 @@
 """An environment that another trainer's configuration names, and what its sampling settings mean here."""
 
+import asyncio
+
 import pytest
 from sums import Sums, right
 
 from atropos_agent.engines.objects import ObjectServer, Sampled
 from atropos_agent.tokens.template import ChatTemplate
 from envs.options import EngineConfig, UsageError
+from envs.rewards import Shaping
 from envs.trainers.named import Runs, named, rollout, sampling_of, sound_rows
 
 
@@ -42,30 +45,69 @@ class Engine:
         return Sampled(ids, [-0.5] * len(ids), "stop", 3)
 
 
-async def test_a_rollout_is_made_in_the_run_of_its_sampling_and_is_done_with_then(
-    smollm2_tokenizer, tokenizer_folder, tmp_path
-):
+@pytest.fixture
+def runs(smollm2_tokenizer, tokenizer_folder, tmp_path):
     engine = Engine(ChatTemplate(smollm2_tokenizer))
-    options = [f"--env.tokenizer_name={tokenizer_folder}", f"--env.run_dir={tmp_path}"]
-
-    def served(config, reasoning_config=None):
-        return ObjectServer(engine, config, reasoning_config)
 
     async def make(env_cls, command, options):
         return env_cls(options.env, options.engines)
 
-    async with Runs("sums:Sums", options, "theirs", served, make) as runs:
-        opened = [
-            await runs.run(str(heat), EngineConfig(model_name="m"), {"temperature": heat}, training=True)
-            for heat in (1.0, 0.5, 1.0)
-        ]
-        assert opened[0] is opened[2]
-        assert opened[0].run.config.temperature == 1.0
-        rows = await rollout(opened[1], "sum-2", "mine", lambda given: sound_rows(given.scored))
+    def served(config, reasoning_config=None):
+        return ObjectServer(engine, config, reasoning_config)
+
+    options = [f"--env.tokenizer_name={tokenizer_folder}", f"--env.run_dir={tmp_path}"]
+    return Runs("sums:Sums", options, "theirs", served, make)
+
+
+def opened(runs, heat=1.0):
+    return runs.run(str(heat), EngineConfig(model_name="m"), {"temperature": heat}, training=True)
+
+
+def rows_of(given):
+    return sound_rows(given.scored)
+
+
+async def test_a_rollout_is_made_in_the_run_of_its_sampling_and_is_done_with_then(runs, tmp_path):
+    async with runs:
+        feeds = [await opened(runs, heat) for heat in (1.0, 0.5, 1.0)]
+        assert feeds[0] is feeds[2]
+        assert feeds[0].run.config.temperature == 1.0
+        rows = await rollout(feeds[1], "sum-2", "mine", rows_of)
         with pytest.raises(ValueError, match="mine"):
-            await rollout(opened[1], "sum-2", "mine", lambda given: given)
+            await rollout(feeds[1], "sum-2", "mine", rows_of)
     assert [row.score for row in rows] == [1.0]
     assert len(list(tmp_path.iterdir())) == 2
+
+
+async def test_a_run_that_has_ended_is_opened_again(runs):
+    async with runs:
+        first = await opened(runs)
+        await rollout(first, "sum-2", "one", rows_of)
+        first.stop()
+        second, same = await asyncio.gather(opened(runs), opened(runs))
+        assert second is same is not first
+        assert await rollout(second, "sum-2", "two", rows_of)
+
+
+async def test_a_run_that_could_not_be_opened_is_tried_again(runs, monkeypatch):
+    async with runs:
+        with monkeypatch.context() as patch, pytest.raises(ValueError, match="not now"):
+            patch.setattr(Sums, "resources", raising)
+            await opened(runs)
+        assert await rollout(await opened(runs), "sum-2", "mine", rows_of)
+
+
+def raising(_):
+    raise ValueError("not now")
+
+
+def test_runs_are_closed_with_their_event_loop_and_opened_in_the_next(runs, caplog):
+    async def made(name):
+        async with asyncio.timeout(60):
+            return await rollout(await opened(runs), "sum-2", name, rows_of)
+
+    assert all(asyncio.run(made(name)) for name in ("one", "two"))
+    assert not caplog.records
 
 
 def test_a_trainer_without_advantages_of_tokens_refuses_a_teachers_weight_by_name():
@@ -81,3 +123,13 @@ def test_a_trainer_that_makes_the_advantages_refuses_options_of_ours_by_name(opt
     name = option.partition("=")[0]
     with pytest.raises(ValueError, match=rf"{name} has no effect: verl makes the advantages"):
         Runs("sums:Sums", [option], "verl", ObjectServer, None)
+
+
+COSTLY = Shaping(turn_error=0.5)
+CHEAP = Shaping(malformed_call=0.5)
+
+
+def test_a_shaping_that_gives_turns_advantages_of_their_own_is_refused_at_the_start():
+    with pytest.raises(ValueError, match=r"--env.reward test_named:COSTLY: turn_malformed and turn_error .* verl"):
+        Runs("sums:Sums", ["--env.reward=test_named:COSTLY"], "verl", ObjectServer, None)
+    Runs("sums:Sums", ["--env.reward=test_named:CHEAP"], "verl", ObjectServer, None)

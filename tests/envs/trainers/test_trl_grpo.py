@@ -34,11 +34,12 @@ class Pushed:
         self.versions.append(version)
 
 
-def trainer_at(step: int, processes: int = 1) -> Any:
-    net = SimpleNamespace(save_pretrained=lambda folder: None)
+def trainer_at(step: int, processes: int = 1, *, training: bool = True) -> Any:
+    net = SimpleNamespace(save_pretrained=lambda folder: None, training=training)
     return SimpleNamespace(
         state=SimpleNamespace(global_step=step, is_world_process_zero=True),
         num_generations=2,
+        num_generations_eval=1,
         accelerator=SimpleNamespace(num_processes=processes, unwrap_model=lambda model: model),
         model=net,
     )
@@ -66,14 +67,19 @@ def test_each_prompt_gets_the_rows_of_its_task_after_weights_were_handed_over(
         more = function(["sum-3", "sum-3"], trainer_at(0))
         assert not {*more["rollout_id"]} & {*rows["rollout_id"]}
         assert pushed.versions == [0], "in one step the weights stay what they are"
+        checked = function(["sum-2", "sum-1"], trainer_at(0, training=False))
+        assert checked["task_id"] == ["sum-2", "sum-1"], "one attempt each"
         told = trainer_at(1).state
         function.callback.on_step_end(SimpleNamespace(gradient_accumulation_steps=1), told, None)
         function.callback.on_save(None, told, None)
+        assert function.ledger.trained == {"step-0/0", "step-0/1", "step-0/2"}, "evaluations are not trained on"
+        for _ in range(2):
+            function(["sum-2"], trainer_at(1, training=False))
         function(["sum-3", "sum-3"], trainer_at(1))
         assert pushed.versions == [0, 1]
         with pytest.raises(ValueError, match="for several use AsyncGRPOTrainer"):
             function(prompts, trainer_at(1, processes=2))
-    assert [fate.state for fate in fates(tmp_path / "run")] == ["confirmed"] * 3 + ["taken"]
+    assert [fate.state for fate in fates(tmp_path / "run")] == ["confirmed"] * 7 + ["taken"]
 
 
 def test_a_rollout_that_is_not_one_row_is_refused_by_its_name() -> None:

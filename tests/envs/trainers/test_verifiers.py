@@ -15,6 +15,7 @@ from atropos_agent.tokens.experts import write_experts
 from atropos_agent.types import IGNORED
 from envs.config import AgentEnvConfig
 from envs.records.read import read_rollouts
+from envs.types import Reward
 
 pytest.importorskip("verifiers.v1")
 pytestmark = [
@@ -86,6 +87,22 @@ def ask(engine, tokenizer_folder, tmp_path, monkeypatch):
             await asyncio.gather(serving, return_exceptions=True)
 
     return asked
+
+
+class Weighed(Sums):
+    """Its reward function gives each turn an advantage of its own."""
+
+    def reward(self, task, outcome):
+        return Reward(1.0, [0.5] * len(outcome.result.steps))
+
+
+@pytest.mark.parametrize("client", [TrainClientConfig, EvalClientConfig])
+async def test_turns_with_advantages_of_their_own_are_refused_in_training_alone(ask, client):
+    (episode,) = await ask(1, environment="test_verifiers:Weighed", client=client)
+    if client is EvalClientConfig:
+        assert episode.ok
+    else:
+        assert "advantages of their own, and prime-rl makes one" in episode.errors[0].message
 
 
 def saved(folder):

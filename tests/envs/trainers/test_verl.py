@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 from row_samples import rollout, score
 from sums import Sums
+from waiting import until
 
 from atropos_agent.tokens.experts import write_experts
 from envs.running.sinks import TrainerGroup
 from envs.types import InfraError
+from sandboxes.shielding import stop
 
 pytest.importorskip("verl")
 
@@ -96,8 +98,24 @@ async def test_loops_of_two_environments_share_a_client_and_no_run(verl, tokeniz
         assert isinstance(second.run.env, Others)
         assert again is first and not isinstance(first.run.env, Others)
     finally:
-        for runs in verl.AtroposLoop._of_client[client].values():
-            await runs.aclose()
+        for runs in verl.AtroposLoop._of_client[client].runs.values():
+            await stop(runs.end())
+
+
+async def test_runs_end_with_the_client_and_another_trainers_are_its_own(verl, tokenizer_folder, tmp_path):
+    def loop():
+        made = object.__new__(verl.AtroposLoop)
+        made.server_manager, made.rollout_config, made._environment = Client(), {"temperature": 1.0}, "sums:Sums"
+        made._options = [f"--env.tokenizer_name={tokenizer_folder}", f"--env.run_dir={tmp_path}"]
+        return made
+
+    first, second = loop(), loop()
+    runs = [await one._fed({"temperature": 1.0}) for one in (first, second)]
+    assert len({run.run.env.run_dir for run in runs}) == 2
+    for one, run in ((first, runs[0]), (second, runs[1])):
+        assert not run.ended
+        del one.server_manager
+        await until(lambda run=run: run.ended)
 
 
 def given(*rollouts):
@@ -123,6 +141,11 @@ def test_experts_span_prompt_and_response(verl):
 def test_what_verl_would_pad_wrongly_is_refused_with_the_remedy(verl):
     with pytest.raises(InfraError, match=r"raise rollout\.prompt_length"):
         list(verl.outputs(given(rollout(1.0, 1)), 0))
+
+
+def test_turns_with_advantages_of_their_own_are_refused(verl):
+    with pytest.raises(ValueError, match=r"turns of rollout r have advantages of their own, and verl makes one"):
+        list(verl.outputs(given(rollout(1.0, 1, turn_advantages=[0.5])), 8))
 
 
 def test_a_rollout_whose_rows_are_not_the_record_is_a_failure_and_no_output(verl):

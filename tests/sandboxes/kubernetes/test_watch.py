@@ -6,6 +6,7 @@ import pytest
 from waiting import until
 
 from sandboxes.docker.executor.container import Kind
+from sandboxes.kubernetes.watch import PodWatch
 
 pytestmark = pytest.mark.docker
 
@@ -17,3 +18,38 @@ async def test_the_watch_goes_on_after_its_place_is_gone(make, server, spec):
         await until(lambda: server.expired)
         server.gone_before = 0
         await (await opening).discard()
+
+
+def shown(number):
+    return {"metadata": {"name": f"pod-{number}", "resourceVersion": str(number)}}
+
+
+class Scripted:
+    """A cluster whose pods are deleted one after another, but for the last; then nothing happens."""
+
+    def __init__(self, pods):
+        self.pods = pods
+        self.over = asyncio.Event()
+
+    async def request(self, method, path, **query):
+        return {"items": [shown(0), shown(1)], "metadata": {"resourceVersion": "1"}}
+
+    async def watch(self, path, version, **query):
+        for number in range(self.pods):
+            yield {"type": "MODIFIED", "object": shown(number)}
+            if number < self.pods - 1:
+                yield {"type": "DELETED", "object": shown(number)}
+        self.over.set()
+        await asyncio.Event().wait()
+
+
+async def test_the_watch_forgets_pods_that_were_deleted_long_ago(monkeypatch):
+    monkeypatch.setattr("sandboxes.kubernetes.watch._DELETED", 3)
+    cluster = Scripted(10)
+    watch = PodWatch(cluster, "owner=me", "pods")
+    following = asyncio.create_task(watch.run())
+    await cluster.over.wait()
+    assert watch._pods == {"pod-6": None, "pod-7": None, "pod-8": None, "pod-9": shown(9)}
+    assert await watch.until("pod-8", lambda pod: pod is None or None), "who asks late is told"
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
