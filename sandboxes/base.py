@@ -21,8 +21,8 @@ from typing import Literal, Protocol, Self, get_args, runtime_checkable
 
 from sandboxes.trees import Reader, Selected, read_archive
 
-_MOST_READ = 2**30
-"""Bytes of the largest tree that is read by way of an archive."""
+MOST_READ = 2**30
+"""Bytes of the largest tree that is read where all of it comes at once."""
 
 
 class SandboxError(RuntimeError):
@@ -433,7 +433,7 @@ class Sandbox(Protocol):
         Read from outside as by `download`. Raises as it does, ValueError for far too large a tree, and what the reader
         raises.
         """
-        archive, reader = await self.download(path, max_bytes=_MOST_READ), make()
+        archive, reader = await self.download(path, max_bytes=MOST_READ), make()
         await asyncio.to_thread(read_archive, io.BytesIO(archive), Selected(reader, path, skip))
         return reader
 

@@ -12,16 +12,15 @@ import tarfile
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
 import aiodocker
 import aiodocker.containers
-import aiohttp
 
 from sandboxes.base import DaemonError, SandboxDied, SandboxError
+from sandboxes.docker.daemon.archive import read_body
 from sandboxes.docker.daemon.client import DaemonClient, daemon_errors
 from sandboxes.docker.daemon.reap import is_ending, remove_image
 from sandboxes.docker.executor.channel import Channel
@@ -31,7 +30,7 @@ from sandboxes.docker.executor.memory import killed_below_limit
 from sandboxes.docker.executor.program import ENDS
 from sandboxes.docker.kernel_log import KernelLog
 from sandboxes.shielding import finish
-from sandboxes.trees import Reader, Rebased, Selected, TreeReader, check_archive, read_archive
+from sandboxes.trees import Reader, Rebased, Selected, TreeReader, check_archive
 
 logger = logging.getLogger(__name__)
 
@@ -45,9 +44,6 @@ _TREE_S = 600.0
 _COPY_S = 600.0
 _WHITEOUT, _DELETED = "/.wh.", 2
 """How names of deleted files begin in an image's layer, and the kind of a change for a deletion."""
-_MOST_READ = 2**33
-"""Bytes of the largest tree that is read: a program inside can make one that looks endless."""
-_READERS = ThreadPoolExecutor(64, "trees")
 _READS = 6
 """How often a tree is read while it changes."""
 _FREEZES = 10
@@ -215,14 +211,7 @@ class DaemonContainer(Container):
         request = self.handle.docker._query(f"containers/{self.handle.id}/archive", params={"path": target})
         try:
             async with request as response:
-                pieces = _Pieces(response.content, asyncio.get_running_loop(), target)
-                reading = asyncio.get_running_loop().run_in_executor(_READERS, _read_pieces, pieces, reader)
-                try:
-                    return await asyncio.shield(reading)
-                finally:
-                    response.close()  # ends the thread's waiting, too
-                    with suppress(Exception):
-                        await finish(reading)
+                return await read_body(response, reader, target)
         except aiodocker.DockerError as error:
             _raise_callers_mistake(error, target)
             raise
@@ -283,44 +272,6 @@ class DaemonContainer(Container):
         for change in changes or ():
             if _WHITEOUT in change["Path"] and change["Kind"] != _DELETED:
                 raise SandboxError(f"{self.name} can't be copied to an image, for the name of {change['Path']!r}")
-
-
-class _Pieces(io.RawIOBase):
-    """The body of a response, as a file for another thread."""
-
-    def __init__(self, content: aiohttp.StreamReader, loop: asyncio.AbstractEventLoop, target: str) -> None:
-        self._content, self._loop, self._target = content, loop, target
-        self._left = _MOST_READ
-        self.failure: Exception | None = None
-        """Of the connection."""
-
-    def read(self, size: int = -1, /) -> bytes:
-        try:
-            piece = asyncio.run_coroutine_threadsafe(self._received(size), self._loop).result()
-        except Exception as error:
-            self.failure = error
-            raise
-        self._left -= len(piece)
-        if self._left < 0:
-            raise ValueError(f"{self._target} holds more than {_MOST_READ} bytes")
-        return piece
-
-    async def _received(self, size: int) -> bytes:
-        data = bytearray()
-        while len(data) < size and (piece := await self._content.read(size - len(data))):
-            data += piece
-        return bytes(data)
-
-
-def _read_pieces(pieces: _Pieces, reader: TreeReader) -> Exception | None:
-    """Give an archive to a reader; return what either is at fault for. Raises the connection's failures."""
-    try:
-        read_archive(pieces, reader, "r|")
-    except Exception as error:
-        if pieces.failure is not None:
-            raise pieces.failure from error
-        return error
-    return None
 
 
 def _raise_callers_mistake(error: aiodocker.DockerError, target: str) -> None:

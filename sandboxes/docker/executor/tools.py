@@ -10,14 +10,11 @@ from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
-from sandboxes.base import NotSupported, SandboxDied, SandboxError
+from sandboxes.base import MOST_READ, NotSupported, SandboxDied, SandboxError
 from sandboxes.docker.executor.container import Container, Kind
 from sandboxes.docker.executor.trees import end_of_records, read_records, records_of
 from sandboxes.shielding import finish
 from sandboxes.trees import Reader, Selected
-
-_MOST_READ = 2**30
-"""Bytes of the largest tree that is read: all of it comes at once."""
 
 
 class ToolContainer(Container):
@@ -55,7 +52,7 @@ class ToolContainer(Container):
     ) -> Reader:
         # A last name alone may be a link: it is what is asked for.
         asked = target if target.endswith(("/", "/.")) else posixpath.normpath(posixpath.join("/", target))
-        most = _MOST_READ if most is None else most
+        most = MOST_READ if most is None else most
         async with self._still():
             records = await self.run("pack", asked, str(most), most=2 * most + (1 << 20))
         reader = make()
