@@ -40,6 +40,8 @@ class RequiredTests:
             return test in self.recorded
         if not self.tests or test in self._listed or test.startswith(self._cut):
             return True
+        if _shortened(test) in self._listed:
+            return True
         base = test.split("[", maxsplit=1)[0]
         return (self._whole_functions and base in self._listed) or (self._titled and "::" in test)
 
@@ -50,18 +52,23 @@ class RequiredTests:
     def found(self, name: str, outcome: Mapping[str, str], reports: RunnerReports, source: SourceTests) -> str:
         """Return the status of a listed test.
 
-        An id that was cut at a blank stands for all ids with this beginning, and a title for all tests with it.
+        An id that was cut at a blank stands for all ids with this beginning, one with a shortened path for all
+        unlisted ones with such a path, and a title for all tests with it.
         """
         if self._titled and "::" not in name:
             ended = {outcome[test] for test in reports.titles.get(name, ())}
             return "missing" if not ended else "passed" if ended == {"passed"} else "failed"
         if outcome.get(name) == "skipped" and name not in self._wanted and source.may_fail(name):
             return "passed"
-        cut = _is_cut(name)
-        if name in outcome or not (cut or self._whole_functions):
+        cut, shortened = _is_cut(name), "[/" in name
+        if name in outcome or not (cut or shortened or self._whole_functions):
             return outcome.get(name, "missing")
         start = name + (" " if cut else "[")
-        cases = [what for test, what in outcome.items() if test.startswith(start)]
+        cases = [
+            what
+            for test, what in outcome.items()
+            if test.startswith(start) or (shortened and test not in self._listed and _shortened(test) == name)
+        ]
         return "missing" if not cases else "passed" if set(cases) == {"passed"} else "failed"
 
     def lost(self, outcome: Mapping[str, str]) -> set[str]:
@@ -101,3 +108,11 @@ class RequiredTests:
 def _is_cut(name: str) -> bool:
     """Return whether a list has the beginning of a test's id alone, up to a blank."""
     return "[" in name and not name.endswith("]")
+
+
+def _shortened(test: str) -> str:
+    """Return a test's id as SWE-bench lists it in some repositories: of a case that is a path, the last part alone."""
+    main, _, case = test.partition("[")
+    if not (case.startswith("/") and case.endswith("]")) or case.startswith("//") or "*" in case:
+        return test
+    return f"{main}[/{case.rpartition('/')[2]}"

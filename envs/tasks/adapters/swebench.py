@@ -26,8 +26,9 @@ first line of a docstring, as its runner prints it) and sympy's (a function's na
 `test_patch`; the image needs no pytest for them. Rows of other languages are refused, unless
 `printed_results` allows a verdict by their tests' output, see `printed.py`; such tasks have the
 tag `printed-results`. An id cut at a blank by SWE-bench (`test[a` of `test[a b]`) stands for all tests with this
-beginning: each must pass. SWE-bench lists expected failures as passing; they count as passed if the test's own mark
-has no condition. SWE-smith's failing tests stay visible to the agent, since the rows don't carry them.
+beginning: each must pass. One with a shortened path (`test[/c]` of `test[/a/b/c]`) stands for all with such a path.
+SWE-bench lists expected failures as passing; they count as passed if the test's own mark has no condition.
+SWE-smith's failing tests stay visible to the agent, since the rows don't carry them.
 """
 
 from __future__ import annotations

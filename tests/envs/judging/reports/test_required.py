@@ -29,6 +29,9 @@ def reports(*outcomes):
         ({"PASS_TO_PASS": [A]}, {}, f"{A}[1]", False),
         ({"PASS_TO_PASS": [A], "FUNCTIONS": True}, {}, f"{A}[1]", True),
         ({"PASS_TO_PASS": [f"{A}[one"]}, {}, f"{A}[one two]", True),
+        ({"PASS_TO_PASS": [f"{A}[/x.py]"]}, {}, f"{A}[/root/x.py]", True),
+        ({"PASS_TO_PASS": [f"{A}[/x.py]"]}, {}, f"{A}[/root/y.py]", False),
+        ({"PASS_TO_PASS": [f"{A}[/x.py]"]}, {}, f"{A}[//host/x.py]", False),
     ],
 )
 def test_what_must_pass_is_the_lists_or_else_the_references_or_else_all(listed, record, test, included):
@@ -41,6 +44,22 @@ def test_an_id_that_was_cut_at_a_blank_stands_for_all_that_begin_so():
         outcome = {f"{A}[one {number}]": one for number, one in enumerate(outcomes)}
         assert required.found(f"{A}[one", outcome, reports(), NOTHING) == status
     assert required.found(f"{A}[one", {}, reports(), NOTHING) == "missing"
+
+
+def test_an_id_with_the_last_part_of_a_path_stands_for_unlisted_ones_with_such_a_path():
+    """As requests' `test_unzipped_paths_unchanged[/location]`, of `[/etc/invalid/location]`."""
+    required = RequiredTests({"FAIL_TO_PASS": [f"{A}[/x]", f"{A}[/x/y]", f"{A}[/]"]}, {})
+    for outcomes, status in (
+        ({"/etc/x": "passed", "/x/y": "failed", "/": "failed"}, "passed"),
+        ({"/etc/x": "passed", "/a/b/x": "failed"}, "failed"),
+        ({"/x": "passed", "/etc/x": "failed"}, "passed"),
+        ({"/x/y": "passed", "//etc/x": "passed", "/*/x": "passed", "/": "passed"}, "missing"),
+    ):
+        outcome = {f"{A}[{case}]": one for case, one in outcomes.items()}
+        assert required.found(f"{A}[/x]", outcome, reports(), NOTHING) == status
+    outcome = {f"{A}[/etc/y]": "passed", f"{A}[/usr/]": "passed"}
+    assert required.found(f"{A}[/x/y]", outcome, reports(), NOTHING) == "missing"
+    assert required.found(f"{A}[/]", outcome, reports(), NOTHING) == "passed"
 
 
 def test_a_title_stands_for_all_tests_that_have_it():
