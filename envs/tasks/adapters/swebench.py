@@ -67,6 +67,8 @@ SQUASH = (
     "&& git -c user.name=dev -c user.email=dev@example.org commit -q -m Import"
 )
 """Shell commands to reduce the working directory and its submodules to one commit: no history, no caches."""
+_PROGRESS = ("[100%]", "[")
+"""SWE-bench's parser takes pytest's `PASSED   [100%]` and `PASSED   [ 98%]` for tests of these names."""
 _PATCH = "git apply /tests/test.patch || exit 1"
 _METHOD = re.compile(r"(?P<name>\w+) \((?P<case>[\w.]+)\)")
 _NODE_ID = re.compile(r"[^\s:\[]+\.py::[^\s\[]+(\[.*\]|\[\S*)?", re.DOTALL)
@@ -183,12 +185,16 @@ def _instance(row: Row, family: str) -> _Instance:
         workdir=row.text("workdir", default=_workdir(row, image)),
         patch=row.patch("patch"),
         test_patch=row.patch("test_patch", default=""),
-        wanted=row.texts("FAIL_TO_PASS", "fail_to_pass"),
-        kept=row.texts("PASS_TO_PASS", "pass_to_pass"),
+        wanted=_without_progress(row.texts("FAIL_TO_PASS", "fail_to_pass")),
+        kept=_without_progress(row.texts("PASS_TO_PASS", "pass_to_pass")),
     )
     if not found.wanted:
         raise BadTask(f"{row.where}: {task_id} has no FAIL_TO_PASS; doing nothing would solve it")
     return found
+
+
+def _without_progress(tests: Sequence[str]) -> list[str]:
+    return [test for test in tests if test not in _PROGRESS]
 
 
 def _verifier(instance: _Instance, printed_results: bool) -> _Verifier:

@@ -184,6 +184,14 @@ def test_what_tests_may_import_from_their_own_folder_is_protected_unless_the_ref
     assert protected(task) == {"tests/test_adder.py", "tests/test_words.py"}
 
 
+def test_pytests_progress_among_the_listed_tests_is_none(tmp_path):
+    """As in rows of pytest itself."""
+    listed = {"FAIL_TO_PASS": ["t/test_a.py::test_a", "[100%]"], "PASS_TO_PASS": ["[", "[100%]", "t/test_a.py::test_b"]}
+    (task,) = load(write(tmp_path, ROW | listed), tmp_path / "out")
+    found = json.loads((task.hidden.tests / "tests.json").read_text())
+    assert (found["FAIL_TO_PASS"], found["PASS_TO_PASS"]) == (["t/test_a.py::test_a"], ["t/test_a.py::test_b"])
+
+
 def test_parquet_rows_are_read_like_any_others(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
