@@ -8,7 +8,8 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -45,6 +46,8 @@ from sandboxes.registry import docker_backend
 _CHECKOUTS = CACHE.with_name("published")
 _LEFT_OUT = "left-out.txt"
 _SHOWN = 10
+_WRITING = 0.05
+"""The most of a check's time that goes to writing its manifest."""
 
 
 _ATTACKING = Program(as_called(SWE), SWEEnvConfig, later("envs.swe.attack_env:AttackEnv"))
@@ -69,18 +72,23 @@ def _check_command(options: argparse.Namespace) -> int:
 
 async def _check(options: argparse.Namespace) -> list[CheckResult]:
     tasks, path = _chosen(options), _manifest(options)
-    kept = {} if options.again else _kept(path)
+    try:
+        kept = _kept(path)
+    except BadTask:
+        if not options.again:
+            raise
+        kept = {}  # of another version: every task is checked
     doubts = doubts_of(options.seen)
     async with docker_backend(options.hosts, base_image=options.base_image) as backend:
-        with Bar("checking", len(tasks)) as bar:
+        with Bar("checking", len(tasks)) as bar, _noting(bar, path, kept) as note:
             results = await check_tasks(
                 backend,
                 tasks,
                 repeats=options.repeats,
                 concurrency=options.concurrency,
-                known=dict(kept),
+                known={} if options.again else dict(kept),
                 doubted=doubts,
-                on_result=_noting(bar, path, kept),
+                on_result=note,
             )
     if options.seen:
         again = [result for result in results if result.task_id in doubts]
@@ -136,8 +144,10 @@ async def _attack(options: argparse.Namespace) -> list[CheckResult]:
     kept = _kept(options.manifest)
     tasks = [task for task in _chosen(options) if task.id in kept and kept[task.id].ok]
     async with docker_backend(options.hosts, base_image=options.base_image) as backend:
-        with Bar("attacking", len(tasks)) as bar:
-            note = _noting(bar, options.manifest, kept, lambda result: f"{len(result.accepts)} rewarded")
+        with (
+            Bar("attacking", len(tasks)) as bar,
+            _noting(bar, options.manifest, kept, lambda result: f"{len(result.accepts)} rewarded") as note,
+        ):
             return await attack_tasks(backend, tasks, dict(kept), concurrency=options.concurrency, on_result=note)
 
 
@@ -175,26 +185,42 @@ def _usable(error: BadTasks, skip_bad: bool, file: Path | None = None) -> list[T
     return error.usable
 
 
+@contextmanager
 def _noting(
     bar: Bar,
     path: Path | None,
     kept: dict[str, CheckResult],
     said: Callable[[CheckResult], str] = lambda result: "ok" if result.ok else "FAILED",
-) -> Callable[[CheckResult], None]:
-    """Return the action for each result: it is written into the manifest at `path`, beside the `kept` ones.
+) -> Iterator[Callable[[CheckResult], None]]:
+    """Give the action for each result: it is written into the manifest at `path`, beside the `kept` ones. A manifest
+    that takes long to write is written less often, and at the end.
 
     said: the remark about it. Raises BadTask if nothing can be written there."""
     folder = next((one for one in path.absolute().parents if one.exists()), None) if path is not None else None
     if folder is not None and not os.access(folder, os.W_OK):
         raise BadTask(f"{path}: this user can't write in {folder}; give another --manifest FILE")
+    behind, due = False, 0.0
 
     def note(result: CheckResult) -> None:
+        nonlocal behind
+        behind = kept.get(result.task_id) != result or behind
         kept[result.task_id] = result
-        if path is not None:  # after each, so that an interrupted check goes on from there
-            write_manifest(path, kept.values())
+        if behind and time.monotonic() >= due:  # so that an interrupted check goes on from there
+            write()
         bar.advance(f"{result.task_id}: {said(result)}")
 
-    return note
+    def write() -> None:
+        nonlocal behind, due
+        began = time.monotonic()
+        if path is not None:
+            write_manifest(path, kept.values())
+        behind, due = False, time.monotonic() + (time.monotonic() - began) / _WRITING
+
+    try:
+        yield note
+    finally:
+        if behind:
+            write()
 
 
 def _convert_command(options: argparse.Namespace) -> int:
@@ -235,8 +261,8 @@ def _still_true(tasks: Sequence[Task], kept: Mapping[str, CheckResult]) -> list[
 async def _check_converted(tasks: list[Task], path: Path, hosts: str | None) -> list[CheckResult]:
     kept = _kept(path)
     async with docker_backend(hosts) as backend:
-        with Bar("checking", len(tasks)) as bar:
-            return await check_tasks(backend, tasks, known=dict(kept), on_result=_noting(bar, path, kept))
+        with Bar("checking", len(tasks)) as bar, _noting(bar, path, kept) as note:
+            return await check_tasks(backend, tasks, known=dict(kept), on_result=note)
 
 
 def _forge_command(options: argparse.Namespace) -> int:
@@ -279,12 +305,13 @@ async def _forge(options: argparse.Namespace) -> tuple[list[Tally], list[CheckRe
             )
         if options.no_check or not made:
             return tallies, []
-        with Bar("checking", len(made)) as bar:
+        path = options.out / NAME
+        with Bar("checking", len(made)) as bar, _noting(bar, path, _kept(path)) as note:
             results = await check_tasks(
                 backend,
                 [load_task(path) for path in sorted(made)],
                 concurrency=options.concurrency,
-                on_result=_noting(bar, options.out / NAME, _kept(options.out / NAME)),
+                on_result=note,
             )
     for result in results:
         if not result.ok:  # what is left can all be used

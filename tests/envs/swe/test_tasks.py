@@ -160,6 +160,60 @@ def without_docker(monkeypatch):
     monkeypatch.setattr("envs.swe.tasks.docker_backend", lambda hosts, base_image: nullcontext())
 
 
+def test_a_large_manifest_is_not_written_for_each_task(tmp_path, without_docker, monkeypatch):
+    clock, writes = Clock(), []
+
+    def write(path, results):
+        clock.now += 10
+        write_manifest(path, results)
+        writes.append(len(read_manifest(path)))
+
+    monkeypatch.setattr("envs.swe.tasks.write_manifest", write)
+    monkeypatch.setattr("envs.swe.tasks.time", clock)
+    for number in range(9):
+        make_task(tmp_path, name=f"task-{number}")
+    for again, written in ((), [1, 9]), ((), []), (("--again",), []), (("--again", "--only", "task-3"), []):
+        assert main(["check", str(tmp_path), *again]) == 0
+        assert writes == written, "what was found before is there"
+        writes.clear()
+
+
+def test_a_second_check_of_some_tasks_keeps_what_is_known_of_others(tmp_path, without_docker):
+    for name in ("one", "two"):
+        make_task(tmp_path, name=name)
+    assert main(["check", str(tmp_path)]) == 0
+    assert main(["check", str(tmp_path), "--again", "--only", "one"]) == 0
+    assert set(read_manifest(tmp_path / "manifest.json")) == {"one", "two"}
+    (tmp_path / "manifest.json").write_text('{"version": 1, "tasks": {}}')
+    assert main(["check", str(tmp_path)]) == 2
+    assert main(["check", str(tmp_path), "--again", "--only", "one"]) == 0
+    assert set(read_manifest(tmp_path / "manifest.json")) == {"one"}
+
+
+def test_an_interrupted_check_keeps_what_it_found(tmp_path, monkeypatch, without_docker):
+    monkeypatch.setattr("envs.swe.tasks.time", Clock())
+    make_task(tmp_path, name="good")
+
+    async def check(backend, tasks, on_result, **options):
+        for name in ("good", "more"):
+            on_result(replace(SOUND, task_id=name))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("envs.swe.tasks.check_tasks", check)
+    with pytest.raises(KeyboardInterrupt):
+        main(["check", str(tmp_path)])
+    assert set(read_manifest(tmp_path / "manifest.json")) == {"good", "more"}
+
+
+class Clock:
+    """A clock that stands still but for a write of a manifest."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
 def test_a_manifest_that_can_not_be_written_ends_a_check_before_it_begins(
     tmp_path, capsys, without_docker, monkeypatch
 ):
