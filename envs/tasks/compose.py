@@ -50,7 +50,7 @@ def one_container(folder: Path, name: str) -> OneContainer:
 def _read(path: Path, where: str) -> OneContainer:
     try:
         table = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:  # of text that is no UTF-8, and of dates
         raise BadTask(f"{where} is not YAML: {error}") from None
     services = table.get("services") or {} if isinstance(table, dict) else None
     if not isinstance(services, dict) or len(services) > 1:

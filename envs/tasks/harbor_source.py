@@ -263,5 +263,7 @@ def read_text(directory: Path, name: str) -> str:
         return (directory / name).read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise BadTask(f"task {directory.name}: {name} is missing; {LAYOUT}") from None
+    except OSError as error:
+        raise BadTask(f"task {directory.name}: {name} can't be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise BadTask(f"task {directory.name}: {name} is not UTF-8 ({error}); save it as UTF-8") from None

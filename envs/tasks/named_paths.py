@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from envs.judging.path_rules import refusal
 
@@ -51,7 +51,7 @@ def named_paths(folders: Iterable[Path]) -> tuple[str, ...]:
                 if plain and _of_the_task(plain):
                     found[plain] = None
     # What lies in another that is named comes with it.
-    paths = [path for path in found if not any(path.startswith(other + "/") for other in found)]
+    paths = [path for path in found if not any(str(parent) in found for parent in PurePosixPath(path).parents)]
     return (*(paths if len(paths) <= MOST else ()), *([".git"] if git else []))
 
 

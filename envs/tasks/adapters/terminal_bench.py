@@ -99,7 +99,7 @@ def _config(table: Mapping[str, Any], name: str) -> str:
 def _commands(path: Path, name: str) -> str:
     try:
         steps = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # of text that is no UTF-8, and of dates
         raise BadTask(f"task {name}: {path.name} is not YAML: {error}") from None
     commands = [step.get("command") if isinstance(step, dict) else None for step in steps or []]
     if not commands or not all(isinstance(command, str) for command in commands):
@@ -110,7 +110,7 @@ def _commands(path: Path, name: str) -> str:
 def _mapping(path: Path, name: str) -> dict[str, Any]:
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # of text that is no UTF-8, and of dates
         raise BadTask(f"task {name}: {path.name} is not YAML: {error}") from None
     if not isinstance(found, dict):
         raise BadTask(f"task {name}: {path.name} must be a table of fields")

@@ -13,6 +13,7 @@ from envs.types import BadTask
         ("main: {build: .}\n  db: {image: postgres}", "several containers aren't supported"),
         ("main: {build: ., privileged: true}", "privileged can't be kept"),
         ("main: [", "is not YAML"),
+        ("main: {environment: {DAY: 2024-13-45}}", "is not YAML: month must be"),
         ("main: [1]", "a service is a table"),
         ("main: {environment: A=B}", "a list of NAME=VALUE"),
         ("main: {environment: 5}", "a list of NAME=VALUE"),

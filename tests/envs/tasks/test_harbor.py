@@ -61,6 +61,10 @@ def test_an_instruction_must_say_something_in_utf8(tmp_path):
     (directory / "instruction.md").write_bytes(b"caf\xe9")
     with pytest.raises(BadTask, match=r"instruction.md is not UTF-8"):
         load_task(directory)
+    (directory / "instruction.md").unlink()
+    (directory / "instruction.md").mkdir()
+    with pytest.raises(BadTask, match=r"instruction.md can't be read: Is a directory"):
+        load_task(directory)
 
 
 def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path):

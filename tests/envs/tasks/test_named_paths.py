@@ -1,6 +1,7 @@
 """Which files outside of the working directory are judged because the tests name them."""
 
 from harbor_samples import make_task
+from stopwatch import Stopwatch
 
 from envs.tasks.harbor import load_task
 from envs.tasks.named_paths import MOST, named_paths
@@ -34,6 +35,13 @@ def test_what_lies_in_a_path_that_is_named_comes_with_it(tmp_path):
 def test_tests_that_name_very_many_name_examples(tmp_path):
     text = "".join(f'client.get("/users/{number}")\n' for number in range(MOST + 1))
     assert named(tmp_path, text + 'run(["git", "log"])') == (".git",)
+
+
+def test_very_many_names_cost_no_more_each(tmp_path):
+    text = "".join(f'"/data/{number}/a" ' for number in range(20_000)) + '"/srv" "/srv/a"'
+    watch = Stopwatch()
+    assert named(tmp_path, text) == ()
+    assert watch.seconds < 5
 
 
 def test_git_is_judged_where_tests_ask_it(tmp_path):

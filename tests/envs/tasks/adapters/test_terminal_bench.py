@@ -67,6 +67,7 @@ def test_fields_are_kept_and_the_agent_sees_neither_tests_nor_solution(tmp_path)
         ("task.yaml", "difficulty: easy\n", "instruction is missing"),
         ("task.yaml", "- a\n", "must be a table"),
         ("task.yaml", "a: [\n", "is not YAML"),
+        ("task.yaml", "instruction: x\nmade: 2024-13-45\n", "is not YAML: month must be in 1..12"),
         ("task.yaml", "instruction: a\nparser_name: swebench\n", "parser_name 'swebench' isn't supported"),
         ("task.yaml", "instruction: a\nmax_test_timeout_sec: soon\n", "must be a number of seconds"),
         ("task.yaml", "instruction: a\ntags: [1]\n", "tags must be a list"),
