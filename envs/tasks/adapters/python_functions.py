@@ -1,4 +1,4 @@
-"""Single Python functions: HumanEval, MBPP and sets with their fields (EvalPlus), as JSONL or Parquet.
+"""Single Python functions: HumanEval, MBPP and sets with their fields (EvalPlus, HumanEvalPack), as JSONL or Parquet.
 
 | field | becomes |
 |---|---|
@@ -84,6 +84,7 @@ def _humaneval(row: Row, entry_point: str) -> tuple[str, str, str, list[str]]:
 def _tested(test: str, entry_point: str) -> str:
     """Return the source of a test in place of `check(candidate)`: each of its asserts is one of the test then."""
     name = f"test_{entry_point}"
+    test = re.sub(rf"^check\({entry_point}\)\s*\Z", "", test, flags=re.MULTILINE)  # HumanEvalPack's own call
     if len(re.findall(r"\bcheck\s*\(", test)) == len(_CHECK.findall(test)) == 1:
         return _CHECK.sub(rf"def {name}(\1={entry_point}):", test)
     return f"{test}\n\ndef {name}():\n    check({entry_point})\n"

@@ -61,7 +61,9 @@ async def test_a_cheat_is_not_rewarded(docker_backend, tmp_path, cheat):
 
 def test_what_a_row_checks_is_the_test_itself_unless_the_row_calls_it_too(tmp_path):
     twice = HUMANEVAL | {"task_id": "HumanEval/901", "test": HUMANEVAL["test"] + "check(abs)\n"}
-    own, called = load(write(tmp_path, HUMANEVAL, twice), tmp_path / "out")
+    of_the_pack = HUMANEVAL | {"task_id": "Python/0", "test": HUMANEVAL["test"] + "\ncheck(double)\n"}
+    own, called, packed = load(write(tmp_path, HUMANEVAL, twice, of_the_pack), tmp_path / "out")
+    assert "check" not in (packed.hidden.tests / "test_hidden.py").read_text()
     text = (own.hidden.tests / "test_hidden.py").read_text()
     assert "def test_double(candidate=double):\n    assert candidate(3) == 6\n" in text and "check" not in text
     assert (called.hidden.tests / "test_hidden.py").read_text().endswith("def test_double():\n    check(double)\n")
