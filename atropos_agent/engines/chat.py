@@ -24,7 +24,7 @@ from atropos_agent.engines.errors import (
     shown,
 )
 from atropos_agent.engines.hosted import Usage, pause_s, refused_option
-from atropos_agent.engines.http import needs_environment
+from atropos_agent.engines.http import LARGEST, NoAnswer, needs_environment
 from atropos_agent.engines.load import Load
 from atropos_agent.tokens.chat import read_chat
 from atropos_agent.types import AgentError, EngineError
@@ -45,8 +45,29 @@ _FIRST = {"messages": [{"role": "user", "content": "Hi."}], "max_tokens": 1024}
 """The request at the start: enough tokens for models that think first."""
 NOT_OPENAI = ("top_k", "min_p")
 """Options outside of OpenAI's protocol; many servers take them beside it."""
+_OF_THE_WIRE = ("content-encoding", "content-length", "transfer-encoding")
+"""Headers of a body as it was sent, not as it is unpacked."""
 _NO_KEY = "none"
 """Stands for the key of a local server, which wants none: an empty one makes an invalid header."""
+
+
+class _BoundedClient(openai.DefaultAsyncHttpxClient):  # type: ignore[misc]  # openai is not followed
+    """Reads no more than `LARGEST` bytes of an answer, unpacked: httpx, or httpx2, reads whatever comes."""
+
+    async def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
+        response = await super().send(request, stream=True, **options)
+        if stream:
+            return response
+        body = bytearray()
+        try:
+            async for part in response.aiter_bytes():
+                body += part
+                if len(body) > LARGEST:
+                    raise NoAnswer(f"it answered with more than {LARGEST} bytes")
+        finally:
+            await response.aclose()
+        headers = [(name, value) for name, value in response.headers.items() if name not in _OF_THE_WIRE]
+        return type(response)(response.status_code, headers=headers, content=bytes(body), request=response.request)
 
 
 class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
@@ -66,7 +87,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
             base_url=config.base_url,
             timeout=config.timeout,
             max_retries=0,  # `chat_completion` tries again, with the provider's pauses
-            http_client=openai.DefaultAsyncHttpxClient(trust_env=needs_environment(str(config.base_url))),
+            http_client=_BoundedClient(trust_env=needs_environment(str(config.base_url))),
         )
         super(OpenAIServer, self).__init__(config, reasoning_config=reasoning_config)
         self.url = str(config.base_url)
@@ -166,7 +187,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
                 self._renames = True
                 return await self._once(options)
             raise paused(refusal(self.label, error.status_code, text), error.response.headers) from error
-        except openai.APIConnectionError as error:
+        except (openai.APIConnectionError, NoAnswer) as error:
             raise self._no_answer(error) from error
         except (openai.OpenAIError, ValueError) as error:  # the second: no JSON
             raise NoCompletion(f"{self.label} answered with something that is no completion: {error}") from error
@@ -184,7 +205,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
             return [str(model.id) async for model in self.openai.models.list()]
         except openai.AuthenticationError as error:
             raise self._wrong_key(f"{self.label} answered {error.status_code}: {error.response.text[:300]}") from error
-        except openai.APIConnectionError as error:
+        except (openai.APIConnectionError, NoAnswer) as error:
             raise self._no_answer(error) from error
         except (openai.OpenAIError, ValueError, AttributeError, TypeError):
             return []
@@ -206,7 +227,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
             return NotThisServer(f"{error}; set --openai.model_name, or --openai.base_url, to what is there")
         return NotThisServer(f"{error}; it refuses what every rollout asks of it")
 
-    def _no_answer(self, error: openai.APIConnectionError) -> EngineDown:
+    def _no_answer(self, error: Exception) -> EngineDown:
         cause = error.__cause__ or error
         return EngineDown(f"{self.label} did not answer: {str(cause) or type(cause).__name__}")
 

@@ -1,10 +1,13 @@
 """A plain OpenAI-compatible endpoint as the model: its replies, its own words where it refuses, what the start asks."""
 
 import asyncio
+import gzip
 import json
+import threading
 import time
 
 import pytest
+from waiting import in_time
 from werkzeug import Response
 
 from atropos_agent.engines import chat
@@ -231,10 +234,27 @@ async def test_who_asks_for_no_pause_for_ever_is_not_asked_without_one(httpserve
     assert len(httpserver.log) <= 3
 
 
+@pytest.mark.parametrize("packed", [False, True])
+async def test_an_answer_without_end_is_none(endpoint, monkeypatch, packed):
+    content = json.dumps({**ANSWER, "id": "x" * 2_000_000}).encode()
+    headers = {"Content-Type": "application/json"} | ({"Content-Encoding": "gzip"} if packed else {})
+    answer = Response(gzip.compress(content) if packed else content, 200, headers)
+    endpoint.server.clear()
+    endpoint.server.expect_request("/v1/chat/completions").respond_with_handler(lambda _: answer)
+    async with endpoint.opened() as server:
+        assert read_chat(await server.chat_completion(messages=QUESTION)).text == "four"
+        monkeypatch.setattr(chat, "LARGEST", 1_000_000)
+        with pytest.raises(EngineDown, match="it answered with more than 1000000 bytes"):
+            await server.connect()
+
+
 async def test_a_failure_without_words_is_named_by_its_kind(endpoint):
     config = EngineConfig(base_url=endpoint.url, server_type="openai", model_name="m", timeout=1)
     endpoint.server.clear()
-    endpoint.server.expect_request("/v1/chat/completions").respond_with_handler(lambda _: time.sleep(2))
+    given_up = threading.Event()
+    endpoint.server.expect_request("/v1/chat/completions").respond_with_handler(lambda _: given_up.wait(60) and None)
     async with open_server(config) as server:
         with pytest.raises(EngineDown, match="did not answer: ReadTimeout"):
             await server.connect()
+    given_up.set()
+    assert in_time(lambda: endpoint.server.log), "else it would stand in the next test's"
