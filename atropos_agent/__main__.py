@@ -6,6 +6,7 @@ conflict.
 
 from __future__ import annotations
 
+import signal
 import sys
 from importlib import import_module
 
@@ -14,6 +15,7 @@ from sandboxes.shadowing import check_packages
 
 def command() -> int:
     """Run the command of this process. Returns the exit status."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # what is imported first is nothing that a traceback would explain
     if not sys.flags.safe_path:
         sys.path.append("")  # `python -m` has it first; behind the others it hides nothing
     try:

@@ -88,6 +88,10 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         asyncio.run(options.pop("function")(**options))
+        sys.stdout.flush()
+    except BrokenPipeError:  # its reader has closed it, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130

@@ -10,6 +10,10 @@ import socket
 import sys
 from collections.abc import Generator
 
+if __name__ == "__main__":
+    # Neither what is imported nor a model that is read is anything that a traceback would explain.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
 try:
     import torch
     import uvicorn

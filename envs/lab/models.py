@@ -6,8 +6,12 @@ It is made in a process of its own, so it can be stopped.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # what is imported first is nothing that a traceback would explain
 
 from atropos_agent.cpu_engine.model import DEFAULT_CACHE, ModelNotFound, locate
 from atropos_agent.types import AgentError

@@ -17,14 +17,20 @@ import asyncio
 import json
 import logging
 import shutil
+import signal
 import statistics
+import sys
 import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # what is imported first is nothing that a traceback would explain
 
 import torch
 from peft import LoraConfig, get_peft_model, load_peft_weights, set_peft_model_state_dict
@@ -369,4 +375,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with suppress(KeyboardInterrupt):
+        main()
+        sys.exit()
+    sys.exit(130)

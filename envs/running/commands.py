@@ -267,6 +267,8 @@ class TrainerPace:
         It ends before when the run is asked to stop, and when no inference server answers any more: some trainers
         end theirs with themselves."""
         env, answered = self._run.env, time.monotonic()
+        if self._evaluations or self._left_out:
+            logger.info("the trainer has had enough; the last evaluation is made to its end")
         while (self._evaluations or self._left_out) and not env.stopping.asked:
             if not self._evaluations:
                 self._left_out = False

@@ -165,11 +165,12 @@ class _HeldRun:
 async def rollout(
     fed: Feed[Any, Any], task: str, name: str, read: Callable[[TrainerGroup], T], max_tokens: int | None = None
 ) -> T:
-    """Make a rollout and return what `read` makes of it. The run is done with it then."""
+    """Make a rollout and return what `read` makes of it. The run is done with it then, also if `read` raises."""
     given = await fed.ask(task, members=1, name=name, max_tokens=max_tokens)
-    made = read(given)
-    await fed.confirm([given.name])
-    return made
+    try:
+        return read(given)
+    finally:
+        await fed.confirm([given.name])
 
 
 def sound_rows(scored: ScoredGroup) -> Sequence[Row]:

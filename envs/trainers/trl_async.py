@@ -108,7 +108,10 @@ class Worker(Fed):
 
     def step(self, batches: int) -> None:
         """Note a step of the trainer on its next so many batches."""
-        self.last_step = [self._handed.pop(row) for row in self.ledger.step(batches)]
+        self.last_step = [self._handed[row] for row in self.ledger.step(batches)]
+        for group, row in list(self._handed):  # those that the trainer has dropped, too; `hand` adds others meanwhile
+            if group in self.ledger.trained:
+                del self._handed[group, row]
 
     def hand(self, group: TrainerGroup) -> None:
         """Put a group's rows into the trainer's queue, without those already in its checkpoint."""

@@ -10,6 +10,9 @@ import sys
 import threading
 from pathlib import Path
 
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run ends us when it ends
+
 import uvicorn
 
 from envs.viewer.door import key_of
@@ -23,7 +26,6 @@ def main() -> int:
     parser.add_argument("run_dir", type=Path)
     parser.add_argument("--socket", type=int, required=True)
     options = parser.parse_args()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run ends us when it ends
     os.nice(10)
 
     def ends_with_the_run(server: uvicorn.Server) -> None:

@@ -1,8 +1,10 @@
 """`python -m envs`: any environment by its path."""
 
 import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -39,3 +41,15 @@ def test_what_is_not_installed_and_not_needed_is_not_complained_about():
     env.pop("TRANSFORMERS_NO_ADVISORY_WARNINGS", None)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=env)
     assert "PyTorch" not in done.stderr
+
+
+@pytest.mark.parametrize("module", ["atropos_agent.cpu_engine", "envs.lab.models", "envs.lab.trainer", "envs.viewer"])
+def test_ctrl_c_while_a_module_is_loaded_is_no_traceback(module, tmp_path):
+    for slow in ("torch", "uvicorn"):
+        (tmp_path / f"{slow}.py").write_text("import signal, sys\nsignal.raise_signal(signal.SIGINT)\nsys.exit(3)\n")
+    path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
+    done = subprocess.run(
+        [sys.executable, "-m", module], env={"PYTHONPATH": path}, capture_output=True, text=True, check=False
+    )
+    ended = 3 if module == "envs.viewer" else -signal.SIGINT  # the run ends its page
+    assert (done.returncode, done.stderr) == (ended, "")

@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 
 import programs
 import pytest
@@ -47,3 +48,14 @@ def test_it_ends_in_order_when_the_daemon_is_silent(tmp_path, number):
             process.send_signal(number)
             status = process.wait(120)
     assert (status, (tmp_path / "err").read_text()) == (130, "interrupted\n")
+
+
+@pytest.mark.docker
+def test_a_reader_that_closes_the_pipe_is_no_traceback(base_image):
+    told, tells = os.pipe()
+    os.close(told)
+    done = subprocess.run(
+        [sys.executable, "-m", "sandboxes", "images"], stdout=tells, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(tells)
+    assert (done.returncode, done.stderr) == (1, "")

@@ -9,6 +9,7 @@ from atropos_agent.engines.objects import ObjectServer, Sampled
 from atropos_agent.tokens.template import ChatTemplate
 from envs.options import EngineConfig, UsageError
 from envs.rewards import Shaping
+from envs.running.group import fates
 from envs.trainers.named import Runs, named, rollout, sampling_of, sound_rows
 
 
@@ -87,6 +88,14 @@ async def test_a_run_that_has_ended_is_opened_again(runs):
         second, same = await asyncio.gather(opened(runs), opened(runs))
         assert second is same is not first
         assert await rollout(second, "sum-2", "two", rows_of)
+
+
+async def test_a_rollout_that_can_not_be_used_is_done_with_too(runs):
+    async with runs:
+        fed = await opened(runs)
+        with pytest.raises(ValueError, match="not now"):
+            await rollout(fed, "sum-2", "mine", raising)
+    assert [fate.state for fate in fates(fed.run.env.run_dir)] == ["confirmed"]
 
 
 async def test_a_run_that_could_not_be_opened_is_tried_again(runs, monkeypatch):

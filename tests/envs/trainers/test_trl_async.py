@@ -85,6 +85,16 @@ def test_a_row_with_several_advantages_is_given_once_for_each_with_those_tokens_
     assert (first.advantage, second.advantage) == (1.25, 0.75)
 
 
+def test_nothing_is_kept_of_rows_that_the_trainer_dropped(tmp_path: Path) -> None:
+    worker = worker_of(None, tmp_path)
+    worker.hand(given(rollout(1.0, 1, "a"), rollout(0.0, 1, "b")))
+    _, newer = take(worker, 2)
+    pack([newer])
+    step(worker)
+    assert worker.last_step == [("g0", "b", 0.0)]
+    assert not worker._handed
+
+
 def test_the_trainer_is_fed_and_its_checkpoint_says_what_is_not_given_again(make_env: Any, tmp_path: Path) -> None:
     out = tmp_path / "out"
     worker = worker_of(make_env, out, groups=3)
