@@ -26,7 +26,7 @@ from pathlib import Path
 from envs.records.atif import Place
 from envs.resources import Resource
 from envs.running.journal import Journal
-from envs.running.resources import Resources
+from envs.running.resources import Resources, next_number
 from envs.tasks.sampler import Draw
 from envs.types import GroupState, Rollout, Task
 
@@ -251,11 +251,6 @@ def _insert(db: sqlite3.Connection, task: Task) -> int:
 
 def _begun(db: sqlite3.Connection, number: int, resources: Resources | None) -> Mapping[str, Resource]:
     return {} if resources is None else resources.begin(db, number)
-
-
-def next_number(db: sqlite3.Connection) -> int:
-    """Return the number of the next group."""
-    return int(db.execute("SELECT coalesce(max(number), -1) + 1 FROM groups").fetchone()[0])
 
 
 def settle(

@@ -22,7 +22,7 @@ from envs.running.failures import FailureLog
 from envs.running.group import Group, UnfinishedGroup
 from envs.running.journal import Journal
 from envs.running.mix import ALONE, Mix
-from envs.running.resources import Resources
+from envs.running.resources import Resources, next_number
 from envs.tasks.sampler import Draw, TaskSampler
 from envs.types import BadTask, Failure, GroupState, InfraError, Rollout, Task
 
@@ -208,7 +208,7 @@ async def _first_number(journal: Journal, tasks: str) -> int:
         if digest != tasks:
             if digest:
                 logger.warning("the tasks are not those of the earlier start; a new order of tasks begins")
-            first = str(groups.next_number(db))
+            first = str(next_number(db))
             db.execute("INSERT OR REPLACE INTO run VALUES ('order', ?)", (f"{tasks}@{first}",))
         return int(first)
 

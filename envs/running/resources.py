@@ -107,7 +107,7 @@ class Resources(Mapping[str, Resource]):
 
     async def now(self, journal: Journal) -> Mapping[str, Resource]:
         """Return the newest versions for rollouts of no group, such as an evaluation's."""
-        return await journal.write(lambda db: self.begin(db, _next(db)))
+        return await journal.write(lambda db: self.begin(db, next_number(db)))
 
     def at(self, db: sqlite3.Connection, number: int) -> dict[str, Resource]:
         """Return the versions of a group that has begun."""
@@ -117,7 +117,7 @@ class Resources(Mapping[str, Resource]):
         db.execute(_TABLE)
         started = {one.name: one.text for one in versions(db) if one.source == "start"}
         known = newest(db)
-        number = _next(db)
+        number = next_number(db)
         for name, resource in self._start.items():
             if resource is not None and started.get(name) != resource.text:
                 # What stands in a file already counts more than what a run begins with.
@@ -171,7 +171,8 @@ def wish(folder: Path, name: str, text: str) -> None:
     replace_file(folder / f"{name}.txt", text.encode())
 
 
-def _next(db: sqlite3.Connection) -> int:
+def next_number(db: sqlite3.Connection) -> int:
+    """Return the number of the group that begins next."""
     return int(db.execute("SELECT coalesce(max(number), -1) + 1 FROM groups").fetchone()[0])
 
 
