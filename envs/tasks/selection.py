@@ -19,6 +19,9 @@ from sandboxes.plurals import plural
 
 logger = logging.getLogger(__name__)
 
+_SHOWN = 40
+"""Most tags in a message."""
+
 
 def tagged(tasks: Sequence[Task], tags: Collection[str], option: str, *, without: Collection[str] = ()) -> list[Task]:
     """Return the tasks with one of `tags` (all of them when there are none) and none of `without`.
@@ -27,9 +30,9 @@ def tagged(tasks: Sequence[Task], tags: Collection[str], option: str, *, without
     chosen = [task for task in tasks if (not tags or named(task, tags)) and not named(task, without)]
     if not chosen:
         known = sorted({tag for task in tasks for tag in task.tags})
-        raise BadTask(
-            f"no task has one of the tags {', '.join(tags)} ({option}); there are {', '.join(known)}, and task ids"
-        )
+        more = f" and {len(known) - _SHOWN} others" if len(known) > _SHOWN else ""
+        there = ", ".join(known[:_SHOWN]) + more
+        raise BadTask(f"no task has one of the tags {', '.join(tags)} ({option}); there are {there}, and task ids")
     return chosen
 
 

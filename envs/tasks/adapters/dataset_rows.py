@@ -43,6 +43,13 @@ class Row:
             raise BadTask(f"{self.where}: {' or '.join(names)} is missing or empty")
         return default
 
+    def line(self, *names: str, default: str | None = None) -> str:
+        """Return the same for a part of a Dockerfile's line. Raises BadTask also if it has several lines."""
+        found = self.text(*names, default=default).strip()
+        if len(found.splitlines()) > 1:
+            raise BadTask(f"{self.where}: {' or '.join(names)} has several lines; give one: {found[:80]!r}")
+        return found
+
     def patch(self, name: str, *, default: str | None = None) -> Patch:
         """Return the patch in a field, with errors of form mended. Raises BadTask if git can't read it."""
         text = self.text(name, default=default)

@@ -90,7 +90,7 @@ def _convert(row: Row, out: Path) -> Path:
             folders=_support(_parse(code, name, where) for name, code in tests.items() if name.endswith(".py")),
         ),
         "instruction.md": (issue[1] if issue else said).strip() + "\n",
-        "environment/Dockerfile": (f"FROM {row.text('docker_image')}\nWORKDIR /testbed\nRUN {layer}\n{PATH}\n"),
+        "environment/Dockerfile": (f"FROM {row.line('docker_image')}\nWORKDIR /testbed\nRUN {layer}\n{PATH}\n"),
         "solution/fix.patch": _fix(row.table("parsed_commit_content"), where),
         "solution/solve.sh": "#!/bin/bash\nset -e\ngit apply --whitespace=fix /solution/fix.patch\n",
         **{f"tests/suite/{_FOLDER}/{name}": code for name, code in tests.items()},

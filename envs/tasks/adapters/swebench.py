@@ -177,12 +177,12 @@ def _instance(row: Row, family: str) -> _Instance:
     task_id = row.text("instance_id")
     naming = FAMILIES.get(family)
     default = naming(task_id) if naming is not None else None
-    image = row.text("image", "docker_image", "image_name", "image_url", default=default)
+    image = row.line("image", "docker_image", "image_name", "image_url", default=default)
     found = _Instance(
         row,
         task_id,
         image,
-        workdir=row.text("workdir", default=_workdir(row, image)),
+        workdir=row.line("workdir", default=_workdir(row, image)),
         patch=row.patch("patch"),
         test_patch=row.patch("test_patch", default=""),
         wanted=_without_progress(row.texts("FAIL_TO_PASS", "fail_to_pass")),

@@ -21,6 +21,9 @@ def test_tags_choose_and_leave_out():
         BadTask, match=r"no task has one of the tags none \(--env.tags\); there are even, odd, and task ids"
     ):
         tagged(TASKS, ["none"], "--env.tags")
+    many = [Task(f"task-{number}", "Do it.", tags=(f"tag-{number:03}",)) for number in range(100)]
+    with pytest.raises(BadTask, match=r"there are tag-000, .*, tag-039 and 60 others, and task ids"):
+        tagged(many, ["none"], "--env.tags")
 
 
 def test_a_tasks_id_chooses_it_as_its_tags_do():

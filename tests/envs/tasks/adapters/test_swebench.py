@@ -211,6 +211,8 @@ def test_parquet_rows_are_read_like_any_others(tmp_path):
         ({"PASS_TO_PASS": ["tests/test_a.py::test_b cut"]}, "is not a pytest node id"),
         ({"expected_output_json": "{}"}, "this is a row of R2E-Gym"),
         ({"patch": None}, "patch is missing"),
+        ({"image": "an:image\nRUN true"}, "image or docker_image or image_name or image_url has several lines"),
+        ({"workdir": "/a\nRUN true"}, "workdir has several lines; give one"),
     ],
 )
 def test_a_bad_row_is_refused_with_its_line_and_field(tmp_path, change, message):
