@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -170,24 +171,34 @@ class Run:
         stopping = self.env.stopping
         workers: dict[asyncio.Task[None], Group] = {}
         try:
-            while not stopping.asked and (more := await pace.room(len(workers))) is not None:
-                for _ in range(more):
-                    group = await self.next_group()
-                    workers[asyncio.create_task(self.work(group, pace, sink), name=f"group {group.number}")] = group
-                stopping.working = bool(workers)
-                await asyncio.wait({*workers, *self.background}, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
-                if stopping.asked:
-                    break  # what fails from now on, such as writing to a full disk, is done at the next start
-                for done in [task for task in self.background if task.done()]:
-                    self.background.discard(done)
-                    done.result()
-                for worker in [worker for worker in workers if worker.done()]:
-                    self._reap(worker, workers.pop(worker), pace)
+            with self._left_at_the_end():
+                while not stopping.asked and (more := await pace.room(len(workers))) is not None:
+                    for _ in range(more):
+                        group = await self.next_group()
+                        workers[asyncio.create_task(self.work(group, pace, sink), name=f"group {group.number}")] = group
+                    stopping.working = bool(workers)
+                    await asyncio.wait({*workers, *self.background}, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+                    if stopping.asked:
+                        break  # what fails from now on, such as writing to a full disk, is done at the next start
+                    for done in [task for task in self.background if task.done()]:
+                        self.background.discard(done)
+                        done.result()
+                    for worker in [worker for worker in workers if worker.done()]:
+                        self._reap(worker, workers.pop(worker), pace)
             if stopping.asked and workers:
                 logger.info("stopping: %d groups have %.0f s to finish", len(workers), self.config.shutdown_s)
                 await asyncio.wait(workers, timeout=self.config.shutdown_s)
         finally:
             await cancel(set(workers))
+
+    @contextmanager
+    def _left_at_the_end(self) -> Iterator[None]:
+        """Leave to the next start what a full disk keeps from being written once the run is asked to stop."""
+        try:
+            yield
+        except (sqlite3.OperationalError, OSError) as error:
+            if not (self.env.stopping.asked and may_pass(error)):
+                raise
 
     async def follow_load(self) -> None:
         """Adapt the concurrency limit to how busy the inference servers are, for ever."""

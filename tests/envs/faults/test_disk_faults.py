@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import itertools
 
 import orjson
 import pytest
@@ -41,6 +42,25 @@ def fill_up(monkeypatch):
 
     monkeypatch.setattr(run_module, "Journal", Noted)
     yield fill_up
+
+
+async def test_a_group_that_a_full_disk_keeps_from_beginning_is_begun_at_the_next_start(make_env, fill_up, monkeypatch):
+    env, begin, begun = make_env(group_size=2, total_steps=4), run_module.Run.next_group, itertools.count(1)
+
+    async def begin_at_the_end(run):
+        if next(begun) == 3:
+            fill_up()
+            env.stopping.ask()
+            await run.journal.replace("large", "x" * 100_000)  # needs a page, as a group's beginning may
+        return await begin(run)
+
+    monkeypatch.setattr(run_module.Run, "next_group", begin_at_the_end)
+    await asyncio.wait_for(process_groups(env), 60)
+    assert env.stopping.asked
+    monkeypatch.undo()
+    again = make_env(group_size=2, total_steps=4)
+    await asyncio.wait_for(process_groups(again), 60)
+    assert metrics_of(again).states == {"saved": 4}
 
 
 @pytest.mark.parametrize("times", [1, 2])
