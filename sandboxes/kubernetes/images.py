@@ -6,8 +6,8 @@ import asyncio
 import os
 import shlex
 import signal
+import tempfile
 from pathlib import Path
-from typing import cast
 
 from sandboxes.base import ImageUnbuildable
 from sandboxes.kubernetes.options import PodOptions
@@ -44,23 +44,19 @@ class PodImages(NamedImages):
 
 
 async def _build(command: str, context: Path) -> None:
-    process = await asyncio.create_subprocess_shell(
-        command,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        start_new_session=True,
-    )
-    output, said = cast(asyncio.StreamReader, process.stdout), b""
-    try:
-        async with build_limit(context):
-            while piece := await output.read(_SHOWN):
-                said = (said + piece)[-_SHOWN:]
-            await process.wait()
-    finally:
-        if process.returncode is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
-    if process.returncode:
-        end = said.decode(errors="replace")
-        raise ImageUnbuildable(f"--env.pods.builder ended with {process.returncode} for {context}: {end}")
+    # A file, since a program that outlives the builder may hold a pipe open.
+    with tempfile.TemporaryFile() as output:
+        process = await asyncio.create_subprocess_shell(
+            command, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
+        try:
+            async with build_limit(context):
+                await process.wait()
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                await process.wait()
+        if process.returncode:
+            output.seek(max(0, output.seek(0, os.SEEK_END) - _SHOWN))
+            end = output.read().decode(errors="replace")
+            raise ImageUnbuildable(f"--env.pods.builder ended with {process.returncode} for {context}: {end}")
