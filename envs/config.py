@@ -6,7 +6,7 @@ reported at once. A test compares the two.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -166,6 +166,10 @@ class StrictOptions(BaseModel):
         """Return the options without a meaning here, set to another value than atroposlib's."""
         given = {name: values[name] for name in cls.unused if name in values}
         return [name for name, value in given.items() if str(getattr(value, "value", value)) != str(cls.unused[name])]
+
+    def changed(self, names: Iterable[str]) -> list[str]:
+        """Return the options among these with another value than their default."""
+        return [name for name in names if getattr(self, name) != type(self).model_fields[name].default]
 
     @field_validator("*", mode="before")
     @classmethod
@@ -409,10 +413,11 @@ class AgentEnvConfig(StrictOptions):
         if self.workers != "ray" and self.ray != RayOptions():
             problems.append("ray has no effect without workers ray; set that too, or leave ray out")
         for needed, names in self.needing.items():
-            useless = [name for name in names if getattr(self, name) != type(self).model_fields[name].default]
-            if useless and not getattr(self, needed):
-                said = ", ".join(useless)
-                problems.append(f"{said} has no effect without {needed}; set that too, or leave {said} out")
+            if not getattr(self, needed):
+                useless = self.changed(names)
+                problems += [
+                    f"{name} has no effect without {needed}; set that too, or leave {name} out" for name in useless
+                ]
         if problems:
             raise ValueError("; ".join(problems))
         return self

@@ -179,7 +179,8 @@ def _read_arguments(argv: Sequence[str], known: Mapping[str, Option]) -> tuple[d
             problems.append(f"{name}: it needs a value{' (true or false)' if option.kind is bool else ''}")
         else:
             try:
-                value = _item(option.kind, text) if name not in known else _typed(option.kind, text)
+                # The shell has taken an option's quotes; a mapping's entry is read as inside of the mapping.
+                value = _typed(option.kind, text) if name in known else _item(option.kind, text)
             except ValueError as error:
                 problems.append(f"{name}: {error} (got {_short(text)})")
                 continue

@@ -50,8 +50,7 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         except ExceptionGroup as group:
             problems += group.exceptions
         problems += room_problems(config.agent, config.max_token_length)
-        changed = [name for name in OWN if getattr(config, name) != type(config).model_fields[name].default]
-        problems += own_problems(config.agent, changed)
+        problems += own_problems(config.agent, config.changed(OWN))
         problems += check_names(config.tools)
         problems += await sandbox_problems(config)
         problems += await judge_problems(config)

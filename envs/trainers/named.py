@@ -50,9 +50,9 @@ def refuse_weight(config: AgentEnvConfig, trainer: str) -> None:
 def refuse_advantages(config: AgentEnvConfig, trainer: str) -> None:
     """Raise ValueError for options of the advantages, for a trainer that makes them of the rewards."""
     refuse_weight(config, trainer)
-    defaults = {name: type(config).model_fields[name].default for name in _OF_ADVANTAGES}
-    if given := [f"--env.{name}" for name, default in defaults.items() if getattr(config, name) != default]:
-        raise ValueError(f"{', '.join(given)} has no effect: {trainer} makes the advantages itself; leave it out")
+    if given := config.changed(_OF_ADVANTAGES):
+        said = " and ".join(f"--env.{name}" for name in given)
+        raise ValueError(f"leave out {said}: {trainer} makes the advantages itself")
     reward = find_reward("--env.reward", config.reward) if config.reward else None
     if isinstance(reward, Shaping) and (reward.turn_malformed or reward.turn_error):
         raise ValueError(

@@ -35,7 +35,7 @@ def test_every_option_of_atroposlib_is_followed_or_refused():
         ({"eval_ks": [1, 8], "eval_samples": 4}, "eval_ks needs eval_samples >= 8"),
         ({"no_such_option": 1}, "Extra inputs"),
         ({"group_size": 100_000}, "group_size\\s+Input should be less than or equal to 10000"),
-        ({"teacher_model": "m", "teacher_weight": 1.0}, "teacher_model, teacher_weight has no effect without teacher;"),
+        ({"teacher_model": "m", "teacher_weight": 1.0}, "teacher_weight has no effect without teacher;"),
         ({"ray": {"workers": 2}}, "ray has no effect without workers ray; set that too"),
         ({"teacher": "http://t/v1", "teacher_weight": 1.0, "temperature": 0.7}, "set temperature to 1"),
     ],

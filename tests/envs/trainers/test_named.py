@@ -130,7 +130,7 @@ def test_a_trainer_without_advantages_of_tokens_refuses_a_teachers_weight_by_nam
 )
 def test_a_trainer_that_makes_the_advantages_refuses_options_of_ours_by_name(option):
     name = option.partition("=")[0]
-    with pytest.raises(ValueError, match=rf"{name} has no effect: verl makes the advantages"):
+    with pytest.raises(ValueError, match=rf"leave out {name}: verl makes the advantages"):
         Runs("sums:Sums", [option], "verl", ObjectServer, None)
 
 
