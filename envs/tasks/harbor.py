@@ -88,7 +88,7 @@ def load_tasks(root: Path) -> list[Task]:
     tasks: dict[str, Task] = {}
     problems: list[str] = []
     ignored: dict[str, list[str]] = defaultdict(list)
-    for directory in _task_directories(root):
+    for directory in _task_directories(root, {root.resolve()}):
         try:
             task, left_out = _read(directory)
         except BadTask as problem:
@@ -111,23 +111,37 @@ def load_tasks(root: Path) -> list[Task]:
 
 def directory_digest(directory: Path) -> str:
     """Return the sha256 over the names, executable bits and contents of all files, bytecode left out. A link in it may
-    lead to a folder that several tasks share."""
+    lead to a folder that several tasks share. Raises BadTask for a file that can't be read."""
     digest = hashlib.sha256()
-    linked = [one for one in directory.iterdir() if one.is_symlink() and one.is_dir()]
-    for path in sorted(path for folder in (directory, *linked) for path in folder.rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts:
-            executable = bool(path.stat().st_mode & 0o100)
-            header = f"{path.relative_to(directory).as_posix()}\0{int(executable)}\0{path.stat().st_size}\0"
-            digest.update(header.encode("utf-8", "surrogateescape"))
-            with path.open("rb") as file:
-                for piece in iter(partial(file.read, 2**20), b""):
-                    digest.update(piece)
+    try:
+        linked = [one for one in directory.iterdir() if one.is_symlink() and one.is_dir()]
+        for path in sorted(path for folder in (directory, *linked) for path in folder.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                executable = bool(path.stat().st_mode & 0o100)
+                header = f"{path.relative_to(directory).as_posix()}\0{int(executable)}\0{path.stat().st_size}\0"
+                digest.update(header.encode("utf-8", "surrogateescape"))
+                with path.open("rb") as file:
+                    for piece in iter(partial(file.read, 2**20), b""):
+                        digest.update(piece)
+    except OSError as error:
+        raise _unreadable(directory, error) from None
     return digest.hexdigest()
+
+
+def _unreadable(directory: Path, error: OSError) -> BadTask:
+    return BadTask(f"task {directory.name}: {error.filename or 'one of its files'} can't be read: {error.strerror}")
 
 
 def _read(directory: Path, digest: str | None = None) -> tuple[Task, Sequence[str]]:
     """Return a task, and the remarks about it. Raises BadTask."""
     directory = directory.resolve()
+    try:
+        return _task(directory, digest)
+    except OSError as error:
+        raise _unreadable(directory, error) from None
+
+
+def _task(directory: Path, digest: str | None) -> tuple[Task, Sequence[str]]:
     config = parse_config(read_text(directory, "task.toml"), f"task {directory.name}: task.toml")
     defaults = Limits()
     defaults = replace(defaults, capabilities=config.metadata.capabilities or defaults.capabilities)
@@ -183,10 +197,12 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + more
 
 
-def _task_directories(root: Path) -> Iterator[Path]:
+def _task_directories(root: Path, seen: set[Path]) -> Iterator[Path]:
+    """Yield the task directories at or below a folder. seen: the folders before it; links may lead to them again."""
     if (root / "task.toml").is_file():
         yield root
         return
     for child in sorted(root.iterdir()):
-        if child.is_dir() and not child.name.startswith("."):
-            yield from _task_directories(child)
+        if child.is_dir() and not child.name.startswith(".") and (real := child.resolve()) not in seen:
+            seen.add(real)
+            yield from _task_directories(child, seen)

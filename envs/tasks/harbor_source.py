@@ -203,9 +203,8 @@ def hidden(source: Source, levels: Sequence[tuple[Verifier, Path | None]], artif
 
 def _has_judge(tests: Path) -> bool:
     """Tell whether a judge of Reward Kit's is among the tests."""
-    return any(
-        _JUDGE_TABLE.search(path.read_text(encoding="utf-8", errors="replace")) for path in tests.rglob("*.toml")
-    )
+    files = (path for path in tests.rglob("*.toml") if path.is_file())
+    return any(_JUDGE_TABLE.search(path.read_text(encoding="utf-8", errors="replace")) for path in files)
 
 
 def _graded(source: Source, folders: Sequence[Path], artifacts: Sequence[Artifact], separate: bool) -> tuple[str, ...]:
@@ -258,12 +257,13 @@ def _own(source: Source, levels: Sequence[tuple[Verifier, Path | None]]) -> tupl
 
 
 def read_text(directory: Path, name: str) -> str:
-    """Return a file of a task directory, without a byte order mark. Raises BadTask."""
+    """Return a file of a task directory, without a byte order mark. Raises BadTask, OSError."""
+    path = directory / name
+    if path.exists() and not path.is_file():  # a device or a pipe may have no end
+        raise BadTask(f"task {directory.name}: {name} is no file; write it as one")
     try:
-        return (directory / name).read_text(encoding="utf-8-sig")
+        return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise BadTask(f"task {directory.name}: {name} is missing; {LAYOUT}") from None
-    except OSError as error:
-        raise BadTask(f"task {directory.name}: {name} can't be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise BadTask(f"task {directory.name}: {name} is not UTF-8 ({error}); save it as UTF-8") from None

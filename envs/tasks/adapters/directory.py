@@ -45,6 +45,8 @@ def convert_each(sources: Iterable[tuple[str, Callable[[Path], Path]]], out: Pat
                 if known == digest:
                     repeated.append(place)
                     continue
+                if (out / new.name).is_file():
+                    raise BadTask(f"{out / new.name} is a file; give another --out, or rename it")
                 shutil.rmtree(out / new.name, ignore_errors=True)
                 digests[new.name] = digest if known is None else ""
                 if known is not None:

@@ -35,12 +35,14 @@ def load(source: Path, out: Path) -> list[Task]:
         raise BadTask(f"{source} is neither a folder of Harbor task directories nor a tarball of them")
     apart(source, out)
     with ExitStack() as unpacked:
-        return convert_each(_sources(source, source.resolve().name, unpacked, source), out, "task", str(source))
+        found = _sources(source, source.resolve().name, unpacked, source, {source.resolve()})
+        return convert_each(found, out, "task", str(source))
 
 
-def _sources(one: Path, place: str, unpacked: ExitStack, root: Path) -> Iterator[_Source]:
+def _sources(one: Path, place: str, unpacked: ExitStack, root: Path, seen: set[Path]) -> Iterator[_Source]:
     """Yield the task directories at or below a folder or a tarball. What tarballs hold is there until `unpacked` is
-    closed. Files of a task, of any kind, are its own. root: the folder around all that may be linked."""
+    closed. Files of a task, of any kind, are its own. root: the folder around all that may be linked. seen: the
+    folders before it; links may lead to them again."""
     if not one.is_dir():
         folder = Path(unpacked.enter_context(tempfile.TemporaryDirectory()))
         try:
@@ -49,14 +51,15 @@ def _sources(one: Path, place: str, unpacked: ExitStack, root: Path) -> Iterator
             why = f"it can't be unpacked: {' '.join(str(error).split())}; remove it, or get it again"
             yield place, partial(refuse, why)
             return
-        yield from _sources(folder, place, unpacked, folder)
+        yield from _sources(folder, place, unpacked, folder, seen)
     elif (one / "task.toml").is_file() or ((one / "instruction.md").is_file() and (one / "tests").is_dir()):
         yield place, partial(_copy, one, root)
     else:
         for path in sorted(one.iterdir()):
-            is_loop = one.resolve().is_relative_to(path.resolve())
-            if (path.is_dir() and path.name != ".git" and not is_loop) or path.name.endswith(".tar.gz"):
-                yield from _sources(path, f"{place}/{path.name}", unpacked, root)
+            is_folder = path.is_dir() and path.name != ".git"
+            if (is_folder or path.name.endswith(".tar.gz")) and (real := path.resolve()) not in seen:
+                seen.add(real)
+                yield from _sources(path, f"{place}/{path.name}", unpacked, root, seen)
 
 
 def _copy(directory: Path, root: Path, out: Path) -> Path:

@@ -95,7 +95,7 @@ async def obtain(source: str, cache: Path) -> Project:
         return await asyncio.to_thread(read_project, directory)
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*(==[\w.+!-]+)?", source):
         raise BadTask(f"{source!r} is neither a directory nor a package name (NAME or NAME==VERSION)")
-    folder = cache / source.lower().replace("==", "-")
+    folder = cache / source.lower()
     if not await asyncio.to_thread((folder / "tree").is_dir):
         await _download(source, folder)
         await asyncio.to_thread(_unpack, folder)

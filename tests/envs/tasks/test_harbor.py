@@ -1,12 +1,15 @@
 """Reading Harbor task directories: what is understood, what is refused, and what the refusal says."""
 
+import os
 import re
+import signal
 from pathlib import Path
 
 import pytest
 from harbor_samples import make_task
 
 import envs.swe
+from envs.tasks.adapters.harbor_folders import load as load_published
 from envs.tasks.harbor import load_task, load_tasks
 from envs.types import BadTask, BadTasks
 
@@ -63,7 +66,7 @@ def test_an_instruction_must_say_something_in_utf8(tmp_path):
         load_task(directory)
     (directory / "instruction.md").unlink()
     (directory / "instruction.md").mkdir()
-    with pytest.raises(BadTask, match=r"instruction.md can't be read: Is a directory"):
+    with pytest.raises(BadTask, match=r"instruction.md is no file"):
         load_task(directory)
 
 
@@ -235,3 +238,49 @@ def test_a_folder_of_a_task_may_be_a_link_to_one_that_tasks_share(tmp_path):
     assert before.context == directory / "environment"
     (shared / "more").write_text("1")
     assert load_task(directory).digest != before.digest
+
+
+@pytest.fixture
+def ten_seconds():
+    """End a test that takes longer, also within a call of the system."""
+
+    def over(*_: object) -> None:
+        raise AssertionError("it takes longer")
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.alarm(10)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.usefixtures("ten_seconds")
+@pytest.mark.parametrize("path", ["instruction.md", "tests/reward.toml"])
+def test_a_named_pipe_in_place_of_a_file_is_not_read(tmp_path, path):
+    file = make_task(tmp_path) / path
+    file.unlink(missing_ok=True)
+    os.mkfifo(file)
+    if path == "tests/reward.toml":
+        assert not load_tasks(tmp_path)[0].hidden.asks_judge
+    else:
+        with pytest.raises(BadTasks, match="task sample: "):
+            load_tasks(tmp_path)
+
+
+@pytest.mark.usefixtures("ten_seconds")
+@pytest.mark.parametrize("read", [load_tasks, lambda root: load_published(root, root.parent / "out")])
+def test_links_in_a_circle_are_followed_once(tmp_path, read):
+    root = tmp_path / "tasks"
+    for here, there in (("a", "b"), ("b", "a")):
+        make_task(root / here, name=f"task-{here}")
+        for number in range(3):
+            (root / here / f"link-{number}").symlink_to(root / there)
+    assert sorted(task.id for task in read(root)) == ["task-a", "task-b"]
+
+
+def test_a_file_that_can_not_be_read_costs_its_task_alone(tmp_path):
+    make_task(tmp_path, name="sound")
+    (make_task(tmp_path, name="odd") / "tests/x").symlink_to("/proc/self/mem")
+    with pytest.raises(BadTasks, match="- task odd: one of its files can't be read: Input/output error") as caught:
+        load_tasks(tmp_path)
+    assert [task.id for task in caught.value.usable] == ["sound"]
