@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 from urllib.parse import urlsplit
 
 from sandboxes.naming import meant
@@ -32,10 +32,11 @@ class Parser(argparse.ArgumentParser):
         """Return the options. Ends the process with status 2 if they are wrong."""
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            known = self._known(sys.argv[1:] if args is None else args)
+            chosen = self._chosen(sys.argv[1:] if args is None else args)
+            known = [name for action in chosen._actions for name in action.option_strings]
             names = [word.partition("=")[0] for word in unknown if word.startswith("-")]
             lines = [f"  {name}: there is no such option{meant(name, known)}" for name in names]
-            self.error("\n".join(lines or [f"  {word!r} belongs to no option" for word in unknown]))
+            chosen.error("\n".join(lines or [f"  {word!r} belongs to no option" for word in unknown]))
         return found
 
     def error(self, message: str) -> NoReturn:
@@ -43,14 +44,13 @@ class Parser(argparse.ArgumentParser):
         lines = f"\n{message}" if message.startswith(" ") else f" {message}"
         self.exit(WRONG_USE, f"{self.prog}:{lines}\n{self.prog} --help explains its options\n")
 
-    def _known(self, args: Sequence[str]) -> list[str]:
-        """The names of the options, with those of the chosen subcommand."""
-        names = [name for action in self._actions for name in action.option_strings]
+    def _chosen(self, args: Sequence[str]) -> Parser:
+        """Return the parser of the chosen subcommand; this one without any."""
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):
-                for name in set(args) & set(action.choices):
-                    names += action.choices[name]._known(args)
-        return names
+                for name in filter(action.choices.__contains__, args):
+                    return cast(Parser, action.choices[name])._chosen(args)
+        return self
 
 
 def count(text: str) -> int:

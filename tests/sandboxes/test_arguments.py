@@ -45,6 +45,7 @@ WRONG = [
     ("tasks", ["check", "--repeats", "0"], "at least 1"),
     ("tasks", ["check", "--manifest", "/tmp"], "/tmp is there and is not a file"),
     ("tasks", ["check", "--repeat", "2"], "--repeat: there is no such option; did you mean --repeats?"),
+    ("tasks", ["check", "--no-such"], "tasks check --help explains"),
     ("tasks", ["chek"], "chek"),
     ("tasks", ["convert", "functions", "rows.jsonl", "--out", "-"], "nothing is written to the standard output"),
     ("learn", ["--run-dir", __file__], "is there and is not a directory"),
