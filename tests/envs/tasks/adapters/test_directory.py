@@ -28,6 +28,13 @@ def test_a_task_is_written_in_place_of_an_older_one_with_its_id(tmp_path):
     assert [path.name for path in task.hidden.tests.iterdir()] == ["test.sh"]
 
 
+def test_a_file_with_the_tasks_name_is_not_replaced(tmp_path):
+    (tmp_path / "one").write_text("mine")
+    with pytest.raises(BadTask, match="one is a file; give another --out, or rename it"):
+        convert_each([("here", partial(write_task, task_id="one", files=FILES))], tmp_path, "task", "here")
+    assert (tmp_path / "one").read_text() == "mine"
+
+
 def test_files_and_folders_are_copied_with_their_links(tmp_path):
     source = tmp_path / "source"
     source.mkdir()
