@@ -15,6 +15,8 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from atropos_agent.cpu_engine.llama import SUPPORTED, windowed
+
 ROW_BY_ROW = "row_by_row"
 """Its name in transformers."""
 
@@ -22,16 +24,16 @@ ROW_BY_ROW = "row_by_row"
 def choose(network: Any) -> bool:
     """Let a model of transformers attend row by row if it is given `row_lengths`; tell whether it will.
 
-    Only a model whose attention can be chosen, and was torch's own without a cap on its logits, does so. It stays
-    chosen, as repeated computations of activations need the same; without `row_lengths` it is torch's own still.
+    Only Llama-type models whose layers all attend to all tokens, by torch's own attention, do so: windows, recurrent
+    layers and scaled logits need each model's own computation. It stays chosen, as repeated computations of
+    activations need the same; without `row_lengths` it is torch's own still.
     """
-    config = getattr(network, "config", None)
-    present = getattr(config, "_attn_implementation", None)
-    capped = getattr(config, "attn_logit_softcapping", None) is not None
-    if present == "sdpa" and not capped and getattr(network, "_supports_attention_backend", False):
+    config = network.config
+    if config.model_type not in SUPPORTED or windowed(config):
+        return False
+    if config._attn_implementation == "sdpa":
         network.set_attn_implementation(ROW_BY_ROW)
-        return True
-    return bool(present == ROW_BY_ROW)
+    return bool(config._attn_implementation == ROW_BY_ROW)
 
 
 def attend(

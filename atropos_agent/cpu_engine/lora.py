@@ -2,11 +2,12 @@
 
 Rows of one kind of task begin with the same long prompt. Each part of a batch computes this common
 start once, and every row's rest attends to it and to itself: the same loss and gradients as row by
-row, at about a third of the work.
+row, at about a third of the work. Models of other types than Llama's compute row by row.
 """
 
 from __future__ import annotations
 
+import inspect
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -91,7 +92,7 @@ def learn_from(network: Any, rows: Sequence[TrainingRow]) -> float:
     """Add the gradient of the mean negative logprob of all rows' trained tokens, and return this mean."""
     total = sum(label != IGNORED for row in rows for label in row.masked_tokens)
     mean = 0.0
-    for part in parts(rows, _PART_TOKENS):
+    for part in parts(network, rows, _PART_TOKENS):
         loss = cross_entropy(*predictions(network, part), reduction="sum") / total
         loss.backward()
         mean += float(loss.detach())
@@ -127,10 +128,12 @@ def _multiplies_16_bits() -> bool:
 Row = TypeVar("Row", bound=TrainingRow)
 
 
-def parts(rows: Sequence[Row], limit: int) -> Iterator[list[Row]]:
-    """Yield the rows in parts of at most about `limit` tokens behind their common start; repetitions don't count.
-
-    Attention is computed between all tokens of a part, so a long one costs more than its tokens do."""
+def parts(network: Any, rows: Sequence[Row], limit: int) -> Iterator[list[Row]]:
+    """Yield the rows in parts to compute at once: of at most about `limit` tokens behind their common start, where
+    repetitions don't count; of one row where the network can't share a start."""
+    if not choose(network):
+        yield from ([row] for row in rows)
+        return
     part = list[Row]()
     for row in sorted(rows, key=lambda row: list(row.tokens)):
         shared = _shared([*part, row])
@@ -146,46 +149,52 @@ def parts(rows: Sequence[Row], limit: int) -> Iterator[list[Row]]:
 def predictions(network: Any, rows: Sequence[TrainingRow]) -> tuple[Tensor, Tensor]:
     """Return the logits that predict the trained tokens of all rows, and these tokens, in order.
 
-    Shapes (trained tokens, vocab_size) and (trained tokens,). The common start of the rows is
-    computed once, and so are rows of the same tokens; every row must have a trained token behind its first token.
+    Shapes (trained tokens, vocab_size) and (trained tokens,). Where the network can, it computes the common start of
+    the rows once, and so rows of the same tokens; every row must have a trained token behind its first token.
     """
+    trained = [[place for place, label in enumerate(row.masked_tokens) if label != IGNORED] for row in rows]
+    labels = [row.masked_tokens[place] for row, places in zip(rows, trained, strict=True) for place in places]
+    if choose(network):
+        logits = _behind_a_start(network, rows, trained)
+    else:
+        logits = torch.cat([_alone(network, row, places) for row, places in zip(rows, trained, strict=True)])
+    return logits, torch.tensor(labels, device=network.device)
+
+
+def _behind_a_start(network: Any, rows: Sequence[TrainingRow], trained: Sequence[Sequence[int]]) -> Tensor:
     shared = _shared(rows)
     tokens, positions, lengths = list(rows[0].tokens[:shared]), list(range(shared)), [shared]
-    places, labels = [], []
+    wanted: list[int] = []
     offsets: dict[tuple[int, ...], int] = {}
-    for row in rows:
+    for row, places in zip(rows, trained, strict=True):
         offset = offsets.setdefault(tuple(row.tokens), len(tokens) - shared)
         if offset == len(tokens) - shared:
             tokens += row.tokens[shared:]
             positions += range(shared, len(row.tokens))
             lengths.append(len(row.tokens) - shared)
-        trained = [place for place, label in enumerate(row.masked_tokens) if label != IGNORED]
-        places += [place - 1 + offset for place in trained]
-        labels += [row.masked_tokens[place] for place in trained]
-    device = network.device
+        wanted += [place - 1 + offset for place in places]
     hidden = network.model(
-        input_ids=torch.tensor([tokens], device=device),
-        position_ids=torch.tensor([positions], device=device),
+        input_ids=torch.tensor([tokens], device=network.device),
+        position_ids=torch.tensor([positions], device=network.device),
+        # The empty mask keeps transformers from making one.
+        attention_mask=torch.empty(0, 0, 0, 0, device=network.device),
+        row_lengths=tuple(lengths),
         use_cache=False,
-        **_attention(network, lengths),
     ).last_hidden_state[0]
     with torch.autocast("cpu", enabled=False):
-        logits = network.lm_head(hidden[places].to(network.dtype))
-    return logits, torch.tensor(labels, device=device)
+        logits: Tensor = network.lm_head(hidden[wanted].to(network.dtype))
+    return logits
 
 
-def _attention(network: Any, lengths: Sequence[int]) -> dict[str, Any]:
-    """Return a network's argument for the tokens that each token sees: each row the common start and itself.
-
-    lengths: tokens of the common start, then of each row's own part."""
-    if choose(network):
-        # The empty mask keeps transformers from making one.
-        return {"row_lengths": tuple(lengths), "attention_mask": torch.empty(0, 0, 0, 0, device=network.device)}
-    places = torch.arange(-1, len(lengths) - 1)
-    owners = places.repeat_interleave(torch.tensor(lengths)).to(network.device)
-    visible = ((owners[:, None] == owners) | (owners == -1)).tril()
-    mask = torch.zeros(visible.shape, dtype=network.dtype, device=network.device)
-    return {"attention_mask": mask.masked_fill_(~visible, torch.finfo(network.dtype).min)[None, None]}
+def _alone(network: Any, row: TrainingRow, places: Sequence[int]) -> Tensor:
+    """Return a row's logits by the network's own computation: of the wanted places alone, if it can be asked so."""
+    tokens = torch.tensor([row.tokens], device=network.device)
+    before = torch.tensor(places, device=network.device) - 1
+    if "logits_to_keep" in inspect.signature(network.forward).parameters:
+        logits: Tensor = network(input_ids=tokens, use_cache=False, logits_to_keep=before).logits[0]
+        return logits
+    logits = network(input_ids=tokens).logits[0]
+    return logits[before]
 
 
 def _shared(rows: Sequence[TrainingRow]) -> int:

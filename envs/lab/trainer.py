@@ -141,6 +141,7 @@ class Policy:
                 network.gradient_checkpointing_enable({"use_reentrant": False})
             network.enable_input_require_grads()
         self.network: Any = network
+        self._plain = network  # which an adapter is put into
         if options.lora:
             settings, factors = lora(checkpoint or options.adapter, options.rank)
             self.network = get_peft_model(network, settings)
@@ -157,7 +158,7 @@ class Policy:
         figures: dict[str, float] = {}
         for epoch in range(self.options.epochs):
             self.optimizer.zero_grad()
-            seen = [self._backward(part) for part in parts(rows, self.options.part_tokens)]
+            seen = [self._backward(part) for part in parts(self._plain, rows, self.options.part_tokens)]
             norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.options.max_grad_norm)
             self.optimizer.step()
             if epoch == 0:
@@ -171,9 +172,8 @@ class Policy:
         def per_token(values: Iterator[float]) -> Tensor:
             return torch.tensor(list(values), device=self.network.device)
 
-        network = self.network.get_base_model() if self.options.lora else self.network
         with autocast(self.options.autocast):
-            logits, labels = predictions(network, rows)
+            logits, labels = predictions(self._plain, rows)
         heat = per_token(row.temperature for row in rows for _ in row.logprobs)
         distribution = torch.log_softmax(logits.float() / heat[:, None], dim=-1)
         logprobs = distribution.gather(1, labels[:, None])[:, 0]

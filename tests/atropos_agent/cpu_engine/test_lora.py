@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -57,11 +58,11 @@ def test_the_loss_is_that_of_each_row_by_itself(
     assert torch.allclose(model.model.layers[0].self_attn.q_proj.weight.grad, gradient, atol=1e-6)
 
 
-def test_rows_are_computed_together_as_far_as_what_they_do_not_share_is_short() -> None:
+def test_rows_are_computed_together_as_far_as_what_they_do_not_share_is_short(reference: Any) -> None:
     openings = [[(i * step) % 49000 for i in range(300)] for step in (7, 11)]
     long = [row([50 + place, 2], before=openings[place % 2], after=[7]) for place in range(6)]
-    assert [len(part) for part in parts([*long, *long], 100)] == [6, 6], "two openings, and each row twice"
-    assert [len(part) for part in parts(ROWS, 1)] == [1, 1, 1]
+    assert [len(part) for part in parts(reference, [*long, *long], 100)] == [6, 6], "two openings, and each row twice"
+    assert [len(part) for part in parts(reference, ROWS, 1)] == [1, 1, 1]
 
 
 def test_products_of_16_bits_change_little_and_only_where_the_cpu_has_them(
