@@ -40,7 +40,8 @@ _MUCH = 4.0
 _USED = "cat /proc/loadavg /proc/cpuinfo /sys/fs/cgroup/cpu.stat /sys/fs/cgroup/cpuacct/cpuacct.usage 2>/dev/null"
 _GIT = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
 """Tests may look into a repository of another user's."""
-_PEAK = "/sys/fs/cgroup/memory.peak /sys/fs/cgroup/memory/memory.max_usage_in_bytes"
+_PEAK = "cat /sys/fs/cgroup/memory.peak || cat /sys/fs/cgroup/memory/memory.max_usage_in_bytes || echo 0"
+_DIGITS = 20
 _PYVENV = re.compile(r"/pyvenv\.cfg$")
 OUT_OF_MEMORY = "the machine ran out of memory, and its kernel killed programs"
 _KILLED = frozenset((129, 130, 131, 134, 137, 143))
@@ -106,11 +107,11 @@ async def _read(prepared: PreparedSandbox, ran: ExecResult, written: Sequence[st
     """Read the verdict of a finished test.sh. written: the changes' files. Raises InfraError."""
     calls = await prepared.receiver.calls()
     seen = await asyncio.to_thread(outcome_of, calls, prepared.decoyed, prepared.required, prepared.record, written)
-    files, problem = await _logs(prepared)
+    files, memory, problem = await _logs(prepared)
     if ran.exit_code in _KILLED and not ran.timed_out and not {"reward.txt", "reward.json"} & files.keys():
         raise ScriptKilled(f"test.sh was killed (it ended with {ran.exit_code})")
     lacking = "" if prepared.watched and seen is not None else await _lacking(prepared.sandbox)
-    return read_verdict(ScriptRun(ran, files, seen, problem, prepared.watched, prepared.known, lacking))
+    return read_verdict(ScriptRun(ran, files, seen, problem, prepared.watched, prepared.known, lacking, memory))
 
 
 async def _lacking(sandbox: Sandbox) -> str:
@@ -234,25 +235,28 @@ def _starved(told: str, took_s: float) -> float | None:
     return used_s if fair * _SHARE <= used_s / took_s < _SHARE else None
 
 
-async def _logs(prepared: PreparedSandbox) -> tuple[dict[str, bytes], str | None]:
-    """Return the files that test.sh left, and why they can't be read; None if they can. Raises InfraError."""
-    # By a program of the sandbox: whoever replaces it can say no more than who writes the files.
-    command = f"cat {_PEAK} > {LOGS}/memory 2>/dev/null; exec tar -C {LOGS} -cf - . 2>/dev/null"
+async def _logs(prepared: PreparedSandbox) -> tuple[dict[str, bytes], int, str | None]:
+    """Return the files that test.sh left, the peak of memory, and why the files can't be read; None if they can. Raises
+    InfraError."""
+    # By programs of the sandbox: whoever replaces one can say no more than who writes the files. Nothing is written
+    # there: in its place may be a pipe, which waits for a reader.
+    command = f"exec 2>/dev/null; {_PEAK}; exec tar -C {LOGS} -cf - ."
     try:
-        packed = await prepared.sandbox.exec(command, user="root", env={"PATH": PATH}, max_output=_MAX_REPORT_BYTES)
-        if packed.ok and not packed.truncated:
-            return _files(packed.raw), None
+        told = await prepared.sandbox.exec(command, user="root", env={"PATH": PATH}, max_output=_MAX_REPORT_BYTES)
+        peak, _, packed = told.raw.partition(b"\n")
+        if told.ok and not told.truncated:
+            return _files(packed), int(peak) if peak.isdigit() and len(peak) < _DIGITS else 0, None
     except tarfile.TarError:
         pass  # whatever is called tar there
     except SandboxError as error:
         raise InfraError(Failure.VERIFIER, f"could not read the verifier's logs: {error}") from error
     try:
         await prepared.sandbox.stop()
-        return _files(await prepared.sandbox.download(LOGS, max_bytes=_MAX_LOGS_BYTES)), None
+        return _files(await prepared.sandbox.download(LOGS, max_bytes=_MAX_LOGS_BYTES)), 0, None
     except (SandboxError, tarfile.TarError) as error:
         raise InfraError(Failure.VERIFIER, f"could not read the verifier's logs: {error}") from error
     except (OSError, ValueError) as error:
-        return {}, f"the verifier's logs could not be read: {error}"
+        return {}, 0, f"the verifier's logs could not be read: {error}"
 
 
 def _files(archive: bytes) -> dict[str, bytes]:

@@ -71,7 +71,7 @@ def test_what_lies_in_the_tree_can_be_a_sign(changes, sign, seen):
     assert verdict.seen == {sign: seen}
 
 
-@pytest.mark.parametrize("words", ["git log ", "find / ", "git -"])
+@pytest.mark.parametrize("words", ["git log ", "find / ", "git -", "kill -"])
 def test_a_model_that_repeats_itself_holds_nobody_up(words):
     watch = Stopwatch()
     with_signs(Verdict(1.0, "fine"), rollout(command=words * 20_000).result, Changes())

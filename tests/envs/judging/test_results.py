@@ -21,6 +21,7 @@ from sandboxes.base import ExecResult
         (REWARD.format("0") + '; echo \'{"reward": 1, "speed": 3}\' > /logs/verifier/reward.json', 1.0, "Reward 1"),
         ("ln -s /tests/one /logs/verifier/reward.txt", 0.0, "test.sh wrote no reward"),
         ("rm -r /logs", 0.0, "the verifier's logs could not be read"),
+        ("mkfifo /logs/verifier/memory; " + REWARD.format("1"), 1.0, "Reward 1"),
     ],
 )
 async def test_what_test_sh_leaves_decides(docker_backend, base_image, tmp_path, script, reward, said):
@@ -28,6 +29,7 @@ async def test_what_test_sh_leaves_decides(docker_backend, base_image, tmp_path,
     verdict = await judge(docker_backend, sample, base_image, Changes())
     assert verdict.reward == reward
     assert said in verdict.explanation
+    assert ("verifier_memory_mb" in verdict.metrics) is ("rm -r" not in script)
 
 
 @pytest.mark.parametrize(
@@ -43,6 +45,7 @@ async def test_what_test_sh_leaves_decides(docker_backend, base_image, tmp_path,
         ("json", "[1]", 0.0, "reward.json holds [1], not finite numbers"),
         ("json", '{"a": NaN}', 0.0, "not finite numbers"),
         ("json", "{", 0.0, "reward.json is not JSON"),
+        ("json", "1" + "0" * 400, 0.0, "not finite numbers"),
     ],
 )
 def test_a_reward_is_one_number(kind, text, reward, said):

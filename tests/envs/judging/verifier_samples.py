@@ -136,7 +136,7 @@ class AnsweringSandbox(FailingSandbox):
         if "/proc/loadavg" in command[-1]:
             return ExecResult(0, self._told.encode())
         if "tar -C /logs/verifier" in command:
-            return ExecResult(0, packed(self._logs))
+            return ExecResult(0, b"0\n" + packed(self._logs))
         return await super().exec(command, **options)
 
 
