@@ -20,7 +20,7 @@ from envs.judging.blind_spots import blind_spots
 from envs.judging.changes import Changes
 from envs.judging.flakes import disagreement
 from envs.judging.manifest import CheckResult, with_record
-from envs.judging.record import REFERENCE, has_odd, merged, named, only_odd, unverified
+from envs.judging.record import REFERENCE, merged, named, unverified
 from envs.judging.results import WRITTEN
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
@@ -110,8 +110,8 @@ async def do_nothing(backend: Backend, starts: StartTrees, task: Task, image: st
 
 def _known(task: Task, solved: Sequence[Verdict]) -> Task:
     """Return the task as its runs will judge it: the tests of a rewarded reference are asked of everybody."""
-    if not all(verdict.solved for verdict in solved) or task.hidden.record or task.hidden.watched is not None:
-        return task
+    if not all(verdict.solved for verdict in solved):
+        return with_record(task, "")
     record = merged([verdict.evidence for verdict in solved])
     return with_record(task, record, watched=_watched(task, solved, record))
 
@@ -238,15 +238,13 @@ async def _judge_both(
     def goes_on(verdicts: Sequence[Verdict]) -> bool:
         return len(verdicts) < repeats and disagreement(verdicts) is None
 
-    task, solved, said = await _solve(backend, starts, task, image)
+    judged, solved, said = await _solve(backend, starts, task, image)
     reference.append(solved)
     while goes_on(reference):
-        # In the way that was found for the first one: another way could hide that its tests are flaky.
-        task, solved, _ = await _solve_odd(backend, starts, task, image)
-        reference.append(solved)
+        reference.append((await solve(backend, starts, judged, image))[0])
     if disagreement(reference) is not None:
         return None
-    known = _known(task, reference)
+    known = judged if judged.hidden.watched is False else _known(task, reference)
     while goes_on(nothing):
         nothing.append(await do_nothing(backend, starts, known, image))
     return _problem(reference[0], said, nothing[0])
@@ -257,41 +255,20 @@ def _most(metric: str, verdicts: Sequence[Verdict]) -> float:
 
 
 async def _solve(backend: Backend, starts: StartTrees, task: Task, image: str) -> tuple[Task, Verdict, str]:
-    """Judge the reference solution. Returns the task, with its record if there is one now, the verdict, and the
-    output."""
+    """Judge the reference solution. Returns the task as it was judged, the verdict, and the output."""
+    watched = with_record(task, REFERENCE)
+    found: tuple[Task, Verdict, str] | None = None
     try:
-        found = await _solve_watched(backend, starts, task, image)
+        found = watched, *await solve(backend, starts, watched, image)
         if found[1].solved or found[1].metrics.get(WRITTEN, 0.0) < 1 or lists_tests(task):
             return found
     except InfraError as error:
         if error.kind is not Failure.TASK:
             raise
-        found = None
     # Its tests may be the agent's own, or run where nothing is seen: then test.sh is believed.
     alone = with_record(task, "", watched=False)
     believed, said = await solve(backend, starts, alone, image)
     return (alone, believed, said) if believed.solved or found is None else found
-
-
-async def _solve_odd(backend: Backend, starts: StartTrees, task: Task, image: str) -> tuple[Task, Verdict, str]:
-    """Judge the reference solution; once more without sites that were equal to more than one value, as are objects of
-    a library of matchers. Returns as `_solve`."""
-    solved, said = await solve(backend, starts, task, image)
-    if not solved.solved and has_odd(solved.evidence):
-        task = with_record(task, only_odd(solved.evidence))
-        solved, said = await solve(backend, starts, task, image)
-    return task, solved, said
-
-
-async def _solve_watched(backend: Backend, starts: StartTrees, task: Task, image: str) -> tuple[Task, Verdict, str]:
-    """Judge the reference solution by the results seen of the tests. Returns as `_solve`."""
-    task, solved, said = await _solve_odd(backend, starts, task, image)
-    if not solved.solved and solved.tests and not task.hidden.record:
-        # The suite's own hooks may skip tests, or leave some out. What the reference passed is asked for later.
-        known, said_then = await solve(backend, starts, with_record(task, REFERENCE), image)
-        if known.solved:
-            return with_record(task, merged([known.evidence])), known, said_then
-    return task, solved, said
 
 
 async def _image_mb(backend: Backend, image: str) -> float:

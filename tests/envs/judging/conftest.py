@@ -47,9 +47,7 @@ async def attempt(backend: DockerBackend, starts: StartTrees, task: Task, script
 
 async def checked(backend: DockerBackend, starts: StartTrees, task: Task, script: str) -> Verdict:
     """The verdict on honest work, after `tasks check` has seen it as a reference (`envs.judging.check`)."""
-    verdict = await attempt(backend, starts, task, script)
-    if not verdict.solved and verdict.tests:
-        verdict = await attempt(backend, starts, with_record(task, REFERENCE, watched=True), script)
+    verdict = await attempt(backend, starts, with_record(task, REFERENCE, watched=is_watched(task)), script)
     if not verdict.solved and verdict.metrics.get(WRITTEN, 0.0) >= 1:
         verdict = await attempt(backend, starts, with_record(task, "", watched=False), script)
     return verdict
