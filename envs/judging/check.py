@@ -8,6 +8,7 @@ with 1, trains nothing but noise.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,7 +17,6 @@ from rich.console import Group
 from rich.text import Text
 
 from envs.judging.archives import pack_directory
-from envs.judging.blind_spots import blind_spots
 from envs.judging.changes import Changes
 from envs.judging.flakes import disagreement
 from envs.judging.manifest import CheckResult, with_record
@@ -154,32 +154,27 @@ def render(results: Sequence[CheckResult]) -> Group:
     its last lines), one of the others' blind spots, and a line of totals."""
     bad = [result for result in results if not result.ok]
     blind = [result for result in results if result.ok and result.blind_spots]
-    line = f"{len(results) - len(bad)} of {plural(len(results), 'task')} can be used"
-    if blind:
-        line += f"; the tests of {len(blind)} can't notice every class of cheating"
-    return Group(*(_bad_table(bad) if bad else []), *([_blind_table(blind)] if blind else []), line)
-
-
-def _bad_table(bad: Sequence[CheckResult]) -> list[Sheet | Text]:
-    table = Sheet("task", "reference", "nothing", "seconds", title="Tasks that can't be used")
-    problems: list[Text] = []
-    for result in bad:
-        rewards = [" ".join(f"{reward:g}" for reward in seen) or "-" for seen in (result.reference, result.nothing)]
-        table.add(result.task_id, *rewards, f"{result.seconds:.1f}")
-        # Text, not markup: the problem quotes what programs printed.
+    shown: list[Sheet | Text | str] = []
+    if bad:
+        table = Sheet("task", "reference", "nothing", "seconds", title="Tasks that can't be used")
+        for result in bad:
+            rewards = [" ".join(f"{reward:g}" for reward in seen) or "-" for seen in (result.reference, result.nothing)]
+            table.add(result.task_id, *rewards, f"{result.seconds:.1f}")
+        shown.append(table)
+    for result in bad:  # as Text, not markup: the problem quotes what programs printed
         problem = result.problem or ""
         cut = f"[…]\n{problem[-_SHOWN:]}" if len(problem) > _SHOWN else problem
-        problems += [Text(f"\n{result.task_id}:", "bold"), Text(cut)]
-    return [table, *problems]
-
-
-def _blind_table(blind: Sequence[CheckResult]) -> Sheet:
-    table = Sheet("task", "could not notice", "tests", title="What tests could not notice (docs/reward.md)")
-    for result in blind:
-        more = len(result.unverified) - _NAMED
-        tests = [*result.unverified[:_NAMED], *([f"and {more} more, in the manifest"] if more > 0 else [])]
-        table.add(result.task_id, "\n".join(result.blind_spots), "\n".join(tests))
-    return table
+        shown += [Text(f"\n{result.task_id}:", "bold"), Text(cut)]
+    line = f"{len(results) - len(bad)} of {plural(len(results), 'task')} can be used"
+    if blind:
+        table = Sheet("task", "could not notice", "tests", title="What tests could not notice (docs/reward.md)")
+        for result in blind:
+            more = len(result.unverified) - _NAMED
+            tests = [*result.unverified[:_NAMED], *([f"and {more} more, in the manifest"] if more > 0 else [])]
+            table.add(result.task_id, "\n".join(result.blind_spots), "\n".join(tests))
+        shown.append(table)
+        line += f"; the tests of {len(blind)} can't notice every class of cheating"
+    return Group(*shown, line)
 
 
 async def _check(backend: Backend, starts: StartTrees, task: Task, repeats: int) -> CheckResult:
@@ -219,8 +214,24 @@ async def _check(backend: Backend, starts: StartTrees, task: Task, repeats: int)
         watched=watched,
         record=record,
         unverified=unverified(record),
-        blind_spots=blind_spots(task, reference, record, watched) if problem is None else (),
+        blind_spots=_blind_spots(task, reference, record, watched) if problem is None else (),
     )
+
+
+def _blind_spots(task: Task, references: Sequence[Verdict], record: str, watched: bool) -> tuple[str, ...]:
+    """Return the classes of cheating that a checked task's tests can't notice, a line each."""
+    found = []
+    forced = len(unverified(record))
+    if forced:
+        tests = sum(len(step.get("tests", ())) for step in json.loads(record))
+        found.append(f"forced tests: {forced} of {tests} compare with nothing that has decoys")
+    elif not record and any(verdict.evidence for verdict in references):
+        found.append("forced tests: repeats called the tests differently, so none is asked for")
+    if "printed-results" in task.tags:
+        found.append("printed results: what a test runner prints is believed")
+    elif not watched:
+        found.append("unwatched: no test of the task is run by pytest or unittest, so test.sh's word is the reward")
+    return tuple(found)
 
 
 async def _judge_both(

@@ -28,14 +28,17 @@ def speak_of_runners(texts: Iterable[bytes]) -> bool:
 
 def is_watched(task: Task) -> bool:
     """Return whether it is seen how the tests of a task, or of all of its steps, end."""
-    return all(_is_watched(hidden) for hidden in [step.hidden for step in task.steps] or [task.hidden])
+    return all(_is_watched(hidden) for hidden in _each(task))
 
 
 def lists_tests(task: Task) -> bool:
     """Return whether a task, or a step of it, lists its tests: these decide, whatever its test.sh says."""
-    hidden = [step.hidden for step in task.steps] or [task.hidden]
-    folders = [folder for one in hidden for folder in (one.shared_tests, one.tests) if folder is not None]
-    return any((folder / "tests.json").is_file() for folder in folders)
+    return any((folder / "tests.json").is_file() for hidden in _each(task) for folder in folders_of(hidden))
+
+
+def folders_of(hidden: Hidden) -> list[Path]:
+    """Return the folders with the content for /tests; of files with one name the last counts."""
+    return [folder for folder in (hidden.shared_tests, hidden.tests) if folder is not None]
 
 
 def select(tasks: Sequence[Task], unwatched: str) -> list[Task]:
@@ -57,10 +60,14 @@ def select(tasks: Sequence[Task], unwatched: str) -> list[Task]:
     return left
 
 
+def _each(task: Task) -> list[Hidden]:
+    return [step.hidden for step in task.steps] or [task.hidden]
+
+
 def _is_watched(hidden: Hidden) -> bool:
     if hidden.watched is not None:
         return hidden.watched
-    folders = [folder for folder in (hidden.shared_tests, hidden.tests) if folder is not None]
+    folders = folders_of(hidden)
     return not folders or speak_of_runners(_texts(folders))
 
 
