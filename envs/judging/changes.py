@@ -94,9 +94,8 @@ async def collect_changes(
 
 def compare(start: Tree, scan: Scan, protected: Sequence[str] = (), *, git: bool = False) -> Changes:
     """Return the changes that lead from `start` to a tree, which was read with it. git: `.git` is part of the tree."""
-    return _difference(
-        start, scan, lambda path: _is_protected(path, protected), obeyed_by_git(scan.tree, start) if git else set()
-    )
+    obeyed = obeyed_by_git(scan.tree, start) if git else set()
+    return _difference(start, scan, lambda path: _is_protected(path, protected), obeyed.__contains__)
 
 
 async def _with_elsewhere(changes: Changes, sandbox: Sandbox, start: Start, protected: Sequence[str]) -> Changes:
@@ -109,7 +108,7 @@ async def _with_elsewhere(changes: Changes, sandbox: Sandbox, start: Start, prot
             after = await scan_of(sandbox, path, git=git, compares=True, before=before)
         except ValueError as error:
             return Changes(problem=f"{path}: {error}")
-        for folder, one in _area(path, before, after, rules):
+        for folder, one in await asyncio.to_thread(list, _area(path, before, after, rules)):
             if one.problem is not None:
                 return Changes(problem=f"{path}: {one.problem}")
             if one:
@@ -136,10 +135,12 @@ def _area(
         return
     folder, scan = after
     tree = {} if before is None else before.tree
-    names = {one: f"{folder.rstrip('/')}/{one}" for one in (*scan.tree, *tree)}
-    kept = {one for one, name in names.items() if rules.stay(name, one in tree, one not in scan.tree)}
     obeyed = obeyed_by_git(scan.tree, tree)
-    yield folder, _difference(tree, scan, partial(rules.is_protected, folder), kept | obeyed)
+
+    def is_kept(one: str) -> bool:
+        return one in obeyed or rules.stay(f"{folder.rstrip('/')}/{one}", one in tree, one not in scan.tree)
+
+    yield folder, _difference(tree, scan, partial(rules.is_protected, folder), is_kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,12 +170,15 @@ def _inside(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def _difference(start: Tree, scan: Scan, is_protected: Callable[[str], bool], kept: set[str]) -> Changes:
+def _difference(
+    start: Tree, scan: Scan, is_protected: Callable[[str], bool], is_kept: Callable[[str], bool]
+) -> Changes:
     """Return the changes that lead from one tree to another.
 
-    is_protected: tells of a path whether it decides about the work. kept: further paths that stay as they were."""
+    is_protected: tells of a path whether it decides about the work. is_kept: whether another one stays as it was."""
     differing = {path for path, entry in scan.tree.items() if start.get(path) != entry}
     differing.update(path for path in start if path not in scan.tree)
+    kept = set(filter(is_kept, differing))
     contents: dict[str, bytes] = {}
     withheld = {path for path in differing if is_protected(path)}
     for path in differing - withheld:
@@ -183,7 +187,7 @@ def _difference(start: Tree, scan: Scan, is_protected: Callable[[str], bool], ke
         ):
             withheld.add(path)
     carried_merged = withheld & contents.keys()
-    stay = (withheld - carried_merged) | (kept & differing)
+    stay = (withheld - carried_merged) | kept
     # A path of another kind would take away what stays below it, or have no place to be.
     stay |= {path for path in _above(stay) if path in differing and path in scan.tree and path in start}
     stay |= {path for path in differing if stay.intersection(parents(path))}
@@ -197,7 +201,7 @@ def _difference(start: Tree, scan: Scan, is_protected: Callable[[str], bool], ke
             problem=f"{len(carried)} changed paths with {size >> 20} MiB are more than the "
             f"{MAX_CHANGED_ENTRIES} paths and {MAX_CHANGED_BYTES >> 20} MiB that are carried"
         )
-    quiet, above = kept & differing - withheld, _above(stay)
+    quiet, above = kept - withheld, _above(stay)
     return Changes(
         archive=scan.pack(carried, contents),
         added=tuple(sorted(added)),
