@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from stopwatch import Stopwatch
 from verifier_samples import REWARD, task
 
 from envs.judging.changes import Changes
@@ -11,6 +12,16 @@ from envs.judging.results import ScriptRun, read_verdict
 from envs.judging.verifier import judge
 from envs.types import TESTS_UNSEEN, Failure, InfraError
 from sandboxes.base import ExecResult
+
+EVIL_TAR = """cat > /bin/tar << 'END'
+#!/usr/bin/python3
+import sys, tarfile
+head = tarfile.TarInfo("x")
+head.type, head.size = tarfile.XHDTYPE, 512 * 250
+sys.stdout.buffer.write(head.tobuf(tarfile.USTAR_FORMAT) + b"1" * head.size + bytes(2048))
+END
+"""
+"""Prints an archive for which tarfile takes minutes before Python 3.11.10."""
 
 
 @pytest.mark.docker
@@ -21,12 +32,15 @@ from sandboxes.base import ExecResult
         (REWARD.format("0") + '; echo \'{"reward": 1, "speed": 3}\' > /logs/verifier/reward.json', 1.0, "Reward 1"),
         ("ln -s /tests/one /logs/verifier/reward.txt", 0.0, "test.sh wrote no reward"),
         ("rm -r /logs", 0.0, "the verifier's logs could not be read"),
+        (f"{EVIL_TAR}chmod +x /bin/tar; " + REWARD.format("1"), 1.0, "Reward 1"),
         ("mkfifo /logs/verifier/memory; " + REWARD.format("1"), 1.0, "Reward 1"),
     ],
 )
 async def test_what_test_sh_leaves_decides(docker_backend, base_image, tmp_path, script, reward, said):
     sample = task(tmp_path, script, watched=False)
+    watch = Stopwatch()
     verdict = await judge(docker_backend, sample, base_image, Changes())
+    assert watch.seconds < 12.0
     assert verdict.reward == reward
     assert said in verdict.explanation
     assert ("verifier_memory_mb" in verdict.metrics) is ("rm -r" not in script)
