@@ -53,13 +53,7 @@ async def checked(backend: DockerBackend, starts: StartTrees, task: Task, script
     return verdict
 
 
-async def attempts(backend: DockerBackend, task: Task, scripts: Mapping[str, str]) -> dict[str, Verdict]:
-    """The verdict on each script, a few at a time."""
-    found = await attempts_at(backend, [(task, script) for script in scripts.values()])
-    return dict(zip(scripts, found, strict=True))
-
-
-async def attempts_at(backend: DockerBackend, tasks: Sequence[tuple[Task, str]], judge=attempt) -> list[Verdict]:
+async def attempts(backend: DockerBackend, tasks: Sequence[tuple[Task, str]], judge=attempt) -> list[Verdict]:
     """The verdict on each script for its task, a few at a time."""
     turn, starts = asyncio.Semaphore(AT_ONCE), StartTrees(backend)
 
@@ -75,7 +69,8 @@ def judge_scripts(docker_backend):
     """Judges scripts on the sample task of a format."""
 
     async def run(task: Task, scripts: Mapping[str, str]) -> dict[str, Verdict]:
-        return await attempts(docker_backend, task, scripts)
+        found = await attempts(docker_backend, [(task, script) for script in scripts.values()])
+        return dict(zip(scripts, found, strict=True))
 
     return run
 
@@ -85,7 +80,7 @@ def judge_tasks(docker_backend):
     """Judges what scripts make of tasks, each of its own."""
 
     async def run(tasks: Sequence[tuple[Task, str]]) -> list[Verdict]:
-        return await attempts_at(docker_backend, tasks)
+        return await attempts(docker_backend, tasks)
 
     return run
 
@@ -95,7 +90,7 @@ def check_tasks(docker_backend):
     """Judges honest work as `tasks check` does, on tasks of each its own."""
 
     async def run(tasks: Sequence[tuple[Task, str]]) -> list[Verdict]:
-        return await attempts_at(docker_backend, tasks, checked)
+        return await attempts(docker_backend, tasks, checked)
 
     return run
 

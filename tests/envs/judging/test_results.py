@@ -1,7 +1,5 @@
 """Reading what the hidden tests left: rewards, reports of tests, and nonsense."""
 
-import re
-
 import pytest
 from stopwatch import Stopwatch
 from verifier_samples import REWARD, task
@@ -151,12 +149,3 @@ def test_of_an_unwatched_task_the_word_of_test_sh_counts_and_is_marked(outcome):
 def test_named_rewards_are_metrics_beside_the_one_that_counts():
     verdict = read("0", seen(), **{"reward.json": b'{"reward": 1, "speed": 3}'})
     assert (verdict.reward, verdict.metrics["reward/speed"]) == (1.0, 3.0)
-
-
-@pytest.mark.docker
-async def test_tests_that_hang_are_no_reward(docker_backend, base_image, tmp_path):
-    sample = task(tmp_path, REWARD.format(1) + "; echo waiting; sleep 100", timeout_s=1.0)
-    verdict = await judge(docker_backend, sample, base_image, Changes())
-    assert verdict.reward == 0.0
-    assert re.match(r"The tests did not end within \d s\.\nwaiting", verdict.explanation)
-    assert verdict.metrics["verifier_timed_out"] == 1.0
