@@ -146,7 +146,8 @@ async def _apply(prepared: PreparedSandbox, task: Task, changes: Changes) -> str
 async def _change(prepared: PreparedSandbox, folder: str, changes: Changes, user: str | None) -> str | None:
     """Make the changes below one folder. user: the one that removes. Returns and raises as `_apply`."""
     sandbox = prepared.sandbox
-    going = [*changes.deleted, *(path for path in changes.changed if path not in changes.folders)]
+    remain = frozenset(changes.folders)
+    going = [*changes.deleted, *(path for path in changes.changed if path not in remain)]
     doomed = "".join(f"./{path}\0" for path in going)
     if doomed:
         # The user may have made folders writable first in the agent's sandbox. Root needs no such step.

@@ -1,5 +1,6 @@
 """Running hidden tests on the changes in a prepared sandbox."""
 
+import time
 from contextlib import nullcontext
 
 import pytest
@@ -88,6 +89,13 @@ async def test_a_test_sh_that_is_killed_runs_in_another_sandbox(tmp_path, times,
 async def test_a_test_sh_that_ends_by_a_signal_with_its_reward_written_has_ended(tmp_path):
     backend = FailingBackend(AnsweringSandbox(lambda timeout: ExecResult(143, b"")))
     assert (await judge(backend, task(tmp_path, ""), "image", Changes())).reward == 1.0
+
+
+async def test_very_many_folders_with_other_modes_are_applied_in_linear_time(tmp_path):
+    paths, began = tuple(f"folder-{number}" for number in range(40_000)), time.process_time()
+    changes = Changes(changed=paths, folders=paths)
+    assert (await judge(FailingBackend(rewards()), task(tmp_path, ""), "image", changes)).solved
+    assert time.process_time() - began < 3.0
 
 
 @pytest.mark.parametrize(("status", "ours"), [(123, False), (124, True), (137, True), (1, True)])
