@@ -162,7 +162,7 @@ def _tests(folders: Sequence[Path], files: Mapping[str, bytes]) -> _Tests:
     read = {name: data for name, data in files.items() if is_test_module(name.rpartition("/")[2], data)}
     read |= {name: files[name] for name in ("tests.json", "test.patch") if name in files}
     call_pytest = any(b"pytest" in data or b"py.test" in data for data in files.values())
-    return _Tests(folders, read, listed, bool(listed) or speak_of_runners(files.values()), call_pytest)
+    return _Tests(folders, read, listed, speak_of_runners(files.items()), call_pytest)
 
 
 def _listed(files: Mapping[str, bytes]) -> Mapping[str, Any]:

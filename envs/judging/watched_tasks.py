@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from envs.types import BadTask, Hidden, Task
@@ -18,12 +18,15 @@ logger = logging.getLogger(__name__)
 
 _RUNNERS = re.compile(rb"\bpytest\b|\bpy\.test\b|\bunittest\b(?!\.mock| import mock)")
 _MAX_BYTES = 4 * 2**20
+"""Bytes of the largest file that is searched for them."""
 _NAMED = 10
 
 
-def speak_of_runners(texts: Iterable[bytes]) -> bool:
-    """Return whether files of tests name pytest or unittest."""
-    return any(_RUNNERS.search(text) for text in texts)
+def speak_of_runners(files: Iterable[tuple[str, bytes]]) -> bool:
+    """Return whether files for /tests name pytest or unittest, or list tests of theirs. files: names and contents."""
+    return any(
+        name == "tests.json" or (len(data) <= _MAX_BYTES and _RUNNERS.search(data) is not None) for name, data in files
+    )
 
 
 def is_watched(task: Task) -> bool:
@@ -68,13 +71,11 @@ def _is_watched(hidden: Hidden) -> bool:
     if hidden.watched is not None:
         return hidden.watched
     folders = folders_of(hidden)
-    return not folders or speak_of_runners(_texts(folders))
+    return not folders or speak_of_runners(_files(folders))
 
 
-def _texts(folders: Iterable[Path]) -> Iterable[bytes]:
+def _files(folders: Iterable[Path]) -> Iterator[tuple[str, bytes]]:
     for folder in folders:
         for path in sorted(folder.rglob("*")):
-            if path.name == "tests.json":
-                yield b"pytest"
-            elif path.is_file() and path.stat().st_size <= _MAX_BYTES:
-                yield path.read_bytes()
+            if path.is_file() and path.stat().st_size <= _MAX_BYTES:
+                yield path.relative_to(folder).as_posix(), path.read_bytes()
