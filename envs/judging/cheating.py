@@ -62,11 +62,11 @@ def _line(text: str, at: int) -> str:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _texts(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _texts(item)
+    """Yield the texts in a call's arguments, however deep."""
+    found = [value]
+    while found:
+        one = found.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, Mapping | list | tuple):
+            found.extend(reversed([*one.values()] if isinstance(one, Mapping) else one))

@@ -78,6 +78,13 @@ def test_a_model_that_repeats_itself_holds_nobody_up(words):
     assert watch.seconds < 5.0
 
 
+def test_arguments_may_be_nested_deeply():
+    deep = "git reflog"
+    for _ in range(5_000):
+        deep = [deep]
+    assert found(deep) == ("looked into git history",)
+
+
 def test_the_evidence_names_the_turn_and_the_line():
     verdict = with_signs(Verdict(1.0, "fine"), rollout(command="cd /app\ngit reflog | head\nls").result, Changes())
     assert verdict.seen == {"looked into git history": "turn 1: git reflog | head"}
