@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from planted_modules import Judged, judge_modules
-from task_formats import FORMATS, hurried
 from verifier_samples import verdict_after
 
 from envs.judging.manifest import with_record
@@ -93,12 +92,6 @@ def check_tasks(docker_backend):
         return await attempts(docker_backend, tasks, checked)
 
     return run
-
-
-@pytest.fixture(params=FORMATS)
-def sample(request, tmp_path) -> Task:
-    """The problem in each format, with little time for what hangs."""
-    return hurried(FORMATS[request.param](tmp_path))
 
 
 @pytest.fixture
