@@ -13,7 +13,7 @@ from typing import Any
 import iniconfig
 
 _SECTION = re.compile(r"\s*\[\s*(?:tool:)?pytest")
-_TABLE = re.compile(r"\s*\[(?:tool|project\.entry-points)\.pytest")
+_TABLE = re.compile(r"\s*\[\s*(?:tool|project\.entry-points)\.[\"']?pytest")
 _MOST_DOTS = 300
 """In a line: the time that tomllib takes grows with the square of a key's length."""
 _Read = tuple[object, object]

@@ -30,6 +30,7 @@ def test_other_options_are_carried_byte_for_byte(name, image, old, new):
     [
         '[project]\nversion = "2"\n[tool.pytest.ini_options]\naddopts = "-k nothing"\n',
         '[project]\nversion = "2"\n[tool.pytest]\naddopts = ["-k", "nothing"]\n',
+        '[project]\nversion = "2"\n[ tool."pytest".ini_options ]  # mine\nmarkers = [\n    "slow",\n]\n',
         '[project]\nversion = "2"\n[tool.pytest-plugin]\nx = 1\n',
         '[project]\nversion = "2"\n[project.entry-points.pytest11]\nx = "evil"\n',
         '[project]\nversion = "2"\n',
