@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -75,11 +76,10 @@ async def scan_tree(sandbox: Sandbox, path: str, *, git: bool, start: Tree | Non
 
     Raises SandboxError, OSError, TarError, and ValueError when it is over the caps."""
     make = partial(Scan, path, git=git, start=start)
-    scan = (await sandbox.read_tree(path, make, skip=skipped(git=git))).done()
+    scan = await sandbox.read_tree(path, make, skip=skipped(git=git))
     if scan.lacking:  # other names of unchanged files
         scan = await sandbox.read_tree(path, partial(make, needed=scan.lacking), skip=skipped(git=git))
-        scan.done()
-    return scan
+    return await asyncio.to_thread(scan.done)
 
 
 async def scan_of(

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from envs.judging.areas import Area, Start, is_ours, scan_of, scan_tree
+from envs.judging.areas import Start, is_ours, scan_of, scan_tree
 from envs.judging.path_rules import obeyed_by_git, stays
 from envs.judging.pytest_options import merged
 from envs.judging.tree import KEPT_WHOLE, MAX_CHANGED_BYTES, Entry, Scan, Tree, parents
@@ -94,22 +94,20 @@ async def collect_changes(
 
 def compare(start: Tree, scan: Scan, protected: Sequence[str] = (), *, git: bool = False) -> Changes:
     """Return the changes that lead from `start` to a tree, which was read with it. git: `.git` is part of the tree."""
-    return _difference(
-        start, scan, lambda path: _is_protected(path, protected), obeyed_by_git(scan.tree, start) if git else set()
-    )
+    obeyed = obeyed_by_git(scan.tree, start) if git else set()
+    return _difference(start, scan, lambda path: _is_protected(path, protected), obeyed.__contains__)
 
 
 async def _with_elsewhere(changes: Changes, sandbox: Sandbox, start: Start, protected: Sequence[str]) -> Changes:
     """Return the changes with those outside of the working directory. Raises as `Sandbox.download`."""
     found: list[tuple[str, Changes]] = []
-    rules = _Elsewhere(sandbox.workdir, start.tree is not None, start.foreign, protected)
     for path, before in start.elsewhere.items():
         try:
             git = start.git or not _inside(path, sandbox.workdir)
             after = await scan_of(sandbox, path, git=git, compares=True, before=before)
         except ValueError as error:
             return Changes(problem=f"{path}: {error}")
-        for folder, one in _area(path, before, after, rules):
+        for folder, one in await asyncio.to_thread(list, _area(path, after, start, sandbox.workdir, protected)):
             if one.problem is not None:
                 return Changes(problem=f"{path}: {one.problem}")
             if one:
@@ -124,10 +122,11 @@ async def _with_elsewhere(changes: Changes, sandbox: Sandbox, start: Start, prot
 
 
 def _area(
-    path: str, before: Area | None, after: tuple[str, Scan] | None, rules: _Elsewhere
+    path: str, after: tuple[str, Scan] | None, start: Start, workdir: str, protected: Sequence[str]
 ) -> Iterator[tuple[str, Changes]]:
     """Yield the changes of one path, each with the folder to which its names are relative."""
     parent, _, name = ("/" + path.strip("/")).rpartition("/")
+    before = start.elsewhere[path]
     if before is not None and (after is None or after[0] != before.folder):  # gone, or of another kind
         if not stays(path, start=True, gone=True):
             yield parent or "/", Changes(deleted=(name,))
@@ -136,45 +135,38 @@ def _area(
         return
     folder, scan = after
     tree = {} if before is None else before.tree
-    names = {one: f"{folder.rstrip('/')}/{one}" for one in (*scan.tree, *tree)}
-    kept = {one for one, name in names.items() if rules.stay(name, one in tree, one not in scan.tree)}
     obeyed = obeyed_by_git(scan.tree, tree)
-    yield folder, _difference(tree, scan, partial(rules.is_protected, folder), kept | obeyed)
 
+    def is_kept(one: str) -> bool:
+        whole = f"{folder.rstrip('/')}/{one}"
+        if one in obeyed:
+            return True
+        if _inside(whole, workdir):  # then it is compared with the source tree
+            return start.tree is not None
+        there = one in tree or (start.foreign and whole.startswith(("/usr/", "/bin/", "/sbin/", "/lib")))
+        return stays(whole, there, gone=one not in scan.tree)
 
-@dataclass(frozen=True, slots=True)
-class _Elsewhere:
-    """Paths beside the source tree that are not carried.
+    def is_protected(one: str) -> bool:
+        whole = f"{folder.rstrip('/')}/{one}"
+        inside = _inside(whole, workdir)
+        return _is_protected(whole[len(workdir.rstrip("/")) + 1 :] if inside else whole, protected)
 
-    apart: the source tree is compared by itself. foreign: they go into another image."""
-
-    workdir: str
-    apart: bool
-    foreign: bool
-    protected: Sequence[str]
-
-    def stay(self, path: str, there: bool, gone: bool) -> bool:
-        if _inside(path, self.workdir):
-            return self.apart
-        there = there or (self.foreign and path.startswith(("/usr/", "/bin/", "/sbin/", "/lib")))
-        return stays(path, there, gone=gone)
-
-    def is_protected(self, folder: str, path: str) -> bool:
-        absolute = f"{folder.rstrip('/')}/{path}"
-        inside = _inside(absolute, self.workdir)
-        return _is_protected(absolute[len(self.workdir.rstrip("/")) + 1 :] if inside else absolute, self.protected)
+    yield folder, _difference(tree, scan, is_protected, is_kept)
 
 
 def _inside(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def _difference(start: Tree, scan: Scan, is_protected: Callable[[str], bool], kept: set[str]) -> Changes:
+def _difference(
+    start: Tree, scan: Scan, is_protected: Callable[[str], bool], is_kept: Callable[[str], bool]
+) -> Changes:
     """Return the changes that lead from one tree to another.
 
-    is_protected: tells of a path whether it decides about the work. kept: further paths that stay as they were."""
+    is_protected: tells of a path whether it decides about the work. is_kept: whether another one stays as it was."""
     differing = {path for path, entry in scan.tree.items() if start.get(path) != entry}
     differing.update(path for path in start if path not in scan.tree)
+    kept = set(filter(is_kept, differing))
     contents: dict[str, bytes] = {}
     withheld = {path for path in differing if is_protected(path)}
     for path in differing - withheld:
@@ -183,7 +175,7 @@ def _difference(start: Tree, scan: Scan, is_protected: Callable[[str], bool], ke
         ):
             withheld.add(path)
     carried_merged = withheld & contents.keys()
-    stay = (withheld - carried_merged) | (kept & differing)
+    stay = (withheld - carried_merged) | kept
     # A path of another kind would take away what stays below it, or have no place to be.
     stay |= {path for path in _above(stay) if path in differing and path in scan.tree and path in start}
     stay |= {path for path in differing if stay.intersection(parents(path))}
@@ -197,7 +189,7 @@ def _difference(start: Tree, scan: Scan, is_protected: Callable[[str], bool], ke
             problem=f"{len(carried)} changed paths with {size >> 20} MiB are more than the "
             f"{MAX_CHANGED_ENTRIES} paths and {MAX_CHANGED_BYTES >> 20} MiB that are carried"
         )
-    quiet, above = kept & differing - withheld, _above(stay)
+    quiet, above = kept - withheld, _above(stay)
     return Changes(
         archive=scan.pack(carried, contents),
         added=tuple(sorted(added)),

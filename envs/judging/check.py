@@ -8,6 +8,7 @@ with 1, trains nothing but noise.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,11 +17,10 @@ from rich.console import Group
 from rich.text import Text
 
 from envs.judging.archives import pack_directory
-from envs.judging.blind_spots import blind_spots
 from envs.judging.changes import Changes
 from envs.judging.flakes import disagreement
 from envs.judging.manifest import CheckResult, with_record
-from envs.judging.record import REFERENCE, has_odd, merged, named, only_odd, unverified
+from envs.judging.record import REFERENCE, merged, named, unverified
 from envs.judging.results import WRITTEN
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
@@ -110,8 +110,8 @@ async def do_nothing(backend: Backend, starts: StartTrees, task: Task, image: st
 
 def _known(task: Task, solved: Sequence[Verdict]) -> Task:
     """Return the task as its runs will judge it: the tests of a rewarded reference are asked of everybody."""
-    if not all(verdict.solved for verdict in solved) or task.hidden.record or task.hidden.watched is not None:
-        return task
+    if not all(verdict.solved for verdict in solved):
+        return with_record(task, "")
     record = merged([verdict.evidence for verdict in solved])
     return with_record(task, record, watched=_watched(task, solved, record))
 
@@ -154,32 +154,27 @@ def render(results: Sequence[CheckResult]) -> Group:
     its last lines), one of the others' blind spots, and a line of totals."""
     bad = [result for result in results if not result.ok]
     blind = [result for result in results if result.ok and result.blind_spots]
-    line = f"{len(results) - len(bad)} of {plural(len(results), 'task')} can be used"
-    if blind:
-        line += f"; the tests of {len(blind)} can't notice every class of cheating"
-    return Group(*(_bad_table(bad) if bad else []), *([_blind_table(blind)] if blind else []), line)
-
-
-def _bad_table(bad: Sequence[CheckResult]) -> list[Sheet | Text]:
-    table = Sheet("task", "reference", "nothing", "seconds", title="Tasks that can't be used")
-    problems: list[Text] = []
-    for result in bad:
-        rewards = [" ".join(f"{reward:g}" for reward in seen) or "-" for seen in (result.reference, result.nothing)]
-        table.add(result.task_id, *rewards, f"{result.seconds:.1f}")
-        # Text, not markup: the problem quotes what programs printed.
+    shown: list[Sheet | Text | str] = []
+    if bad:
+        table = Sheet("task", "reference", "nothing", "seconds", title="Tasks that can't be used")
+        for result in bad:
+            rewards = [" ".join(f"{reward:g}" for reward in seen) or "-" for seen in (result.reference, result.nothing)]
+            table.add(result.task_id, *rewards, f"{result.seconds:.1f}")
+        shown.append(table)
+    for result in bad:  # as Text, not markup: the problem quotes what programs printed
         problem = result.problem or ""
         cut = f"[…]\n{problem[-_SHOWN:]}" if len(problem) > _SHOWN else problem
-        problems += [Text(f"\n{result.task_id}:", "bold"), Text(cut)]
-    return [table, *problems]
-
-
-def _blind_table(blind: Sequence[CheckResult]) -> Sheet:
-    table = Sheet("task", "could not notice", "tests", title="What tests could not notice (docs/reward.md)")
-    for result in blind:
-        more = len(result.unverified) - _NAMED
-        tests = [*result.unverified[:_NAMED], *([f"and {more} more, in the manifest"] if more > 0 else [])]
-        table.add(result.task_id, "\n".join(result.blind_spots), "\n".join(tests))
-    return table
+        shown += [Text(f"\n{result.task_id}:", "bold"), Text(cut)]
+    line = f"{len(results) - len(bad)} of {plural(len(results), 'task')} can be used"
+    if blind:
+        table = Sheet("task", "could not notice", "tests", title="What tests could not notice (docs/reward.md)")
+        for result in blind:
+            more = len(result.unverified) - _NAMED
+            tests = [*result.unverified[:_NAMED], *([f"and {more} more, in the manifest"] if more > 0 else [])]
+            table.add(result.task_id, "\n".join(result.blind_spots), "\n".join(tests))
+        shown.append(table)
+        line += f"; the tests of {len(blind)} can't notice every class of cheating"
+    return Group(*shown, line)
 
 
 async def _check(backend: Backend, starts: StartTrees, task: Task, repeats: int) -> CheckResult:
@@ -219,8 +214,24 @@ async def _check(backend: Backend, starts: StartTrees, task: Task, repeats: int)
         watched=watched,
         record=record,
         unverified=unverified(record),
-        blind_spots=blind_spots(task, reference, record, watched) if problem is None else (),
+        blind_spots=_blind_spots(task, reference, record, watched) if problem is None else (),
     )
+
+
+def _blind_spots(task: Task, references: Sequence[Verdict], record: str, watched: bool) -> tuple[str, ...]:
+    """Return the classes of cheating that a checked task's tests can't notice, a line each."""
+    found = []
+    forced = len(unverified(record))
+    if forced:
+        tests = sum(len(step.get("tests", ())) for step in json.loads(record))
+        found.append(f"forced tests: {forced} of {tests} compare with nothing that has decoys")
+    elif not record and any(verdict.evidence for verdict in references):
+        found.append("forced tests: repeats called the tests differently, so none is asked for")
+    if "printed-results" in task.tags:
+        found.append("printed results: what a test runner prints is believed")
+    elif not watched:
+        found.append("unwatched: no test of the task is run by pytest or unittest, so test.sh's word is the reward")
+    return tuple(found)
 
 
 async def _judge_both(
@@ -238,15 +249,13 @@ async def _judge_both(
     def goes_on(verdicts: Sequence[Verdict]) -> bool:
         return len(verdicts) < repeats and disagreement(verdicts) is None
 
-    task, solved, said = await _solve(backend, starts, task, image)
+    judged, solved, said = await _solve(backend, starts, task, image)
     reference.append(solved)
     while goes_on(reference):
-        # In the way that was found for the first one: another way could hide that its tests are flaky.
-        task, solved, _ = await _solve_odd(backend, starts, task, image)
-        reference.append(solved)
+        reference.append((await solve(backend, starts, judged, image))[0])
     if disagreement(reference) is not None:
         return None
-    known = _known(task, reference)
+    known = judged if judged.hidden.watched is False else _known(task, reference)
     while goes_on(nothing):
         nothing.append(await do_nothing(backend, starts, known, image))
     return _problem(reference[0], said, nothing[0])
@@ -257,41 +266,20 @@ def _most(metric: str, verdicts: Sequence[Verdict]) -> float:
 
 
 async def _solve(backend: Backend, starts: StartTrees, task: Task, image: str) -> tuple[Task, Verdict, str]:
-    """Judge the reference solution. Returns the task, with its record if there is one now, the verdict, and the
-    output."""
+    """Judge the reference solution. Returns the task as it was judged, the verdict, and the output."""
+    watched = with_record(task, REFERENCE)
+    found: tuple[Task, Verdict, str] | None = None
     try:
-        found = await _solve_watched(backend, starts, task, image)
+        found = watched, *await solve(backend, starts, watched, image)
         if found[1].solved or found[1].metrics.get(WRITTEN, 0.0) < 1 or lists_tests(task):
             return found
     except InfraError as error:
         if error.kind is not Failure.TASK:
             raise
-        found = None
     # Its tests may be the agent's own, or run where nothing is seen: then test.sh is believed.
     alone = with_record(task, "", watched=False)
     believed, said = await solve(backend, starts, alone, image)
     return (alone, believed, said) if believed.solved or found is None else found
-
-
-async def _solve_odd(backend: Backend, starts: StartTrees, task: Task, image: str) -> tuple[Task, Verdict, str]:
-    """Judge the reference solution; once more without sites that were equal to more than one value, as are objects of
-    a library of matchers. Returns as `_solve`."""
-    solved, said = await solve(backend, starts, task, image)
-    if not solved.solved and has_odd(solved.evidence):
-        task = with_record(task, only_odd(solved.evidence))
-        solved, said = await solve(backend, starts, task, image)
-    return task, solved, said
-
-
-async def _solve_watched(backend: Backend, starts: StartTrees, task: Task, image: str) -> tuple[Task, Verdict, str]:
-    """Judge the reference solution by the results seen of the tests. Returns as `_solve`."""
-    task, solved, said = await _solve_odd(backend, starts, task, image)
-    if not solved.solved and solved.tests and not task.hidden.record:
-        # The suite's own hooks may skip tests, or leave some out. What the reference passed is asked for later.
-        known, said_then = await solve(backend, starts, with_record(task, REFERENCE), image)
-        if known.solved:
-            return with_record(task, merged([known.evidence])), known, said_then
-    return task, solved, said
 
 
 async def _image_mb(backend: Backend, image: str) -> float:

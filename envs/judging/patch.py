@@ -71,35 +71,29 @@ def patch_of(changes: Changes, old: Mapping[str, Files], workdir: str) -> str:
 
 def _folder(changes: Changes, old: Files, inside: str) -> Iterator[str]:
     new = dict(_files(changes.archive))
-    paths = sorted({*changes.added, *changes.changed, *changes.deleted})
+    added, deleted = frozenset(changes.added), frozenset(changes.deleted)
+    paths = sorted({*added, *changes.changed, *deleted})
     for path in paths[:MAX_FILES]:
-        if path not in new and path not in old and path not in changes.deleted:  # a directory
-            if path in changes.added and not any(one.startswith(f"{path}/") for one in paths):
-                yield f"new directory {_shown(inside + path)}\n"
-            continue
-        before = None if path in changes.added else old.get(path)
-        after = None if path in changes.deleted else new.get(path)
-        if path in changes.deleted and path not in old:
-            continue
         name = _shown(inside + path)
-        head = f"diff --git a/{name} b/{name}\n"
-        if path in changes.added:
-            head += "new file\n"
-        elif path in changes.deleted:
-            head += "deleted file\n"
-        yield head + _file(name, before, after, path in changes.added, path in changes.deleted)
+        if path not in old and (path in deleted or path not in new):  # a directory
+            if path in added and not any(one.startswith(f"{path}/") for one in paths):
+                yield f"new directory {name}\n"
+            continue
+        kind = "new file\n" if path in added else "deleted file\n" if path in deleted else ""
+        before = b"" if path in added else old.get(path)
+        after = b"" if path in deleted else new.get(path)
+        sides = ("/dev/null" if path in added else f"a/{name}", "/dev/null" if path in deleted else f"b/{name}")
+        yield f"diff --git a/{name} b/{name}\n{kind}{_file(before, after, *sides)}"
     if len(paths) > MAX_FILES:
         yield f"[{len(paths) - MAX_FILES} more paths are left out]\n"
 
 
-def _file(name: str, before: bytes | None, after: bytes | None, added: bool, deleted: bool) -> str:
-    if (before is None and not added) or (after is None and not deleted):
+def _file(before: bytes | None, after: bytes | None, *sides: str) -> str:
+    if before is None or after is None:
         return "[its content is not shown]\n"
-    old, new = before or b"", after or b""
-    if b"\0" in old or b"\0" in new:
-        return f"Binary files differ ({len(old)} and {len(new)} bytes)\n"
-    sides = ("/dev/null" if added else f"a/{name}", "/dev/null" if deleted else f"b/{name}")
-    return "".join(_hunks(_lines(old), _lines(new), *sides))
+    if b"\0" in before or b"\0" in after:
+        return f"Binary files differ ({len(before)} and {len(after)} bytes)\n"
+    return "".join(_hunks(_lines(before), _lines(after), *sides))
 
 
 def _hunks(old: Sequence[str], new: Sequence[str], from_file: str, to_file: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ if test.sh calls it. The files that they load or obey are never carried, whether
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
@@ -22,10 +23,11 @@ _OBEYED = (
     *("*/.jq", "*/.magic*", "/etc/magic*", "*/.config/curlrc", "*/.dpkg.cfg", "*/.rpmmacros", "*/.rpmrc", "/etc/rpm/*"),
     *("*/.curlrc", "*/.wgetrc", "/etc/wgetrc", "*/.gdbinit", "*/.config/pip/*", "*/.pip/*", "/etc/pip.conf"),
     *("/etc/apt/*", "/etc/dpkg/*", "/etc/perl/*", "/usr/local/share/perl/*"),
-    *(f"*/{name}{end}" for name in ("sitecustomize", "usercustomize") for end in ("", ".*", "/*")),
+    *(f"*/{name}{end}" for name in ("sitecustomize", "usercustomize") for end in ("", ".*")),
 )
 """Files that the loader, libraries, shells, login programs, git and test.sh's common commands obey, or test.sh
-sources."""
+sources, and all that is in folders of these names."""
+_IS_OBEYED = re.compile("|".join(fnmatch.translate(name + end) for name in _OBEYED for end in ("", "/*"))).match
 _PROGRAMS = frozenset({"bin", "sbin", "lib", "lib32", "lib64", "libx32", "libexec"})
 _PACKAGES = frozenset({"site-packages", "dist-packages"})
 _WATCHERS = (
@@ -54,9 +56,7 @@ def stays(path: str, start: bool, *, gone: bool = False) -> bool:
     Programs and libraries may be added, but the image's own stay: root runs them. A file that programs obey may be
     removed: its absence tells them nothing.
     """
-    if not gone and any(
-        fnmatch.fnmatchcase(path, pattern) or fnmatch.fnmatchcase(path, pattern + "/*") for pattern in _OBEYED
-    ):
+    if not gone and _IS_OBEYED(path):
         return True
     parts = path.split("/")[1:]
     packages = max((at for at, part in enumerate(parts) if part in _PACKAGES), default=None)

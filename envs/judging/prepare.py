@@ -28,7 +28,7 @@ from envs.judging.judge_model import Bench
 from envs.judging.reports.receiver import Receiver
 from envs.judging.reports.required import RequiredTests
 from envs.judging.specs import verifier_spec
-from envs.judging.watched_tasks import speak_of_runners
+from envs.judging.watched_tasks import folders_of, speak_of_runners
 from envs.types import Failure, InfraError, Task
 from sandboxes.base import Backend, NotSupported, Sandbox, SandboxError
 
@@ -118,7 +118,7 @@ async def open_prepared(backend: Backend, task: Task, image: str) -> AsyncIterat
 
 async def _prepare(sandbox: Sandbox, task: Task, receiver: Receiver) -> PreparedSandbox:
     own = task.hidden.own
-    folders = [folder for folder in (task.hidden.shared_tests, task.hidden.tests) if folder is not None]
+    folders = folders_of(task.hidden)
     if not folders and not (own is not None and own.holds_tests):
         raise InfraError(
             Failure.TASK, f"task {task.id} has no tests; give it Hidden.tests, or judge it in its environment"
@@ -162,7 +162,7 @@ def _tests(folders: Sequence[Path], files: Mapping[str, bytes]) -> _Tests:
     read = {name: data for name, data in files.items() if is_test_module(name.rpartition("/")[2], data)}
     read |= {name: files[name] for name in ("tests.json", "test.patch") if name in files}
     call_pytest = any(b"pytest" in data or b"py.test" in data for data in files.values())
-    return _Tests(folders, read, listed, bool(listed) or speak_of_runners(files.values()), call_pytest)
+    return _Tests(folders, read, listed, speak_of_runners(files.items()), call_pytest)
 
 
 def _listed(files: Mapping[str, bytes]) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
 """The evidence of the reference's tests, kept so each later judgement asks for the same.
 
 A record has an entry for each step of the task; most tasks have one. `tests`: for each test that passed in all repeats,
-the sites that reported the expected value alone each time (file, line, column, number there). `odd`: sites with another
+the sites that reported the expected value alone each time (file, line, column). `odd`: sites with another
 equal value too, which are no evidence. `replaced`: replaced things that tests rely on. `unverified`: tests that compare
 with nothing among decoys. `step`: the entry's step, in a task of several.
 """
@@ -15,7 +15,7 @@ from typing import Any
 Evidence = Mapping[str, Any]
 REFERENCE = json.dumps({"reference": True})
 """In place of a record, while the reference is judged: tests that its suite itself skips or leaves out are not
-demanded."""
+demanded, and neither sites with another equal value nor replaced things speak against it."""
 
 
 def merged(repeats: Sequence[Sequence[Evidence]]) -> str:
@@ -36,19 +36,6 @@ def named(record: str) -> Sequence[bool]:
     return [bool(call.get("tests")) for call in calls] if isinstance(calls, list) else []
 
 
-def has_odd(evidence: Sequence[Evidence]) -> bool:
-    """Tell whether a site was equal to more than the expected value, or to something else, or if something that tests
-    rely on was replaced."""
-    return any(call.get("odd") or call.get("replaced") for call in evidence)
-
-
-def only_odd(evidence: Sequence[Evidence]) -> str:
-    """Return a record with nothing but what is no evidence, since the reference did it."""
-    return json.dumps(
-        [{"odd": call.get("odd", []), "replaced": call.get("replaced", []), **_step(call)} for call in evidence]
-    )
-
-
 def of_step(record: str, name: str) -> str:
     """Return the part of a record for a step's judgements."""
     if record == REFERENCE:
@@ -56,15 +43,11 @@ def of_step(record: str, name: str) -> str:
     return json.dumps([call for call in json.loads(record or "[]") if call.get("step") == name], separators=(",", ":"))
 
 
-def _step(call: Evidence) -> Evidence:
-    return {"step": call["step"]} if "step" in call else {}
-
-
 def _merged(calls: Sequence[Evidence]) -> Evidence:
     told = [{test: set(map(tuple, sites)) for test, sites in call.get("tests", {}).items()} for call in calls]
     common = {test for test in told[0] if all(test in each for each in told)}
     return {
-        **_step(calls[0]),
+        **({"step": calls[0]["step"]} if "step" in calls[0] else {}),
         "tests": {test: sorted(set.intersection(*(each[test] for each in told))) for test in sorted(common)},
         "odd": sorted({tuple(site) for call in calls for site in call.get("odd", ())}),
         "replaced": sorted({name for call in calls for name in call.get("replaced", ())}),

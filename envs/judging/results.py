@@ -10,7 +10,7 @@ unwatched one test.sh's word counts.
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -22,6 +22,8 @@ from sandboxes.plurals import plural
 
 WRITTEN = "test_sh_reward"
 """The metric of test.sh's own figure."""
+_MOST = sys.float_info.max
+"""Further numbers are no finite ones. An int may be too large for a float."""
 _NAMES = 200
 _SEEN = {"passed": TestStatus.PASSED, "missing": TestStatus.MISSING, "skipped": TestStatus.MISSING}
 
@@ -36,7 +38,8 @@ class ScriptRun:
 
     logs: the non-empty files that it left, by name. seen: the observed tests; None without any. problem:
     why the files could not be read; None if they were. watched: whether the observed tests decide. known: whether the
-    reference's tests were seen before. lacking: things that it asked for and the image lacks.
+    reference's tests were seen before. lacking: things that it asked for and the image lacks. memory: the peak, in
+    bytes; 0 if not known.
     """
 
     result: ExecResult
@@ -46,6 +49,7 @@ class ScriptRun:
     watched: bool
     known: bool
     lacking: str = ""
+    memory: int = 0
 
 
 def read_verdict(ran: ScriptRun) -> Verdict:
@@ -129,8 +133,8 @@ def _metrics(ran: ScriptRun, rewards: Mapping[str, float]) -> dict[str, float]:
         metrics["unverified_tests"] = float(len(ran.seen.evidence.get("unverified", ())))
     else:
         metrics[TESTS_UNSEEN] = 1.0
-    if ran.logs.get("memory", b"").strip().isdigit():
-        metrics["verifier_memory_mb"] = int(ran.logs["memory"]) / 2**20
+    if ran.memory:
+        metrics["verifier_memory_mb"] = ran.memory / 2**20
     metrics[WRITTEN] = _reward(rewards)
     return metrics | {f"reward/{name}": value for name, value in rewards.items() if name != "reward"}
 
@@ -143,7 +147,7 @@ def _rewards(logs: Mapping[str, bytes]) -> dict[str, float]:
         except (ValueError, RecursionError) as error:
             raise UnclearReward(f"reward.json is not JSON: {error}") from None
         table = found if isinstance(found, dict) else {"reward": found}
-        if not table or not all(type(value) in (int, float) and math.isfinite(value) for value in table.values()):
+        if not table or not all(type(value) in (int, float) and abs(value) <= _MOST for value in table.values()):
             raise UnclearReward(f"reward.json holds {str(found)[:100]}, not finite numbers")
         if "reward" not in table:
             if len(table) > 1:
@@ -158,7 +162,7 @@ def _rewards(logs: Mapping[str, bytes]) -> dict[str, float]:
         reward = float(text)
     except ValueError:
         raise UnclearReward(f"reward.txt holds {text[:100]!r}, not a number") from None
-    if not math.isfinite(reward):
+    if not abs(reward) <= _MOST:
         raise UnclearReward(f"reward.txt holds {text[:100]!r}, not a finite number")
     return {"reward": reward}
 

@@ -40,7 +40,15 @@ _MUCH = 4.0
 _USED = "cat /proc/loadavg /proc/cpuinfo /sys/fs/cgroup/cpu.stat /sys/fs/cgroup/cpuacct/cpuacct.usage 2>/dev/null"
 _GIT = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
 """Tests may look into a repository of another user's."""
-_PEAK = "/sys/fs/cgroup/memory.peak /sys/fs/cgroup/memory/memory.max_usage_in_bytes"
+_LOOK = f"""exec 2>/dev/null
+cat /sys/fs/cgroup/memory.peak || cat /sys/fs/cgroup/memory/memory.max_usage_in_bytes || echo 0
+cd {LOGS} || exit 1
+for name in reward.json reward.txt; do
+    if [ -s $name ] && [ -f $name ] && [ ! -L $name ]; then echo $name; exec cat $name; fi
+done"""
+"""Prints the peak of memory, and the name and content of the file with the reward. Programs of the sandbox do that:
+whoever replaces one can say no more than who writes the file. They print no archive: tarfile may take hours for one."""
+_DIGITS = 20
 _PYVENV = re.compile(r"/pyvenv\.cfg$")
 OUT_OF_MEMORY = "the machine ran out of memory, and its kernel killed programs"
 _KILLED = frozenset((129, 130, 131, 134, 137, 143))
@@ -106,11 +114,11 @@ async def _read(prepared: PreparedSandbox, ran: ExecResult, written: Sequence[st
     """Read the verdict of a finished test.sh. written: the changes' files. Raises InfraError."""
     calls = await prepared.receiver.calls()
     seen = await asyncio.to_thread(outcome_of, calls, prepared.decoyed, prepared.required, prepared.record, written)
-    files, problem = await _logs(prepared)
+    files, memory, problem = await _logs(prepared)
     if ran.exit_code in _KILLED and not ran.timed_out and not {"reward.txt", "reward.json"} & files.keys():
         raise ScriptKilled(f"test.sh was killed (it ended with {ran.exit_code})")
     lacking = "" if prepared.watched and seen is not None else await _lacking(prepared.sandbox)
-    return read_verdict(ScriptRun(ran, files, seen, problem, prepared.watched, prepared.known, lacking))
+    return read_verdict(ScriptRun(ran, files, seen, problem, prepared.watched, prepared.known, lacking, memory))
 
 
 async def _lacking(sandbox: Sandbox) -> str:
@@ -138,7 +146,8 @@ async def _apply(prepared: PreparedSandbox, task: Task, changes: Changes) -> str
 async def _change(prepared: PreparedSandbox, folder: str, changes: Changes, user: str | None) -> str | None:
     """Make the changes below one folder. user: the one that removes. Returns and raises as `_apply`."""
     sandbox = prepared.sandbox
-    going = [*changes.deleted, *(path for path in changes.changed if path not in changes.folders)]
+    remain = frozenset(changes.folders)
+    going = [*changes.deleted, *(path for path in changes.changed if path not in remain)]
     doomed = "".join(f"./{path}\0" for path in going)
     if doomed:
         # The user may have made folders writable first in the agent's sandbox. Root needs no such step.
@@ -234,26 +243,22 @@ def _starved(told: str, took_s: float) -> float | None:
     return used_s if fair * _SHARE <= used_s / took_s < _SHARE else None
 
 
-async def _logs(prepared: PreparedSandbox) -> tuple[dict[str, bytes], str | None]:
-    """Return the files that test.sh left, and why they can't be read; None if they can. Raises InfraError."""
-    # By a program of the sandbox: whoever replaces it can say no more than who writes the files.
-    command = f"cat {_PEAK} > {LOGS}/memory 2>/dev/null; exec tar -C {LOGS} -cf - . 2>/dev/null"
+async def _logs(prepared: PreparedSandbox) -> tuple[dict[str, bytes], int, str | None]:
+    """Return the file with the reward, the peak of memory, and why the file can't be read; None if it can. Raises
+    InfraError."""
     try:
-        packed = await prepared.sandbox.exec(command, user="root", env={"PATH": PATH}, max_output=_MAX_REPORT_BYTES)
-        if packed.ok and not packed.truncated:
-            return _files(packed.raw), None
-    except tarfile.TarError:
-        pass  # whatever is called tar there
+        told = await prepared.sandbox.exec(_LOOK, user="root", env={"PATH": PATH}, max_output=_MAX_REPORT_BYTES)
+        if told.ok and told.raw and not told.truncated:
+            peak, name, reward = [*told.raw.split(b"\n", 2), b"", b""][:3]
+            memory = int(peak) if peak.isdigit() and len(peak) < _DIGITS else 0
+            return {name.decode("ascii", "replace"): reward} if reward else {}, memory, None
     except SandboxError as error:
         raise InfraError(Failure.VERIFIER, f"could not read the verifier's logs: {error}") from error
     try:
         await prepared.sandbox.stop()
-        return _files(await prepared.sandbox.download(LOGS, max_bytes=_MAX_LOGS_BYTES)), None
+        archive = await prepared.sandbox.download(LOGS, max_bytes=_MAX_LOGS_BYTES)
+        return {name: data for name, data in regular_files(archive, _MAX_REPORT_BYTES) if data}, 0, None
     except (SandboxError, tarfile.TarError) as error:
         raise InfraError(Failure.VERIFIER, f"could not read the verifier's logs: {error}") from error
     except (OSError, ValueError) as error:
-        return {}, f"the verifier's logs could not be read: {error}"
-
-
-def _files(archive: bytes) -> dict[str, bytes]:
-    return {name: data for name, data in regular_files(archive, _MAX_REPORT_BYTES) if data}
+        return {}, 0, f"the verifier's logs could not be read: {error}"

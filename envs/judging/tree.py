@@ -23,9 +23,6 @@ MAX_TREE_ENTRIES = 500_000
 MAX_CHANGED_BYTES = 256 * 2**20
 _DEEPEST = 200
 """Most parts of a path: the comparison looks at each folder above a path."""
-_MAX_LINKS = 40
-_MAX_STEPS = 1_000_000
-"""Most parts of paths followed to resolve all links of a tree."""
 MAX_DATA_BYTES = 2**20
 KEPT_WHOLE = frozenset({"setup.cfg", "tox.ini", "pyproject.toml"})
 """Names of files that may hold options of the tests among others: their contents are compared."""
@@ -122,8 +119,9 @@ class Scan:
         self.tree[path] = entry
 
     def done(self) -> Scan:
-        """Leave out what leads out of the tree. Returns itself. Raises ValueError when it is over the caps."""
-        self._drop_escaping_links(self._root)
+        """Leave out what leads out of the tree. Returns itself."""
+        links = [(path, entry.content) for path, entry in self.tree.items() if entry.kind == "link"]
+        self._drop([path for path, to in links if _leads_out(path, to, self._root) and not _is_interpreter(path, to)])
         self._drop_orphans()
         return self
 
@@ -193,19 +191,6 @@ class Scan:
                 self.unread.add(path)
         return entry
 
-    def _drop_escaping_links(self, root: str) -> None:
-        links = {path: entry.content for path, entry in self.tree.items() if entry.kind == "link"}
-        links = {path: target for path, target in links.items() if not _is_interpreter(path, target)}
-        escaping, steps = [], 0
-        for path in links:
-            inside, taken = _follow(path, links, root)
-            steps += taken
-            if steps > _MAX_STEPS:
-                raise ValueError("the working directory holds chains of links that are too long to follow")
-            if not inside:
-                escaping.append(path)
-        self._drop(escaping)
-
     def _drop_orphans(self) -> None:
         """Drop paths below something other than a directory: no file system holds them."""
         self._drop([path for path in self.tree if any(self.tree.get(p, _DIR).kind != "dir" for p in parents(path))])
@@ -231,32 +216,15 @@ def parents(path: str) -> Iterator[str]:
         yield path
 
 
-def _follow(path: str, links: Mapping[str, str], root: str) -> tuple[bool, int]:
-    """Follow `path` from the tree's root, link by link. Return whether it never leaves the tree, and steps taken."""
-    todo = path.split("/")[::-1]
-    here = [""]  # the folders on the way, as paths
-    followed = steps = 0
-    while todo:
-        part = todo.pop()
-        steps += 1
-        if part in ("", "."):
-            continue
-        if part == "..":
-            if len(here) == 1:
-                return False, steps
-            here.pop()
-            continue
-        place = f"{here[-1]}/{part}" if here[-1] else part
-        target = links.get(place)
-        if target is None:
-            here.append(place)
-            continue
-        followed += 1
-        if followed > _MAX_LINKS or not target:
-            return False, steps
-        if target.startswith("/"):
-            if target != root and not target.startswith(root.rstrip("/") + "/"):
-                return False, steps
-            here, target = [""], target[len(root.rstrip("/")) :]
-        todo.extend(target.split("/")[::-1])
-    return True, steps
+def _leads_out(path: str, target: str, root: str) -> bool:
+    """Return whether a link may lead out of the tree at `root`: it climbs higher than that, or behind a name, which may
+    be another link."""
+    depth = path.count("/")
+    if target.startswith("/"):
+        base = root.rstrip("/") + "/"
+        if not (target + "/").startswith(base):
+            return True
+        depth, target = 0, (target + "/")[len(base) :]
+    parts = [part for part in target.split("/") if part not in ("", ".")]
+    climbs = parts.count("..")
+    return climbs > depth or ".." in parts[climbs:]

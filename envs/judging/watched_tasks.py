@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from envs.types import BadTask, Hidden, Task
@@ -18,24 +18,30 @@ logger = logging.getLogger(__name__)
 
 _RUNNERS = re.compile(rb"\bpytest\b|\bpy\.test\b|\bunittest\b(?!\.mock| import mock)")
 _MAX_BYTES = 4 * 2**20
+"""Bytes of the largest file that is searched for them."""
 _NAMED = 10
 
 
-def speak_of_runners(texts: Iterable[bytes]) -> bool:
-    """Return whether files of tests name pytest or unittest."""
-    return any(_RUNNERS.search(text) for text in texts)
+def speak_of_runners(files: Iterable[tuple[str, bytes]]) -> bool:
+    """Return whether files for /tests name pytest or unittest, or list tests of theirs. files: names and contents."""
+    return any(
+        name == "tests.json" or (len(data) <= _MAX_BYTES and _RUNNERS.search(data) is not None) for name, data in files
+    )
 
 
 def is_watched(task: Task) -> bool:
     """Return whether it is seen how the tests of a task, or of all of its steps, end."""
-    return all(_is_watched(hidden) for hidden in [step.hidden for step in task.steps] or [task.hidden])
+    return all(_is_watched(hidden) for hidden in _each(task))
 
 
 def lists_tests(task: Task) -> bool:
     """Return whether a task, or a step of it, lists its tests: these decide, whatever its test.sh says."""
-    hidden = [step.hidden for step in task.steps] or [task.hidden]
-    folders = [folder for one in hidden for folder in (one.shared_tests, one.tests) if folder is not None]
-    return any((folder / "tests.json").is_file() for folder in folders)
+    return any((folder / "tests.json").is_file() for hidden in _each(task) for folder in folders_of(hidden))
+
+
+def folders_of(hidden: Hidden) -> list[Path]:
+    """Return the folders with the content for /tests; of files with one name the last counts."""
+    return [folder for folder in (hidden.shared_tests, hidden.tests) if folder is not None]
 
 
 def select(tasks: Sequence[Task], unwatched: str) -> list[Task]:
@@ -57,17 +63,19 @@ def select(tasks: Sequence[Task], unwatched: str) -> list[Task]:
     return left
 
 
+def _each(task: Task) -> list[Hidden]:
+    return [step.hidden for step in task.steps] or [task.hidden]
+
+
 def _is_watched(hidden: Hidden) -> bool:
     if hidden.watched is not None:
         return hidden.watched
-    folders = [folder for folder in (hidden.shared_tests, hidden.tests) if folder is not None]
-    return not folders or speak_of_runners(_texts(folders))
+    folders = folders_of(hidden)
+    return not folders or speak_of_runners(_files(folders))
 
 
-def _texts(folders: Iterable[Path]) -> Iterable[bytes]:
+def _files(folders: Iterable[Path]) -> Iterator[tuple[str, bytes]]:
     for folder in folders:
         for path in sorted(folder.rglob("*")):
-            if path.name == "tests.json":
-                yield b"pytest"
-            elif path.is_file() and path.stat().st_size <= _MAX_BYTES:
-                yield path.read_bytes()
+            if path.is_file() and path.stat().st_size <= _MAX_BYTES:
+                yield path.relative_to(folder).as_posix(), path.read_bytes()

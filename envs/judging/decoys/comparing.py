@@ -18,9 +18,13 @@ from envs.judging.decoys.text import Text
 
 PROBE = "__verifier__"
 """The probe's name in the sandbox: a builtin there."""
-_KINDS = ("Equal", "Equals", "ListEqual", "DictEqual", "TupleEqual", "SetEqual", "CountEqual", "SequenceEqual")
-_EQUAL = frozenset({f"assert{kind}" for kind in _KINDS} | {"assertMultiLineEqual"})
+_HOW: dict[type[ast.cmpop], str] = {ast.Eq: "equal", ast.Is: "same", ast.In: "inside"}
+_EQUAL = frozenset(
+    f"assert{kind}Equal" for kind in ("", "List", "Dict", "Tuple", "Set", "Count", "Sequence", "MultiLine")
+) | {"assertEquals"}
 _ALMOST = frozenset(("assertAlmostEqual", "assertAlmostEquals"))
+_METHODS = {"assertIs": "same", "assertIn": "inside", **dict.fromkeys(_EQUAL | _ALMOST, "equal")}
+"""How methods of unittest compare their first two arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +59,8 @@ class Comparisons:
         """Return the replacement of a condition; None if it stays."""
         if not isinstance(test, ast.Compare) or len(test.ops) != 1:
             return None
-        left, right, kind = test.left, test.comparators[0], type(test.ops[0])
-        choice: Choice | ast.expr | None = None
-        is_left, how = False, "equal"
-        if kind is ast.Eq:
-            choice, is_left = self._expected(left, right)
-        elif kind is ast.Is and _is_singleton(right) and not constant(left):
-            choice, how = self._decoys.singletons(constant(right)[0]), "same"
-        elif kind is ast.In and constant(left) and not constant(right):
-            choice, is_left, how = self._decoys.choose(left, self._bindings.names, within=True), True, "inside"
+        left, right, how = test.left, test.comparators[0], _HOW.get(type(test.ops[0]), "")
+        choice, is_left = self._expected(how, left, right)
         value, expected = (right, left) if is_left else (left, right)
         want = None if choice is None or not self.planting else self._want(choice, expected, site)
         return None if want is None else Comparison(how, value, want, is_left, expected)
@@ -91,18 +88,11 @@ class Comparisons:
             return None
         if name == "assertTrue" and args:
             self.condition(args[0], site)
-        if len(args) < 2:
+        tolerance = _tolerance(call) if name in _ALMOST else 0.0
+        if len(args) < 2 or tolerance is None:
             return None
-        choice: Choice | ast.expr | None = None
-        place = 1
-        if name == "assertIs" and _is_singleton(args[1]) and not constant(args[0]):
-            choice = self._decoys.singletons(constant(args[1])[0])
-        elif name == "assertIn" and constant(args[0]) and not constant(args[1]):
-            choice, place = self._decoys.choose(args[0], self._bindings.names, within=True), 0
-        elif name in _EQUAL or (name in _ALMOST and _tolerance(call) is not None):
-            limit = _tolerance(call) if name in _ALMOST else None
-            choice, is_left = self._expected(args[0], args[1], limit or 0.0)
-            place = 0 if is_left else 1
+        choice, is_left = self._expected(_METHODS.get(name, ""), args[0], args[1], tolerance)
+        place = 0 if is_left else 1
         want = None if choice is None or not self.planting else self._want(choice, args[place], site)
         if want is None:
             return None
@@ -140,10 +130,14 @@ class Comparisons:
         return f"**{value}" if keyword.arg is None else f"{keyword.arg}={value}"
 
     def _expected(
-        self, left: ast.expr, right: ast.expr, tolerance: float = 0.0
+        self, how: str, left: ast.expr, right: ast.expr, tolerance: float = 0.0
     ) -> tuple[Choice | ast.expr | None, bool]:
         """Return the expected side: (its Choice or parameter, whether it is the left); None: neither."""
-        if self._bindings.bends_equality:
+        if how == "same" and _is_singleton(right) and not constant(left):
+            return self._decoys.singletons(constant(right)[0]), False
+        if how == "inside" and constant(left) and not constant(right):
+            return self._decoys.choose(left, self._bindings.names, within=True), True
+        if how != "equal" or self._bindings.bends_equality:
             return None, False
         for node, other, is_left in ((right, left, False), (left, right, True)):
             if not isinstance(node, ast.Name) and not constant(other):

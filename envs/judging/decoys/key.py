@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import ast
-import collections
 
 from envs.judging.decoys.sets import Choice
 
-Place = tuple[str, int, int, int]
-"""A site as it is in each run: file, line, column, how many are before it there."""
-
-
+Place = tuple[str, int, int]
+"""A site as it is in each run: file, line, column of its statement."""
 FIRST = 10**9
 """The first number of sites and sets in tests with decoys: no value that a test may expect."""
 
@@ -18,13 +15,13 @@ FIRST = 10**9
 class Key:
     """The sites of all modules.
 
-    sites: (path, line, column) by number. answers: a `Choice` by number. must: the sites that each run of a test
+    sites: by number. answers: a `Choice` by number. must: the sites that each run of a test
     reaches, {(path, test): numbers}. sets: the sites that compare with decoys, {site: the numbers of their sets}, with
     None among them if its value may have no set. certain: the sites that all right code reaches.
     """
 
     def __init__(self) -> None:
-        self.sites: list[tuple[str, int, int]] = []
+        self.sites: list[Place] = []
         self.answers: list[Choice] = []
         self.must: dict[tuple[str, str], set[int]] = {}
         self.sets: dict[int, list[int | None]] = {}
@@ -40,15 +37,6 @@ class Key:
         """Ask for nothing of a module: it stays as it is."""
         self.sets = {site: numbers for site, numbers in self.sets.items() if self.sites[site][0] != path}
         self.must = {test: numbers for test, numbers in self.must.items() if test[0] != path}
-
-    def names(self) -> list[Place]:
-        """Return the places of all sites."""
-        seen: collections.Counter[tuple[str, int, int]] = collections.Counter()
-        names = []
-        for site in self.sites:
-            names.append((*site, seen[site]))
-            seen[site] += 1
-        return names
 
     def answer(self, choice: Choice) -> int:
         """Return the number of a set; the same for the same one."""

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 _DEPTH = 4
 """As many names of a path tell files apart."""
-_MOST_NAMES = 40
 _A_TEST = re.compile(rb"^\s*(?:async )?def test", re.MULTILINE)
 
 
@@ -53,14 +52,7 @@ class Files:
                 self._short.add("/".join(parts))
 
     def hold(self, test: str) -> bool:
-        """Return whether a test is in one of them, by as much of their paths as both name.
-
-        test: an id of pytest's, with a file, or of unittest's, with a module."""
-        file, named, _ = test.partition("::")
-        if not named:
-            names = test.split(".")[:_MOST_NAMES]
-            modules = (names[:count][-_DEPTH:] for count in range(1, len(names)))
-            return any("/".join(module) + ".py" in self._ends for module in modules)
-        parts = [part for part in file.split("/") if part not in ("", ".", "..")][-_DEPTH:]
+        """Return whether a test is in one of them, by as much of their paths as both name."""
+        parts = [part for part in test.partition("::")[0].split("/") if part not in ("", ".", "..")][-_DEPTH:]
         tails = ("/".join(parts[-count:]) for count in range(1, len(parts)))
         return "/".join(parts) in self._ends or any(tail in self._short for tail in tails)

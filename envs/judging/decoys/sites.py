@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
 
 from envs.judging.decoys.comparing import PROBE, Comparisons
 from envs.judging.decoys.key import FIRST, Key
@@ -29,19 +28,6 @@ from envs.judging.decoys.names import (
 from envs.judging.decoys.sets import Decoys
 from envs.judging.decoys.source_tests import is_test, tests
 from envs.judging.decoys.text import Text
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """The present place in a test.
-
-    quiet: whether a failing assert may be part of the test. certain: whether all right code comes here. must: the set
-    for the sites that each passing run of the test reaches; None if it may be run in another way.
-    """
-
-    quiet: bool
-    certain: bool
-    must: set[int] | None
 
 
 def plant(path: str, text: Text, bindings: Bindings, key: Key, decoys: Decoys, spared: Collection[str]) -> None:
@@ -92,15 +78,20 @@ def _reached(site: int) -> str:
 
 
 class _Sites(ast.NodeVisitor):
-    """A walk through a module. asserts: the statements that compare, with their sites. must: the sets of tests, by the
-    ids of their nodes."""
+    """A walk through a module.
+
+    asserts: the statements that compare, with their sites. must: the sites that each passing run of a test reaches, by
+    the id of its node; no entry if it may be run in another way.
+
+    _quiet, in a test: whether a failing assert may be part of it here. _certain: whether all right code comes here.
+    """
 
     def __init__(self, path: str, text: Text, key: Key, bindings: Bindings, spared: Collection[str]) -> None:
         self.path, self.text, self.key, self.bindings, self.spared = path, text, key, bindings, spared
         self.asserts: list[tuple[ast.Assert | ast.Expr, int]] = []
         self.must: dict[int, set[int]] = {}
-        self._at: _Place | None = None
-        self._returns = False
+        self._test: Function | None = None
+        self._returns = self._quiet = self._certain = False
         self._owners: list[ast.Module | ast.ClassDef] = [text.tree]
 
     def visit(self, node: ast.AST) -> None:
@@ -110,26 +101,25 @@ class _Sites(ast.NodeVisitor):
     # Where we are
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        if self._at is None and not any(AGAIN.search(ast.dump(one)) for one in node.decorator_list):
+        if self._test is None and not any(AGAIN.search(ast.dump(one)) for one in node.decorator_list):
             self._owners.append(node)
             self.generic_visit(node)
             self._owners.pop()
 
     def visit_FunctionDef(self, node: Function) -> None:
-        if self._at is not None or not is_test(node):
+        if self._test is not None or not is_test(node):
             return
         inside = list(ast.walk(node))
         words = {getattr(one, "attr", getattr(one, "id", "")) for one in inside} | {node.name}
         names = [getattr(one, "name", "") for one in self._owners[1:]]
         if any(map(AGAIN.search, words)) or "::".join((*names, node.name)) in self.spared:
             return
-        must = set[int]() if self._is_run_as_written(node) else None
+        if self._is_run_as_written(node):
+            self.must[id(node)] = set()
         self._returns = any(isinstance(one, ast.Return) for one in inside)
-        self._at = _Place(quiet=False, certain=True, must=must)
+        self._test, self._quiet, self._certain = node, False, True
         self._block(node.body)
-        if must is not None:
-            self.must[id(node)] = must
-        self._at = None
+        self._test = None
 
     visit_AsyncFunctionDef = visit_FunctionDef
 
@@ -149,16 +139,15 @@ class _Sites(ast.NodeVisitor):
     def _block(self, statements: Sequence[ast.stmt]) -> None:
         for statement in statements:
             self.visit(statement)
-            if self._returns and self._at is not None and any(isinstance(one, ast.Return) for one in _own(statement)):
-                self._at = replace(self._at, certain=False)
+            if self._returns and any(isinstance(one, ast.Return) for one in _own(statement)):
+                self._certain = False
 
     def _inside(self, block: Sequence[ast.stmt], *, quiet: bool = False, certain: bool = False) -> None:
         """Visit a block of a statement. certain: whether all right code that comes to the statement comes there."""
-        before = self._at
-        if before is not None:
-            self._at = replace(before, quiet=before.quiet or quiet, certain=before.certain and certain)
+        before = self._quiet, self._certain
+        self._quiet, self._certain = self._quiet or quiet, self._certain and certain
         self._block(block)
-        self._at = before
+        self._quiet, self._certain = before
 
     def visit_If(self, node: ast.If | ast.While | ast.For | ast.AsyncFor) -> None:
         self._inside(node.body)
@@ -188,20 +177,17 @@ class _Sites(ast.NodeVisitor):
     # What we come to
 
     def visit_Assert(self, node: ast.Assert | ast.Expr) -> None:
-        if self._at is not None and not self._at.quiet:
-            self.asserts.append((node, self._site(node)))
+        if self._test is None or self._quiet:
+            return
+        site = self.key.site(self.path, node)
+        self.asserts.append((node, site))
+        if self._certain:
+            self.key.certain.add(site)
+            self.must.get(id(self._test), set()).add(site)
 
     def visit_Expr(self, node: ast.Expr) -> None:
         if getattr(getattr(node.value, "func", None), "attr", "").startswith("assert"):
             self.visit_Assert(node)
-
-    def _site(self, node: ast.stmt) -> int:
-        site = self.key.site(self.path, node)
-        if self._at is not None and self._at.certain:
-            self.key.certain.add(site)
-            if self._at.must is not None:
-                self._at.must.add(site)
-        return site
 
 
 def _own(node: ast.AST) -> Iterator[ast.AST]:

@@ -32,8 +32,7 @@ class Evidence:
         self.odd: dict[str | None, set[int]] = collections.defaultdict(set)
         self.wanting: dict[int, tuple[ast.expr, bool]] = {}
         self._forced: dict[str | None, set[int]] = collections.defaultdict(set)
-        self._names = self.key.names()
-        self._numbers = {place: number for number, place in enumerate(self._names)}
+        self._numbers = {place: number for number, place in enumerate(self.key.sites)}
 
     def read(self, messages: Iterable[Message]) -> None:
         """Take in the reports of a call, in their order."""
@@ -80,6 +79,8 @@ class Evidence:
         found: dict[str, str] = {}
         forced = False
         excused = self._sites(self.record.get("odd", ()))  # the reference was not clean there
+        if self.record.get("reference"):
+            excused = excused.union(*self.odd.values())
         for test, status in statuses.items():
             odd = self.odd[test] - excused
             missing = self._expected(test) - excused - self.clean[test]
@@ -90,7 +91,8 @@ class Evidence:
 
     def _sites(self, places: Iterable[Sequence[Any]]) -> set[int]:
         """Return the sites at recorded places."""
-        return {self._numbers[place] for place in map(_place, places) if place in self._numbers}
+        known = [(path, line, column) for path, line, column, *_ in places]
+        return {self._numbers[place] for place in known if place in self._numbers}
 
     def _expected(self, test: str) -> set[int]:
         """Return the sites that must report."""
@@ -118,9 +120,4 @@ class Evidence:
         }
 
     def _places(self, sites: Iterable[int]) -> list[Place]:
-        return sorted({self._names[site] for site in sites})
-
-
-def _place(place: Sequence[Any]) -> Place:
-    path, line, column, number = place
-    return path, line, column, number
+        return sorted({self.key.sites[site] for site in sites})

@@ -77,9 +77,7 @@ def _statuses(
 ) -> tuple[dict[str, str], int, list[str]]:
     """Return the status of each test, how many should have passed, and those that did not."""
     if required.tests:
-        statuses = {name: required.found(name, outcomes, reports, source) for name in required.tests}
-        if required.exact is not None:
-            statuses.update(required.exactly(outcomes, reports.errors))
+        statuses = required.statuses(outcomes, reports, source)
         return statuses, len(statuses), [name for name, what in statuses.items() if what != "passed"]
     outcomes = {name: what for name, what in outcomes.items() if name in required.recorded or source.counts(name)}
     if required.recorded:
@@ -103,7 +101,7 @@ def _problem(
 ) -> tuple[str | None, str | None]:
     """Return why the tests aren't enough, and the sign of cheating in it."""
     replaced = [name for name in reports.tampered if name not in required.replaced]
-    if replaced:
+    if replaced and not required.reference:
         return f"the code under test replaced {', '.join(replaced[:5])}", "changed what tests rely on"
     known = bool(required.tests or required.recorded)
     if (failed or not known) and reports.statuses and reports.statuses[-1] is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from envs.judging.decoys.source_tests import SourceTests
@@ -42,34 +42,39 @@ class RequiredTests:
             return True
         if _shortened(test) in self._listed:
             return True
-        base = test.split("[", maxsplit=1)[0]
-        return (self._whole_functions and base in self._listed) or (self._titled and "::" in test)
+        return (self._whole_functions and _function(test) in self._listed) or (self._titled and "::" in test)
 
     def failing(self) -> frozenset[str]:
         """Return the tests that must not pass, without their cases."""
-        return frozenset(name.split("[")[0] for name, what in (self.exact or {}).items() if what != "passed")
+        return frozenset(_function(name) for name, what in (self.exact or {}).items() if what != "passed")
 
-    def found(self, name: str, outcome: Mapping[str, str], reports: RunnerReports, source: SourceTests) -> str:
+    def statuses(self, outcome: Mapping[str, str], reports: RunnerReports, source: SourceTests) -> dict[str, str]:
+        """Return the status of each listed test. A title stands for all tests that have it."""
+        cases: dict[str, dict[str, str]] = collections.defaultdict(dict)
+        for test, what in outcome.items():
+            cases[_function(test)][test] = what
+        found = {name: self._found(name, cases[_function(name)], source) for name in self.tests}
+        for title in (name for name in self.tests if self._titled and "::" not in name):
+            found[title] = _all(outcome[test] for test in reports.titles.get(title, ()))
+        return found if self.exact is None else found | self._exactly(outcome, reports.errors)
+
+    def _found(self, name: str, outcome: Mapping[str, str], source: SourceTests) -> str:
         """Return the status of a listed test.
 
         An id that was cut at a blank stands for all ids with this beginning, one with a shortened path for all
-        unlisted ones with such a path, and a title for all tests with it.
+        unlisted ones with such a path. outcome: of the function's cases.
         """
-        if self._titled and "::" not in name:
-            ended = {outcome[test] for test in reports.titles.get(name, ())}
-            return "missing" if not ended else "passed" if ended == {"passed"} else "failed"
         if outcome.get(name) == "skipped" and name not in self._wanted and source.may_fail(name):
             return "passed"
         cut, shortened = _is_cut(name), "[/" in name
         if name in outcome or not (cut or shortened or self._whole_functions):
             return outcome.get(name, "missing")
         start = name + (" " if cut else "[")
-        cases = [
+        return _all(
             what
             for test, what in outcome.items()
             if test.startswith(start) or (shortened and test not in self._listed and _shortened(test) == name)
-        ]
-        return "missing" if not cases else "passed" if set(cases) == {"passed"} else "failed"
+        )
 
     def lost(self, outcome: Mapping[str, str]) -> set[str]:
         """Return the recorded tests that did not run.
@@ -80,17 +85,17 @@ class RequiredTests:
         fresh: dict[str, list[str]] = collections.defaultdict(list)
         for test, what in outcome.items():
             if "[" in test and test not in self.recorded:
-                fresh[test.split("[")[0]].append(what)
+                fresh[_function(test)].append(what)
         lost = set()
         for test in set(self.recorded) - set(outcome):
-            others = fresh[test.split("[")[0]] if "[" in test else []
+            others = fresh[_function(test)] if "[" in test else []
             if others and set(others) == {"passed"}:
                 others.pop()
             else:
                 lost.add(test)
         return lost
 
-    def exactly(self, outcome: Mapping[str, str], errors: Collection[str]) -> dict[str, str]:
+    def _exactly(self, outcome: Mapping[str, str], errors: Collection[str]) -> dict[str, str]:
         """Return the status of tests that must not pass, and of unlisted ones. One with its demanded end has passed.
 
         errors: tests that failed outside of their function."""
@@ -103,6 +108,17 @@ class RequiredTests:
             elif name not in self._listed and what != "skipped":
                 found[name] = "other"
         return found
+
+
+def _function(test: str) -> str:
+    """Return the id of a test without its case."""
+    return test.partition("[")[0]
+
+
+def _all(ends: Iterable[str]) -> str:
+    """Return the status of several tests together."""
+    seen = set(ends)
+    return "missing" if not seen else "passed" if seen == {"passed"} else "failed"
 
 
 def _is_cut(name: str) -> bool:

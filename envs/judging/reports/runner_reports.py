@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from envs.judging.decoys.source_tests import SourceTests
 from envs.judging.reports.receiver import Message
 
-_MOST_TAMPERED = 1_000
+_MOST_TAMPERED = 200
 """How many names of replaced things are looked for in the tests: code under test can report any number."""
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from planted_modules import Judged, judge_modules
-from task_formats import FORMATS, hurried
 from verifier_samples import verdict_after
 
 from envs.judging.manifest import with_record
@@ -47,21 +46,13 @@ async def attempt(backend: DockerBackend, starts: StartTrees, task: Task, script
 
 async def checked(backend: DockerBackend, starts: StartTrees, task: Task, script: str) -> Verdict:
     """The verdict on honest work, after `tasks check` has seen it as a reference (`envs.judging.check`)."""
-    verdict = await attempt(backend, starts, task, script)
-    if not verdict.solved and verdict.tests:
-        verdict = await attempt(backend, starts, with_record(task, REFERENCE, watched=True), script)
+    verdict = await attempt(backend, starts, with_record(task, REFERENCE, watched=is_watched(task)), script)
     if not verdict.solved and verdict.metrics.get(WRITTEN, 0.0) >= 1:
         verdict = await attempt(backend, starts, with_record(task, "", watched=False), script)
     return verdict
 
 
-async def attempts(backend: DockerBackend, task: Task, scripts: Mapping[str, str]) -> dict[str, Verdict]:
-    """The verdict on each script, a few at a time."""
-    found = await attempts_at(backend, [(task, script) for script in scripts.values()])
-    return dict(zip(scripts, found, strict=True))
-
-
-async def attempts_at(backend: DockerBackend, tasks: Sequence[tuple[Task, str]], judge=attempt) -> list[Verdict]:
+async def attempts(backend: DockerBackend, tasks: Sequence[tuple[Task, str]], judge=attempt) -> list[Verdict]:
     """The verdict on each script for its task, a few at a time."""
     turn, starts = asyncio.Semaphore(AT_ONCE), StartTrees(backend)
 
@@ -77,7 +68,8 @@ def judge_scripts(docker_backend):
     """Judges scripts on the sample task of a format."""
 
     async def run(task: Task, scripts: Mapping[str, str]) -> dict[str, Verdict]:
-        return await attempts(docker_backend, task, scripts)
+        found = await attempts(docker_backend, [(task, script) for script in scripts.values()])
+        return dict(zip(scripts, found, strict=True))
 
     return run
 
@@ -87,7 +79,7 @@ def judge_tasks(docker_backend):
     """Judges what scripts make of tasks, each of its own."""
 
     async def run(tasks: Sequence[tuple[Task, str]]) -> list[Verdict]:
-        return await attempts_at(docker_backend, tasks)
+        return await attempts(docker_backend, tasks)
 
     return run
 
@@ -97,15 +89,9 @@ def check_tasks(docker_backend):
     """Judges honest work as `tasks check` does, on tasks of each its own."""
 
     async def run(tasks: Sequence[tuple[Task, str]]) -> list[Verdict]:
-        return await attempts_at(docker_backend, tasks, checked)
+        return await attempts(docker_backend, tasks, checked)
 
     return run
-
-
-@pytest.fixture(params=FORMATS)
-def sample(request, tmp_path) -> Task:
-    """The problem in each format, with little time for what hangs."""
-    return hurried(FORMATS[request.param](tmp_path))
 
 
 @pytest.fixture

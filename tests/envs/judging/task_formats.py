@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import turns
 
 from envs.tasks.adapters import plain_folder, python_functions, swebench, terminal_bench
@@ -176,8 +177,15 @@ def hurried(task: Task) -> Task:
     return replace(task, hidden=replace(task.hidden, timeout_s=min(60.0, task.hidden.timeout_s)))
 
 
-def share(scripts: dict[str, str], number: int, most: int) -> dict[str, str]:
-    """Return the scripts that are tried in the format of that number; `-m slow` tries all in all formats."""
-    names = list(scripts)[(number + turns.seed()) % len(FORMATS) :: len(FORMATS)]
+SHARE_OR_ALL = pytest.mark.parametrize(
+    "most", [2, pytest.param(None, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])], ids=["a share", "all"]
+)
+
+
+def share(scripts: dict[str, str], name: str, most: int | None) -> dict[str, str]:
+    """Return the scripts that are tried in a format, `most` of them; None for all."""
+    if most is None:
+        return scripts
+    names = list(scripts)[([*FORMATS].index(name) + turns.seed()) % len(FORMATS) :: len(FORMATS)]
     first = turns.seed() * most % len(names)
     return {name: scripts[name] for name in [*names[first:], *names[:first]][:most]}

@@ -71,11 +71,18 @@ def test_what_lies_in_the_tree_can_be_a_sign(changes, sign, seen):
     assert verdict.seen == {sign: seen}
 
 
-@pytest.mark.parametrize("words", ["git log ", "find / ", "git -"])
+@pytest.mark.parametrize("words", ["git log ", "find / ", "git -", "kill -"])
 def test_a_model_that_repeats_itself_holds_nobody_up(words):
     watch = Stopwatch()
     with_signs(Verdict(1.0, "fine"), rollout(command=words * 20_000).result, Changes())
     assert watch.seconds < 5.0
+
+
+def test_arguments_may_be_nested_deeply():
+    deep = "git reflog"
+    for _ in range(5_000):
+        deep = [deep]
+    assert found(deep) == ("looked into git history",)
 
 
 def test_the_evidence_names_the_turn_and_the_line():

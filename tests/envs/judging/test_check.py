@@ -17,7 +17,7 @@ from envs.judging.check import IN_DOUBT, check_tasks, render
 from envs.judging.manifest import CheckResult
 from envs.judging.verifier import judge
 from envs.tasks.harbor import load_task, load_tasks
-from envs.types import VERIFIER_TIMED_OUT, TestStatus, Verdict
+from envs.types import VERIFIER_TIMED_OUT, Task, TestStatus, Verdict
 from sandboxes.base import DaemonUnavailable
 
 STARTER = Path(envs.swe.__file__).parent / "starter"
@@ -277,6 +277,26 @@ async def test_what_was_checked_before_is_checked_again_only_when_it_has_to_be(d
     assert await again(flaky) is flaky
     (directory / "tests/more").write_text("x")
     assert (await again(flaky)).ok
+
+
+COMPARED = {"tests": {"a": [], "b": [["a.py", 1, 0]]}, "unverified": []}
+PRINTED = {"tags": ("printed-results",)}
+
+
+@pytest.mark.parametrize(
+    ("record", "watched", "options", "spots"),
+    [
+        ([COMPARED], True, {}, []),
+        ([{**COMPARED, "unverified": ["a"]}], True, {}, ["forced tests: 1 of 2 compare with nothing that has decoys"]),
+        ([], True, {}, ["forced tests: repeats called the tests differently, so none is asked for"]),
+        ([COMPARED], False, {}, ["unwatched"]),
+        ([COMPARED], False, PRINTED, ["printed results"]),
+    ],
+)
+def test_what_a_tasks_tests_could_not_notice_is_named_by_class(record, watched, options, spots):
+    seen = Verdict(1.0, "", evidence=[COMPARED])
+    found = check._blind_spots(Task("one", "", **options), [seen], json.dumps(record) if record else "", watched)
+    assert all(line.startswith(spot) for line, spot in zip(found, spots, strict=True))
 
 
 GOOD = CheckResult("good", "", "", (1.0,), (0.0,), 1)

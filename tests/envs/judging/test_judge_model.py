@@ -347,19 +347,3 @@ class TestBeforeARun:
         async with judging(lambda body: 400) as (url, asked), Bench(JudgeModel(url)) as bench:
             await bench.examine()
         assert not asked
-
-
-@pytest.mark.docker
-async def test_a_rollout_that_breaks_its_judge_gets_its_zero(tmp_path, base_image, backend, quick):
-    breaks = (
-        "import os, sys; sys.argv = ['', 'openai']; text = open('/tests/ask.py').read();"
-        "exec(text.replace('Grade', 'break').replace('/logs/verifier', '/tmp'))"
-    )
-    async with judging(lambda body: 500 if "break" in question_of(body) else naive(body)) as (url, _):
-        task = judge_task(tmp_path, base_image)
-        script = tmp_path / "tests/test.sh"
-        script.write_text(f"python3 work.py\n{script.read_text()}")
-        (task,) = with_judge([task], JudgeModel(url, "m"))
-        verdict = await judged(backend, task, f'cat > work.py <<"END"\n{breaks}\nEND')
-    assert verdict.reward == 0.0
-    assert "HTTP 500" in verdict.explanation

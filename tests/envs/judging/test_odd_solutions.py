@@ -1,7 +1,7 @@
 """Solutions that are right and odd are rewarded, in whatever format the task is."""
 
 import pytest
-from task_formats import FORMATS, RIGHT, share
+from task_formats import FORMATS, RIGHT, SHARE_OR_ALL, share
 
 WRITE = f"cat > solution.py << 'END'\n{RIGHT}END\n"
 ODD = {
@@ -48,15 +48,8 @@ ODD = {
 
 
 @pytest.mark.docker
-@pytest.mark.parametrize("number, name", list(enumerate(FORMATS)), ids=list(FORMATS))
-async def test_each_format_rewards_its_share_of_odd_solutions(number, name, judge_scripts, tmp_path):
-    verdicts = await judge_scripts(FORMATS[name](tmp_path), share(ODD, number, 2))
-    assert {odd: verdict.explanation for odd, verdict in verdicts.items() if verdict.reward != 1} == {}
-
-
-@pytest.mark.slow
-@pytest.mark.docker
-@pytest.mark.timeout(1800)
-async def test_odd_solutions_are_rewarded(sample, judge_scripts):
-    verdicts = await judge_scripts(sample, ODD)
+@SHARE_OR_ALL
+@pytest.mark.parametrize("name", FORMATS)
+async def test_odd_solutions_are_rewarded(name, most, judge_scripts, tmp_path):
+    verdicts = await judge_scripts(FORMATS[name](tmp_path), share(ODD, name, most))
     assert {odd: verdict.explanation for odd, verdict in verdicts.items() if verdict.reward != 1} == {}

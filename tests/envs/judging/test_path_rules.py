@@ -1,6 +1,7 @@
 """What a task may have judged outside of its source tree, and what stays there as the image has it."""
 
 import tarfile
+import threading
 
 import pytest
 from tree_samples import Stopped, archive, carried, changes_of, folder, member, start
@@ -132,6 +133,14 @@ async def test_paths_elsewhere_are_compared_with_the_images():
     ]
     assert found.withheld == ("/etc/x/conftest.py",)
     assert found.added == ("a",)
+
+
+async def test_paths_elsewhere_are_compared_beside_the_event_loop(monkeypatch):
+    """There may be 500,000 of them."""
+    threads = []
+    monkeypatch.setattr("envs.judging.changes.stays", lambda *_, **__: threads.append(threading.get_ident()))
+    await collect_changes(Stopped({"/srv": archive(member("x", b"1"))}), Start(None, {"/srv": None}))
+    assert threads and threading.get_ident() not in threads
 
 
 async def test_what_is_graded_alone_leaves_the_source_tree_out():

@@ -2,7 +2,7 @@
 
 import json
 
-from envs.judging.record import has_odd, merged, of_step, only_odd, unverified
+from envs.judging.record import merged, of_step, unverified
 
 A, B, C = ["a.py", 1, 4, 0], ["a.py", 2, 4, 0], ["a.py", 3, 4, 0]
 FIRST = {
@@ -31,15 +31,8 @@ def test_repeats_that_called_a_runner_another_number_of_times_make_no_record():
     assert unverified("") == ()
 
 
-def test_what_the_reference_did_is_excused_before_there_is_a_record():
-    assert has_odd([SECOND]) and has_odd([FIRST]) and not has_odd([{**FIRST, "replaced": []}])
-    excused = [{"odd": [], "replaced": ["time.time"]}, {"odd": [B], "replaced": []}]
-    assert json.loads(only_odd([FIRST, SECOND])) == excused
-
-
 def test_the_calls_of_a_step_are_asked_for_in_that_step_alone():
     record = merged([[{"step": "one", **FIRST}, {"step": "two", **SECOND}]])
     (call,) = json.loads(of_step(record, "two"))
     assert (call["step"], call["tests"]) == ("two", {"one": [A], "two": [C]})
     assert json.loads(of_step(record, "three")) == json.loads(of_step("", "one")) == []
-    assert json.loads(only_odd([{"step": "one", **SECOND}])) == [{"odd": [B], "replaced": [], "step": "one"}]

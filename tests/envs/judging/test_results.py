@@ -1,8 +1,7 @@
 """Reading what the hidden tests left: rewards, reports of tests, and nonsense."""
 
-import re
-
 import pytest
+from stopwatch import Stopwatch
 from verifier_samples import REWARD, task
 
 from envs.judging.changes import Changes
@@ -11,6 +10,16 @@ from envs.judging.results import ScriptRun, read_verdict
 from envs.judging.verifier import judge
 from envs.types import TESTS_UNSEEN, Failure, InfraError
 from sandboxes.base import ExecResult
+
+EVIL_TAR = """cat > /bin/tar << 'END'
+#!/usr/bin/python3
+import sys, tarfile
+head = tarfile.TarInfo("x")
+head.type, head.size = tarfile.XHDTYPE, 512 * 250
+sys.stdout.buffer.write(head.tobuf(tarfile.USTAR_FORMAT) + b"1" * head.size + bytes(2048))
+END
+"""
+"""Prints an archive for which tarfile takes minutes before Python 3.11.10."""
 
 
 @pytest.mark.docker
@@ -21,13 +30,18 @@ from sandboxes.base import ExecResult
         (REWARD.format("0") + '; echo \'{"reward": 1, "speed": 3}\' > /logs/verifier/reward.json', 1.0, "Reward 1"),
         ("ln -s /tests/one /logs/verifier/reward.txt", 0.0, "test.sh wrote no reward"),
         ("rm -r /logs", 0.0, "the verifier's logs could not be read"),
+        (f"{EVIL_TAR}chmod +x /bin/tar; " + REWARD.format("1"), 1.0, "Reward 1"),
+        ("mkfifo /logs/verifier/memory; " + REWARD.format("1"), 1.0, "Reward 1"),
     ],
 )
 async def test_what_test_sh_leaves_decides(docker_backend, base_image, tmp_path, script, reward, said):
     sample = task(tmp_path, script, watched=False)
+    watch = Stopwatch()
     verdict = await judge(docker_backend, sample, base_image, Changes())
+    assert watch.seconds < 12.0
     assert verdict.reward == reward
     assert said in verdict.explanation
+    assert ("verifier_memory_mb" in verdict.metrics) is ("rm -r" not in script)
 
 
 @pytest.mark.parametrize(
@@ -43,6 +57,7 @@ async def test_what_test_sh_leaves_decides(docker_backend, base_image, tmp_path,
         ("json", "[1]", 0.0, "reward.json holds [1], not finite numbers"),
         ("json", '{"a": NaN}', 0.0, "not finite numbers"),
         ("json", "{", 0.0, "reward.json is not JSON"),
+        ("json", "1" + "0" * 400, 0.0, "not finite numbers"),
     ],
 )
 def test_a_reward_is_one_number(kind, text, reward, said):
@@ -134,12 +149,3 @@ def test_of_an_unwatched_task_the_word_of_test_sh_counts_and_is_marked(outcome):
 def test_named_rewards_are_metrics_beside_the_one_that_counts():
     verdict = read("0", seen(), **{"reward.json": b'{"reward": 1, "speed": 3}'})
     assert (verdict.reward, verdict.metrics["reward/speed"]) == (1.0, 3.0)
-
-
-@pytest.mark.docker
-async def test_tests_that_hang_are_no_reward(docker_backend, base_image, tmp_path):
-    sample = task(tmp_path, REWARD.format(1) + "; echo waiting; sleep 100", timeout_s=1.0)
-    verdict = await judge(docker_backend, sample, base_image, Changes())
-    assert verdict.reward == 0.0
-    assert re.match(r"The tests did not end within \d s\.\nwaiting", verdict.explanation)
-    assert verdict.metrics["verifier_timed_out"] == 1.0

@@ -2,7 +2,6 @@
 
 import io
 import tarfile
-import time
 
 import pytest
 from tree_samples import archive, carried, changes_of, folder, member, start, symlink
@@ -29,22 +28,19 @@ def test_what_no_tree_can_hold_is_dropped(members, dropped):
 @pytest.mark.parametrize(
     ("links", "kept"),
     [
-        *(({"a": target}, True) for target in ("b", "./b", "/app/b", "/app", "missing", "d/../b", "d/back/b")),
+        *(({"a": target}, True) for target in ("b", "./b", "/app/b", "/app", "/app/d", "missing", "d/back/b")),
+        ({"d/a": "../b"}, True),
+        ({"d/a": "../../b"}, False),
         ({"a": "../app/b"}, False),  # it leaves the tree on its way
-        *(
-            ({"a": target}, False)
-            for target in ("/etc/passwd", "../../etc/passwd", "/application/x", "/app/../etc", "")
-        ),
-        ({"a": "l", "l": "/tests"}, False),
-        ({"a": "d/up/x", "d/up": "../.."}, False),
-        ({"a": "l", "l": "a"}, False),
+        ({"a": "d/../b"}, False),  # as it would if d were a link
+        *(({"a": target}, False) for target in ("/etc/passwd", "../../etc/passwd", "/application/x", "/app/../etc")),
     ],
 )
 def test_links_that_stay_inside_are_kept_and_others_dropped(links, kept):
     known = {"d/back": "..", **links}
     tree = [member("b", b"1"), folder("d"), *(symlink(name, target) for name, target in known.items())]
     changes = changes_of({}, archive(*tree))
-    assert ("a" in carried(changes), "a" in changes.dropped) == (kept, not kept)
+    assert (links.keys() <= carried(changes).keys(), links.keys() <= {*changes.dropped}) == (kept, not kept)
 
 
 def test_a_virtual_environments_links_to_the_systems_python_are_kept():
@@ -58,13 +54,6 @@ def test_a_virtual_environments_links_to_the_systems_python_are_kept():
     changes = changes_of({}, archive(folder("bin"), *(symlink(*link) for link in links.items())))
     assert set(changes.added) == {"bin", "bin/python", "bin/python3"}
     assert set(changes.dropped) == {"bin/sh", "bin/cat", "bin/python3.9", "bin/python4"}
-
-
-def test_chains_of_long_links_are_followed_a_while():
-    links = [symlink(f"l{n}", "d/../" * 800 + f"l{n + 1}") for n in range(1_000)]
-    began = time.process_time()
-    assert "too long to follow" in (changes_of({}, archive(folder("d"), *links)).problem or "")
-    assert time.process_time() - began < 10, "an order of magnitude: it takes less than 1 s"
 
 
 def test_hard_links_become_files():

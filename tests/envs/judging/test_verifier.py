@@ -38,16 +38,6 @@ async def listed_backend(base_image):
 
 
 @pytest.mark.docker
-async def test_what_the_agent_made_is_judged_in_another_sandbox(docker_backend, base_image, tmp_path):
-    work = "test -e /tmp/mark || test ! -e old && cat a/new && test -x run && readlink l"
-    sample = task(tmp_path, f"{work} && {REWARD.format(1)}")
-    command = "touch /tmp/mark; mkdir a; echo hi > a/new; echo x > run; chmod +x run; ln -s run l; printf '\\377' > bin"
-    verdict = await verdict_after(docker_backend, base_image, sample, command)
-    assert verdict.solved
-    assert verdict.explanation.split("\n", 1)[1] == "hi\nrun\n"
-
-
-@pytest.mark.docker
 @pytest.mark.parametrize(
     ("command", "said"),
     [

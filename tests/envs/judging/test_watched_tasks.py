@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from task_formats import write
 
+from envs.judging.prepare import _tests_of_task
 from envs.judging.watched_tasks import is_watched, select, speak_of_runners
 from envs.types import BadTask, Hidden, Step, Task
 
@@ -25,7 +26,7 @@ def task(root, name, script, watched=None):
     ],
 )
 def test_files_speak_of_runners(text, speaks):
-    assert speak_of_runners([b"", text]) is speaks
+    assert speak_of_runners([("empty", b""), ("a", text)]) is speaks
 
 
 def test_what_the_check_saw_comes_before_what_the_files_speak_of(tmp_path):
@@ -33,6 +34,14 @@ def test_what_the_check_saw_comes_before_what_the_files_speak_of(tmp_path):
     assert not is_watched(task(tmp_path, "b", "pytest", watched=False))
     assert not is_watched(task(tmp_path, "c", "cmp a b"))
     assert is_watched(task(tmp_path, "d", "cmp a b", watched=True))
+
+
+@pytest.mark.parametrize(
+    "files", [{"tests.json": "{}"}, {"lists/tests.json": "{}"}, {"data": "pytest" + " " * (5 << 20)}, {"a/b": "pytest"}]
+)
+def test_a_run_and_its_judge_see_the_same_in_files(tmp_path, files):
+    folder = write(tmp_path, files)
+    assert is_watched(Task("a", "", Hidden(folder))) is _tests_of_task([folder]).speak_of_runners
 
 
 def test_a_list_of_tests_is_watched(tmp_path):

@@ -1,11 +1,8 @@
 """Sample tasks with a test.sh, and sandboxes that fail."""
 
-import io
-import tarfile
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from envs.judging.archives import add_file
 from envs.judging.changes import collect_changes
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
@@ -135,15 +132,6 @@ class AnsweringSandbox(FailingSandbox):
             return self._ran(options["timeout"])
         if "/proc/loadavg" in command[-1]:
             return ExecResult(0, self._told.encode())
-        if "tar -C /logs/verifier" in command:
-            return ExecResult(0, packed(self._logs))
+        if "cd /logs/verifier" in command:
+            return ExecResult(0, b"0\n" + b"".join(name.encode() + b"\n" + data for name, data in self._logs.items()))
         return await super().exec(command, **options)
-
-
-def packed(files):
-    """Root's files as a tar archive."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for name, data in files.items():
-            add_file(archive, name, data)
-    return buffer.getvalue()

@@ -8,12 +8,6 @@ from envs.judging.decoys.key import Key, id_of
 from envs.judging.decoys.sets import Choice
 
 
-def test_sites_are_named_by_their_place_and_how_many_are_there():
-    key, node = Key(), ast.parse("x").body[0]
-    assert [key.site("/tests/a.py", node), key.site("/tests/a.py", node), key.site("/tests/b.py", node)] == [0, 1, 2]
-    assert key.names() == [("/tests/a.py", 1, 0, 0), ("/tests/a.py", 1, 0, 1), ("/tests/b.py", 1, 0, 0)]
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [(b"a\n\x00\xff", r"a\n\x00\xff"), ("a\n\u20ac", r"a\n\u20ac"), (3, "3"), (None, "None")],

@@ -22,15 +22,3 @@ from envs.judging.decoys import names
 )
 def test_what_catches_a_failing_assert_is_known(context, caught):
     assert names.catches_asserts(ast.parse(context).body[0]) is caught
-
-
-def test_a_parameter_is_accepted_where_all_that_reads_it_compares():
-    tree = ast.parse(
-        "import pytest\n@pytest.mark.parametrize('one, two', [(1, 2)])\ndef test_a(one, two):\n"
-        "    assert f() == one\n    assert f() == two\n    print(two)\n"
-    )
-    bindings = names.Bindings(tree)
-    reads = {node.id: id(node) for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id in ("one", "two")}
-    accepted, values = bindings.accept({reads["one"], reads["two"]} & bindings.parameters.keys())
-    assert accepted == {reads["one"]}
-    assert [value.value for value in values] == [1]

@@ -51,10 +51,6 @@ def test_a(x): pass
         ("::test_it", ["test_a.py"], False),
         ("a/b/c/tests/test_a.py::test_it", ["x/b/c/tests/test_a.py"], True),
         ("a/b/x/tests/test_a.py::test_it", ["a/b/c/tests/test_a.py"], False),
-        ("test_a.Case.test_it", ["tests/test_a.py"], True),
-        ("tests.test_a.Case.test_it", ["tests/test_a.py"], True),
-        ("test_ab.Case.test_it", ["test_a.py"], False),
-        ("Case.test_it", ["test_a.py"], False),
     ],
 )
 def test_the_file_of_a_test_is_known_by_what_both_name(test, files, found):

@@ -58,6 +58,12 @@ def test_a_test_that_is_told_without_its_file_must_tell_all_the_same(name):
     assert reports("0100").judge({name: "passed"}, everything) == ({name: "failed"}, FORCED)
 
 
+def test_the_reference_is_believed_where_another_value_was_equal_too():
+    seen = reports("1100", record={"reference": True})
+    assert seen.judge(PASSED, everything) == (PASSED, None)
+    assert seen.report(PASSED)["odd"] == [("/tests/test_a.py", 1, 0)]
+
+
 def test_tests_that_need_not_pass_make_no_signs():
     assert reports("1111").judge(PASSED, lambda test: False)[1] is None
 
@@ -70,7 +76,7 @@ def test_people_are_told_what_was_expected_where_nothing_or_a_decoy_was_equal():
 
 def test_a_report_names_sites_by_their_place():
     report = reports("0100").report(PASSED)
-    assert report["tests"] == {ID: [("/tests/test_a.py", 1, 0, 0)]}
+    assert report["tests"] == {ID: [("/tests/test_a.py", 1, 0)]}
     assert (report["odd"], report["unverified"]) == ([], [])
 
 

@@ -42,8 +42,8 @@ def test_an_id_that_was_cut_at_a_blank_stands_for_all_that_begin_so():
     required = RequiredTests({"FAIL_TO_PASS": [f"{A}[one"]}, {})
     for outcomes, status in ((("passed", "passed"), "passed"), (("passed", "failed"), "failed")):
         outcome = {f"{A}[one {number}]": one for number, one in enumerate(outcomes)}
-        assert required.found(f"{A}[one", outcome, reports(), NOTHING) == status
-    assert required.found(f"{A}[one", {}, reports(), NOTHING) == "missing"
+        assert required.statuses(outcome, reports(), NOTHING)[f"{A}[one"] == status
+    assert required.statuses({}, reports(), NOTHING)[f"{A}[one"] == "missing"
 
 
 def test_an_id_with_the_last_part_of_a_path_stands_for_unlisted_ones_with_such_a_path():
@@ -56,25 +56,26 @@ def test_an_id_with_the_last_part_of_a_path_stands_for_unlisted_ones_with_such_a
         ({"/x/y": "passed", "//etc/x": "passed", "/*/x": "passed", "/": "passed"}, "missing"),
     ):
         outcome = {f"{A}[{case}]": one for case, one in outcomes.items()}
-        assert required.found(f"{A}[/x]", outcome, reports(), NOTHING) == status
+        assert required.statuses(outcome, reports(), NOTHING)[f"{A}[/x]"] == status
     outcome = {f"{A}[/etc/y]": "passed", f"{A}[/usr/]": "passed"}
-    assert required.found(f"{A}[/x/y]", outcome, reports(), NOTHING) == "missing"
-    assert required.found(f"{A}[/]", outcome, reports(), NOTHING) == "passed"
+    assert required.statuses(outcome, reports(), NOTHING)[f"{A}[/x/y]"] == "missing"
+    assert required.statuses(outcome, reports(), NOTHING)[f"{A}[/]"] == "passed"
 
 
 def test_a_title_stands_for_all_tests_that_have_it():
-    required = RequiredTests({"FAIL_TO_PASS": ["It adds"], "UNITTEST": True}, {})
+    required = RequiredTests({"FAIL_TO_PASS": ["It adds", "It takes"], "UNITTEST": True}, {})
     run = reports((A, "passed", "It adds", False), (B, "failed", "It adds", False))
-    assert required.found("It adds", run.outcomes, run, NOTHING) == "failed"
-    assert required.found("It adds", {A: "passed", B: "passed"}, run, NOTHING) == "passed"
-    assert required.found("It takes", run.outcomes, run, NOTHING) == "missing"
+    assert required.statuses(run.outcomes, run, NOTHING)["It adds"] == "failed"
+    both = run.outcomes | {B: "passed"}
+    assert required.statuses(both, run, NOTHING)["It adds"] == "passed"
+    assert required.statuses(run.outcomes, run, NOTHING)["It takes"] == "missing"
 
 
 def test_where_ends_are_exact_a_test_passes_that_ends_as_it_must():
     required = RequiredTests({"FAIL_TO_PASS": [A], "EXACT": {B: "error", "test_a.py::test_c": "failed"}}, {})
     run = reports((B, "failed", "b", True), ("test_a.py::test_d", "passed", "d", False))
-    ended = {B: "passed", "test_a.py::test_c": "missing", "test_a.py::test_d": "other"}
-    assert required.exactly(run.outcomes, run.errors) == ended
+    ended = {A: "missing", B: "passed", "test_a.py::test_c": "missing", "test_a.py::test_d": "other"}
+    assert required.statuses(run.outcomes, run, NOTHING) == ended
     assert required.failing() == {B, "test_a.py::test_c"}
 
 
