@@ -3,6 +3,7 @@
 import io
 import os
 import tarfile
+import time
 
 from small_archives import archive, content, members
 
@@ -23,6 +24,18 @@ class TestTrees:
         found = members(pack(tmp_path))
         assert sorted(found) == ["file", "link"]
         assert found["link"].linkname == "/etc/passwd"
+
+    def test_links_to_long_runs_of_digits_are_read_as_fast_as_others(self):
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
+            for number in range(300):
+                info = tarfile.TarInfo(f"link-{number}")
+                info.type, info.linkname = tarfile.SYMTYPE, "1" * 4000
+                tar.addfile(info)
+        began = time.process_time()
+        found = members(buffer.getvalue())
+        assert time.process_time() - began < 2
+        assert [member.linkname for member in found.values()] == ["1" * 4000] * 300
 
     def test_rebasing_strips_the_top_from_names_and_hard_links_alone(self):
         buffer = io.BytesIO()
