@@ -19,12 +19,15 @@ from envs.judging.reports.outcome import Outcome
 from envs.types import SIGN, TESTS_UNSEEN, VERIFIER_TIMED_OUT, Failure, InfraError, TestStatus, Verdict
 from sandboxes.base import ExecResult
 from sandboxes.plurals import plural
+from tools.output import bounded
 
 WRITTEN = "test_sh_reward"
 """The metric of test.sh's own figure."""
 _MOST = sys.float_info.max
 """Further numbers are no finite ones. An int may be too large for a float."""
 _NAMES = 200
+_LONGEST = 6000
+"""Characters of an explanation before the output: code under test may name its tests as it likes."""
 _SEEN = {"passed": TestStatus.PASSED, "missing": TestStatus.MISSING, "skipped": TestStatus.MISSING}
 
 
@@ -71,7 +74,7 @@ def read_verdict(ran: ScriptRun) -> Verdict:
     evidence = [ran.seen.evidence] if ran.seen is not None and ran.watched else []
     return Verdict(
         reward,
-        f"{said}{counted}.\n{doubted}{ran.result.output[-SHOWN:]}{wants}",
+        f"{bounded(said + counted, _LONGEST)}.\n{doubted}{ran.result.output[-SHOWN:]}{wants}",
         tests,
         _metrics(ran, rewards) | ({SIGN + sign: 1.0} if sign else {}),
         evidence,

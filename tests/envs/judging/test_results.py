@@ -119,6 +119,12 @@ def test_an_ok_of_test_sh_beside_a_reward_of_0_is_not_left_unexplained(written, 
     assert (words in read_verdict(ran).explanation) is doubted
 
 
+def test_long_names_of_tests_are_not_quoted_whole():
+    names = [f"test[{number}{'x' * 100_000}]" for number in range(5)]
+    verdict = read("0", seen(f"not seen to pass: {', '.join(names)}", share=0.0, **dict.fromkeys(names, "failed")))
+    assert len(verdict.explanation) < 10_000 and "test[0xxx" in verdict.explanation
+
+
 def test_a_byte_order_mark_is_no_part_of_a_reward():
     assert read("\ufeff1\r\n", seen()).reward == 1.0
 
