@@ -23,8 +23,8 @@ def resolve(option: str, value: str, known: Mapping[str, Any], group: str = "") 
     """
     if not isinstance(known.get(value, value), str):
         return known[value]
-    installed = {entry.name: entry.value for entry in entry_points(group=group)} if group else {}
-    known = {**installed, **known}
+    if group and value not in known:  # to read what is installed takes milliseconds
+        known = {**{entry.name: entry.value for entry in entry_points(group=group)}, **known}
     value = known.get(value, value)
     module, colon, name = value.partition(":")
     if not (module and colon and name):

@@ -30,6 +30,10 @@ class Renders(Protocol):
         """Return messages as text. Raises the exceptions in `refusals`."""
         ...
 
+    def render_probe(self, messages: Sequence[Message], *, replying: bool = True, tools: Tools = ()) -> str:
+        """Return what `render` does, which is asked once for equal messages."""
+        ...
+
     def takes_results_behind_text(self, ids: Sequence[str]) -> bool:
         """Tell whether results may follow a reply without calls."""
         ...
@@ -164,12 +168,12 @@ def reads_back(template: Renders, kind: CallsKind, tools: Tools) -> bool:
     message = kind.reply(20)
     shown = [mark(0), *marks_of(message), *(mark(30 + n) for n in range(len(message["tool_calls"])))]
     try:
-        later = template.render([user(0), message, *results_of(message, 30)], tools=tools)
+        later = template.render_probe([user(0), message, *results_of(message, 30)], tools=tools)
         if sorted(marks(later)) != sorted(shown):  # so with most kinds of calls on most templates
             return False
         closing = kind.shape.closing(message, 20)
         began, opened, plain = (
-            template.render(some, tools=tools, replying=replying)
+            template.render_probe(some, tools=tools, replying=replying)
             for some, replying in (([user(0)], True), ([user(0)], False), ([user(0), reply(1), user(2)], False))
         )
     except template.refusals:

@@ -106,6 +106,7 @@ class ChatTemplate:
         self._known_ids: set[int] = set()
         self._stable: dict[Any, bool] = {}
         self._takes: dict[CallsKind, bool] = {}
+        self._probed: dict[tuple[str, bool, bool], str | None] = {}
         self._results: dict[tuple[int, ...], bool] = {}
         self._opens: dict[tuple[Kind, int, bool], bool] = {}
 
@@ -309,6 +310,18 @@ class ChatTemplate:
                 raise
             # Such as a schema of which the template joins a number to a text.
             raise TemplateError(f"{type(error).__name__}: {error}") from error
+
+    def render_probe(self, messages: Sequence[Message], *, replying: bool = True, tools: Tools = ()) -> str:
+        """Return what `render` does, once for the many tool formats that ask the same. Raises TemplateError."""
+        key = repr(messages), replying, bool(tools)
+        if key not in self._probed:
+            try:
+                self._probed[key] = self.render(messages, replying=replying, tools=tools)
+            except _REFUSALS:
+                self._probed[key] = None
+        if (text := self._probed[key]) is None:
+            raise TemplateError("the template refuses the messages")
+        return text
 
     def refuses(self, messages: Sequence[Message]) -> bool:
         """Tell whether the template raises an error for messages."""

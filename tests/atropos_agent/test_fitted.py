@@ -1,6 +1,7 @@
 """A model's own tool format over its own template: rows are the engine's log, prompts the template's."""
 
 import json
+from collections import Counter
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
@@ -250,6 +251,19 @@ def test_a_tokenizers_tokens_alone_choose_no_format(smollm2_tokenizer):
     tokenizer.add_tokens(["<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>"], special_tokens=True)
     fitted = FittedFormat.of("auto", ChatTemplate(tokenizer))
     assert (type(fitted.format), fitted.own, fitted.unread) == (Hermes, False, "")
+
+
+def test_a_conversation_about_which_many_formats_ask_is_rendered_once(smollm2_tokenizer, monkeypatch):
+    asked = Counter()
+    render = ChatTemplate.render
+
+    def counted(template, messages, **options):
+        asked[repr((messages, options))] += any("tool_calls" in message for message in messages)
+        return render(template, messages, **options)
+
+    monkeypatch.setattr(ChatTemplate, "render", counted)
+    FittedFormat.of("auto", ChatTemplate(smollm2_tokenizer))
+    assert max(asked.values()) == 1
 
 
 def test_thinking_without_a_place_in_the_template_is_not_put_in_other_tags(smollm2_tokenizer):

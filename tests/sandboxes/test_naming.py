@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from sandboxes import naming
 from sandboxes.naming import later, resolve
 
 
@@ -45,6 +46,11 @@ def test_a_dotted_path_may_lead_into_a_class():
 def test_what_is_not_there_is_refused_with_the_option_and_the_remedy(value, said):
     with pytest.raises(ValueError, match=said):
         resolve("--env.x", value, {"one": 1})
+
+
+def test_a_name_of_ours_reads_no_installed_packages(monkeypatch):
+    monkeypatch.delattr(naming, "entry_points")
+    assert resolve("--env.x", "loads", {"loads": "json:loads"}, "atropos_agent.tools") is json.loads
 
 
 def test_parts_of_installed_packages_are_found_by_their_entry_points(tmp_path, monkeypatch):

@@ -56,8 +56,10 @@ async def test_a_tree_that_can_not_be_read_is_no_reward(
 
 @pytest.mark.docker
 async def test_a_build_of_many_megabytes_is_carried(docker_backend, base_image, tmp_path):
-    built = f'test "$(stat -c %s target/debug)" = 100000000 && test -e target/29999 && {REWARD.format(1)}'
-    command = "mkdir target && cd target && truncate -s 100000000 debug && seq 10000 29999 | xargs touch"
+    """Its names have more bytes than an argument may have."""
+    last = f"{4999:060}"
+    built = f'test "$(stat -c %s target/debug)" = 100000000 && test -e target/{last} && {REWARD.format(1)}'
+    command = "mkdir target && cd target && truncate -s 100000000 debug && seq -f %060.0f 4999 | xargs touch"
     assert (await verdict_after(docker_backend, base_image, task(tmp_path, built), command)).solved
 
 
