@@ -25,8 +25,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-import transfer_queue
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
+from verl.trainer.ppo.v1 import agent_loop_tq
 
 from atropos_agent.engines.objects import ObjectServer, Sampled
 from atropos_agent.tokens.experts import read_experts, write_experts
@@ -116,7 +116,7 @@ async def end_trainer(error: ValueError) -> None:
     """End verl's V1 trainer with an error: it replaces failed groups for ever, but takes no state of a group that it
     doesn't know. Source: verl/trainer/ppo/v1/replay_buffer.py (0.9.1)."""
     tag = {"is_prompt": True, "global_steps": 0, "status": f"refused, {error}"}
-    await transfer_queue.async_kv_put(key=f"refused-{uuid.uuid4().hex}", partition_id="train", tag=tag)
+    await agent_loop_tq.tq.async_kv_put(key=f"refused-{uuid.uuid4().hex}", partition_id="train", tag=tag)
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,13 +220,11 @@ class Refills(Exception):
 async def test_a_wrong_setting_ends_the_v1_trainer_which_replaces_failed_groups_for_ever(
     verl, monkeypatch, tokenizer_folder, tmp_path, told, error, ends
 ):
-    import transfer_queue
     from verl.trainer.ppo.v1 import agent_loop_tq, replay_buffer
 
     queue, refilled = Queue(), []
     for module in (agent_loop_tq, replay_buffer):
         monkeypatch.setattr(module, "tq", queue)
-    monkeypatch.setattr(transfer_queue, "async_kv_put", queue.async_kv_put)
 
     async def failing(*_, **__):
         raise error
