@@ -143,8 +143,9 @@ class Runs:
                 logger.error("the run in %s has ended: %s; the next request opens it again", options.env.run_dir, error)
             else:
                 opened.set_exception(error)
-        finally:
+        except asyncio.CancelledError:
             opened.cancel()
+            raise
 
 
 @dataclass(frozen=True, slots=True)
