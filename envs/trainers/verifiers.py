@@ -51,7 +51,7 @@ class AtroposTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]  # it need n
 
 
 class AtroposTaskset(vf.Taskset[vf.Task, AtroposTasksetConfig]):  # type: ignore[misc]  # it need not be installed
-    """The tasks of an environment: id (as name) and instruction. Their hidden parts stay in the environment's process."""
+    """An environment's tasks, each with its id as name. Their hidden parts stay in the environment's process."""
 
     def load(self) -> Iterable[vf.Task]:
         """Yield them in their own order."""
