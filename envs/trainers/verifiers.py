@@ -24,7 +24,7 @@ from verifiers.v1.trace import AgentInfo, Error, ModelCall, Trace, TraceTask
 from atropos_agent.engines.completions import CompletionsServer
 from atropos_agent.tokens.experts import read_experts
 from envs.cli.starting import open_env
-from envs.delivery.exports import Export, refuse_own_advantages, verifiers_episodes
+from envs.delivery.exports import Export, verifiers_episodes
 from envs.delivery.rows import Row
 from envs.options import EngineConfig
 from envs.running.feed import Feed
@@ -113,10 +113,9 @@ class AtroposEnv(vf.SingleAgentEnv, vf.Env[AtroposEnvConfig]):  # type: ignore[m
         """Return a run at a request's inference server, for its model and sampling."""
         said = ctx.sampling.model_dump(exclude_none=True)
         salt = said.pop("cache_salt", None)
-        key = repr((ctx.client.type, ctx.client.base_url, ctx.model, sorted(said.items())))
         engine = EngineConfig(base_url=ctx.client.base_url, model_name=ctx.model, api_key=resolve_api_key(ctx.client))
         # Ratios are made of what a training client asks for alone.
-        fed = await self._runs.run(key, engine, said, training=ctx.client.type == "train")
+        fed = await self._runs.run(engine, said, training=ctx.client.type == "train")
         for server in fed.run.env.servers:
             if isinstance(server, Salted):
                 server.salt = salt
@@ -146,12 +145,8 @@ class Salted(CompletionsServer):
 
 
 def fill(trace: Trace, given: Export, decode: Callable[[list[int]], str], trainer: str | None = None) -> None:
-    """Write a rollout's rows as nodes, and its reward. trainer: makes the advantages of rewards; None in evaluations.
-    Raises InfraError if no row equals the record, ValueError if turns have advantages that the trainer can't take."""
-    rows = sound_rows(given.scored)
-    if trainer is not None:
-        refuse_own_advantages(rows, trainer)
-    routed = map(_routed, rows)
+    """Write a rollout's rows as nodes, and its reward. trainer: as in `sound_rows`, of which it raises the errors."""
+    routed = map(_routed, sound_rows(given.scored, trainer))
     (told,) = [episode["traces"][0] for episode in verifiers_episodes(given)]
     for node in told["nodes"]:
         if node["parent"] is None:  # a row begins

@@ -31,7 +31,7 @@ from verl.trainer.ppo.v1 import agent_loop_tq
 from atropos_agent.engines.objects import ObjectServer, Sampled
 from atropos_agent.tokens.experts import read_experts, write_experts
 from envs.base import AgentEnv
-from envs.delivery.exports import refuse_own_advantages, verl_rows
+from envs.delivery.exports import verl_rows
 from envs.options import EngineConfig, Options
 from envs.running.feed import Feed
 from envs.running.sinks import TrainerGroup
@@ -107,9 +107,7 @@ class AtroposLoop(AgentLoopBase):  # type: ignore[misc]  # it need not be instal
         training = all(
             sampling.get(name) == self.rollout_config.get(name) for name in ("temperature", "top_p", "top_k")
         )
-        key = f"{named} {sorted(sampling.items())}"
-        engine_config = EngineConfig(model_name="verl")
-        return await runs.run(key, engine_config, sampling, training=training, own=mine.own, **told)
+        return await runs.run(EngineConfig(model_name="verl"), sampling, training=training, own=mine.own, **told)
 
 
 async def end_trainer(error: ValueError) -> None:
@@ -139,8 +137,7 @@ async def _make(env_cls: type[AgentEnv[Any]], command: str, options: Options) ->
 def outputs(given: TrainerGroup, prompt_length: int) -> Any:
     """Yield a rollout's rows as verl's own. Raises InfraError if none equals the record, and ValueError if its opening
     does not fit verl's prompts, or its turns have advantages of their own."""
-    rows = sound_rows(given.scored)
-    refuse_own_advantages(rows, "verl")
+    rows = sound_rows(given.scored, "verl")
     for row, fields in zip(rows, verl_rows(rows), strict=True):
         if (tokens := len(fields["prompt_ids"])) > prompt_length:
             raise ValueError(f"{tokens} tokens come before the first reply; raise rollout.prompt_length")
