@@ -63,8 +63,8 @@ class Report(TrainerCallback):  # type: ignore[misc]  # transformers is untyped
         if not logs or "ratio" not in logs:
             return
         groups: dict[str, dict[str, float]] = {}
-        for group, rollout, reward in self._worker.last_step:
-            groups.setdefault(group, {})[rollout] = reward
+        for row in self._worker.last_step:
+            groups.setdefault(row.group, {})[row.rollout] = row.reward
         rewards = [reward for group in groups.values() for reward in group.values()]
         line = {
             "step": state.global_step,

@@ -204,12 +204,13 @@ class Metrics:
             )
         self.alarmed = rise is not None
 
-    def count_group(self, *, signal: bool) -> None:
-        """Count a finished group; `signal`: its rewards differ."""
+    def count_group(self, *, signal: bool | None) -> None:
+        """Count a finished group; `signal`: its rewards differ; None for a single rollout."""
         self.groups += 1
-        self.groups_with_signal += signal
-        self.recent = [*self.recent[1 - RECENT_GROUPS :], bool(signal)]
-        self._watch_signal()
+        if signal is not None:
+            self.groups_with_signal += signal
+            self.recent = [*self.recent[1 - RECENT_GROUPS :], bool(signal)]
+            self._watch_signal()
 
     def _watch_signal(self) -> None:
         """Warn when most groups teach a trainer nothing."""
@@ -259,7 +260,7 @@ class Metrics:
         values: dict[str, float | None] = {
             "reward_mean": self.reward_mean,
             "solved_share": self.solved / self.rollouts if self.rollouts else None,
-            "signal_share": self.groups_with_signal / self.groups if self.groups else None,
+            "signal_share": self.groups_with_signal / self.groups if self.recent else None,
             "steps_per_rollout": self.steps / self.rollouts if self.rollouts else None,
             "tokens_per_rollout": self.tokens / self.rollouts if self.rollouts else None,
             "sampled_tokens_per_s": self.tokens_sampled / elapsed,

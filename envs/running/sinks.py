@@ -96,7 +96,7 @@ class FileSink:
         await self._file.append(scored)
         await group.close(GroupState.SAVED, f"written to {self._file.path.name}", self._file.path.name)
         self._file.settle(scored)
-        self._run.metrics.count_group(signal=scored.has_signal)
+        count(self._run, group, scored)
 
 
 class TrainerSink:
@@ -125,7 +125,7 @@ class TrainerSink:
             await self._store(group, scored)
         if self._file is not None:
             self._file.settle(scored)
-        self._run.metrics.count_group(signal=scored.has_signal)
+        count(self._run, group, scored)
 
     async def _store(self, group: Group, scored: ScoredGroup) -> None:
         async with self._packing:
@@ -166,14 +166,19 @@ class HandOver:
         if not await left_out(self._run, group, scored):
             self._hand(await give(self._run, group, scored))
         else:
-            self._run.metrics.count_group(signal=scored.has_signal)
+            count(self._run, group, scored)
+
+
+def count(run: Run, group: Group, scored: ScoredGroup) -> None:
+    """Count a finished group. A single rollout has no others to differ from: another trainer's group is of several."""
+    run.metrics.count_group(signal=scored.has_signal if len(group.members) > 1 else None)
 
 
 async def give(run: Run, group: Group, scored: ScoredGroup) -> TrainerGroup:
     """Note that a complete group is taken, and return the trainer's form of it."""
     if group.is_open:
         await group.close(GroupState.TAKEN, "the trainer took it, and has not confirmed it yet")
-        run.metrics.count_group(signal=scored.has_signal)
+        count(run, group, scored)
     return TrainerGroup(scored, {rollout.id: rollout for rollout in group.members.values()}, run.name_of(group))
 
 

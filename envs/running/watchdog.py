@@ -29,7 +29,7 @@ class LoopWatch:
 
     Used as `async with`, in the watched loop. A pause without any running thread of the process (SIGSTOP, a
     suspended machine) is no block; `suspended_since` tells of it. The time for which the loop's thread waits for a
-    processor of a busy machine is no part of one.
+    processor of a busy machine is no part of one, and neither is the time between two runs of the loop.
     """
 
     beat_s = 0.04
@@ -51,7 +51,7 @@ class LoopWatch:
         self._unsaid = 0
 
     async def __aenter__(self) -> Self:
-        self._thread_id = threading.get_ident()
+        self._loop, self._thread_id = asyncio.get_running_loop(), threading.get_ident()
         self._schedule = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat")
         self._beaten = self._looked = time.monotonic()
         self._beating = asyncio.create_task(self._beat())
@@ -80,6 +80,8 @@ class LoopWatch:
         while not self._stopping.wait(self.beat_s):
             now = time.monotonic()
             pause, self._looked = now - self._looked, now
+            if not self._loop.is_running():
+                self._beaten = now
             if pause > self.suspension_s:  # this thread stood still as well
                 self._suspensions = [*self._suspensions[-99:], (now, pause)]
                 logger.warning("the process was suspended for %.1f s", pause)
@@ -90,7 +92,7 @@ class LoopWatch:
     def _blocked(self) -> None:
         """Find the present block of the loop, wait for its end, and report it."""
         since, waited, stack, lasts = self._beaten, self._waited_s(), self._stack(), False
-        while self._beaten == since and not self._stopping.wait(0.005):
+        while self._beaten == since and self._loop.is_running() and not self._stopping.wait(0.005):
             self._looked = time.monotonic()
             if not lasts and self._looked - since - (self._waited_s() - waited) > self.lasting_s:
                 lasts = True

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class Handed(NamedTuple):
+    """A row handed to a trainer: its group, its number in it, its rollout and the rollout's reward."""
+
+    group: str
+    row: int
+    rollout: str = ""
+    reward: float = 0.0
 
 
 class Ledger:
@@ -24,8 +33,8 @@ class Ledger:
         self._partly = {name: set(rows) for name, rows in (partly or {}).items()}
         self._rows: dict[str, int] = {}
         self._waiting: dict[str, int] = {}
-        self._got: deque[tuple[str, int]] = deque()
-        self._batches: deque[set[tuple[str, int]]] = deque()
+        self._got: deque[Handed] = deque()
+        self._batches: deque[set[Handed]] = deque()
         self._packing = False
 
     @property
@@ -42,22 +51,22 @@ class Ledger:
             self._waiting[name] = len(left)
         return left
 
-    def get(self, name: str, row: int) -> None:
+    def get(self, one: Handed) -> None:
         """Note a row as got by the trainer."""
         self._packing = False
-        self._got.append((name, row))
-        self._waiting[name] -= 1
-        if not self._waiting[name]:
-            del self._waiting[name]
+        self._got.append(one)
+        self._waiting[one.group] -= 1
+        if not self._waiting[one.group]:
+            del self._waiting[one.group]
 
-    def pack(self, name: str, row: int) -> None:
+    def pack(self, one: Handed) -> None:
         """Note a row as packed into the trainer's present batch; the next batch begins after a `get`."""
         if not self._packing:
             self._batches.append(set())
             self._packing = True
-        self._batches[-1].add((name, row))
+        self._batches[-1].add(one)
 
-    def step(self, batches: int) -> list[tuple[str, int]]:
+    def step(self, batches: int) -> list[Handed]:
         """Note a step of the trainer on its next so many batches; return their rows, in order.
 
         Raises LookupError if it packed fewer."""
@@ -71,7 +80,7 @@ class Ledger:
                 if one in batch:
                     batch.discard(one)
                     trained.append(one)
-                self._settle(*one)
+                self._settle(one)
         return trained
 
     def state(self) -> dict[str, Any]:
@@ -79,9 +88,9 @@ class Ledger:
         partly = {name: sorted(rows) for name, rows in self._partly.copy().items() if rows}
         return {"trained": sorted(self.trained), "partly": partly}
 
-    def _settle(self, name: str, row: int) -> None:
-        done = self._partly[name]
-        done.add(row)
-        if len(done) == self._rows[name]:
-            self.trained.add(name)
-            del self._partly[name], self._rows[name]
+    def _settle(self, one: Handed) -> None:
+        done = self._partly[one.group]
+        done.add(one.row)
+        if len(done) == self._rows[one.group]:
+            self.trained.add(one.group)
+            del self._partly[one.group], self._rows[one.group]

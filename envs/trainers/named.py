@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 
 from envs.base import AgentEnv
 from envs.config import AgentEnvConfig
+from envs.delivery.exports import refuse_own_advantages
 from envs.delivery.rows import Row, ScoredGroup
 from envs.options import EngineConfig, Options
 from envs.options.reading import read_options
@@ -89,6 +90,7 @@ class Runs:
         self, environment: str, options: Sequence[str], trainer: str, server_cls: Callable[..., Any], make: MakeEnv
     ) -> None:
         env_cls, self.options = named(environment, options)
+        self._named = environment, *options
         refuse_advantages(self.options.env, trainer)
         self._env_cls = type(env_cls.__name__, (env_cls,), {"server_cls": staticmethod(server_cls)})
         self._root, self._make = self.options.env.run_dir or Path("runs") / f"{trainer}-{env_cls.name}", make
@@ -108,12 +110,13 @@ class Runs:
         return tasks
 
     async def run(
-        self, key: str, engine: EngineConfig, sampling: Mapping[str, Any], *, training: bool, own: str = "", **env: Any
+        self, engine: EngineConfig, sampling: Mapping[str, Any], *, training: bool, own: str = "", **env: Any
     ) -> Feed[Any, Any]:
-        """Return the open run of this key; opened if there is none, and again if it has ended.
+        """Return the open run of these; opened if there is none, and again if it has ended.
 
         sampling: the trainer's settings. training: ratios are made of it. own: a part of its directory's name. env:
         further options."""
+        key = repr((*self._named, engine.base_url, engine.model_name, sorted(sampling.items()), training))
         loop, held = asyncio.get_running_loop(), self._held.get(key)
         if held is not None and held.opened.get_loop() is not loop:
             held = None  # that loop has closed it at its end
@@ -143,8 +146,9 @@ class Runs:
                 logger.error("the run in %s has ended: %s; the next request opens it again", options.env.run_dir, error)
             else:
                 opened.set_exception(error)
-        finally:
+        except asyncio.CancelledError:
             opened.cancel()
+            raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +177,12 @@ async def rollout(
         await fed.confirm([given.name])
 
 
-def sound_rows(scored: ScoredGroup) -> Sequence[Row]:
-    """Return a rollout's rows. Raises InfraError if none equals the record."""
+def sound_rows(scored: ScoredGroup, trainer: str | None) -> Sequence[Row]:
+    """Return a rollout's rows. trainer: makes the advantages of rewards; None in evaluations.
+
+    Raises InfraError if none equals the record, ValueError if turns have advantages that the trainer can't take."""
     if not scored.rows:
         raise InfraError(Failure.ROW, "; ".join(row.reason for row in scored.dropped))
+    if trainer is not None:
+        refuse_own_advantages(scored.rows, trainer)
     return scored.rows

@@ -33,18 +33,30 @@ def given_reward(completions: Sequence[Any], reward: Sequence[float] = (), **_: 
 class Fed:
     """A run in a thread to feed a trainer of TRL's, from the newest checkpoint on.
 
-    output_dir: the trainer's. checkpoint: to resume from; None without one. version: of its weights,
-    in steps. callback: goes among the trainer's `callbacks`.
+    make_env: makes the environment, in the thread's event loop. output_dir: the trainer's. refuse: raises ValueError
+    for options without an effect in it. sink_and_pace: as in `feed`. checkpoint: to resume from; None without one.
+    version: of its weights, in steps. callback: goes among the trainer's `callbacks`.
     """
 
-    thread: FeedThread[Any, Any]
-
-    def __init__(self, output_dir: str | Path) -> None:
+    def __init__(
+        self,
+        make_env: Callable[[], Awaitable[Environment]],
+        output_dir: str | Path,
+        refuse: Callable[[AgentEnvConfig, str], None],
+        *sink_and_pace: Any,
+    ) -> None:
         self._output_dir = Path(output_dir)
         self.checkpoint, state = newest_checkpoint(self._output_dir)
         self.version = int(state.pop("version", 0))
         self.ledger = Ledger(**state)
         self.callback = Confirming(self)
+
+        async def checked() -> Environment:
+            env = await make_env()
+            refuse(env.config, "TRL")
+            return env
+
+        self.thread: FeedThread[Any, Any] = FeedThread(checked, *sink_and_pace, trained=self.ledger.trained)
 
     def weights(self, engine: str, model: str | Path) -> LoadedWeights:
         """Return the transfer of weights to the embedded inference server. model: the folder of its first weights."""
@@ -52,7 +64,7 @@ class Fed:
 
     def step(self, batches: int) -> None:
         """Note a step of the trainer on its next so many batches."""
-        self.ledger.step(batches)
+        raise NotImplementedError
 
 
 class Confirming(TrainerCallback, ExportableState):  # type: ignore[misc]  # transformers is untyped
@@ -77,15 +89,6 @@ class Confirming(TrainerCallback, ExportableState):  # type: ignore[misc]  # tra
         """Return the state for the checkpoint; weights not yet handed over are of the next version."""
         version = self._fed.version + (self._fed.version == self._before)
         return {"args": {}, "attributes": {"version": version, **self._fed.ledger.state()}}
-
-
-async def checked(
-    make_env: Callable[[], Awaitable[Environment]], refuse: Callable[[AgentEnvConfig, str], None]
-) -> Environment:
-    """Return the environment. refuse: raises ValueError for options without an effect in the trainer."""
-    env = await make_env()
-    refuse(env.config, "TRL")
-    return env
 
 
 def newest_checkpoint(output_dir: Path) -> tuple[str | None, dict[str, Any]]:

@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 
 from envs.delivery.exports import trl_samples
 from envs.running.environment import Environment
-from envs.running.feed import FeedThread
 from envs.running.run import Run
 from envs.running.sinks import HandOver, TrainerGroup
-from envs.trainers.ledger import Ledger
+from envs.trainers.ledger import Handed, Ledger
 from envs.trainers.named import refuse_weight
-from envs.trainers.trl import Fed, checked
+from envs.trainers.trl import Fed
 
 
 @dataclass(slots=True)
@@ -48,12 +47,12 @@ class Metrics(dict[str, float]):
     """The trainer's logged values of a sample. Its collator goes through them when it packs the sample into a batch,
     and gives no other sign of batches: the ledger takes note."""
 
-    def __init__(self, ledger: Ledger, group: str, row: int, values: dict[str, float]) -> None:
+    def __init__(self, ledger: Ledger, handed: Handed, values: dict[str, float]) -> None:
         super().__init__(values)
-        self.ledger, self.group, self.row = ledger, group, row
+        self.ledger, self.handed = ledger, handed
 
     def __iter__(self) -> Iterator[str]:
-        self.ledger.pack(self.group, self.row)
+        self.ledger.pack(self.handed)
         return super().__iter__()
 
 
@@ -63,7 +62,7 @@ class Buffer(queue.Queue[Sample]):
     def get(self, block: bool = True, timeout: float | None = None) -> Sample:
         """See `queue.Queue`."""
         sample = super().get(block, timeout)
-        sample.metrics.ledger.get(sample.metrics.group, sample.metrics.row)
+        sample.metrics.ledger.get(sample.metrics.handed)
         return sample
 
 
@@ -77,18 +76,14 @@ class Worker(Fed):
     def __init__(
         self, make_env: Callable[[], Awaitable[Environment]], output_dir: str | Path, *, groups: int = 4
     ) -> None:
-        super().__init__(output_dir)
+        sink = partial(HandOver.to, self.hand)
+        super().__init__(make_env, output_dir, refuse_weight, sink, partial(_Pace, self))
         self.rollout_buffer = Buffer()
         self.metrics_queue: queue.Queue[dict[str, float]] = queue.Queue()
         self.groups = groups
-        self.last_step: list[tuple[str, str, float]] = []
-        """For each row in the last step: its group, its rollout, and the rollout's reward."""
-        self._handed: dict[tuple[str, int], tuple[str, str, float]] = {}
+        self.last_step: list[Handed] = []
+        """The rows of the last step."""
         self._first = self.version
-        sink = partial(HandOver.to, self.hand)
-        self.thread = FeedThread(
-            partial(checked, make_env, refuse_weight), sink, partial(_Pace, self), trained=self.ledger.trained
-        )
 
     def start(self) -> None:
         """See TRL's protocol."""
@@ -108,20 +103,17 @@ class Worker(Fed):
 
     def step(self, batches: int) -> None:
         """Note a step of the trainer on its next so many batches."""
-        self.last_step = [self._handed[row] for row in self.ledger.step(batches)]
-        for group, row in list(self._handed):  # those that the trainer has dropped, too; `hand` adds others meanwhile
-            if group in self.ledger.trained:
-                del self._handed[group, row]
+        self.last_step = self.ledger.step(batches)
 
     def hand(self, group: TrainerGroup) -> None:
         """Put a group's rows into the trainer's queue, without those already in its checkpoint."""
         lines = list(trl_samples(group))
         for number in self.ledger.hand(group.name, len(lines)):
             line = lines[number]
-            self._handed[group.name, number] = group.name, line["rollout_id"], line["score"]
-            self.rollout_buffer.put(self._sample(line, group.name, number))
+            handed = Handed(group.name, number, line["rollout_id"], line["score"])
+            self.rollout_buffer.put(self._sample(line, handed))
 
-    def _sample(self, line: dict[str, Any], group: str, number: int) -> Sample:
+    def _sample(self, line: dict[str, Any], handed: Handed) -> Sample:
         return Sample(
             prompt=line["prompt"],
             completion=line["completion"],
@@ -131,7 +123,7 @@ class Worker(Fed):
             advantage=line["advantage"],
             model_version=line["model_version"] - self._first + 1,
             group_id=line["group_id"],
-            metrics=Metrics(self.ledger, group, number, line["metrics"]),
+            metrics=Metrics(self.ledger, handed, line["metrics"]),
             enqueued_at=time.time(),
         )
 

@@ -17,16 +17,15 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from envs.delivery.exports import trl_rows
 from envs.running.environment import Environment
-from envs.running.feed import Feed, FeedThread
+from envs.running.feed import Feed
 from envs.running.sinks import TrainerGroup
 from envs.trainers.named import refuse_advantages
-from envs.trainers.trl import Fed, checked
+from envs.trainers.trl import Fed
 
 
 class RolloutFunction(Fed):
@@ -39,8 +38,7 @@ class RolloutFunction(Fed):
     def __init__(
         self, make_env: Callable[[], Awaitable[Environment]], output_dir: str | Path, engine: str, model: str | Path
     ) -> None:
-        super().__init__(output_dir)
-        self.thread = FeedThread(partial(checked, make_env, refuse_advantages), trained=self.ledger.trained)
+        super().__init__(make_env, output_dir, refuse_advantages)
         self._weights = self.weights(engine, model)
         self._loaded: int | None = None
         """The step whose weights were handed over last, since this start."""

@@ -7,13 +7,14 @@ examples/atropos_vf.py. Made for verifiers 0.4.0, and for the commit that prime-
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
-from typing import Any
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from typing import Any, Self
 
 import numpy as np
 import verifiers.v1 as vf
-from pydantic import Field
+from pydantic import Field, model_validator
 from verifiers.v1.clients import ModelContext
 from verifiers.v1.configs.client import resolve_api_key
 from verifiers.v1.episode import EnvInfo, Episode
@@ -23,12 +24,14 @@ from verifiers.v1.trace import AgentInfo, Error, ModelCall, Trace, TraceTask
 from atropos_agent.engines.completions import CompletionsServer
 from atropos_agent.tokens.experts import read_experts
 from envs.cli.starting import open_env
-from envs.delivery.exports import Export, refuse_own_advantages, verifiers_episodes
+from envs.delivery.exports import Export, verifiers_episodes
 from envs.delivery.rows import Row
 from envs.options import EngineConfig
 from envs.running.feed import Feed
-from envs.trainers.named import Runs, named, rollout, sound_rows
+from envs.trainers.named import Runs, named, refuse_advantages, rollout, sound_rows
 from envs.types import InfraError
+
+logger = logging.getLogger(__name__)
 
 
 class AtroposTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]  # it need not be installed
@@ -40,36 +43,47 @@ class AtroposTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]  # it need n
     options: list[str] = Field(default=[])
     held_out: bool = False
 
-
-class AtroposTaskData(vf.TaskData):  # type: ignore[misc]  # it need not be installed
-    """A task's id and its instruction; its hidden parts stay in the environment's process."""
-
-    id: str
-
-
-class AtroposTask(vf.Task[AtroposTaskData]):  # type: ignore[misc]  # it need not be installed
-    """A task without hooks of its own."""
+    @model_validator(mode="after")
+    def _without_mistakes(self) -> Self:
+        _, options = named(self.environment, self.options)
+        refuse_advantages(options.env, "verifiers")
+        return self
 
 
-class AtroposTaskset(vf.Taskset[AtroposTask, AtroposTasksetConfig]):  # type: ignore[misc]  # it need not be installed
-    """The tasks of an environment."""
+class AtroposTaskset(vf.Taskset[vf.Task, AtroposTasksetConfig]):  # type: ignore[misc]  # it need not be installed
+    """An environment's tasks, each with its id as name. Their hidden parts stay in the environment's process."""
 
-    def load(self) -> Iterable[AtroposTask]:
+    def load(self) -> Iterable[vf.Task]:
         """Yield them in their own order."""
         env_cls, options = named(self.config.environment, self.config.options)
         for number, task in enumerate(env_cls.load_tasks(options.env)[self.config.held_out]):
-            yield AtroposTask(AtroposTaskData(idx=number, id=task.id, prompt=task.instruction), self.config.task)
+            yield vf.Task(vf.TaskData(idx=number, name=task.id, prompt=task.instruction), self.config.task)
 
 
-class AtroposEnv(vf.SingleAgentEnv):  # type: ignore[misc]  # it need not be installed
+class AtroposEnvConfig(vf.SingleAgentEnvConfig):  # type: ignore[misc]  # it need not be installed
+    """The taskset's, and nothing of verifiers' agent, which does not work here."""
+
+    @model_validator(mode="after")
+    def _without_agent(self) -> Self:
+        usual = type(self).model_fields["agent"].default
+        if given := [f"--env.agent.{name}" for name, value in self.agent if value != getattr(usual, name)]:
+            raise ValueError(
+                f"{', '.join(given)} has no effect: the agent is the environment's, with its own options in "
+                "--env.taskset.options; leave it out"
+            )
+        return self
+
+
+class AtroposEnv(vf.SingleAgentEnv, vf.Env[AtroposEnvConfig]):  # type: ignore[misc]  # it need not be installed
     """An environment's rollouts as episodes of one trace. verifiers' agent names the model alone: the loop is ours."""
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """Hold the runs opened for requests; verifiers' interception server and its tunnel are not needed."""
         config = self.config.taskset
-        async with Runs(config.environment, config.options, "verifiers", Salted, open_env) as self._runs:
-            yield
+        with heard():
+            async with Runs(config.environment, config.options, "verifiers", Salted, open_env) as self._runs:
+                yield
 
     async def run_episode(
         self, task: Any, ctx: ModelContext, *, on_trace: Callable[[Trace], None] | None = None, **_: Any
@@ -85,8 +99,9 @@ class AtroposEnv(vf.SingleAgentEnv):  # type: ignore[misc]  # it need not be ins
             fed = await self._fed(ctx)
             trainer = "prime-rl" if ctx.client.type == "train" else None
             decode = fed.run.env.tokenizer.decode
-            await rollout(fed, task.data.id, episode.id, lambda given: fill(trace, given, decode, trainer))
+            await rollout(fed, task.data.name, episode.id, lambda given: fill(trace, given, decode, trainer))
         except (InfraError, ValueError, RuntimeError, OSError) as error:
+            logger.error("task %s: %s", task.data.name, error)  # verifiers shows its kind alone
             trace.errors.append(Error(type=type(error).__name__, message=str(error)))
             trace.stop("error")
             episode.errors += trace.errors
@@ -98,14 +113,26 @@ class AtroposEnv(vf.SingleAgentEnv):  # type: ignore[misc]  # it need not be ins
         """Return a run at a request's inference server, for its model and sampling."""
         said = ctx.sampling.model_dump(exclude_none=True)
         salt = said.pop("cache_salt", None)
-        key = repr((ctx.client.type, ctx.client.base_url, ctx.model, sorted(said.items())))
         engine = EngineConfig(base_url=ctx.client.base_url, model_name=ctx.model, api_key=resolve_api_key(ctx.client))
         # Ratios are made of what a training client asks for alone.
-        fed = await self._runs.run(key, engine, said, training=ctx.client.type == "train")
+        fed = await self._runs.run(engine, said, training=ctx.client.type == "train")
         for server in fed.run.env.servers:
             if isinstance(server, Salted):
                 server.salt = salt
         return fed
+
+
+@contextmanager
+def heard() -> Iterator[None]:
+    """Show our warnings among verifiers' own: it mutes all loggers but its own."""
+    with ExitStack() as stack:
+        for theirs in logging.getLogger(vf.__name__).handlers:
+            if not isinstance(theirs, logging.NullHandler):  # its programs have set it up
+                for name in ("atropos_agent", "envs", "sandboxes", "tools"):
+                    ours = logging.getLogger(name)
+                    ours.addHandler(theirs)
+                    stack.callback(ours.removeHandler, theirs)
+        yield
 
 
 class Salted(CompletionsServer):
@@ -118,12 +145,8 @@ class Salted(CompletionsServer):
 
 
 def fill(trace: Trace, given: Export, decode: Callable[[list[int]], str], trainer: str | None = None) -> None:
-    """Write a rollout's rows as nodes, and its reward. trainer: makes the advantages of rewards; None in evaluations.
-    Raises InfraError if no row equals the record, ValueError if turns have advantages that the trainer can't take."""
-    rows = sound_rows(given.scored)
-    if trainer is not None:
-        refuse_own_advantages(rows, trainer)
-    routed = map(_routed, rows)
+    """Write a rollout's rows as nodes, and its reward. trainer: as in `sound_rows`, of which it raises the errors."""
+    routed = map(_routed, sound_rows(given.scored, trainer))
     (told,) = [episode["traces"][0] for episode in verifiers_episodes(given)]
     for node in told["nodes"]:
         if node["parent"] is None:  # a row begins

@@ -26,16 +26,16 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
+from verl.trainer.ppo.v1 import agent_loop_tq
 
 from atropos_agent.engines.objects import ObjectServer, Sampled
 from atropos_agent.tokens.experts import read_experts, write_experts
 from envs.base import AgentEnv
-from envs.delivery.exports import refuse_own_advantages, verl_rows
+from envs.delivery.exports import verl_rows
 from envs.options import EngineConfig, Options
 from envs.running.feed import Feed
 from envs.running.sinks import TrainerGroup
 from envs.trainers.named import Runs, rollout, sound_rows
-from envs.types import Failure, InfraError
 
 
 class VerlEngine:
@@ -72,7 +72,16 @@ class AtroposLoop(AgentLoopBase):  # type: ignore[misc]  # it need not be instal
         self._environment, self._options = environment, list(options)
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> Any:
-        """Return a rollout's row, or its rows if the trainer takes several. An infrastructure failure raises."""
+        """Return a rollout's row, or its rows if the trainer takes several. An infrastructure failure raises, and so
+        does a mistake in a setting, which ends the run."""
+        try:
+            return await self._run(sampling_params, **kwargs)
+        except ValueError as error:
+            if self.config.trainer.get("use_v1"):
+                await end_trainer(error)
+            raise
+
+    async def _run(self, sampling_params: dict[str, Any], **kwargs: Any) -> Any:
         fed = await self._fed({name: value for name, value in sampling_params.items() if name != "logprobs"})
         most = min(int(self.rollout_config.response_length), fed.run.config.max_token_length)
         length = int(self.rollout_config.prompt_length)
@@ -98,9 +107,14 @@ class AtroposLoop(AgentLoopBase):  # type: ignore[misc]  # it need not be instal
         training = all(
             sampling.get(name) == self.rollout_config.get(name) for name in ("temperature", "top_p", "top_k")
         )
-        key = f"{named} {sorted(sampling.items())}"
-        engine_config = EngineConfig(model_name="verl")
-        return await runs.run(key, engine_config, sampling, training=training, own=mine.own, **told)
+        return await runs.run(EngineConfig(model_name="verl"), sampling, training=training, own=mine.own, **told)
+
+
+async def end_trainer(error: ValueError) -> None:
+    """End verl's V1 trainer with an error: it replaces failed groups for ever, but takes no state of a group that it
+    doesn't know. Source: verl/trainer/ppo/v1/replay_buffer.py (0.9.1)."""
+    tag = {"is_prompt": True, "global_steps": 0, "status": f"refused, {error}"}
+    await agent_loop_tq.tq.async_kv_put(key=f"refused-{uuid.uuid4().hex}", partition_id="train", tag=tag)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +135,12 @@ async def _make(env_cls: type[AgentEnv[Any]], command: str, options: Options) ->
 
 
 def outputs(given: TrainerGroup, prompt_length: int) -> Any:
-    """Yield a rollout's rows as verl's own. Raises InfraError if none equals the record, or its opening does not
-    fit verl's prompts, and ValueError if its turns have advantages of their own."""
-    rows = sound_rows(given.scored)
-    refuse_own_advantages(rows, "verl")
+    """Yield a rollout's rows as verl's own. Raises InfraError if none equals the record, and ValueError if its opening
+    does not fit verl's prompts, or its turns have advantages of their own."""
+    rows = sound_rows(given.scored, "verl")
     for row, fields in zip(rows, verl_rows(rows), strict=True):
         if (tokens := len(fields["prompt_ids"])) > prompt_length:
-            raise InfraError(Failure.TASK, f"{tokens} tokens come before the first reply; raise rollout.prompt_length")
+            raise ValueError(f"{tokens} tokens come before the first reply; raise rollout.prompt_length")
         fields.pop("uid")
         for name in ("advantages", "rollout_advantage"):
             fields["extra_fields"].pop(name)  # verl makes them, over its own group

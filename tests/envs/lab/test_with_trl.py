@@ -18,6 +18,7 @@ from transformers import AutoModelForCausalLM
 from atropos_agent.cpu_engine.model import DEFAULT_CACHE
 from envs.lab import smoke
 from envs.records.read import read_rollouts
+from envs.trainers.ledger import Handed
 
 pytest.importorskip("trl", reason="trl is not installed")
 with_trl: Any = pytest.importorskip("envs.lab.with_trl")
@@ -34,7 +35,7 @@ def test_options_of_the_trainer_and_of_the_environment_stand_side_by_side(tmp_pa
 
 
 def test_a_step_is_written_as_our_trainer_writes_it(tmp_path: Path) -> None:
-    rows = [("g0", "a", 1.0), ("g0", "a", 1.0), ("g0", "b", 0.0), ("g1", "c", 0.0)]
+    rows = [Handed("g0", 0, "a", 1.0), Handed("g0", 1, "a", 1.0), Handed("g0", 2, "b", 0.0), Handed("g1", 0, "c", 0.0)]
     worker: Any = SimpleNamespace(last_step=rows)
     report = with_trl.Report(worker, tmp_path / "steps.jsonl")
     told = SimpleNamespace(global_step=3)

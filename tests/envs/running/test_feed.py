@@ -37,6 +37,7 @@ async def test_a_group_that_is_asked_for_has_the_wanted_task_members_and_version
     async with feed(make_env(group_size=4)) as fed:
         group = await fed.ask("sum-3", members=2, name="step-7/0", version=7)
         other = await fed.ask(Task("sum-50", "What is 50 + 50?"), members=1, name="of my own")
+        assert fed.run.metrics.recent == [False], "a single rollout has none to differ from"
     assert (group.name, group.scored.origin.task_id, len(group.rollouts)) == ("step-7/0", "sum-3", 2)
     assert {row.step for row in group.scored.rows} == {7}
     assert [row.score for row in (*group.scored.rows, *other.scored.rows)] == [1.0] * 3

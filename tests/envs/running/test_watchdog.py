@@ -61,6 +61,20 @@ async def test_a_short_block_is_counted_and_is_no_news(caplog):
     assert "blocked" not in caplog.text
 
 
+def test_the_time_between_two_runs_of_the_loop_is_no_block(caplog):
+    """Such as the steps of a trainer that runs its loop for its rollouts alone."""
+    watch = LoopWatch()
+    watch.long_s = 0.2
+    with asyncio.Runner() as runner:
+        runner.run(watch.__aenter__())
+        runner.run(asyncio.sleep(0.1))
+        time.sleep(0.6)
+        runner.run(asyncio.sleep(0.1))
+        runner.run(watch.__aexit__(None, None, None))
+    assert not caplog.records
+    assert watch.longest_s < 0.2
+
+
 async def test_the_wait_for_a_processor_of_a_busy_machine_is_no_block(tmp_path, caplog):
     schedule = tmp_path / "schedstat"
     schedule.write_text("1000 0 1")

@@ -73,7 +73,7 @@ class History(TrainerCallback, ExportableState):
 
         def noted(collator: Any, examples: list[Any]) -> Any:
             rows = [example["metrics"] for row in examples[0] for example in row.samples]
-            self.packed.append([[one.group, one.row] for one in rows])
+            self.packed.append([list(one.handed[:2]) for one in rows])
             return collate(collator, examples)
 
         async_grpo_trainer.DataCollatorForRollout.torch_call = noted

@@ -46,7 +46,7 @@ async def train(port: int, engine: str, journal: Path, episodes: int) -> None:
     told["sampling"] = SamplingConfig(temperature=1.0)
 
     async def ask(task: int, number: int) -> None:
-        data = {"id": f"sum-{task}", "prompt": f"What is {task} + {task}?"}
+        data = {"name": f"sum-{task}", "prompt": f"What is {task} + {task}?"}
         async with slots:
             while True:
                 try:

@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from envs.trainers.ledger import Ledger
+from envs.trainers.ledger import Handed, Ledger
 
 
 def test_a_group_is_done_when_each_of_its_rows_was_trained_on() -> None:
     ledger = Ledger()
     assert ledger.hand("a", 3) == [0, 1, 2]
     for row in range(3):
-        ledger.get("a", row)
+        ledger.get(Handed("a", row))
     assert ledger.waiting == 0
-    ledger.pack("a", 0)
-    ledger.pack("a", 1)
+    ledger.pack(Handed("a", 0))
+    ledger.pack(Handed("a", 1))
     assert not ledger.trained, "it is packed ahead of its step"
-    assert ledger.step(1) == [("a", 0), ("a", 1)]
+    assert ledger.step(1) == [Handed("a", 0), Handed("a", 1)]
     assert ledger.state() == {"trained": [], "partly": {"a": [0, 1]}}
     again = Ledger(**ledger.state())
     assert again.hand("a", 3) == [2], "what is left of it is given after a restart"
@@ -34,16 +34,16 @@ def test_a_row_that_the_trainer_dropped_is_done_too() -> None:
     ledger.hand("old", 1)
     ledger.hand("new", 2)
     for key in (("old", 0), ("new", 0), ("new", 1)):
-        ledger.get(*key)
-    ledger.pack("new", 0)
-    assert ledger.step(1) == [("new", 0)]
+        ledger.get(Handed(*key))
+    ledger.pack(Handed("new", 0))
+    assert ledger.step(1) == [Handed("new", 0)]
     assert ledger.trained == {"old"}, "it was got before a row that is in a batch, and is in none"
 
 
 def test_a_step_on_batches_that_were_never_packed_is_a_mistake() -> None:
     ledger = Ledger()
     ledger.hand("a", 1)
-    ledger.get("a", 0)
+    ledger.get(Handed("a", 0))
     with pytest.raises(LookupError, match="on 1 batches, and 0 were seen"):
         ledger.step(1)
 
@@ -54,16 +54,16 @@ class Trainer:
 
     def __init__(self, rng: random.Random, groups: dict[str, int], saved: str | None) -> None:
         state: dict[str, Any] = json.loads(saved) if saved else {"weights": [], "ledger": {}}
-        self.rng, self.weights, self.ledger = rng, [tuple(row) for row in state["weights"]], Ledger(**state["ledger"])
+        self.rng, self.weights, self.ledger = rng, [Handed(*row) for row in state["weights"]], Ledger(**state["ledger"])
         self.queue = deque(
-            (name, row)
+            Handed(name, row)
             for name, rows in groups.items()
             if name not in self.ledger.trained
             for row in self.ledger.hand(name, rows)
         )
-        self.beyond: list[tuple[str, int]] = []
-        self.batches: deque[list[tuple[str, int]]] = deque()
-        self.dropped: set[tuple[str, int]] = set()
+        self.beyond: list[Handed] = []
+        self.batches: deque[list[Handed]] = deque()
+        self.dropped: set[Handed] = set()
 
     def pack(self, size: int, *, beyond: bool) -> bool:
         """Pack a batch of so many rows. beyond: it ends when a row is got that does not fit, which begins the next."""
@@ -72,7 +72,7 @@ class Trainer:
             if not self.queue:
                 return False
             row = self.queue.popleft()
-            self.ledger.get(*row)
+            self.ledger.get(row)
             if self.rng.random() < 0.1:
                 self.dropped.add(row)
             elif len(batch) < size:
@@ -81,7 +81,7 @@ class Trainer:
                 self.beyond = [row]
         self.rng.shuffle(batch)
         for row in batch:
-            self.ledger.pack(*row)
+            self.ledger.pack(row)
         self.batches.append(batch)
         return True
 
@@ -98,7 +98,7 @@ class Trainer:
 def test_whenever_a_trainer_dies_no_row_is_lost_and_none_trained_on_twice(seed: int) -> None:
     rng = random.Random(seed)
     groups = {f"g{number}": rng.randint(1, 5) for number in range(20)}
-    accumulated, beyond, dropped = rng.randint(1, 3), rng.random() < 0.5, set[tuple[str, int]]()
+    accumulated, beyond, dropped = rng.randint(1, 3), rng.random() < 0.5, set[Handed]()
     saved: str | None = None
     for life in range(30):
         trainer = Trainer(rng, groups, saved)
@@ -112,11 +112,11 @@ def test_whenever_a_trainer_dies_no_row_is_lost_and_none_trained_on_twice(seed: 
             if life < 25 and rng.random() < 0.2:
                 break  # kill -9
     assert saved is not None
-    weights = Counter(tuple(row) for row in json.loads(saved)["weights"])
+    weights = Counter(Handed(*row) for row in json.loads(saved)["weights"])
     assert set(weights.values()) == {1}, "none twice"
     last = Trainer(rng, groups, saved)
     left = {*last.queue}
-    every = {(name, row) for name, rows in groups.items() for row in range(rows)}
+    every = {Handed(name, row) for name, rows in groups.items() for row in range(rows)}
     assert every - set(weights) - left <= dropped, "what is neither trained on nor given again was dropped"
     assert not left & set(weights)
 

@@ -1,6 +1,8 @@
 """An environment that another trainer's configuration names, and what its sampling settings mean here."""
 
 import asyncio
+import gc
+import sys
 
 import pytest
 from sums import Sums, right
@@ -61,11 +63,11 @@ def runs(smollm2_tokenizer, tokenizer_folder, tmp_path):
 
 
 def opened(runs, heat=1.0):
-    return runs.run(str(heat), EngineConfig(model_name="m"), {"temperature": heat}, training=True)
+    return runs.run(EngineConfig(model_name="m"), {"temperature": heat}, training=True)
 
 
 def rows_of(given):
-    return sound_rows(given.scored)
+    return sound_rows(given.scored, None)
 
 
 async def test_a_rollout_is_made_in_the_run_of_its_sampling_and_is_done_with_then(runs, tmp_path):
@@ -117,6 +119,21 @@ def test_runs_are_closed_with_their_event_loop_and_opened_in_the_next(runs, capl
 
     assert all(asyncio.run(made(name)) for name in ("one", "two"))
     assert not caplog.records
+
+
+def test_a_run_whose_loop_is_closed_before_it_was_open_ends_without_a_traceback(runs, monkeypatch):
+    """As in a program that a signal ends."""
+    monkeypatch.setattr(runs, "_make", lambda *_: asyncio.Event().wait())
+    loop = asyncio.new_event_loop()
+    asking = loop.create_task(opened(runs))
+    loop.run_until_complete(asyncio.sleep(0.1))
+    loop.close()
+    runs._held.clear()
+    del asking
+    said: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", said.append)
+    gc.collect()
+    assert not said
 
 
 def test_a_trainer_without_advantages_of_tokens_refuses_a_teachers_weight_by_name():

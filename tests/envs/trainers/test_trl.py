@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from envs.trainers.named import refuse_weight
 from envs.trainers.trl import STATE, Fed, given_reward, newest_checkpoint
 
 
@@ -17,10 +18,17 @@ def written(folder: Path, state: Any) -> None:
     (folder / STATE).write_text(json.dumps({"stateful_callbacks": {"Confirming": state}}))
 
 
+def fed_of(output_dir: Path) -> Fed:
+    async def make_env() -> Any:
+        raise NotImplementedError  # it is never begun
+
+    return Fed(make_env, output_dir, refuse_weight)
+
+
 def test_the_newest_checkpoint_that_was_written_to_its_end_counts(tmp_path: Path) -> None:
     assert newest_checkpoint(tmp_path) == (None, {})
     for number in (9, 10):
-        written(tmp_path / f"checkpoint-{number}", Fed(tmp_path / "elsewhere").callback.state())
+        written(tmp_path / f"checkpoint-{number}", fed_of(tmp_path / "elsewhere").callback.state())
     (tmp_path / "checkpoint-11").mkdir()
     (tmp_path / "checkpoint-12").mkdir()
     (tmp_path / "checkpoint-12" / STATE).write_text('{"stateful')
@@ -31,11 +39,11 @@ def test_the_newest_checkpoint_that_was_written_to_its_end_counts(tmp_path: Path
 
 
 def test_what_a_checkpoint_says_is_gone_on_with(tmp_path: Path) -> None:
-    fed = Fed(tmp_path)
+    fed = fed_of(tmp_path)
     fed.ledger.trained.update(("a", "b"))
     fed.version = 3
     written(tmp_path / "checkpoint-3", fed.callback.state())
-    again = Fed(tmp_path)
+    again = fed_of(tmp_path)
     assert (again.version, again.ledger.trained) == (3, {"a", "b"})
 
 

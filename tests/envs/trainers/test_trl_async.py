@@ -91,8 +91,8 @@ def test_nothing_is_kept_of_rows_that_the_trainer_dropped(tmp_path: Path) -> Non
     _, newer = take(worker, 2)
     pack([newer])
     step(worker)
-    assert worker.last_step == [("g0", "b", 0.0)]
-    assert not worker._handed
+    assert worker.last_step == [("g0", 1, "b", 0.0)]
+    assert not worker.ledger._got and not worker.ledger._partly
 
 
 def test_the_trainer_is_fed_and_its_checkpoint_says_what_is_not_given_again(make_env: Any, tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_the_trainer_is_fed_and_its_checkpoint_says_what_is_not_given_again(make
     worker.callback.on_save(None, SimpleNamespace(is_world_process_zero=True), None)
     step(worker)  # and here the process is killed: this step is lost
     worker.stop()
-    names = list(dict.fromkeys(sample.metrics.group for sample in samples))
+    names = list(dict.fromkeys(sample.metrics.handed.group for sample in samples))
     assert [fate.state for fate in fates(tmp_path / "run", ["taken"])] == ["taken", "taken"]
     assert [fate.state for fate in fates(tmp_path / "run", ["confirmed"])] == ["confirmed"]
 
@@ -122,7 +122,7 @@ def test_the_trainer_is_fed_and_its_checkpoint_says_what_is_not_given_again(make
     again.update_model_version(1)
     left = take(again, 3)
     # Groups come again in the order of their numbers, at first as they were made.
-    again_given = {(sample.metrics.group, sample.metrics.row) for sample in left}
+    again_given = {sample.metrics.handed[:2] for sample in left}
     assert again_given == {(names[1], 1), (names[2], 0), (names[2], 1)}
     assert {sample.model_version for sample in left} == {0}, (
         "sampled a step before the weights that are TRL's first now"

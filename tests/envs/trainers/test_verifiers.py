@@ -118,7 +118,7 @@ async def test_each_trace_is_our_rows_token_for_token(ask, tmp_path):
         (trace,) = episode.traces
         rollout = rollouts[trace.info["rollout_id"]]
         assert (trace.reward, trace.stop_condition) == (rollout.reward.value, "answered")
-        assert trace.task.data.id == rollout.task_id
+        assert trace.task.data.name == rollout.task_id
         assert len(trace.branches) == len(rollout.result.segments)
         for branch, row in zip(trace.branches, rollout.result.segments, strict=True):
             trained = [mask != IGNORED for mask in row.masked_tokens]
@@ -166,13 +166,41 @@ async def test_prime_rl_reads_our_rows_of_the_traces(ask, tmp_path, monkeypatch)
             assert sample.routed_experts.shape[0] == len(row.tokens)
 
 
-def test_vf_eval_runs_on_it(engine, tokenizer_folder, tmp_path):
-    own = [f"--env.tokenizer_name={tokenizer_folder}", f"--env.run_dir={tmp_path / 'runs'}"]
-    command = [Path(sys.executable).with_name("vf-eval"), "atropos_vf", "--env.taskset.environment", "sums:Sums"]
-    command += ["--env.taskset.options", json.dumps(own), "-n", "2", "-r", "2", "-m", "scripted"]
-    command += ["--client.base-url", engine.url, "--client.api-key-var", "NONE", "--output-dir", tmp_path / "out"]
-    paths = f"{EXAMPLES}:{Path(__file__).parents[1]}:{EXAMPLES.parent}"
-    environment = {"PYTHONPATH": paths, "PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+@pytest.fixture
+def vf_eval(engine, tokenizer_folder, tmp_path):
+    """Run verifiers' program on two attempts at each of two tasks."""
+
+    def run(*more, options=()):
+        own = [f"--env.tokenizer_name={tokenizer_folder}", f"--env.run_dir={tmp_path / 'runs'}", *options]
+        command = [Path(sys.executable).with_name("vf-eval"), "atropos_vf", "--env.taskset.environment", "sums:Sums"]
+        command += ["--env.taskset.options", json.dumps(own), "-n", "2", "-r", "2", "-m", "scripted", *more]
+        command += ["--client.base-url", engine.url, "--client.api-key-var", "NONE", "--output-dir", tmp_path / "out"]
+        paths = f"{EXAMPLES}:{Path(__file__).parents[1]}:{EXAMPLES.parent}"
+        environment = {"PYTHONPATH": paths, "PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+        done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout[-3000:] + done.stderr[-3000:]
+
+    return run
+
+
+def test_vf_eval_runs_on_it(vf_eval, tmp_path):
+    ended, said = vf_eval()
+    assert ended == 0, said
     assert len(saved(tmp_path)) == 4
+
+
+def test_vf_eval_says_what_is_wrong_with_a_setting_before_it_begins(vf_eval):
+    for more, options, sentence in (
+        (["--env.agent.max-turns", "3"], [], "--env.agent.max_turns has no effect"),
+        ([], ["--env.max_step=3"], "did you mean --env.max_steps"),
+        ([], ["--env.estimator=none"], "--env.estimator has no effect"),
+    ):
+        ended, said = vf_eval(*more, options=options)
+        assert ended == 1 and sentence in said and "Traceback" not in said, said
+
+
+def test_the_log_of_vf_eval_has_our_words(vf_eval, tmp_path):
+    ended, said = vf_eval("--sampling.typical-p", "0.5")
+    assert ended == 0, said
+    (log,) = (tmp_path / "out").glob("*/logs/attempt_1/eval.log")
+    assert "sampling settings that have no effect here: typical_p" in log.read_text()

@@ -1,5 +1,6 @@
 """verl's own worker, estimator, engine and loss around our rollouts; and what of a rollout becomes its output."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -139,7 +140,7 @@ def test_experts_span_prompt_and_response(verl):
 
 
 def test_what_verl_would_pad_wrongly_is_refused_with_the_remedy(verl):
-    with pytest.raises(InfraError, match=r"raise rollout\.prompt_length"):
+    with pytest.raises(ValueError, match=r"raise rollout\.prompt_length"):
         list(verl.outputs(given(rollout(1.0, 1)), 0))
 
 
@@ -159,7 +160,17 @@ class Queue:
     """Plays verl's TransferQueue, which wants Ray."""
 
     def __init__(self):
-        self.keys, self.fields = [], []
+        self.keys, self.fields, self.tags = [], [], {}
+
+    async def async_kv_put(self, key, partition_id, tag):
+        self.tags[key] = self.tags.get(key, {}) | tag
+
+    def kv_list(self):
+        return {"train": self.tags}
+
+    def kv_clear(self, partition_id, keys):
+        for key in keys:
+            self.tags.pop(key, None)
 
     async def async_kv_batch_put(self, keys, fields, tags, partition_id):
         self.keys += keys
@@ -192,3 +203,66 @@ async def test_the_v1_worker_makes_one_advantage_of_a_rollouts_outputs(verl, mon
     told = {"adv_estimator": AdvantageEstimator.GRPO, "norm_adv_by_std_in_grpo": False}
     got = compute_advantage_for_multi_trajectories(data, queue.keys, **told).batch
     assert got["advantages"].sum(1).tolist() == [1.0, 1.5, 2.0, -1.0], "0.5 a token, by two rollouts and not four rows"
+
+
+class Refills(Exception):
+    """The trainer has replaced failed groups several times."""
+
+
+@pytest.mark.parametrize(
+    ("told", "error", "ends"),
+    [
+        (["--env.estimator=none"], None, (ValueError, "Unknown status: refused, --env.estimator has no effect")),
+        ([], ValueError("turns have advantages"), (ValueError, "Unknown status: refused, turns have advantages")),
+        ([], InfraError("tokens", "the daemon is away"), (Refills, "")),
+    ],
+)
+async def test_a_wrong_setting_ends_the_v1_trainer_which_replaces_failed_groups_for_ever(
+    verl, monkeypatch, tokenizer_folder, tmp_path, told, error, ends
+):
+    from verl.trainer.ppo.v1 import agent_loop_tq, replay_buffer
+
+    queue, refilled = Queue(), []
+    for module in (agent_loop_tq, replay_buffer):
+        monkeypatch.setattr(module, "tq", queue)
+
+    async def failing(*_, **__):
+        raise error
+
+    if error is not None:
+        monkeypatch.setattr(verl, "rollout", failing)
+    loop = object.__new__(verl.AtroposLoop)
+    loop.server_manager, loop.config = Client(), SimpleNamespace(trainer={"use_v1": True})
+    settings = {"temperature": 1.0, "response_length": 64, "prompt_length": 64}
+    loop.rollout_config = type("Told", (dict,), {"__getattr__": dict.__getitem__})(settings)
+    loop._environment = "sums:Sums"
+    loop._options = [f"--env.tokenizer_name={tokenizer_folder}", f"--env.run_dir={tmp_path}", *told]
+    worker = object.__new__(agent_loop_tq.AgentLoopWorkerTQ.__ray_metadata__.modified_class)
+    worker.config = SimpleNamespace(actor_rollout_ref=SimpleNamespace(rollout=SimpleNamespace(n=2)))
+
+    async def run_agent_loop(sampling, *, trajectory, trace, session_id, **prompt):
+        return await loop.run(sampling, extra_info=prompt["extra_info"])
+
+    worker._run_agent_loop = run_agent_loop
+
+    async def generate(uid):
+        queue.tags[uid] = {"is_prompt": True, "status": "pending", "global_steps": 0}
+        prompt = {"uid": uid, "extra_info": {"task": "sum-2"}}
+        await worker._run_prompt(prompt, {"temperature": 1.0}, trajectory={"validate": False})
+
+    def refill(count):
+        refilled.append(count)
+        if len(refilled) > 3:
+            raise Refills
+        asyncio.run_coroutine_threadsafe(generate(f"u{len(refilled)}"), here).result(60)
+
+    here = asyncio.get_running_loop()
+    buffer = replay_buffer.ReplayBufferAsync("separate_async", {}, None, "drop", {}, 0.01, refill_fn=refill)
+    await generate("u0")
+    kind, message = ends
+    try:
+        with pytest.raises(kind, match=message):
+            await asyncio.to_thread(buffer.sample, 0, "train", 1)
+    finally:
+        for runs in verl.AtroposLoop._of_client[loop.server_manager].runs.values():
+            await stop(runs.end())
