@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import time
-from pathlib import Path
 
-PRESSURE = Path("/proc/pressure/cpu")
+PROCESSORS = len(os.sched_getaffinity(0))
 
 
 class Stopwatch:
-    """Measures the seconds since it was made, without those in which some process waited for a processor.
+    """Measures the seconds since it was made, as a machine without other work would take them, about.
 
-    A bound on them holds however busy the machine is, and is as strict as it reads on an idle one. The kernel counts
-    the waiting (`/proc/pressure/cpu`); where it does not, nothing is left out.
+    They are divided by the number of processes that shared a processor, by the load of the last minute. So a bound
+    holds on a busy machine, and what hangs breaks it there, too, a few times later.
     """
 
     def __init__(self) -> None:
-        self._began = self._now()
+        self._began, self._load = time.monotonic(), os.getloadavg()[0]
 
     @property
     def seconds(self) -> float:
-        return self._now() - self._began
-
-    @staticmethod
-    def _now() -> float:
-        return time.monotonic() - _waited_for_a_processor()
-
-
-def _waited_for_a_processor() -> float:
-    """Return the seconds of the machine's life in which at least one process waited."""
-    try:
-        some = PRESSURE.read_text().splitlines()[0]
-    except OSError:
-        return 0.0
-    return int(some.rpartition("total=")[2]) / 1e6
+        load = max(self._load, os.getloadavg()[0])
+        return (time.monotonic() - self._began) / max(1.0, load / PROCESSORS)
