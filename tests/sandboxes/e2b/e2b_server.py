@@ -16,6 +16,8 @@ from urllib.parse import parse_qsl
 from aiohttp import web
 from refusals import Refusals
 
+from sandboxes.shielding import ending, finish
+
 TEMPLATE = "atropos-tests"
 KEY = "e2b_" + "0" * 40
 _HERE = "atropos-tests-e2b"
@@ -29,7 +31,8 @@ async def docker(*words: str, stdin: bytes = b"") -> tuple[int, str]:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    said, _ = await process.communicate(stdin)
+    async with ending(process):
+        said, _ = await finish(process.communicate(stdin))  # also when the server is closed meanwhile
     return process.returncode, said.decode(errors="replace").strip()
 
 

@@ -17,6 +17,8 @@ import yaml
 from aiohttp import WSMsgType, web
 from refusals import Refusals
 
+from sandboxes.shielding import ending, finish
+
 NEEDS_TYPE = {
     "pods": "Pod",
     "leases": "Lease",
@@ -34,7 +36,8 @@ async def docker(*words: str) -> tuple[int, str]:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    said, _ = await process.communicate()
+    async with ending(process):
+        said, _ = await finish(process.communicate())  # also when the server is closed meanwhile
     return process.returncode, said.decode().strip()
 
 
