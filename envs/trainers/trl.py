@@ -64,7 +64,7 @@ class Fed:
 
     def step(self, batches: int) -> None:
         """Note a step of the trainer on its next so many batches."""
-        raise NotImplementedError
+        raise NotImplementedError  # abstract: each trainer of TRL's has its own record of a step
 
 
 class Confirming(TrainerCallback, ExportableState):  # type: ignore[misc]  # transformers is untyped
