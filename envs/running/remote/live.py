@@ -119,7 +119,8 @@ class Live:
                 await asyncio.sleep(AGAIN_S)
                 silent_s += min(time.monotonic() - began, ANSWER_S)  # not the time in which we stood still
                 if silent_s >= SILENT_S:
-                    raise WorkerGone(f"it has not answered for {silent_s:.0f} s ({error})") from error
+                    said = f" ({error})" if str(error) else ""  # a TimeoutError says nothing
+                    raise WorkerGone(f"it has not answered for {silent_s:.0f} s{said}") from error
                 continue
             silent_s = 0.0
             for number, one in news:
