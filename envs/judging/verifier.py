@@ -49,8 +49,12 @@ async def judge(backend: Backend, task: Task, image: str, changes: Changes) -> V
 
 
 @asynccontextmanager
-async def open_verifier(backend: Backend, task: Task, image: str) -> AsyncIterator[Verifier]:
+async def open_verifier(
+    backend: Backend, task: Task, image: str, opened: Callable[[], None] = lambda: None
+) -> AsyncIterator[Verifier]:
     """Start the verifier's sandbox now, and yield the function that judges changes in it, once.
+
+    opened: called by that function when the sandbox is ready, before any test runs.
 
     If the sandbox can't be opened, that function raises InfraError; nothing is raised before.
     """
@@ -62,7 +66,9 @@ async def open_verifier(backend: Backend, task: Task, image: str) -> AsyncIterat
         while True:
             try:
                 if not failures:
-                    return await run_tests(await asyncio.shield(ahead), task, changes)
+                    prepared = await asyncio.shield(ahead)
+                    opened()
+                    return await run_tests(prepared, task, changes)
                 timeout_s = _PATIENCE * task.hidden.timeout_s if isinstance(failures[-1], CpuStarved) else None
                 async with open_prepared(backend, task, image) as prepared:
                     return await run_tests(prepared, task, changes, timeout_s)

@@ -17,6 +17,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from atropos_agent.tracing import opening, span
@@ -76,7 +77,7 @@ class Workplace(Generic[G]):
         self._verdicts: list[Verdict] = []
         self._changes: list[Changes] = []
         self._results: list[AgentResult] = []
-        self._timings = {"open": 0.0, "agent": 0.0, "verifier": 0.0}
+        self._timings = {"open": 0.0, "agent": 0.0, "sandbox": 0.0, "verifier": 0.0}
         self._since = 0.0
         self._outside, self._inside = AsyncExitStack(), AsyncExitStack()
         """The contexts that are closed with the step's verifier, and with the sandbox."""
@@ -116,6 +117,7 @@ class Workplace(Generic[G]):
             changes = await collect_changes(self.sandbox, self._start, protected, stop=last)
         if last:
             await self._inside.aclose()
+        self._note("sandbox")
         return changes
 
     async def judge(self, changes: Changes, result: AgentResult | None = None) -> None:
@@ -149,10 +151,11 @@ class Workplace(Generic[G]):
     async def _expect(self) -> None:
         """Make ready the verifier of the coming step."""
         step = self._steps[self._begun]
+        self._since = time.monotonic()
         with span("sandbox start tree"):
             self._start: Start = await self._starts.get(step, self._image)
-        self._since = time.monotonic()
-        verifier = opening("verifier", open_verifier(self._backend, step, self._image))
+        ready = partial(self._note, "sandbox")  # to wait for a sandbox is no time of the tests
+        verifier = opening("verifier", open_verifier(self._backend, step, self._image, ready))
         self._verify: Verifier = await self._outside.enter_async_context(verifier)
 
     def _note(self, phase: str) -> None:

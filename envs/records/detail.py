@@ -232,6 +232,9 @@ def _spans(rollout: SavedRollout) -> Iterator[Span]:
     if (rest := agent_begins + times.get("agent", 0.0) - now) > 0.0005:
         yield Span("rest", now, rest, "between turns")
         now += rest
+    if changed := times.get("sandbox"):
+        yield Span("open", now, changed, "sandbox read and closed, the verifier's opened")
+        now += changed
     if judged := times.get("verifier"):
         yield Span("verifier", now, judged, "verifier")
         now += judged

@@ -57,7 +57,7 @@ def token_view(row: SequenceData, decode: Callable[[int], str] | None, *, limit:
 @dataclass(frozen=True, slots=True)
 class Boxes:
     """Makes boxes of tokens. text_of: gives a token's text; None to show ids. first: place of the first one in its row.
-    ids: whether each has a link, `#t` and its place."""
+    ids: whether each has a link, `#t` and its place, and screen readers hear where given and trained ones begin."""
 
     text_of: Callable[[int], str] | None
     first: int = 0
@@ -72,9 +72,12 @@ class Boxes:
         advantages: Sequence[float] | None = None,
     ) -> Markup:
         """Return the boxes. doubled: marked places in the row."""
-        boxes = []
+        boxes, before = [], None
         for offset, (token, mask, logprob) in enumerate(zip(tokens, masks, logprobs, strict=True)):
-            place = self.first + offset
+            place, kind = self.first + offset, "given" if mask == IGNORED else "trained"
+            if self.ids and kind != before:
+                boxes.append(f'<b class="unseen"> {kind}: </b>')
+            before = kind
             advantage = "" if advantages is None or mask == IGNORED else f" · advantage {advantages[offset]:+.4g}"
             boxes.append(self._box(place, token, None if mask == IGNORED else logprob, place in doubled, advantage))
         return Markup((" " if self.text_of is None else "").join(boxes))
@@ -86,8 +89,9 @@ class Boxes:
         title = f"{token}" if logprob is None else f"{token} · {logprob:.4f} · {math.exp(logprob):.1%}{advantage}"
         if _CONTROL_TOKEN.fullmatch(text):
             kind += " k d" if doubled else " k"
-        name = f' id="t{place}"' if self.ids else ""
-        return f'<i{name} class="{kind}" title="{title}">{escape(shown)}</i>'
+        # A screen reader would say the title in the place of a mark or a space.
+        name, about = (f' id="t{place}"', "data-about") if self.ids else ("", "title")
+        return f'<i{name} class="{kind}" {about}="{title}">{escape(shown)}</i>'
 
 
 def doubled_controls(tokens: Sequence[int], text_of: Callable[[int], str]) -> list[int]:

@@ -125,7 +125,7 @@ class Supply:
         seconds = {
             "replies": metrics.engine_s,
             "tools": metrics.tools_s,
-            "sandboxes": phases.get("open", 0.0),
+            "sandboxes": phases.get("open", 0.0) + phases.get("sandbox", 0.0),
             "the verifier": phases.get("verifier", 0.0),
             "total": phases.get("total", 0.0),
         }

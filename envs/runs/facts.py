@@ -98,7 +98,7 @@ def facts_of(document: Mapping[str, Any]) -> Facts:
         sampled=sampled,
         surprise=surprise,
         seconds=times.get("total", sum(times.values())),
-        open_s=times.get("open", 0.0),
+        open_s=times.get("open", 0.0) + times.get("sandbox", 0.0),
         engine_s=sum(float(step["extra"][KEY]["engine_s"]) for step in steps),
         tools_s=sum(float(step["extra"][KEY]["tools_s"]) for step in steps),
         verifier_s=times.get("verifier", 0.0),

@@ -33,6 +33,16 @@ class Chart:
         """Tell whether any of its lines has two points: a single dot shows no course."""
         return any(sum(value is not None for value in line) > 1 for line in self.values.values())
 
+    @property
+    def told(self) -> str:
+        """Return the chart in words: each line's last figure, its least and its greatest."""
+        form = _percent if self.form == "share" else _short
+        return " ".join(
+            f"{name}: {form(known[-1])} at the end, from {form(min(known))} to {form(max(known))}."
+            for name, line in self.values.items()
+            if (known := [value for value in line if value is not None])
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Return the chart for the page's script."""
         return {
@@ -46,6 +56,14 @@ class Chart:
 
 
 Sums = Mapping[str, float]
+
+
+def _percent(value: float) -> str:
+    return f"{value:.1%}"
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def step_sums(db: sqlite3.Connection, *, evaluating: bool) -> list[Sums]:

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
 from typing import Any
 
 from markupsafe import Markup
@@ -39,7 +40,8 @@ class Cell:
 @dataclass(frozen=True, slots=True)
 class TokenPage:
     """Tokens `first` to `last` of a row. turns: (number, place of the first token) of the replies in it. doubled:
-    control tokens that stand twice. weights: the step of the oldest weights that sampled in it.
+    control tokens that stand twice. spans: first and last places of trained tokens in the whole row. weights: the step
+    of the oldest weights that sampled in it.
 
     advantage: the rollout's, None where the group is not complete or lengths count, too; share: what a rollout of
     several rows gives this one of it; by_turn: whether turns have advantages of their own beside.
@@ -58,6 +60,7 @@ class TokenPage:
     doubled: Sequence[int]
     turns: Sequence[tuple[int, int]]
     strip: Sequence[Cell]
+    spans: Sequence[tuple[int, int]]
     advantage: float | None
     share: float
     by_turn: bool
@@ -117,6 +120,7 @@ def token_page(
         doubled=doubled,
         turns=[(step["index"] + 1, step["start"]) for step in mine],
         strip=_strip(masks, logprobs),
+        spans=_spans(masks),
         advantage=advantage,
         share=share,
         by_turn=bool(by_turn),
@@ -149,6 +153,15 @@ def _advantage(ours: Mapping[str, Any], rewards: Sequence[float] | None, estimat
         return None
     reward = (ours.get("reward") or {}).get("value", ours["verdict"]["reward"])
     return advantage_of(float(reward), rewards, estimator)
+
+
+def _spans(masks: Sequence[int]) -> list[tuple[int, int]]:
+    runs = ([place for place, _ in run] for given, run in groupby(enumerate(masks), _given) if not given)
+    return [(run[0], run[-1]) for run in runs]
+
+
+def _given(placed: tuple[int, int]) -> bool:
+    return placed[1] == IGNORED
 
 
 def _strip(masks: Sequence[int], logprobs: Sequence[float]) -> list[Cell]:

@@ -62,6 +62,19 @@
     for (const time of document.querySelectorAll("time[data-t]")) time.textContent = new Date(1000 * time.dataset.t).toLocaleString();
   };
 
+  // Puts what is new into what is shown. Elements that stay are not replaced: a screen reader stays at its place.
+  const mend = (before, now) => {
+    if (before.isEqualNode(now)) return;
+    if (before.nodeName !== now.nodeName) return before.replaceWith(now);
+    if (before.nodeType !== Node.ELEMENT_NODE) { before.nodeValue = now.nodeValue; return; }
+    for (const { name } of Array.from(before.attributes)) if (name !== "open" && !now.hasAttribute(name)) before.removeAttribute(name);
+    for (const { name, value } of now.attributes) if (name !== "open" && before.getAttribute(name) !== value) before.setAttribute(name, value);
+    if (before.classList.contains("plot")) return;
+    const olds = Array.from(before.childNodes), news = Array.from(now.childNodes);
+    news.forEach((one, i) => olds[i] ? mend(olds[i], one) : before.append(one));
+    for (const one of olds.slice(news.length)) one.remove();
+  };
+
   // While somebody looks, what has changed on disk replaces what is shown.
   let seen = document.body.dataset.seen, asking = false;
   const refresh = async () => {
@@ -75,7 +88,7 @@
       const at = document.querySelector(".line.at a")?.getAttribute("href");
       for (const id of ["live", ...Array.from(document.querySelectorAll("[data-live]"), (part) => part.id)]) {
         const now = page.getElementById(id), before = $(id);
-        if (now && before && now.outerHTML !== before.outerHTML && !before.contains(document.activeElement)) before.replaceWith(now);
+        if (now && before && !before.contains(document.activeElement)) mend(before, now);
       }
       if (at) document.querySelector('.line a[href="' + CSS.escape(at) + '"]')?.closest(".line").classList.add("at");
       times();
@@ -103,7 +116,7 @@
     chosen.classList.add("at");
     const place = Number(token.id.slice(1));
     const turn = JSON.parse(panel.dataset.turns).filter(([, start]) => start <= place).pop();
-    const [id, logprob, probability, advantage] = token.title.split(" · ");
+    const [id, logprob, probability, advantage] = token.dataset.about.split(" · ");
     const weights = panel.dataset.weights;
     panel.textContent = `token ${place.toLocaleString("en")}: ${JSON.stringify(token.textContent)}, id ${id}` +
       (logprob ? `, trained: logprob ${logprob}, probability ${probability}` + (advantage ? `, ${advantage}` : "") + (turn ? `, turn ${turn[0]}` : "") + (weights ? `, weights of step ${weights}` : "") : ", given: not trained");
@@ -129,7 +142,7 @@
     all[at]?.scrollIntoView({ block: "nearest" });
   };
   const step = (by) => {
-    const next = chosen ? (by > 0 ? chosen.nextElementSibling : chosen.previousElementSibling) : $("row")?.firstElementChild;
+    const tokens = Array.from($("row").querySelectorAll("i")), next = chosen ? tokens[tokens.indexOf(chosen) + by] : tokens[0];
     if (next) { choose(next, true); next.scrollIntoView({ block: "nearest" }); }
   };
   const keys = {

@@ -134,10 +134,23 @@ async def test_a_step_that_cannot_begin_is_judged_and_is_no_rollout_where_it_is_
 async def test_an_outcome_has_the_time_of_each_phase_and_what_was_made_of_each_step(tmp_path):
     place, _ = await work(Backend(1, 1), two_steps(tmp_path, {}), rollout().result)
     outcome = await place.outcome(1.0)
-    assert set(outcome.timings_s) == {"open", "agent", "verifier"}
+    assert set(outcome.timings_s) == {"open", "agent", "sandbox", "verifier"}
     assert len(outcome.work) == 2
     assert len(outcome.result.steps) == 2 * len(rollout().result.steps)
     assert not (await place.outcome(0.0)).work
+
+
+async def test_a_slow_start_of_the_verifiers_sandbox_is_no_time_of_the_verifier(tmp_path):
+    class Slow(Backend):
+        @asynccontextmanager
+        async def open(self, spec):
+            await asyncio.sleep(0.3 if spec.switch_users else 0.0)
+            async with super().open(spec) as sandbox:
+                yield sandbox
+
+    place, _ = await work(Slow(1), one_step(tmp_path), rollout().result)
+    timings = (await place.outcome(1.0)).timings_s
+    assert timings["sandbox"] > 0.2 > timings["verifier"]
 
 
 async def test_a_step_that_is_begun_late_has_a_second_left_where_the_rollout_has_one(tmp_path):

@@ -65,6 +65,13 @@ def test_the_finding_is_in_the_bar_and_in_the_metrics(tmp_path):
     assert Metrics.from_json(metrics.to_json()).supply == metrics.supply
 
 
+def test_waiting_for_either_sandbox_is_the_sandboxes(tmp_path):
+    phases = {"open": 3.0, "sandbox": 3.0, "verifier": 3.5, "total": 10.0}
+    metrics = Metrics(rollouts=3, engine_s=0.5, phases_s=phases)
+    Supply().look(tmp_path, metrics, limiter())
+    assert metrics.supply == "held up by sandboxes: 60% of a rollout's time, 5% for replies"
+
+
 def test_a_trainer_that_takes_nothing_is_asked_after(tmp_path):
     supply, metrics = Supply(), Metrics()
     supply.enough = True

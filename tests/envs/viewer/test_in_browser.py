@@ -126,6 +126,15 @@ async def test_a_long_name_is_apart_from_its_figures(site):
         assert await page.evaluate(f"{edge.format('span', 'left')} - {edge.format('a', 'right')}") >= 12
 
 
+async def test_at_zoom_of_400_percent_no_page_is_wider_than_the_window(site):
+    async with browsing() as browser:
+        page = await open_page(browser)
+        await page.set_viewport_size({"width": 320, "height": 225})
+        for path in PATHS:
+            await page.goto(site + path)
+            assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+
+
 async def test_everything_is_reached_by_keys(site):
     async with browsing() as browser:
         page = await open_page(browser)
@@ -245,7 +254,10 @@ async def test_beside_a_run_and_after_it_was_killed_every_number_is_the_journals
             await page.goto(f"{found[1]}/0/")
             before = await more_members(page, 0)
             assert await page.inner_text("#live") == "goes on"
+            # A screen reader stays in what it reads.
+            await page.evaluate("document.querySelector('#figures .tiles dd').read = true")
             await more_members(page, before)
+            assert await page.evaluate("document.querySelector('#figures .tiles dd').read")
             assert complained == []
         program.kill()
         await program.wait()

@@ -40,7 +40,20 @@ def test_every_member_of_the_journal_is_in_its_group_with_its_reward_and_its_pla
 
 
 def test_a_group_says_what_was_asked(client):
-    assert re.search(r"what was asked</summary><pre[^>]*>\S", client.get("/0/groups/0").text)
+    assert re.search(r"what was asked</summary><div[^>]*><pre>\S", client.get("/0/groups/0").text)
+
+
+def test_what_is_shown_says_itself_to_a_screen_reader(client):
+    overview, groups, group = (client.get(path).text for path in ("/0/", "/0/groups", "/0/groups/0"))
+    assert re.search(
+        r'<p class="unseen">reward: .* at the end, from .*</p>\n<div class="plot" aria-hidden="true">', overview
+    )
+    assert 'aria-label="Reward' not in overview and 'id="live" role="status"' in overview
+    assert '<span class="unseen">member 0 of group 0, reward </span>' in groups
+    # The name of a text would be said in the place of its first line; parts of a picture have no stops of their own.
+    for html in (group, client.get(re.search(r'/0/rollouts/\d+(?=")', group)[0]).text):
+        assert "<pre" in html and not re.search(r"<pre[^>]*aria-label", html)
+        assert re.search(r'<svg[^>]*aria-label="[^"]*seconds: [^"]*"><g aria-hidden="true">', html)
 
 
 def test_a_dropped_group_says_why(client):

@@ -17,7 +17,7 @@ REWARDS = (1.0, 0.0, 0.0, 1.0)
 
 
 def titles(page):
-    return dict(re.findall(r'<i id="t(\d+)" class="[^"]*" title="([^"]*)"', page.html))
+    return dict(re.findall(r'<i id="t(\d+)" class="[^"]*" data-about="([^"]*)"', page.html))
 
 
 def test_every_token_has_its_mask_logprob_probability_and_advantage():
@@ -85,3 +85,15 @@ def test_a_doubled_control_token_is_pointed_out():
         to_atif(replace(one, result=replace(one.result, segments=(doubled,)))), decode, row=0, at=0, rewards=None
     )
     assert page.doubled == [len(good.tokens)]
+
+
+def test_trained_tokens_are_found_without_colours_and_without_a_pointer():
+    one = rollout()
+    masks = one.result.segments[0].masked_tokens
+    page = token_page(to_atif(one), decode, row=0, at=0, rewards=None)
+    trained = {place for first, last in page.spans for place in range(first, last + 1)}
+    assert trained == {place for place, mask in enumerate(masks) if mask != IGNORED}
+    heard = re.findall(r'<b class="unseen"> (\w+): </b><i id="t(\d+)"', page.html)
+    assert [int(place) for kind, place in heard if kind == "trained"] == [first for first, _ in page.spans]
+    # A screen reader would say the title, which is a number, in the place of a mark.
+    assert "title=" not in page.html
