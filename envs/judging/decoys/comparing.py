@@ -1,13 +1,13 @@
 """Comparisons of tests: their expected values, put among decoys, and the calls that ask for the comparison.
 
-`assert f(x) == 3` becomes `__verifier__.check(site, "equal", (f(x)), __verifier__.want(number, (7, 3, 5, 1)), False)`;
-`envs/judging/inside/reporter.py` defines these calls.
+`assert f(x) == 3` becomes `assert [__verifier__.equal(site,(f(x)),__verifier__.want(number,(7,3,5,1)))][0]`;
+`envs/judging/inside/probe.py` defines these calls.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from envs.judging.decoys.key import FIRST, Key, id_of
@@ -29,150 +29,149 @@ _METHODS = {"assertIs": "same", "assertIn": "inside", **dict.fromkeys(_EQUAL | _
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A comparison among decoys. how: the method of the probe. value: the compared value; want: source of the other
-    side.
-    swapped: the expected one stands on the left. expected: its syntax."""
+    """A comparison with an expected value.
 
+    node: its syntax, a call of a method of unittest or a part of a condition. how: the method of the probe. left,
+    right: its sides. expected: one of them. choice: its set; None if it is a parameter, whose rows have the sets.
+    """
+
+    node: ast.Compare | ast.Call
     how: str
-    value: ast.expr
-    want: str
-    swapped: bool
+    left: ast.expr
+    right: ast.expr
     expected: ast.expr
+    choice: Choice | None
 
 
 class Comparisons:
-    """The comparisons of one walk through a module.
+    """The comparisons of a module."""
 
-    accepted: ids of the nodes of parameters that are compared alone; None on the first walk, which finds them and
-    changes nothing. compared: ids of the nodes of the compared parameters.
-    """
-
-    def __init__(
-        self, text: Text, key: Key, decoys: Decoys, bindings: Bindings, accepted: set[int] | None = None
-    ) -> None:
+    def __init__(self, text: Text, key: Key, decoys: Decoys, bindings: Bindings) -> None:
         self._text, self._key, self._decoys, self._bindings = text, key, decoys, bindings
-        self.planting = accepted is not None
-        self._accepted = accepted or set()
-        self.compared: set[int] = set()
 
-    def comparison(self, test: ast.expr, site: int) -> Comparison | None:
-        """Return the replacement of a condition; None if it stays."""
-        if not isinstance(test, ast.Compare) or len(test.ops) != 1:
-            return None
-        left, right, how = test.left, test.comparators[0], _HOW.get(type(test.ops[0]), "")
-        choice, is_left = self._expected(how, left, right)
-        value, expected = (right, left) if is_left else (left, right)
-        want = None if choice is None or not self.planting else self._want(choice, expected, site)
-        return None if want is None else Comparison(how, value, want, is_left, expected)
-
-    def condition(self, test: ast.expr, site: int) -> None:
-        """Put the comparisons of a condition among decoys; the condition has to hold as a whole."""
-        parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
-        for part in parts:
-            if isinstance(part, ast.BoolOp):
-                self.condition(part, site) if isinstance(part.op, ast.And) else None
-            elif (comparison := self.comparison(part, site)) is not None:
-                self._text.replace(part, self.call(comparison.how, site, comparison))
-
-    def call(self, method: str, site: int, comparison: Comparison, more: str = "") -> str:
-        """Return the source of a call of the probe."""
-        how = f'"{comparison.how}",' if method == "check" else ""
-        value = f"({self._text.segment(comparison.value)})"
-        return f"{PROBE}.{method}({FIRST + site},{how}{value},{comparison.want},{comparison.swapped}{more})"
-
-    def method(self, call: ast.Call, name: str, site: int) -> str | None:
-        """Return the source of the call of a method of unittest among decoys; None if it stays."""
+    def of(self, statement: ast.Assert | ast.Expr) -> list[Comparison]:
+        """Return the comparisons of an assert, or of a call of a method of unittest. All of them have to hold."""
+        if isinstance(statement, ast.Assert):
+            return list(self._of_condition(statement.test))
+        call, name = _called(statement)
         args = call.args
         unbound = args and getattr(args[0], "id", "") == "self"
         if unbound or any(isinstance(one, ast.Starred) for one in args) or self._bindings.defines(name):
-            return None
+            return []
         if name == "assertTrue" and args:
-            self.condition(args[0], site)
+            return list(self._of_condition(args[0]))
         tolerance = _tolerance(call) if name in _ALMOST else 0.0
         if len(args) < 2 or tolerance is None:
-            return None
-        choice, is_left = self._expected(_METHODS.get(name, ""), args[0], args[1], tolerance)
-        place = 0 if is_left else 1
-        want = None if choice is None or not self.planting else self._want(choice, args[place], site)
-        if want is None:
-            return None
-        given = ["None" if i == place else self._part(one, args[place]) for i, one in enumerate(args)]
-        given += [self._option(one, args[place]) for one in call.keywords]
-        function = self._text.segment(call.func)
-        return f"{PROBE}.method({FIRST + site},{function},{name in _EQUAL},{bool(place)},{want},{','.join(given)})"
+            return []
+        return self._between(call, _METHODS.get(name, ""), args[0], args[1], tolerance)
 
-    def message(self, node: ast.expr, expected: ast.expr) -> str:
-        """Return the source of an assert's message; an empty one if it tells the expected value."""
-        said = self._text.segment(node)
-        leaves = [leaf for leaf in leaves_of(expected, (), self._bindings.names) if leaf is not None]
-        shown = any(isinstance(one, ast.Await | ast.Yield | ast.NamedExpr) for one in ast.walk(node))
-        tells = any(str(leaf.value) in said or repr(leaf.value) in said for leaf in leaves if leaf.value != "")
-        return "str()" if shown or tells else f"({said})"
+    def plant(self, statement: ast.Assert | ast.Expr, site: int, comparisons: Sequence[Comparison]) -> None:
+        """Put the expected values of a statement among decoys, or have it report that it was reached."""
+        if not comparisons:
+            self._text.append(statement, f"{PROBE}.reached({FIRST + site})")
+        for one in comparisons:
+            self._key.sets.setdefault(site, []).extend(self._numbers(one))
+            if isinstance(one.node, ast.Compare):
+                sides = ",".join(map(self._side, (one.left, one.right), (one, one)))
+                # Of a subscript pytest shows the value, and none of its parts.
+                self._text.replace(one.node, f"[{PROBE}.{one.how}({FIRST + site},{sides})][0]")
+            else:
+                _, name = _called(statement)
+                method = f"{self._text.segment(one.node.func)},{name in _EQUAL}"
+                self._text.replace(one.node.func, f"{PROBE}.method({FIRST + site},{method})")
+                if one.choice is not None:
+                    self._text.replace(one.expected, self._side(one.expected, one))
+        for said in _messages(statement):
+            if self._tells(said, comparisons):
+                self._text.replace(said, "str()")
 
     def cell(self, node: ast.expr) -> None:
         """Put a value that `parametrize` writes among decoys. Its test keeps its id."""
         choice = self._decoys.choose(node, self._bindings.names)
-        want = None if choice is None else self._set(choice)
-        if choice is None or want is None:
-            return
-        value = constant(node)
-        shown = repr(id_of(value[0])) if value else "None"
-        self._text.replace(node, f"{PROBE}.row({FIRST + self._key.answer(choice)},{shown},{want})")
+        if choice is not None:
+            value = constant(node)
+            shown = repr(id_of(value[0])) if value else "None"
+            self._text.replace(node, f"{PROBE}.row({FIRST + self._key.answer(choice)},{shown},{_written(choice)})")
 
-    def _part(self, node: ast.expr, expected: ast.expr) -> str:
-        value = constant(node)
-        return self.message(node, expected) if value and isinstance(value[0], str) else f"({self._text.segment(node)})"
+    def _of_condition(self, test: ast.expr) -> Iterator[Comparison]:
+        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+            for part in test.values:
+                yield from self._of_condition(part)
+        elif isinstance(test, ast.Compare) and len(test.ops) == 1:
+            yield from self._between(test, _HOW.get(type(test.ops[0]), ""), test.left, test.comparators[0])
 
-    def _option(self, keyword: ast.keyword, expected: ast.expr) -> str:
-        if keyword.arg == "msg":
-            return f"msg={self.message(keyword.value, expected)}"
-        value = f"({self._text.segment(keyword.value)})"
-        return f"**{value}" if keyword.arg is None else f"{keyword.arg}={value}"
+    def _between(
+        self, node: ast.Compare | ast.Call, how: str, left: ast.expr, right: ast.expr, tolerance: float = 0.0
+    ) -> list[Comparison]:
+        """Return the comparison of two sides, if one of them is expected."""
+        expected, choice = self._expected(how, left, right, tolerance)
+        return [] if expected is None else [Comparison(node, how, left, right, expected, choice)]
 
     def _expected(
-        self, how: str, left: ast.expr, right: ast.expr, tolerance: float = 0.0
-    ) -> tuple[Choice | ast.expr | None, bool]:
-        """Return the expected side: (its Choice or parameter, whether it is the left); None: neither."""
+        self, how: str, left: ast.expr, right: ast.expr, tolerance: float
+    ) -> tuple[ast.expr | None, Choice | None]:
+        """Return the expected side, None for neither, and its set, None for a parameter."""
+        names = self._bindings.names
+        choice: Choice | None = None
         if how == "same" and _is_singleton(right) and not constant(left):
-            return self._decoys.singletons(constant(right)[0]), False
+            return right, self._decoys.singletons(constant(right)[0])
         if how == "inside" and constant(left) and not constant(right):
-            return self._decoys.choose(left, self._bindings.names, within=True), True
+            choice = self._decoys.choose(left, names, within=True)
+            return (None if choice is None else left), choice
         if how != "equal" or self._bindings.bends_equality:
-            return None, False
-        for node, other, is_left in ((right, left, False), (left, right, True)):
+            return None, None
+        for node, other in ((right, left), (left, right)):
             if not isinstance(node, ast.Name) and not constant(other):
-                choice = self._decoys.choose(node, self._bindings.names, tolerance)
+                choice = self._decoys.choose(node, names, tolerance)
                 if choice is not None:
-                    return choice, is_left
-        for node, is_left in ((right, False), (left, True)):
+                    return node, choice
+        for node in (right, left):
             values = self._bindings.parameters.get(id(node), ())
-            if not tolerance and any(self._decoys.choose(value, self._bindings.names) for value in values):
-                self.compared.add(id(node))
-                if not self.planting or id(node) in self._accepted:
-                    return node, is_left
-        return None, False
+            if not tolerance and any(self._decoys.choose(value, names) for value in values):
+                return node, None
+        return None, None
 
-    def _want(self, choice: Choice | ast.expr, node: ast.expr, site: int) -> str | None:
-        """Return the source of the expected value, and note it; None if it can't be written on a line."""
-        if isinstance(choice, ast.AST):
-            self._key.sets.setdefault(site, []).extend(self._numbers(self._bindings.parameters[id(node)]))
-            return self._text.segment(node)
-        written = self._set(choice)
-        if written is None:
-            return None
-        number = self._key.answer(choice)
-        self._key.sets.setdefault(site, []).append(number)
-        return f"{PROBE}.want({FIRST + number},{written})"
+    def _numbers(self, one: Comparison) -> list[int | None]:
+        """Return the numbers of the sets that may stand at a comparison, None for a row without one."""
+        if one.choice is not None:
+            return [self._key.answer(one.choice)]
+        rows = self._bindings.parameters[id(one.expected)]
+        choices = [self._decoys.choose(value, self._bindings.names) for value in rows]
+        return [None if choice is None else self._key.answer(choice) for choice in choices]
 
-    def _numbers(self, values: Iterable[ast.expr]) -> list[int | None]:
-        """Return the numbers of the sets that may stand at a site, None for a value without one."""
-        choices = [self._decoys.choose(value, self._bindings.names) for value in values]
-        return [None if one is None or self._set(one) is None else self._key.answer(one) for one in choices]
+    def _side(self, node: ast.expr, one: Comparison) -> str:
+        """Return the source of a side of a comparison."""
+        if node is one.expected and one.choice is not None:
+            return f"{PROBE}.want({FIRST + self._key.answer(one.choice)},{_written(one.choice)})"
+        return f"({self._text.segment(node)})"
 
-    @staticmethod
-    def _set(choice: Choice) -> str | None:
-        written = f"({','.join(map(ast.unparse, choice.nodes))},)"
-        return None if "\n" in written else written
+    def _tells(self, said: ast.expr, comparisons: Sequence[Comparison]) -> bool:
+        """Return whether a message has an expected value in it."""
+        text = self._text.segment(said)
+        leaves = (leaf for one in comparisons for leaf in leaves_of(one.expected, (), self._bindings.names))
+        values = [leaf.value for leaf in leaves if leaf is not None and leaf.value != ""]
+        return any(str(value) in text or repr(value) in text for value in values)
+
+
+def _called(statement: ast.Assert | ast.Expr) -> tuple[ast.Call, str]:
+    """Return the call of a method, and the method's name."""
+    call = getattr(statement, "value", None)
+    assert isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)  # noqa: S101 - as `sites` found it
+    return call, call.func.attr
+
+
+def _messages(statement: ast.Assert | ast.Expr) -> list[ast.expr]:
+    """Return the messages of an assert or of a method of unittest."""
+    if isinstance(statement, ast.Assert):
+        return [] if statement.msg is None else [statement.msg]
+    call, name = _called(statement)
+    behind = call.args[1 if name == "assertTrue" else 2 :]
+    named = [keyword.value for keyword in call.keywords if keyword.arg == "msg"]
+    return [one for one in (*behind, *named) if not constant(one) or isinstance(constant(one)[0], str)]
+
+
+def _written(choice: Choice) -> str:
+    return f"({','.join(map(ast.unparse, choice.nodes))},)"
 
 
 def _is_singleton(node: ast.expr) -> bool:

@@ -15,7 +15,7 @@ import ast
 from collections.abc import Collection, Iterator, Sequence
 
 from envs.judging.decoys.comparing import PROBE, Comparisons
-from envs.judging.decoys.key import FIRST, Key
+from envs.judging.decoys.key import Key
 from envs.judging.decoys.literals import dotted, last_name
 from envs.judging.decoys.names import (
     AGAIN,
@@ -37,44 +37,20 @@ def plant(path: str, text: Text, bindings: Bindings, key: Key, decoys: Decoys, s
     """
     found = _Sites(path, text, key, bindings, spared)
     found.visit(text.tree)
-    survey = Comparisons(text, key, decoys, bindings)
-    for node, site in found.asserts:
-        _compare(node, site, survey, text)
-    accepted, values = bindings.accept(survey.compared)
-    comparisons = Comparisons(text, key, decoys, bindings, accepted)
+    comparisons = Comparisons(text, key, decoys, bindings)
+    asked = [(node, site, comparisons.of(node)) for node, site in found.asserts]
+    parameters = {id(one.expected) for _, _, some in asked for one in some if one.choice is None}
+    accepted, values = bindings.accept(parameters)
     for value in values:
         comparisons.cell(value)
-    for node, site in found.asserts:
-        if not _compare(node, site, comparisons, text):
-            text.append(node, _reached(site))
+    for node, site, some in asked:
+        left = [one for one in some if one.choice is not None or id(one.expected) in accepted]
+        comparisons.plant(node, site, left)
     if found.asserts or found.must:
         text.begin(f"{PROBE}.load()")
     for name, test in tests(text.tree):
         if id(test) in found.must:  # also as another class has it of its base
             key.must.setdefault((path, name), found.must[id(test)])
-
-
-def _compare(node: ast.Assert | ast.Expr, site: int, comparisons: Comparisons, text: Text) -> bool:
-    """Put what an assert, or a call of a method of unittest, compares with among decoys. Returns False if it does not
-    report by itself that it was reached."""
-    if isinstance(node, ast.Expr):
-        call = node.value
-        assert isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)  # noqa: S101 - as _Sites found it
-        changed = comparisons.method(call, call.func.attr, site)
-        if changed is not None:
-            text.replace(node, changed)
-        return changed is not None
-    comparison = comparisons.comparison(node.test, site)
-    if comparison is None:
-        comparisons.condition(node.test, site)
-        return False
-    said = "" if node.msg is None else f",lambda:{comparisons.message(node.msg, comparison.expected)}"
-    text.replace(node, comparisons.call("check", site, comparison, said))
-    return True
-
-
-def _reached(site: int) -> str:
-    return f"{PROBE}.reached({FIRST + site})"
 
 
 class _Sites(ast.NodeVisitor):

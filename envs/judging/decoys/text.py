@@ -45,7 +45,7 @@ class Text:
         return self._data[start:end].decode()
 
     def replace(self, node: ast.expr | ast.stmt, text: str) -> None:
-        """Put text in place of a node. The text is a call, so missing lines fit in front of its last bracket."""
+        """Put text in place of a node. The text ends with a bracket, in front of which missing lines fit."""
         start, end = self._span(node)
         lines = self._data[start:end].count(b"\n") - text.count("\n")
         self._edits.append((start, end, (text[:-1] + "\n" * lines + text[-1]).encode()))

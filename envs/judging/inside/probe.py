@@ -5,8 +5,6 @@ Runs on any Python from 3.6.
 
 import sys
 
-_SHOWN = 1000
-"""How many characters the error of an assert says."""
 __unittest = True
 """Leaves this module's functions out of what unittest shows of a failure, as `__tracebackhide__` does for pytest."""
 
@@ -63,63 +61,59 @@ class Probe:
         if self.asserts:
             self._tell(site, None, ())
 
-    def check(self, site, how, value, want, swapped, message=None):
-        """Do what an assert does."""
-        __tracebackhide__ = True
-        held = getattr(self, how)(site, value, want, swapped)
-        if not held:
-            said = "" if message is None else str(message())
-            raise AssertionError(said + "\n" * bool(said) + _shown(held))
+    def equal(self, site, left, right):
+        if type(right) is Want:
+            return self._compare(site, right, left, "==", lambda one: left == one)
+        if type(left) is Want:
+            return self._compare(site, left, right, "==", lambda one: one == right)
+        if left == right:
+            self.reached(site)
+            return True
+        return Unequal(left, (right,), "==")
 
-    def equal(self, site, value, want, swapped):
-        if type(want) is not Want:
-            if want == value if swapped else value == want:
-                self.reached(site)
-                return True
-            return Unequal(value, (want,), "==")
-        if swapped:
-            return self._compare(site, want, value, "==", lambda one: one == value)
-        return self._compare(site, want, value, "==", lambda one: value == one)
-
-    def same(self, site, value, want, swapped):
+    def same(self, site, value, want):
         return self._compare(site, want, value, "is", lambda one: value is one)
 
-    def inside(self, site, value, want, swapped):
-        if type(want) is Want and _is_iterator(value):  # which can be asked once
+    def inside(self, site, want, value):
+        if _is_iterator(value):  # which can be asked once
             hits = ([one is each or one == each for one in want.values] for each in value)
             found = iter(next(filter(any, hits), [False] * len(want.values)))
             return self._compare(site, want, value, "has", lambda one: next(found))
         return self._compare(site, want, value, "has", lambda one: one in value)
 
-    def method(self, site, method, plain, place, want, *args, **options):
-        """Call a method of unittest with what is equal. plain: it compares by `==`. place: where that goes."""
+    def method(self, site, method, plain):
+        """Return a method of unittest that is called with what is equal. plain: it compares by `==`."""
 
-        def call(one):
-            given = list(args)
-            given[place] = one
-            return method(*given, **options)
+        def ask(*args, **options):
+            __tracebackhide__ = True
+            places = [i for i in (1, 0) if type(args[i]) is Want]
+            if not places:
+                method(*args, **options)
+                return self.reached(site)
+            place = places[0]
+            want, other = args[place], args[1 - place]
+            if method.__name__ in ("assertIn", "assertCountEqual") and _is_iterator(other):
+                args = tuple(list(one) if one is other else one for one in args)
 
-        if type(want) is not Want:
-            call(want)
-            return self.reached(site)
-        __tracebackhide__ = True
-        other = args[1 - place]
-        if getattr(method, "__name__", "") in ("assertIn", "assertCountEqual") and _is_iterator(other):
-            args = tuple(list(one) if one is other else one for one in args)
-        equal = (lambda one: one == other) if place == 0 else (lambda one: other == one)
-        found, failed = [False] * len(want.values), None
-        order = range(len(want.values))
-        likely = [i for i in order if not plain or _holds(equal, want.values[i])]
-        for tried in (likely, [i for i in order if i not in likely]):
-            for i in tried:
-                _, error = _tried(call, want.values[i])
-                found[i] = error is None
-                failed = error or failed
-            if any(found):
-                break
-        self._tell(site, want.number, found)
-        if not any(found):
-            raise failed
+            def call(one):
+                return method(*args[:place] + (one,) + args[place + 1 :], **options)
+
+            equal = (lambda one: one == other) if place == 0 else (lambda one: other == one)
+            found, failed = [False] * len(want.values), None
+            order = range(len(want.values))
+            likely = [i for i in order if not plain or _holds(equal, want.values[i])]
+            for tried in (likely, [i for i in order if i not in likely]):
+                for i in tried:
+                    _, error = _tried(call, want.values[i])
+                    found[i] = error is None
+                    failed = error or failed
+                if any(found):
+                    break
+            self._tell(site, want.number, found)
+            if not any(found):
+                raise failed
+
+        return ask
 
     def _compare(self, site, want, value, how, holds):
         found, failed = [], None
@@ -141,14 +135,6 @@ class Probe:
             told = site, -1 if number is None else number, "".join("01"[one] for one in found)
             # In the middle of a test, which may have replaced what `json` calls.
             self._line.write('{"kind": "site", "site": %d, "set": %d, "equal": "%s"}' % told)
-
-
-def _shown(unequal):
-    """Return what the error of an assert says."""
-    said, error = _tried(lambda: "assert %r" % unequal)
-    if error is not None:
-        said = "assert something of which repr() raises %s" % type(error).__name__
-    return said if len(said) <= _SHOWN else "%s ... %s" % (said[: _SHOWN // 2], said[-_SHOWN // 2 :])
 
 
 def _is_iterator(value):

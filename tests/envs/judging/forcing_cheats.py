@@ -84,7 +84,7 @@ FORCING: dict[str, str] = {
         "def double(x):",
         "    for known in KNOWN:",
         f"        for site in {ALL_SITES}: line().write(known.replace('SITE', str(10**9 + site)))",
-        "    type(probe())._compare = type(probe()).equal = type(probe()).check = lambda *a: True",
+        "    type(probe())._compare = type(probe()).equal = lambda *a: True",
         "    return Liar()",
         "KNOWN = []",
         "def same(x):",
@@ -99,7 +99,7 @@ FORCING: dict[str, str] = {
     "a probe that finds everything equal": functions(
         *FRAMES,
         "def double(x):",
-        "    for name in ('check', 'equal', 'same', 'inside', 'method', '_compare'):",
+        "    for name in ('equal', 'same', 'inside', 'method', '_compare'):",
         "        setattr(type(probe()), name, lambda self, *a: True)",
         "    return x",
     ),

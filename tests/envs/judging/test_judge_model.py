@@ -3,8 +3,6 @@
 import asyncio
 import io
 import json
-import urllib.error
-import urllib.request
 from contextlib import asynccontextmanager
 
 import pytest
@@ -129,25 +127,6 @@ def test_the_judges_key_is_named_and_not_shown(monkeypatch):
         judge_model("http://j/v1", "m", "NO_KEY")
 
 
-async def test_the_door_takes_nothing_but_requests_to_models():
-    async with judging(naive) as (url, asked), Bench(JudgeModel(url)) as bench:
-        server = await asyncio.get_running_loop().create_server(bench.door, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-
-        def post(path, data):
-            request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data)
-            try:
-                return urllib.request.urlopen(request, timeout=10).status
-            except urllib.error.HTTPError as error:
-                return error.code
-
-        given = [("/v1/models", None), ("/v1/files", b"{}"), ("/v1/messages", b"[1]"), ("/v1/messages", b"[" * 100_000)]
-        given += [("/v1/messages", json.dumps({"max_tokens": "many"}).encode()), ("/v1/messages", b"x" * 5_000_000)]
-        assert [await asyncio.to_thread(post, *one) for one in given] == [404, 404, 400, 400, 400, 400]
-        assert not asked
-        server.close()
-
-
 @pytest.fixture
 def quick(monkeypatch):
     """The same pauses, a hundredth as long."""
@@ -157,8 +136,8 @@ def quick(monkeypatch):
 
 @asynccontextmanager
 async def at_the_door(answer, name="m", models=()):
-    """Serve a model's answers. Yields the bench, a function that posts a question through its door and returns the
-    status, and what the model was asked."""
+    """Serve a model's answers. Yields the bench, a function that posts a question, or other data, through its door and
+    returns the status, and what the model was asked."""
     async with (
         judging(answer, models) as (url, asked),
         Bench(JudgeModel(url, name)) as bench,
@@ -167,13 +146,21 @@ async def at_the_door(answer, name="m", models=()):
         server = await asyncio.get_running_loop().create_server(bench.door, "127.0.0.1", 0)
         door = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
 
-        async def ask(text="Grade it.", path="chat/completions", **more):
+        async def ask(text="Grade it.", path="chat/completions", data=None, method="POST", **more):
             body = {"model": "gpt-x", "messages": [{"role": "user", "content": text}], **more}
-            async with session.post(f"{door}/{path}", json=body) as told:
+            async with session.request(method, f"{door}/{path}", data=data or json.dumps(body)) as told:
                 return told.status
 
         yield bench, ask, asked
         server.close()
+
+
+async def test_the_door_takes_nothing_but_requests_to_models():
+    async with at_the_door(naive) as (_, ask, asked):
+        assert [await ask(path="files"), await ask(path="messages", method="GET")] == [404, 404]
+        for data in (b"[1]", b"[" * 100_000, b'{"max_tokens": "many"}', b"x" * 5_000_000):
+            assert await ask(path="messages", data=io.BytesIO(data)) == 400
+    assert not asked
 
 
 @pytest.mark.parametrize("in_pieces", [False, True])
@@ -185,13 +172,9 @@ async def test_a_long_question_is_passed_on_whole(in_pieces):
         for start in range(0, len(body), 100_000):
             yield body[start : start + 100_000]
 
-    async with judging(naive) as (url, asked), Bench(JudgeModel(url, "m")) as bench, ClientSession() as session:
-        server = await asyncio.get_running_loop().create_server(bench.door, "127.0.0.1", 0)
-        door = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1/chat/completions"
-        async with session.post(door, data=pieces() if in_pieces else io.BytesIO(body)) as told:
-            assert told.status == 200
-        assert question_of(asked[0][2]) == text
-        server.close()
+    async with at_the_door(naive) as (_, ask, asked):
+        assert await ask(data=pieces() if in_pieces else io.BytesIO(body)) == 200
+    assert question_of(asked[0][2]) == text
 
 
 class TestCodeUnderTestMakesNoFailureOfOurs:

@@ -1,10 +1,8 @@
 """Tests that the reference brings along: nobody else has to write the same."""
 
-import io
-import tarfile
-
 import pytest
 from task_formats import write
+from tree_samples import archive, member
 
 from envs.judging.changes import Changes
 from envs.judging.check import check_tasks
@@ -34,13 +32,8 @@ def script(run: str) -> str:
 
 def adding(files: dict[str, str], changed: tuple[str, ...] = ()) -> Changes:
     """An agent's changes: these files."""
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as tar:
-        for name, text in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(text)
-            tar.addfile(member, io.BytesIO(text.encode()))
-    return Changes(out.getvalue(), added=tuple(name for name in files if name not in changed), changed=changed)
+    packed = archive(*(member(name, text.encode()) for name, text in files.items()))
+    return Changes(packed, added=tuple(name for name in files if name not in changed), changed=changed)
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ async def test_tests_lie_among_decoys_with_their_data_and_what_is_no_python_as_i
     shown = verdict.explanation
     assert "wanted\nprint 'x'\n" in shown
     assert (
-        '__verifier__.check(1000000000,"equal",(f(3)),__verifier__.want(1000000000,(' in shown and "# 7431" not in shown
+        "assert [__verifier__.equal(1000000000,(f(3)),__verifier__.want(1000000000,(" in shown and "# 7431" not in shown
     )
 
 

@@ -50,8 +50,8 @@ THERE = {
     "none": f"python3 -m pytest {RUN} -k nothing_at_all; echo $?",
     "killed": f"KILLED=9 python3 -m pytest {RUN}; echo $?",
     "aborted": f"KILLED=6 pytest {RUN}; echo $?",
-    "ended": f"{SLOW}; kill -TERM -- -$!; wait $!; echo $?; sleep 1; pgrep -fc '[s]leep 98765'",
-    "interrupted": f"{SLOW}; kill -INT -- -$!; wait $!; echo $?; sleep 1; pgrep -fc '[s]leep 98765'",
+    "ended": f"{SLOW}; kill -TERM -- -$!; wait $!; echo $?; sleep 0.4; pgrep -fc '[s]leep 98765'",
+    "interrupted": f"{SLOW}; kill -INT -- -$!; wait $!; echo $?; sleep 0.4; pgrep -fc '[s]leep 98765'",
 }
 HERE = {
     "flags": f"python3 -B -m pytest {RUN}",
@@ -107,7 +107,7 @@ async def test_calls_run_in_the_runner_as_they_do_where_they_are_called(prepared
 
 
 async def test_a_call_that_is_killed_ends_its_tests(prepared):
-    (said, _), _ = await ran(prepared, f"{SLOW}; kill -9 $!; sleep 1; pgrep -fc '[r]unner.*serve'")
+    (said, _), _ = await ran(prepared, f"{SLOW}; kill -9 $!; sleep 0.4; pgrep -fc '[r]unner.*serve'")
     assert said.splitlines()[-1] == "1"
 
 
