@@ -92,7 +92,7 @@ class Probe:
                 return self.reached(site)
             place = places[0]
             want, other = args[place], args[1 - place]
-            if method.__name__ in ("assertIn", "assertCountEqual") and _is_iterator(other):
+            if getattr(method, "__name__", "") in ("assertIn", "assertCountEqual") and _is_iterator(other):
                 args = tuple(list(one) if one is other else one for one in args)
 
             def call(one):
