@@ -3,11 +3,13 @@
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from samples import rollout
 from verifier_samples import AnsweringSandbox
 
+from envs.judging import workplace
 from envs.judging.areas import Start
 from envs.judging.specs import agent_spec
 from envs.judging.workplace import PlainGuest, open_workplace
@@ -140,17 +142,22 @@ async def test_an_outcome_has_the_time_of_each_phase_and_what_was_made_of_each_s
     assert not (await place.outcome(0.0)).work
 
 
-async def test_a_slow_start_of_the_verifiers_sandbox_is_no_time_of_the_verifier(tmp_path):
+async def test_a_slow_start_of_the_verifiers_sandbox_is_no_time_of_the_verifier(tmp_path, monkeypatch):
+    now, agents_closed = [0.0], asyncio.Event()
+    monkeypatch.setattr(workplace, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
     class Slow(Backend):
         @asynccontextmanager
         async def open(self, spec):
-            await asyncio.sleep(0.3 if spec.switch_users else 0.0)
+            if spec.switch_users:
+                await agents_closed.wait()
+                now[0] += 3
             async with super().open(spec) as sandbox:
                 yield sandbox
+            agents_closed.set()
 
     place, _ = await work(Slow(1), one_step(tmp_path), rollout().result)
-    timings = (await place.outcome(1.0)).timings_s
-    assert timings["sandbox"] > 0.2 > timings["verifier"]
+    assert (await place.outcome(1.0)).timings_s == {"open": 0.0, "agent": 0.0, "sandbox": 3.0, "verifier": 0.0}
 
 
 async def test_a_step_that_is_begun_late_has_a_second_left_where_the_rollout_has_one(tmp_path):
