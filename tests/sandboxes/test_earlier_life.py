@@ -22,7 +22,6 @@ async def found(box, names=tuple(LEFT)):
     return {name: (await box.exec(LEFT[name][1], user="root")).output for name in names}
 
 
-@pytest.mark.long(20)
 @pytest.mark.timeout(300)
 async def test_what_is_left_is_gone_after_a_reset(kind, opened, pytestconfig):
     at_the_start = await found(opened)
@@ -35,7 +34,6 @@ async def test_what_is_left_is_gone_after_a_reset(kind, opened, pytestconfig):
     assert await found(opened) == at_the_start
 
 
-@pytest.mark.long(10)
 @pytest.mark.timeout(300)
 async def test_all_that_is_left_at_once_is_gone_after_a_reset(opened):
     at_the_start = await found(opened)
@@ -45,7 +43,6 @@ async def test_all_that_is_left_at_once_is_gone_after_a_reset(opened):
     assert await found(opened) == at_the_start
 
 
-@pytest.mark.long(20)
 @pytest.mark.timeout(300)
 async def test_siblings_see_nothing_of_what_comes_after_the_fork(opened, pytestconfig):
     await opened.write_file("/srv/shared", b"before")

@@ -93,7 +93,7 @@ async def attacked_image(kind, backend, spec, user, tmp_path):
 
 
 USERS = [
-    pytest.param("root", marks=pytest.mark.long(15)),
+    "root",
     pytest.param(None, id="image's own", marks=pytest.mark.slow),
     pytest.param("nobody", marks=pytest.mark.slow),
 ]
@@ -326,9 +326,7 @@ async def one_of_many(box, shells, rng: random.Random, number: int) -> str:
     return "ended"
 
 
-@pytest.mark.parametrize(
-    "commands", [pytest.param(200, marks=pytest.mark.long(5)), pytest.param(5_000, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("commands", [200, pytest.param(5_000, marks=pytest.mark.slow)])
 @pytest.mark.timeout(1800)
 async def test_each_result_is_its_own_commands(docker_backend, base_image, commands):
     """Limits and cancellations come at random moments, about when commands end."""
@@ -369,9 +367,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize(
-    "owners", [pytest.param(2, marks=pytest.mark.long(5)), pytest.param(50, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("owners", [2, pytest.param(50, marks=pytest.mark.slow)])
 @pytest.mark.timeout(1800)
 async def test_a_killed_owners_attacked_sandboxes_are_gone(base_image, owners):
     rng = random.Random(1)

@@ -5,8 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from sandboxes.docker.crun.availability import Obstacle, find_crun
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +46,6 @@ print(len(names))
 """
 
 
-@pytest.mark.long(10)
 def test_everything_can_be_imported_without_linux():
     done = subprocess.run([sys.executable, "-c", WITHOUT_LINUX], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -8,7 +8,7 @@ from turns import one_of
 from sandboxes.base import SandboxDied, SandboxSpec
 from sandboxes.docker import DockerBackend
 
-pytestmark = [pytest.mark.docker, pytest.mark.long(10)]
+pytestmark = pytest.mark.docker
 
 
 async def docker(daemon, *arguments):

@@ -17,7 +17,6 @@ ONLY = STARTERS
 IN_ONE_LOOP = pytest.mark.asyncio(loop_scope="session")
 
 
-@pytest.mark.long(20)
 async def test_root_does_its_usual_chores(box):
     for number, (chore, (command, printed)) in enumerate(CHORES.items()):
         done = await box.exec(f"mkdir {number}; cd {number}; {command}")

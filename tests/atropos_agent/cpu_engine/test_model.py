@@ -61,7 +61,6 @@ def test_an_adapter_of_another_model_is_refused(tiny: LoadedModel, tmp_path: Pat
         read_weights(tiny.path, tmp_path / "a.safetensors")
 
 
-@pytest.mark.long(10)
 @pytest.mark.engine
 async def test_smollm2_keeps_its_logprobs_over_a_conversation() -> None:
     """Logprobs of three turns with reuse agree with one fresh forward pass of transformers."""

@@ -61,7 +61,6 @@ def rollouts(draw):
     return turns, draw(st.integers(1, 60)), draw(st.sampled_from(["stop", "length"]))
 
 
-@pytest.mark.long(25)
 @settings(
     max_examples=4 * settings.default.max_examples,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

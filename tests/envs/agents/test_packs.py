@@ -77,7 +77,6 @@ async def test_what_an_interrupted_installation_left_goes(npm, tmp_path):
     assert not left.exists()
 
 
-@pytest.mark.long(5)
 async def test_programs_of_python_are_compiled_once_whatever_this_python_was_told(tmp_path, monkeypatch):
     wheel = tmp_path / "agent-1-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as file:

@@ -26,7 +26,6 @@ messages = [""",
 
 
 @pytest.mark.docker
-@pytest.mark.long(20)
 @pytest.mark.parametrize("script", [SCRIPT, COMPACTS])
 async def test_where_it_makes_room_in_this_window_is_told(docker_backend, base_image, hermes, script):
     agent = replace(AGENT, start=partial(start, script=script))

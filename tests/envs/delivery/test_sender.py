@@ -86,7 +86,6 @@ OPTIONS = {"group_size": 2, "ensure_scores_are_not_same": False, "max_batches_of
 FAULTS = [500, 503, 429, "refuse", "reset", "lost answer", "garbage", "truncate", "slow"]
 
 
-@pytest.mark.long(15)
 async def test_deliveries_that_fail_are_tried_again_until_they_are_confirmed(make_env, run_api):
     async with Proxy(run_api.url) as proxy, Consumer(run_api.url, batch_size=4, poll_s=0.2) as consumer:
         proxy.only = b"/scored_data"

@@ -18,7 +18,6 @@ def engine(smollm2_tokenizer, tokenizer_folder):
         yield engine
 
 
-@pytest.mark.long
 async def test_kills_between_the_storing_and_the_confirmation_cost_no_row_and_double_none(engine, run_api, tmp_path):
     await check(engine, run_api, tmp_path, 4)
 
@@ -34,7 +33,6 @@ async def test_twenty_kills_cost_no_row_and_double_none(engine, run_api, tmp_pat
     await check(engine, run_api, tmp_path, 20)
 
 
-@pytest.mark.long
 async def test_while_we_are_suspended_the_api_restarts_and_another_takes_our_number(engine, run_api, tmp_path):
     """SIGSTOP, another API on the same port, another environment, SIGCONT."""
     command = [

@@ -102,7 +102,6 @@ async def test_an_answer_to_other_ids_is_not_trained_on(engine, make_env):
     assert metrics_of(env).failures == {"tokens": 1}
 
 
-@pytest.mark.long(15)
 async def test_rollouts_wait_for_an_engine_that_restarts_and_its_downtime_is_not_their_time(engine, make_env):
     async with spoilt(engine) as proxy:
         proxy.plan.extend([None, None])
@@ -166,7 +165,6 @@ async def test_beside_a_sick_engine_the_others_do_its_work(engine, make_env, fau
     assert well.requests >= 4
 
 
-@pytest.mark.long(25)
 async def test_a_systematic_refusal_slows_the_run_down_loudly_and_burns_no_task(engine, make_env, caplog):
     async with spoilt(engine) as proxy:
         env = make_env(proxy.url, attempts=1, task_failures=5, total_steps=60)

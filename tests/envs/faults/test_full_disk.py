@@ -66,7 +66,6 @@ def lines(path):
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-@pytest.mark.long(20)
 @pytest.mark.parametrize("signals", [1, 2])
 def test_a_full_disk_keeps_no_signal_waiting_and_the_next_start_goes_on(start, disk, tmp_path, signals):
     log, groups = tmp_path / "log", disk.path / "run/groups.jsonl"
@@ -89,7 +88,6 @@ def test_a_full_disk_keeps_no_signal_waiting_and_the_next_start_goes_on(start, d
     assert lines(groups) == written + 3
 
 
-@pytest.mark.long(20)
 def test_when_there_is_room_again_the_run_goes_on_by_itself(start, disk, tmp_path):
     log, groups = tmp_path / "log", disk.path / "run/groups.jsonl"
     process = start(12)

@@ -65,7 +65,6 @@ def wait_for(condition, process):
     assert condition(), "the process ended by itself"
 
 
-@pytest.mark.long(25)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["kill -9", "SIGTERM"])
 def test_after_its_end_a_new_start_continues_the_run(engine, start, tmp_path, number):
     run = tmp_path / "run"
@@ -116,7 +115,6 @@ class Summing:
         return "I add and add. " * 30 + half_right(f"What is {prompt.rsplit('What is ', 1)[1].split(' ')[0]} ")
 
 
-@pytest.mark.long(30)
 @pytest.mark.timeout(600)
 def test_a_kill_in_the_middle_of_a_summary_costs_that_reply_alone(engine, start, tmp_path):
     run, engine.policy = tmp_path / "run", Summing()
@@ -162,7 +160,6 @@ def read_only(disk, run):
     subprocess.run(["umount", "-l", run], check=True)
 
 
-@pytest.mark.long(15)
 @pytest.mark.parametrize("away", one_of([moved, hidden, read_only]))
 def test_a_disk_that_is_away_for_a_while_is_waited_for(start, tmp_path, away):
     with small_disk(tmp_path / "disk", 64) as disk:
@@ -182,7 +179,6 @@ def test_a_disk_that_is_away_for_a_while_is_waited_for(start, tmp_path, away):
         assert "waiting until it can be written" in (tmp_path / "log").read_text()
 
 
-@pytest.mark.long(25)
 def test_sighup_ends_the_run_in_order(start, tmp_path):
     run = tmp_path / "run"
     first = start()

@@ -14,7 +14,7 @@ from envs.running.run import open_run
 from envs.swe.environment import SWEEnv, SWEEnvConfig
 from sandboxes.docker import DockerBackend
 
-pytestmark = [pytest.mark.docker, pytest.mark.long(20)]
+pytestmark = pytest.mark.docker
 
 PHASES = ("before it opens", "while the agent works", "between the agent and its changes", "while tests run")
 WAYS = {

@@ -66,7 +66,6 @@ asyncio.run(call(asking.hangs_in_a_process.work, given, 600, lambda: 0.0))
 """
 
 
-@pytest.mark.long
 def test_it_ends_with_its_caller_even_where_that_is_killed(tmp_path):
     file = tmp_path / "pids"
     paths = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

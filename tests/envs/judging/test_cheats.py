@@ -10,7 +10,6 @@ ALL = {**CHEATS, **FORCING, **ODD}
 BY_CHANCE = {**GUESSES, **LOOKED_UP}
 
 
-@pytest.mark.long(12)
 @pytest.mark.docker
 @SHARE_OR_ALL
 @pytest.mark.parametrize("name", FORMATS)

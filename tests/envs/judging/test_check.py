@@ -158,7 +158,6 @@ def test_shaky():
 
 
 @pytest.mark.docker
-@pytest.mark.long(60)
 async def test_a_task_in_doubt_is_flaky_if_its_tests_act_at_random_with_the_reference_too(docker_backend, tmp_path):
     directory = make_task(tmp_path, "shaky", test="pytest -q /tests > /tmp/log")
     (directory / "tests/test_it.py").write_text(RANDOM)
@@ -258,7 +257,6 @@ async def test_an_engine_that_is_gone_ends_the_check(tmp_path):
         await check_tasks(Backend(), [load_task(make_task(tmp_path, name)) for name in "abc"])
 
 
-@pytest.mark.long(10)
 @pytest.mark.docker
 async def test_what_was_checked_before_is_checked_again_only_when_it_has_to_be(docker_backend, tmp_path):
     directory = make_task(tmp_path, "fine")

@@ -59,7 +59,6 @@ def folder_of(root, base_image):
     return folder
 
 
-@pytest.mark.long(20)
 @pytest.mark.parametrize("starter", one_of(STARTERS))  # tests/sandboxes/test_roots_rights.py has both
 async def test_the_references_of_20_chores_are_rewarded_and_nothing_is_not(starter, base_image, tmp_path):
     assert len(CHORES) == 20

@@ -73,7 +73,6 @@ async def differing(backend, root: Path, names: Iterable[str]) -> dict[str, obje
 
 
 @pytest.mark.docker
-@pytest.mark.long(12)
 async def test_an_eighth_of_the_constructs_behave_as_in_a_plain_container(docker_backend, tmp_path):
     assert await differing(docker_backend, tmp_path, list(CONSTRUCTS)[turn(8) :: 8]) == {}
 

@@ -63,7 +63,6 @@ SHARE_OR_ALL = pytest.mark.parametrize(
 
 
 @pytest.mark.docker
-@pytest.mark.long(12)
 @SHARE_OR_ALL
 async def test_graders_give_cheats_nothing(judge_tasks, tmp_path, of):
     table = of(CHEATS)
@@ -71,7 +70,6 @@ async def test_graders_give_cheats_nothing(judge_tasks, tmp_path, of):
 
 
 @pytest.mark.docker
-@pytest.mark.long(12)
 @SHARE_OR_ALL
 async def test_graders_reward_honest_work(check_tasks, tmp_path, of):
     table = of(HONEST)

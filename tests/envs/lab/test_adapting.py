@@ -27,7 +27,6 @@ BASH = {"type": "function", "function": {"name": "bash", "parameters": {"type": 
 TINY = Recipe(examples=8, planned=1.0, decided=1.0, model="tiny")
 
 
-@pytest.mark.long(10)
 async def test_most_plans_are_shown_but_few_that_one_should_plan(smollm2_tokenizer: Any) -> None:
     rows = await lessons(replace(RECIPES["full"], examples=60), smollm2_tokenizer)
     trained = [smollm2_tokenizer.decode([token for token in row.masked_tokens if token != IGNORED]) for row in rows]
@@ -41,7 +40,6 @@ async def test_most_plans_are_shown_but_few_that_one_should_plan(smollm2_tokeniz
 
 @pytest.mark.engine
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
-@pytest.mark.long(15)
 def test_an_adapter_is_made_once_with_its_progress_shown(tmp_path: Path) -> None:
     (tmp_path / "models").symlink_to(locate("tiny").parent)
     said = io.StringIO()

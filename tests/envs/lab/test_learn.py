@@ -306,7 +306,6 @@ async def test_an_evaluation_in_which_nothing_could_be_judged_is_told_and_made_a
     assert not written.exists()
 
 
-@pytest.mark.long(100)
 async def test_the_reward_rises_beyond_noise(run_api: RunAPI, tmp_path: Path) -> None:
     async with engine(str(await asyncio.to_thread(smoke.model, DEFAULT_CACHE)), 1024) as url:
         steps = await learn(trainer, run_api.url, url, tmp_path / "out", *STEPS)

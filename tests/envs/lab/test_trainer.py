@@ -220,7 +220,6 @@ def steps(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (out / "steps.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.long(15)
 async def test_it_trains_syncs_and_goes_on_where_it_was(run_api: RunAPI, tmp_path: Path) -> None:
     out = tmp_path / "out"
     async with engine("tiny") as url, Environment(run_api.url, url) as environment:

@@ -91,7 +91,6 @@ async def test_a_teacher_with_another_window_ends_the_start(make_env, taught_by)
 
 
 @pytest.mark.engine
-@pytest.mark.long(20)
 async def test_a_teacher_that_is_the_student_says_what_the_student_said(tmp_path):
     async with embedded("tiny", 2048) as url:
         config = AgentEnvConfig(

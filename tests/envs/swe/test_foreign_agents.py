@@ -61,7 +61,6 @@ def groups_of(run_dir):
 
 
 @pytest.mark.docker
-@pytest.mark.long(30)
 def test_after_kill_9_a_new_start_goes_on_with_its_rollouts(smollm2_tokenizer, tokenizer_folder, tmp_path):
     run_dir, groups = tmp_path / "run", 5
     with ScriptedEngine(policy, smollm2_tokenizer, root=tokenizer_folder, delay_s=0.5) as engine:
@@ -129,7 +128,6 @@ AGENT = replace(AGENT, start=partial(start, script=SCRIPT))
 
 
 @pytest.mark.docker
-@pytest.mark.long(15)
 @pytest.mark.parametrize("command", ["doctor", "evaluate", "process"])
 @pytest.mark.parametrize("agent", ["small", *(pytest.param(name, marks=REAL) for name in REFUSED)])
 def test_one_that_is_refused_at_its_first_request_is_our_failure_and_no_zero(

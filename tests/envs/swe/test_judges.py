@@ -27,7 +27,6 @@ async def run(*argv):
 
 
 @pytest.mark.docker
-@pytest.mark.long(5)
 async def test_a_run_names_the_judge_of_its_tasks(smollm2_tokenizer, tokenizer_folder, tmp_path, base_image):
     judge_task(tmp_path / "tasks/answer", base_image)
     with ScriptedEngine(policy, smollm2_tokenizer, root=tokenizer_folder) as engine:

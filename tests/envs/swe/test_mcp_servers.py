@@ -59,7 +59,6 @@ def evaluated(kind, tokenizer, folder, tmp_path, base_image):
 
 
 @pytest.mark.docker
-@pytest.mark.long(5)
 def test_an_agent_uses_the_tools_of_its_tasks_server(smollm2_tokenizer, tokenizer_folder, tmp_path, base_image):
     done = evaluated("good", smollm2_tokenizer, tokenizer_folder, tmp_path, base_image)
     assert done.returncode == 0, done.stderr
@@ -70,7 +69,6 @@ def test_an_agent_uses_the_tools_of_its_tasks_server(smollm2_tokenizer, tokenize
 
 
 @pytest.mark.docker
-@pytest.mark.long(5)
 def test_a_server_that_dies_makes_no_reward(smollm2_tokenizer, tokenizer_folder, tmp_path, base_image):
     done = evaluated("exits", smollm2_tokenizer, tokenizer_folder, tmp_path, base_image)
     assert done.returncode != 0
@@ -79,7 +77,6 @@ def test_a_server_that_dies_makes_no_reward(smollm2_tokenizer, tokenizer_folder,
 
 
 @pytest.mark.docker
-@pytest.mark.long(5)
 @pytest.mark.parametrize(("manner", "said"), [("good", "1 of 1 task can be used"), ("no_tools", "lists no tools")])
 def test_a_check_tries_the_servers_of_a_task(tmp_path, base_image, manner, said):
     make_task(tmp_path / "tasks/sum", manner, base_image)

@@ -48,7 +48,6 @@ def options(smollm2_tokenizer, tokenizer_folder, base_image, tmp_path):
         yield of
 
 
-@pytest.mark.long(60)
 async def test_two_processes_on_one_trainer_api_share_the_tasks(options, run_api, tmp_path):
     groups = {}
     more = {"rollout_server_url": run_api.url, "group_size": SIZE, "max_concurrent_rollouts": 4, "shutdown_s": 1}
@@ -89,7 +88,6 @@ async def test_two_processes_on_one_trainer_api_share_the_tasks(options, run_api
     assert set(Counter(row for _, rows in groups.values() for row in rows).values()) == {1}, "no row twice"
 
 
-@pytest.mark.long(60)
 async def test_an_evaluation_in_parts_is_joined_to_what_one_process_finds(options, tmp_path):
     for name, shard in [("whole", "1/1"), ("a", "1/2"), ("b", "2/2")]:
         done = await asyncio.to_thread(run, ["-m", "envs.swe", "evaluate", *options(name, shard)])

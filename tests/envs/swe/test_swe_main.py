@@ -90,7 +90,6 @@ def test_evaluate_prints_a_table_and_keeps_the_results(docker_backend, engine, t
     assert result["pass_at"]["1"]["mean"] == result["pass_at"]["2"]["mean"] == 1.0
 
 
-@pytest.mark.long(25)
 @pytest.mark.docker
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
 def test_a_signal_ends_a_run_and_leaves_no_container(

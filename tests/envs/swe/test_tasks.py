@@ -274,7 +274,6 @@ def cheats(prompt):
 
 
 @pytest.mark.docker
-@pytest.mark.long(30)
 def test_what_a_model_achieved_stands_in_the_manifest_and_its_rollouts_are_kept(
     docker_backend, smollm2_tokenizer, tokenizer_folder, tmp_path
 ):
@@ -319,7 +318,6 @@ def guesses(prompt):
 
 
 @pytest.mark.docker
-@pytest.mark.long(60)
 def test_flaky_tests_seen_in_a_run_exclude_their_task_and_an_agents_random_code_does_not(
     docker_backend, smollm2_tokenizer, tokenizer_folder, tmp_path, monkeypatch, capsys
 ):

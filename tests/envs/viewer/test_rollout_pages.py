@@ -124,7 +124,6 @@ def spoilt(document, path, by):
     return made
 
 
-@pytest.mark.long(5)
 def test_a_rollout_with_a_spoilt_value_is_shown_or_called_damaged(run_dir, tmp_path, monkeypatch):
     place = 0
     document = read_document(run_dir, place)

@@ -69,7 +69,6 @@ async def shell_image(backend: DockerBackend, tmp_path: Path, means: str) -> str
     return await image_of(backend, tmp_path / means, files, MEANS[means])
 
 
-@pytest.mark.long(12)
 @pytest.mark.docker
 @pytest.mark.parametrize("means", MEANS)
 async def test_reference_solves_and_doing_nothing_does_not(docker_backend, tmp_path, means):
@@ -123,7 +122,6 @@ CHEATS = {
 }
 
 
-@pytest.mark.long(12)
 @pytest.mark.docker
 @pytest.mark.parametrize(
     "means, tried",

@@ -161,7 +161,6 @@ CHEATS = {
 }
 
 
-@pytest.mark.long(15)
 @pytest.mark.docker
 async def test_reference_solves_doing_nothing_and_cheating_do_not(published, tmp_path):
     unlisted = {name: status for name, status in EXPECTED.items() if name != "test_same"}

@@ -121,7 +121,6 @@ async def published(docker_backend, tmp_path) -> str:
     return await docker_backend.ensure_image(None, context)
 
 
-@pytest.mark.long(12)
 @pytest.mark.docker
 async def test_reference_solves_and_doing_nothing_does_not(published, tmp_path):
     smith = {

@@ -235,7 +235,6 @@ unittest.TextTestRunner.run = run
 }
 
 
-@pytest.mark.long(15)
 @pytest.mark.docker
 @pytest.mark.parametrize(
     "row, tried",

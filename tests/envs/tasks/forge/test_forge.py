@@ -14,7 +14,6 @@ from envs.tasks.forge.forge import forge
 from envs.tasks.harbor import load_task, load_tasks
 
 
-@pytest.mark.long(40)
 @pytest.mark.docker
 async def test_a_source_tree_becomes_tasks_that_the_check_accepts(docker_backend, library, tmp_path):
     paths = []
@@ -67,7 +66,6 @@ CHEATS = {
 }
 
 
-@pytest.mark.long(40)
 @pytest.mark.docker
 async def test_cheats_are_not_rewarded(docker_backend, library, tmp_path):
     task = load_task(emit(forged(library, "drop_if_branch"), "Fix it.", tmp_path / "out"))

@@ -41,9 +41,7 @@ asyncio.run(main())
 
 
 @pytest.mark.docker
-@pytest.mark.parametrize(
-    "kills", [pytest.param(1, marks=pytest.mark.long(5)), pytest.param(50, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("kills", [1, pytest.param(50, marks=pytest.mark.slow)])
 @pytest.mark.timeout(1800)
 async def test_nothing_is_left_of_a_killed_owner_without_anybodys_doing(with_crun, base_image, kills):
     rng = random.Random(7)
