@@ -75,7 +75,7 @@ async def _run(env: AgentEnv[Any], command: str, options: Options, end: EndBySig
     print(f"results: {env.run_dir}")
     if why is not None:
         raise TooFewSamples(why)
-    return STATUS if env.stopping.asked else 0
+    return STATUS if env.stopping.requested else 0
 
 
 async def evaluate_and_compare(env: AgentEnv[Any], options: Options) -> EvalSummary:

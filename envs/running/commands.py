@@ -269,7 +269,7 @@ class TrainerPace:
         env, answered = self._run.env, time.monotonic()
         if self._evaluations or self._left_out:
             logger.info("the trainer has had enough; the last evaluation is made to its end")
-        while (self._evaluations or self._left_out) and not env.stopping.asked:
+        while (self._evaluations or self._left_out) and not env.stopping.requested:
             if not self._evaluations:
                 self._left_out = False
                 self._begin_evaluation()

@@ -72,7 +72,7 @@ async def evaluate(
 
     The run's directory must be `locked`. Samples of an earlier start are taken over. Rollouts with an infrastructure
     failure are left out and counted. about: the conditions, see `described`. step: the trainer's. resources: for
-    all samples; None for those of the environment's start. on_sample: is told the number of samples so far, the last
+    all samples; None for those of the environment's start. on_sample: gets the number of samples so far, the last
     one's task, and their `total`. usage: of hosted models, until now. Raises OtherEvaluation, and NothingWorks when no
     rollout can succeed.
     """
@@ -80,16 +80,16 @@ async def evaluate(
     if resources:
         about["resources"] = versions_of(resources)
     samples = await Samples.open(run_dir / f"eval-{step}.samples.jsonl", about)
-    wanted = _wanted(tasks, config)
-    on_sample(len(samples.rewards), "", total=len(wanted))
-    left = [one for one in wanted if (one.task.id, one.number) not in samples.rewards]
-    if len(left) < len(wanted):
-        done = len(wanted) - len(left)
-        logger.info("%d of %d samples are there from an earlier start; %d are left", done, len(wanted), len(left))
+    planned = _plan(tasks, config)
+    on_sample(len(samples.rewards), "", total=len(planned))
+    left = [one for one in planned if (one.task.id, one.number) not in samples.rewards]
+    if len(left) < len(planned):
+        done = len(planned) - len(left)
+        logger.info("%d of %d samples are there from an earlier start; %d are left", done, len(planned), len(left))
 
     lost: Counter[str] = Counter()
 
-    async def make(one: _Wanted) -> None:
+    async def make(one: _PlannedSample) -> None:
         try:
             seat = Seat(member=one.number, step=step, evaluating=True, agent=one.agent, resources=resources)
             rollout, _ = await rollouts.make(one.task, seat)
@@ -97,7 +97,7 @@ async def evaluate(
             lost[str(error)] += 1
             return
         await samples.add(one, rollout.verdict.reward, rollout.id)
-        on_sample(len(samples.rewards), one.task.id, total=len(wanted))
+        on_sample(len(samples.rewards), one.task.id, total=len(planned))
 
     making = {asyncio.create_task(make(one)) for one in left}
     try:
@@ -108,7 +108,7 @@ async def evaluate(
     for ended in making:
         if not ended.cancelled():
             ended.result()
-    summary = replace(_summary(samples, wanted, config, about), lost=lost, usage=usage())
+    summary = replace(_summary(samples, planned, config, about), lost=lost, usage=usage())
     path = run_dir / f"eval-{step}.json"
     data = orjson.dumps(summary.to_json(), option=orjson.OPT_INDENT_2)
     await until_room(path, lambda: replace_file(path, data), home=run_dir)
@@ -119,23 +119,23 @@ def shortage(summary: EvalSummary, most: float) -> str | None:
     """Return why an evaluation must not be believed, in the words of its failures; None if it may.
 
     most: share of its samples that may be missing."""
-    wanted, missing = summary.wanted, int(summary.about["samples"]["missing"])
-    if not wanted:
+    planned, missing = summary.wanted, int(summary.about["samples"]["missing"])
+    if not planned:
         return "there is no task to evaluate on, so no sample was made"
-    made = wanted - missing
-    if made and missing <= most * wanted:
+    made = planned - missing
+    if made and missing <= most * planned:
         return None
     reasons = "; ".join(
         f"{reason} ({count} times)" if count > 1 else reason
         for reason, count in sorted(summary.lost.items(), key=lambda item: -item[1])[:_REASONS]
     )
-    said = "no sample was made" if not made else f"missing: {missing} of {plural(wanted, 'sample')}"
+    shortfall = "no sample was made" if not made else f"missing: {missing} of {plural(planned, 'sample')}"
     allowed = f", more than the share of {most:g} that --env.eval_lost allows" if made else ""
-    return f"{said}{allowed}: {reasons or 'they were cancelled'}"
+    return f"{shortfall}{allowed}: {reasons or 'they were cancelled'}"
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _PlannedSample:
     """A sample to make. number: among its task's. agent: its name in a run of several; "" in others."""
 
     task: Task
@@ -143,11 +143,11 @@ class _Wanted:
     agent: str
 
 
-def _wanted(tasks: Sequence[Task], config: AgentEnvConfig) -> list[_Wanted]:
+def _plan(tasks: Sequence[Task], config: AgentEnvConfig) -> list[_PlannedSample]:
     """Return the samples to make. More of them change no sample's number."""
     mix = Mix.of(config.agent)
     return [
-        _Wanted(task, number * len(mix.names) + place, agent)
+        _PlannedSample(task, number * len(mix.names) + place, agent)
         for number in range(config.eval_samples)
         for task in tasks
         for place, agent in enumerate(mix.of_task(task))
@@ -155,21 +155,21 @@ def _wanted(tasks: Sequence[Task], config: AgentEnvConfig) -> list[_Wanted]:
 
 
 def _summary(
-    samples: Samples, wanted: Sequence[_Wanted], config: AgentEnvConfig, about: Mapping[str, Any]
+    samples: Samples, planned: Sequence[_PlannedSample], config: AgentEnvConfig, about: Mapping[str, Any]
 ) -> EvalSummary:
     """Return the outcome of an evaluation, in the order of its tasks and samples."""
     rewards: dict[str, dict[str, list[float]]] = {"": {}}  # by agent, those of all by ""
-    for one in wanted:
+    for one in planned:
         for agent in {"", one.agent}:
             of_task = rewards.setdefault(agent, {}).setdefault(one.task.id, [])
             if (one.task.id, one.number) in samples.rewards:
                 of_task.append(samples.rewards[one.task.id, one.number])
     made = sum(map(len, rewards[""].values()))
     counts = {"tasks": len(rewards[""]), "samples_each": config.eval_samples, "made": made}
-    told = {**about, "samples": {**counts, "missing": len(wanted) - made}}
+    conditions = {**about, "samples": {**counts, "missing": len(planned) - made}}
     names = [name for name in Mix.of(config.agent).names if name in rewards]
     agents = {name: summarise(rewards[name], config.eval_ks) for name in names}
-    return replace(summarise(rewards[""], config.eval_ks, about=told), agents=agents)
+    return replace(summarise(rewards[""], config.eval_ks, about=conditions), agents=agents)
 
 
 @dataclass(slots=True)
@@ -200,7 +200,7 @@ class Samples:
                 samples._take(line["task"], line["sample"], line["reward"], line["rollout"])
         return samples
 
-    async def add(self, one: _Wanted, reward: float, rollout: str) -> None:
+    async def add(self, one: _PlannedSample, reward: float, rollout: str) -> None:
         """Write one down."""
         named = {"agent": one.agent} if one.agent else {}
         line = orjson.dumps({"task": one.task.id, "sample": one.number, **named, "reward": reward, "rollout": rollout})

@@ -74,7 +74,7 @@ class Feed(Generic[S, P]):
         self.sink = sink
         self.pace = pace
         self._making = making
-        self._asked: dict[str, _PendingGroup] = {}
+        self._pending: dict[str, _PendingGroup] = {}
 
     async def done(self) -> None:
         """Wait until no more groups are made: the pace says so, or the run was asked to stop. Raises the error that
@@ -85,7 +85,7 @@ class Feed(Generic[S, P]):
     @property
     def ended(self) -> bool:
         """Tell whether no more groups are made."""
-        return self._making.done() or self.run.env.stopping.asked
+        return self._making.done() or self.run.env.stopping.requested
 
     @property
     def resources(self) -> Resources:
@@ -112,16 +112,16 @@ class Feed(Generic[S, P]):
         Raises BadTask for an unknown id, ValueError for the name of another group or of a confirmed one,
         InfraError for a quarantined task, RunEnded when the run has ended."""
         found = self.run.queue.task(task) if isinstance(task, str) else task
-        while (asked := self._asked.get(name)) is not None and not asked.waiting:
-            await asyncio.wait([asked.making])  # nobody waited for it any more: it is being left
-        if asked is None:
+        while (pending := self._pending.get(name)) is not None and not pending.waiting:
+            await asyncio.wait([pending.making])  # nobody waited for it any more: it is being left
+        if pending is None:
             moment = Moment(version, self.run.config.max_token_length if max_tokens is None else max_tokens)
             making = asyncio.create_task(self._make(found, members, name, moment), name=f"asked group {name}")
-            asked = self._asked[name] = _PendingGroup(found.id, members, making)
-            making.add_done_callback(lambda _: self._asked.pop(name))
-        if (asked.task, asked.members) != (found.id, members):
-            raise ValueError(f"group {name!r} has {asked.members} members of task {asked.task}; take another name")
-        return await self._given(asked)
+            pending = self._pending[name] = _PendingGroup(found.id, members, making)
+            making.add_done_callback(lambda _: self._pending.pop(name))
+        if (pending.task, pending.members) != (found.id, members):
+            raise ValueError(f"group {name!r} has {pending.members} members of task {pending.task}; take another name")
+        return await self._wait_for(pending)
 
     async def confirm(self, names: Collection[str]) -> None:
         """Note that you are done with groups for good: their tokens are in saved weights.
@@ -129,25 +129,25 @@ class Feed(Generic[S, P]):
         names: their `name`. Raises UntakenGroup if one was never given, and confirms none then."""
         await confirm(self.run.journal, self.run.id, names)
 
-    async def _given(self, asked: _PendingGroup) -> TrainerGroup:
+    async def _wait_for(self, pending: _PendingGroup) -> TrainerGroup:
         """Wait for a group; its making ends when nobody waits any more."""
-        asked.waiting += 1
+        pending.waiting += 1
         try:
-            await asyncio.wait([asked.making, self._making], return_when=asyncio.FIRST_COMPLETED)
-            if not asked.making.done():
+            await asyncio.wait([pending.making, self._making], return_when=asyncio.FIRST_COMPLETED)
+            if not pending.making.done():
                 ended = None if self._making.cancelled() else self._making.exception()
-                if ended is not None or self.run.env.stopping.asked:
+                if ended is not None or self.run.env.stopping.requested:
                     why = "" if ended is None else f": {told(ended)}"
                     raise RunEnded(f"no group is made any more: the run has ended{why}") from ended
-            return await asyncio.shield(asked.making)
+            return await asyncio.shield(pending.making)
         finally:
-            asked.waiting -= 1
-            if not asked.waiting:
-                await cancel([asked.making])
+            pending.waiting -= 1
+            if not pending.waiting:
+                await cancel([pending.making])
 
     async def _make(self, task: Task, members: int, name: str, moment: Moment) -> TrainerGroup:
         run = self.run
-        group = await run.queue.asked(task, name, members)
+        group = await run.queue.request(task, name, members)
         run.rollouts.expect(task)
         while (scored := await run.fill(group, moment)) is None:
             if not group.is_open:
@@ -183,7 +183,7 @@ async def feed(
         try:
             yield fed
         finally:
-            await cancel([making, *(asked.making for asked in fed._asked.values())])
+            await cancel([making, *(pending.making for pending in fed._pending.values())])
             await cancel(run.background)
 
 

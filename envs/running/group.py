@@ -149,7 +149,7 @@ async def unfinished(journal: Journal) -> list[UnfinishedGroup]:
     return await journal.write(lambda db: [_left(db, row) for row in db.execute(query).fetchall()])
 
 
-async def asked_before(journal: Journal, name: str) -> UnfinishedGroup | None:
+async def find_requested(journal: Journal, name: str) -> UnfinishedGroup | None:
     """Return the group that was asked for under a name, in any state; None without one."""
     query = "SELECT number, task, state, reason, asked.size FROM asked JOIN groups USING (number) WHERE name = ?"
 

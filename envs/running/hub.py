@@ -19,7 +19,7 @@ from envs.records.read import SavedRollout, read_rollouts
 from envs.types import BadTask
 from sandboxes.plurals import plural
 
-_TOLD = (
+_CHECK_COLUMNS = (
     "task_id",
     "digest",
     "image",
@@ -32,7 +32,7 @@ _TOLD = (
     "notes",
     "blind_spots",
 )
-"""What is told of a task's check: no record of its tests' values, and no patch of an attack."""
+"""Columns of a task's check: no record of its tests' values, and no patch of an attack."""
 _TABLES = {
     "rollouts": "a rollout each: task, messages, reward, verdict, the verifier's words, sampling",
     "turns": "a turn each: reply, calls, results, times",
@@ -56,7 +56,7 @@ def write(run: Path, out: Path) -> str:
     checked = _checked(starts[-1].get("options", {}) if starts else {})
     if checked:
         FRAMES().write_table(
-            ({name: _told(one, name) for name in _TOLD} for one in checked), out / "data/tasks.parquet"
+            ({name: _cell(one, name) for name in _CHECK_COLUMNS} for one in checked), out / "data/tasks.parquet"
         )
     names = [name for name in _TABLES if name != "tasks" or checked]
     (out / "README.md").write_text(_card(run, names, starts), encoding="utf-8")
@@ -79,7 +79,7 @@ def _checked(options: Mapping[str, Any]) -> Sequence[CheckResult]:
         raise ValueError(str(error)) from error
 
 
-def _told(result: CheckResult, name: str) -> Any:
+def _cell(result: CheckResult, name: str) -> Any:
     value = getattr(result, name)
     return list(value) if isinstance(value, tuple) else value
 
@@ -125,9 +125,9 @@ def _facts(run: Path, starts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield f"{counts['solved']} solved the task; the mean reward is {rewards / made if made else 0:.3f}"
     yield f"models: {', '.join(models)}"
     if starts:
-        told = starts[-1]
-        versions = told.get("versions") or {}
-        yield f"made by `{told.get('command', '')}`, last started {str(told.get('at', ''))[:10]}"
+        start = starts[-1]
+        versions = start.get("versions") or {}
+        yield f"made by `{start.get('command', '')}`, last started {str(start.get('at', ''))[:10]}"
         if versions:
             yield f"versions: {', '.join(f'{name} {version}' for name, version in sorted(versions.items()))}"
 

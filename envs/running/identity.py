@@ -48,11 +48,13 @@ def is_known(
     }
     refused = [name for name in differs if name in identity or name not in allowed]
     if refused:
-        said = "; ".join(differs[name] for name in refused)
+        changes = "; ".join(differs[name] for name in refused)
         remedy = "Set them back, or give another --env.run_dir"
         if free := [name for name in refused if name not in identity]:
             remedy += f"; --env.allow_change {','.join(free)} goes on all the same"
-        raise RunDirectoryError(f"{directory} holds a run that can't be continued with these options: {said}. {remedy}")
+        raise RunDirectoryError(
+            f"{directory} holds a run that can't be continued with these options: {changes}. {remedy}"
+        )
     for name, value in values.items():
         db.execute("INSERT OR REPLACE INTO run VALUES (?, ?)", ("is:" + name, json.dumps(value)))
     return DirectoryState(bool(known), tuple(differs.values()))

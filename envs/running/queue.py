@@ -109,12 +109,12 @@ class TaskQueue:
                 return task
         raise BadTask(f"no task of this run has the id {name!r}")
 
-    async def asked(self, task: Task, name: str, size: int) -> Group:
+    async def request(self, task: Task, name: str, size: int) -> Group:
         """Return the group that is asked for under a name: a new one, or an unfinished one. It is never drawn.
 
         Raises ValueError if another group has the name or a trainer has confirmed it, InfraError if its task is
         quarantined."""
-        left = await groups.asked_before(self._journal, name)
+        left = await groups.find_requested(self._journal, name)
         if left is None:
             if self.is_quarantined(task):
                 raise InfraError(Failure.TASK, f"task {task.id} is quarantined; see {self._failures.path}")

@@ -73,7 +73,7 @@ class TurnRecording:
         self._calls = 0
         self._timed: dict[str, str] = {}
         """Earlier results with times in them, by the number of the call."""
-        self._told: dict[str, str] = {}
+        self._fresh: dict[str, str] = {}
         """The same of this attempt, since the last turn."""
         self._turns: dict[int, tuple[list[int], dict[str, Any]]] = {}
         """Prompts and turns for the journal once their replies are taken in, by the id of the reply's list. A
@@ -125,7 +125,7 @@ class TurnRecording:
         self._known, self._calls = [], 0
         self._repeated, self._new, self._waiting = 0, 0, False
         self._digest = hashlib.blake2b(digest_size=16)
-        for table in (self._answers, self._timed, self._told, self._turns):
+        for table in (self._answers, self._timed, self._fresh, self._turns):
             table.clear()
 
     def serving(self, route: Route) -> RecordedServer:
@@ -143,7 +143,7 @@ class TurnRecording:
             before = self._timed.get(str(self._calls))
             if before is not None and _TIME.sub("", before) == _TIME.sub("", result.content):
                 result = replace(result, content=before)
-            self._told[str(self._calls)] = result.content
+            self._fresh[str(self._calls)] = result.content
             return result
 
         return executed
@@ -153,7 +153,7 @@ class TurnRecording:
         found = self._answers.get(self._name(prompt, options)) if self._answers else None
         if not found:
             return None
-        self._told.clear()
+        self._fresh.clear()
         self._repeated += 1
         answer = found.popleft()
         again = Answer((prompt, *answer[1:]))
@@ -183,7 +183,7 @@ class TurnRecording:
             "logprobs": logprobs[0],
             "reason": reasons[0],
             "version": version,
-            "timed": dict(self._told),
+            "timed": dict(self._fresh),
         }
         self._turns[id(replies[0])] = prompt, turn
 
@@ -197,7 +197,7 @@ class TurnRecording:
             self._digest.update(array("q", ids))
             self._known = [*prompt, *ids]
         self.journal(orjson.dumps(turn))
-        self._told.clear()
+        self._fresh.clear()
         self._waiting = False
         self._new += 1
 

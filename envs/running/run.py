@@ -172,20 +172,20 @@ class Run:
         workers: dict[asyncio.Task[None], Group] = {}
         try:
             with self._left_at_the_end():
-                while not stopping.asked and (more := await pace.room(len(workers))) is not None:
+                while not stopping.requested and (more := await pace.room(len(workers))) is not None:
                     for _ in range(more):
                         group = await self.next_group()
                         workers[asyncio.create_task(self.work(group, pace, sink), name=f"group {group.number}")] = group
                     stopping.working = bool(workers)
                     await asyncio.wait({*workers, *self.background}, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
-                    if stopping.asked:
+                    if stopping.requested:
                         break  # what fails from now on, such as writing to a full disk, is done at the next start
                     for done in [task for task in self.background if task.done()]:
                         self.background.discard(done)
                         done.result()
                     for worker in [worker for worker in workers if worker.done()]:
                         self._reap(worker, workers.pop(worker), pace)
-            if stopping.asked and workers:
+            if stopping.requested and workers:
                 logger.info("stopping: %d groups have %.0f s to finish", len(workers), self.config.shutdown_s)
                 await asyncio.wait(workers, timeout=self.config.shutdown_s)
         finally:
@@ -197,7 +197,7 @@ class Run:
         try:
             yield
         except (sqlite3.OperationalError, OSError) as error:
-            if not (self.env.stopping.asked and may_pass(error)):
+            if not (self.env.stopping.requested and may_pass(error)):
                 raise
 
     async def follow_load(self) -> None:
@@ -295,15 +295,15 @@ async def follow_load(env: Environment, limiter: ConcurrencyLimiter) -> None:
     """Adapt a concurrency limit to how busy the environment's inference servers are, for ever."""
 
     async def load() -> Load | None:
-        asked = (asyncio.wait_for(server.load(), LOAD_S) for server in env.servers)
-        found = await asyncio.gather(*asked, return_exceptions=True)
+        loads = (asyncio.wait_for(server.load(), LOAD_S) for server in env.servers)
+        found = await asyncio.gather(*loads, return_exceptions=True)
         for error in found:
             if isinstance(error, Exception):
                 logger.debug("an inference server does not say how busy it is: %r", error)
-        loads = [load for load in found if isinstance(load, Load)]
-        if not loads:
+        answered = [load for load in found if isinstance(load, Load)]
+        if not answered:
             return None
-        return Load(*(sum(getattr(load, name) for load in loads) for name in ("running", "waiting", "preempted")))
+        return Load(*(sum(getattr(load, name) for load in answered) for name in ("running", "waiting", "preempted")))
 
     await limiter.follow(load, lambda: sum(server.sampled for server in env.servers))
 
@@ -321,7 +321,7 @@ async def open_run(
     if command != "process":
         config.check_ratios()
     train, evaluate = await env.ready_tasks()
-    async with Journal(env.run_dir, lambda: env.stopping.asked) as journal:
+    async with Journal(env.run_dir, lambda: env.stopping.requested) as journal:
         identity = {"group_size": config.group_size, "seed": config.seed, "vocabulary": len(env.tokenizer)}
         under = await conditions_of(env)
         known = await journal.identify(identity, {"environment": env.name, **under}, config.allow_change)

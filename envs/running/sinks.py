@@ -56,7 +56,7 @@ class GroupFile:
             try:
                 env = self._run.env
                 await until_room(
-                    self.path, lambda: append_line(self.path, line), lambda: env.stopping.asked, home=env.run_dir
+                    self.path, lambda: append_line(self.path, line), lambda: env.stopping.requested, home=env.run_dir
                 )
             except OSError:
                 del self._unfinished[name]

@@ -88,10 +88,10 @@ async def write_start(
     programs = await asyncio.gather(*asking)
 
     def work() -> None:
-        told = as_json(_start(env, command, under, changed, programs))
-        add_start(env.run_dir, run_id, env.name, env.redactor.value(told))
+        record = as_json(_start(env, command, under, changed, programs))
+        add_start(env.run_dir, run_id, env.name, env.redactor.value(record))
 
-    await until_room(path, work, lambda: env.stopping.asked, home=env.run_dir)
+    await until_room(path, work, lambda: env.stopping.requested, home=env.run_dir)
 
 
 async def conditions_of(env: StartedEnvironment) -> dict[str, Any]:

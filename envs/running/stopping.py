@@ -28,20 +28,20 @@ class Stopping:
     """Whether a run was asked to stop."""
 
     def __init__(self) -> None:
-        self._asked = asyncio.Event()
+        self._requested = asyncio.Event()
         self.working = False
         """Whether groups are being worked on: the run ends these by itself."""
 
     @property
-    def asked(self) -> bool:
+    def requested(self) -> bool:
         """Tell whether nothing new is to be started."""
-        return self._asked.is_set()
+        return self._requested.is_set()
 
     def ask(self) -> bool:
         """Stop: nothing new is started, and running work has `shutdown_s` to finish. Returns False when there is
         nothing to wait for, or the second time: then cancel the run."""
-        again = self.asked
-        self._asked.set()
+        again = self.requested
+        self._requested.set()
         return self.working and not again
 
 
@@ -85,17 +85,17 @@ class EndBySignal:
         for number in _SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 # Not the loop's own handler: the loop may be held up.
-                self._before[number] = signal.signal(number, self._heard)
+                self._before[number] = signal.signal(number, self._on_signal)
 
     def _be_woken(self) -> None:
         """Have each signal end the loop's waiting: one that comes just before, or to another thread, would not."""
-        heard, told = self._waking = socket.socketpair()
+        reader, writer = self._waking = socket.socketpair()
         for end in self._waking:
             end.setblocking(False)
-        self._loop.add_reader(heard, heard.recv, 4096)
-        signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
+        self._loop.add_reader(reader, reader.recv, 4096)
+        signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
 
-    def _heard(self, *_: object) -> None:
+    def _on_signal(self, *_: object) -> None:
         self._signals += 1
         signal.alarm(0)  # Ray's handler, which comes before, has the process aborted in 3 s
         if self._signals == 1:

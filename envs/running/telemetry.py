@@ -63,7 +63,7 @@ async def open_telemetry(url: str, about: Mapping[str, str], *, content: bool) -
 @contextmanager
 def rollout_span(task: Task, seat: Seat, agent: str) -> Iterator[Span]:
     """Record one attempt at a rollout: the span around all others of it."""
-    told = {
+    attributes = {
         tracing.OPERATION: "invoke_agent",
         tracing.AGENT: agent,
         tracing.PROVIDER: "atropos",
@@ -73,7 +73,7 @@ def rollout_span(task: Task, seat: Seat, agent: str) -> Iterator[Span]:
         tracing.STEP: seat.step,
         tracing.EVALUATING: seat.evaluating,
     }
-    with tracing.span(f"invoke_agent {agent}", told) as found:
+    with tracing.span(f"invoke_agent {agent}", attributes) as found:
         yield found
 
 

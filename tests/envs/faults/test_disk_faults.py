@@ -56,7 +56,7 @@ async def test_a_group_that_a_full_disk_keeps_from_beginning_is_begun_at_the_nex
 
     monkeypatch.setattr(run_module.Run, "next_group", begin_at_the_end)
     await asyncio.wait_for(process_groups(env), 60)
-    assert env.stopping.asked
+    assert env.stopping.requested
     monkeypatch.undo()
     again = make_env(group_size=2, total_steps=4)
     await asyncio.wait_for(process_groups(again), 60)

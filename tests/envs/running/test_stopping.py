@@ -17,7 +17,7 @@ def test_the_first_signal_waits_for_what_runs_and_the_second_does_not():
     stopping = Stopping()
     stopping.working = True
     assert stopping.ask()
-    assert stopping.asked
+    assert stopping.requested
     assert not stopping.ask()
 
 
