@@ -97,26 +97,6 @@ async def test_what_a_suite_leaves_out_by_itself_is_not_demanded_once_the_refere
     assert list(json.loads(result.record)[0]["tests"]) == ["test_it.py::test_done"]
 
 
-READS = """\
-import inspect
-
-def test_done():
-    assert open("/app/done").read() == "1\\n"
-
-def test_own():
-    assert "def test_done" in open(__file__).read()
-    assert "open(" in inspect.getsource(test_done)
-"""
-
-
-@pytest.mark.docker
-async def test_a_suite_may_read_its_own_source(docker_backend, tmp_path):
-    directory = make_task(tmp_path, "reads", test="pytest -q /tests >&2")
-    (directory / "tests/test_it.py").write_text(READS)
-    result = await only(docker_backend, directory)
-    assert (result.problem, result.reference, result.nothing) == (None, (1.0,), (0.0,))
-
-
 @pytest.mark.docker
 async def test_a_test_sh_may_end_before_its_tests_where_nothing_was_done(docker_backend, tmp_path):
     directory = make_task(tmp_path, "early")
@@ -144,27 +124,6 @@ async def test_what_is_wrong_with_a_task_is_said(docker_backend, tmp_path, optio
     result = await only(docker_backend, make_task(tmp_path, "bad", **options))
     assert not result.ok
     assert said in result.problem
-
-
-RANDOM = """\
-import random
-
-def test_done():
-    assert open("/app/done").read() == "1\\n"
-
-def test_shaky():
-    assert random.random() < 0.5
-"""
-
-
-@pytest.mark.docker
-@pytest.mark.long(60)
-async def test_a_task_in_doubt_is_flaky_if_its_tests_act_at_random_with_the_reference_too(docker_backend, tmp_path):
-    directory = make_task(tmp_path, "shaky", test="pytest -q /tests > /tmp/log")
-    (directory / "tests/test_it.py").write_text(RANDOM)
-    result = await only(docker_backend, directory, doubted={"shaky"})
-    assert (result.flaky, result.flaky_tests) == (True, ("test_it.py::test_shaky",))
-    assert result.problem == "repeats disagree: the task is flaky, test_it.py::test_shaky"
 
 
 @pytest.fixture

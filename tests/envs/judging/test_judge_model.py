@@ -63,12 +63,11 @@ async def test_a_judges_score_and_words_are_in_the_verdict(tmp_path, base_image,
 
 
 @pytest.mark.docker
-@pytest.mark.parametrize("status", [500, 400, 401, 429])
-async def test_a_judge_that_fails_makes_no_reward(tmp_path, base_image, backend, status, monkeypatch):
+async def test_a_judge_that_fails_makes_no_reward(tmp_path, base_image, backend, monkeypatch):
     monkeypatch.setattr("envs.judging.judge_model._PAUSES_S", (0.0,) * 5)
-    async with judging(lambda body: status) as (url, _):
+    async with judging(lambda body: 500) as (url, _):
         (task,) = with_judge([judge_task(tmp_path, base_image)], JudgeModel(url))
-        with pytest.raises(InfraError, match=f"the judge at {url} failed: HTTP {status}"):
+        with pytest.raises(InfraError, match=f"the judge at {url} failed: HTTP 500"):
             await judged(backend, task, RIGHT)
 
 

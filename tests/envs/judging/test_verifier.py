@@ -70,13 +70,6 @@ async def test_a_working_directory_that_became_a_link_brings_nothing(docker_back
     assert verdict.solved
 
 
-@pytest.mark.docker
-async def test_a_missing_image_is_ours_not_the_models(docker_backend, tmp_path):
-    with pytest.raises(InfraError) as caught:
-        await judge(docker_backend, task(tmp_path, ""), "atropos-agent/no-such-image", Changes())
-    assert caught.value.kind == "verifier"
-
-
 async def test_a_sandbox_that_dies_at_its_limits_in_the_tests_twice_is_the_codes_doing(tmp_path):
     backend = FailingBackend(dies_in_tests("memory"), dies_in_tests("memory"))
     verdict = await judge(backend, task(tmp_path, ""), "image", Changes())

@@ -34,11 +34,9 @@ def test_f(x, twice):
         "-X utf8 -mpytest -q --import-mode=importlib",
         "run.py",
         "start.py",
-        "-m coverage run -m pytest -q tests",
     ],
 )
 async def test_however_pytest_is_called_its_tests_are_seen(judged, command):
-    pytest.importorskip("coverage") if "coverage" in command else None
     run = "import sys, pytest\nsys.exit(pytest.main(['tests', '-q']))\n"
     start = "import subprocess, sys\nsys.exit(subprocess.call([sys.executable, '-m', 'pytest', 'tests']))\n"
     files = {**SOLUTION, "tests/test_a.py": TEST, "run.py": run, "start.py": start}
