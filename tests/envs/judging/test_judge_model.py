@@ -9,9 +9,9 @@ import pytest
 from aiohttp import ClientSession, web
 from judge_samples import RIGHT, judge_task, judging, naive, question_of
 
-from envs.judging.attack import attack_tasks
-from envs.judging.check import check_tasks
-from envs.judging.generic_cheats import CHEATS
+from envs.checking.attack import attack_tasks
+from envs.checking.check import check_tasks
+from envs.checking.generic_cheats import CHEATS
 from envs.judging.judge_model import Bench, JudgeRefuses
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees

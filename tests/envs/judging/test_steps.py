@@ -9,9 +9,9 @@ from scripted_engine import ScriptedEngine
 from task_formats import write
 
 from atropos_agent.tokens.record import problems
+from envs.checking.check import check_tasks
+from envs.checking.manifest import with_record
 from envs.delivery.rows import Origin, score_group
-from envs.judging.check import check_tasks
-from envs.judging.manifest import with_record
 from envs.judging.record import merged
 from envs.judging.steps import combined, joined, parts
 from envs.options import EngineConfig

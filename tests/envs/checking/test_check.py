@@ -11,10 +11,10 @@ from task_formats import write
 from turns import turn
 
 import envs.swe
-from envs.judging import check
+from envs.checking import check
+from envs.checking.check import IN_DOUBT, check_tasks, render
+from envs.checking.manifest import CheckResult
 from envs.judging.changes import Changes
-from envs.judging.check import IN_DOUBT, check_tasks, render
-from envs.judging.manifest import CheckResult
 from envs.judging.verifier import judge
 from envs.tasks.harbor import load_task, load_tasks
 from envs.types import VERIFIER_TIMED_OUT, Task, TestStatus, Verdict

@@ -4,9 +4,9 @@ import pytest
 from task_formats import write
 from tree_samples import archive, member
 
+from envs.checking.check import check_tasks
+from envs.checking.manifest import usable
 from envs.judging.changes import Changes
-from envs.judging.check import check_tasks
-from envs.judging.manifest import usable
 from envs.judging.verifier import judge
 from envs.tasks.harbor import load_task
 
