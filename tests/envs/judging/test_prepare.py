@@ -52,7 +52,7 @@ async def test_tests_lie_among_decoys_with_their_data_and_what_is_no_python_as_i
 @pytest.mark.docker
 async def test_a_virtual_environment_that_the_agent_made_reports_its_tests(docker_backend, base_image, tmp_path):
     run = "export PYTHONPATH=/app; .venv/bin/python -m pytest -q /tests/test_a.py"
-    sample = task(tmp_path, f"{run} && {{ {REWARD.format(1)}; }}", watched=True)
+    sample = task(tmp_path, f"{run} && {REWARD.format(1)}", watched=True)
     (tmp_path / "tests/test_a.py").write_text("from solution import f\ndef test_a():\n    assert f(3) == 6\n")
     make = "python3 -m venv --system-site-packages --without-pip .venv; echo 'def f(x): return 2 * x' > solution.py"
     assert (await verdict_after(docker_backend, base_image, sample, make)).solved
@@ -61,7 +61,7 @@ async def test_a_virtual_environment_that_the_agent_made_reports_its_tests(docke
 @pytest.mark.docker
 async def test_an_image_may_have_a_folder_of_the_verifiers_name(docker_backend, tmp_path):
     folder = image_of(tmp_path, True, "RUN mkdir -p /verifier/bin && echo 5 > /verifier/bin/want")
-    sample = task(tmp_path, f"cat /verifier/bin/want && pytest -q /tests/test_a.py && {{ {REWARD.format(1)}; }}")
+    sample = task(tmp_path, f"cat /verifier/bin/want && pytest -q /tests/test_a.py && {REWARD.format(1)}")
     (tmp_path / "tests/test_a.py").write_text("def test_a():\n    assert open('/verifier/bin/want').read() == '5\\n'\n")
     image = await docker_backend.ensure_image(None, folder)
     verdict = await judge(docker_backend, sample, image, Changes())
@@ -106,7 +106,7 @@ async def test_an_environment_that_uv_makes_with_a_network_reports_its_tests(doc
         (folder / "bin" / name).write_text(text)
         (folder / "bin" / name).chmod(0o755)
     run = '. "$HOME/.local/bin/env" && uvx -w cowsay pytest -q /tests/test_a.py'
-    sample = task(tmp_path, f"{run} && {{ {REWARD.format(1)}; }}", watched=True, network=True)
+    sample = task(tmp_path, f"{run} && {REWARD.format(1)}", watched=True, network=True)
     (tmp_path / "tests/test_a.py").write_text("def test_a():\n    assert open('/app/a').read() == '6'\n")
     image = await docker_backend.ensure_image(None, folder)
     for answer in (6, 7):

@@ -10,7 +10,7 @@ from envs.judging.verifier import open_verifier
 from envs.types import Hidden, Task
 from sandboxes.base import ExecResult, Sandbox, SandboxDied
 
-REWARD = "mkdir -p /logs/verifier; echo {} > /logs/verifier/reward.txt"
+REWARD = "echo {} > /logs/verifier/reward.txt"
 
 
 def task(tmp_path: Path, script: str, *, timeout_s: float = 120.0, workdir: str = "/app", **hidden) -> Task:
