@@ -58,7 +58,9 @@ def test_a_literal_stands_among_others_of_its_kind(text):
             assert all(type(other[0]) is type(truth[0]) and other[0] != truth[0] for other in others)
 
 
-@pytest.mark.parametrize("text", ["f(3)", "[f(3)]", "[*a]", "a", "a.b", "x[0]", "tuple([1])", "None", "[name]", "..."])
+@pytest.mark.parametrize(
+    "text", ["f(3)", "[f(3)]", "[*a]", "a", "a.b", "x[0]", "tuple([1])", "None", "[name]", "...", "Decimal('x')"]
+)
 def test_what_may_be_of_any_kind_stays(text):
     assert choose(text) is None
 
