@@ -23,9 +23,9 @@ from pathlib import Path
 
 from judging import reference
 
+from envs.checking.check import check_tasks
+from envs.checking.manifest import NAME, read_manifest, with_record, write_manifest
 from envs.judging.changes import Changes
-from envs.judging.check import check_tasks
-from envs.judging.manifest import NAME, read_manifest, with_record, write_manifest
 from envs.judging.verifier import judge
 from envs.tasks.forge.forge import forge
 from envs.tasks.harbor import load_tasks

@@ -13,9 +13,9 @@ from typing import Any, NoReturn
 
 import pytest
 
+from envs.checking import manifest
 from envs.cli.program import parse
 from envs.functions.config import FunctionConfig
-from envs.judging import manifest
 from envs.records import atif, provenance
 from envs.running import database
 from envs.runs import index

@@ -12,9 +12,8 @@ import re
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 
-from envs.judging.archives import members
+from envs.judging.archives import members, pack_some
 from envs.judging.changes import Changes
-from envs.judging.prepare import PATH
 from sandboxes.base import Sandbox
 
 MAX_PATCH = 200_000
@@ -27,7 +26,6 @@ _MAX_LINES = 500
 """Compared lines between the first and the last difference; more are shown as replaced: an attacker could make their
 comparison take minutes."""
 _CONTEXT = 3
-_READ_S = 60.0
 
 Files = Mapping[str, bytes | None]
 """Contents of files, by path; None for files that are too large, and for other things than files."""
@@ -38,20 +36,8 @@ async def old_files(sandbox: Sandbox, changes: Changes) -> dict[str, Files]:
     found: dict[str, Files] = {}
     for folder, one in ((sandbox.workdir, changes), *changes.elsewhere):
         paths = [*one.changed, *one.deleted][:MAX_FILES]
-        if not paths:
-            continue
-        names = "".join(f"./{path}\0" for path in paths).encode("utf-8", "surrogateescape")
-        packed = await sandbox.exec(
-            "exec xargs -0 tar -cf - --no-recursion -- 2>/dev/null",
-            cwd=folder,
-            stdin=names,
-            timeout=_READ_S,
-            user="root",
-            env={"PATH": PATH},
-            max_output=_MAX_OLD,
-        )
-        if packed.ok and not packed.truncated:
-            found[folder] = dict(_files(packed.raw))
+        if paths:
+            found[folder] = dict(_files(await pack_some(sandbox, folder, paths, _MAX_OLD)))
     return found
 
 

@@ -21,14 +21,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from envs.judging.archives import add_file, add_link, pack_directories, regular_files
+from envs.judging.archives import add_file, add_link, pack_directories, pack_some, regular_files
 from envs.judging.decoys.insertion import DecoyedTests, insert_decoys
 from envs.judging.decoys.node_ids import is_test_module
 from envs.judging.judge_model import Bench
 from envs.judging.reports.receiver import Receiver
 from envs.judging.reports.required import RequiredTests
 from envs.judging.specs import verifier_spec
-from envs.judging.watched_tasks import folders_of, speak_of_runners
+from envs.judging.watched_tasks import files_of, folders_of, speak_of_runners
 from envs.types import Failure, InfraError, Task
 from sandboxes.base import Backend, NotSupported, Sandbox, SandboxError
 
@@ -36,8 +36,6 @@ LOGS = "/logs/verifier"
 """test.sh leaves its reward here."""
 HOME = "/verifier"
 """The code from `inside` lies here."""
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where commands of ours look for programs of the image."""
 SHOWN = 2000
 """How many characters of a command's output an explanation quotes."""
 _INSIDE = Path(__file__).parent / "inside"
@@ -144,11 +142,7 @@ async def _prepare(sandbox: Sandbox, task: Task, receiver: Receiver) -> Prepared
 
 def _tests_of_task(folders: Sequence[Path]) -> _Tests:
     """Read a task's tests from this machine."""
-    files: dict[str, bytes] = {}
-    for folder in folders:
-        found = [path for path in folder.rglob("*") if path.is_file() and path.stat().st_size <= _MAX_TEST_BYTES]
-        files |= {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
-    return _tests(folders, files)
+    return _tests(folders, dict(files_of(folders, _MAX_TEST_BYTES)))
 
 
 async def _tests_of_image(sandbox: Sandbox) -> _Tests:
@@ -181,16 +175,9 @@ async def _tests_of_tree(sandbox: Sandbox, tests: _Tests) -> dict[str, bytes]:
         applied = await sandbox.exec(command, cwd=sandbox.workdir, user="root", stdin=tests.files["test.patch"])
         if not applied.ok:
             raise InfraError(Failure.TASK, f"test.patch does not fit the image's tree: {applied.output[-SHOWN:]}")
-    names = "".join(f"./{name}\0" for name in tests.in_tree).encode()
-    packed = await sandbox.exec(
-        "xargs -0 tar -cf - --ignore-failed-read -- 2>/dev/null || :",
-        cwd=sandbox.workdir,
-        user="root",
-        stdin=names,
-        max_output=_MAX_TEST_BYTES,
-    )
-    found = dict(regular_files(packed.raw, _MAX_TEST_BYTES)) if packed.raw else {}
-    return {f"{sandbox.workdir.rstrip('/')}/{name}": data for name, data in found.items()}
+    packed = await pack_some(sandbox, sandbox.workdir, tests.in_tree, _MAX_TEST_BYTES)
+    found = regular_files(packed, _MAX_TEST_BYTES) if packed else ()
+    return {f"{sandbox.workdir.rstrip('/')}/{name}": data for name, data in found}
 
 
 async def _upload(sandbox: Sandbox, tests: _Tests, made: DecoyedTests, *, runner: bool) -> str:

@@ -12,10 +12,10 @@ import tarfile
 from collections.abc import Sequence
 from dataclasses import replace
 
-from envs.judging.archives import regular_files
+from envs.judging.archives import PATH, regular_files
 from envs.judging.changes import Changes
 from envs.judging.patch import old_files, patch_of
-from envs.judging.prepare import HOME, LOGS, PATH, SHOWN, PreparedSandbox
+from envs.judging.prepare import HOME, LOGS, SHOWN, PreparedSandbox
 from envs.judging.reports.outcome import EARLY, outcome_of
 from envs.judging.results import ScriptRun, read_verdict
 from envs.types import Failure, InfraError, Task, Verdict

@@ -9,15 +9,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import tarfile
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from envs.judging.changes import Changes
-from envs.judging.tree import MAX_CHANGED_BYTES, tree_of
-from envs.records.provenance import digest_of
+from envs.judging.tree import MAX_CHANGED_BYTES
 
 _NAMES = ("added", "changed", "deleted", "dropped", "withheld")
 _MAX_ARCHIVE = 2 * MAX_CHANGED_BYTES
@@ -51,23 +49,6 @@ def unpack_changes(entry: Mapping[str, Any]) -> Changes:
         return _changes(entry)
     except (KeyError, TypeError, ValueError, zlib.error) as error:
         raise NotSaved(f"the agent's work is damaged: {type(error).__name__}: {error}") from error
-
-
-def digest_of_work(work: Sequence[Mapping[str, Any]]) -> str:
-    """Return the sha256 of changes as entries: names, modes and contents, whenever they were made. Raises NotSaved."""
-    return digest_of([_contents(unpack_changes(entry)) for entry in work])
-
-
-def _contents(changes: Changes) -> list[Any]:
-    try:
-        tree = tree_of(changes.archive, "/", git=True) if changes.archive else {}
-    except (ValueError, tarfile.TarError) as error:
-        raise NotSaved(f"the agent's work is damaged: {type(error).__name__}: {error}") from error
-    return [
-        [[path, one.kind, one.mode, one.content] for path, one in sorted(tree.items())],
-        [sorted(changes.deleted), changes.problem],
-        [[folder, _contents(one)] for folder, one in sorted(changes.elsewhere, key=lambda pair: pair[0])],
-    ]
 
 
 class _TooLargeError(Exception):

@@ -70,12 +70,13 @@ class StartTrees:
         try:
             async with self._backend.open(agent_spec(task, image)) as sandbox:
                 return await _read_start(sandbox, task.hidden)
-        except SandboxError as error:
-            raise InfraError(Failure.SANDBOX, f"could not open {image} to read its source tree: {error}") from error
+        except (SandboxError, tarfile.TarError, OSError) as error:
+            raise InfraError(Failure.SANDBOX, f"could not read the source tree of {image}: {error}") from error
 
 
 async def _read_start(sandbox: Sandbox, hidden: Hidden) -> Start:
-    """Return the content of the task's judged paths in a clean sandbox. Raises InfraError and SandboxError."""
+    """Return the content of the task's judged paths in a clean sandbox. Raises SandboxError, TarError and OSError, and
+    InfraError of kind "task" when the working directory can't serve as a source tree."""
     git = graded_git(hidden)
     elsewhere: dict[str, Area | None] = {}
     for path in graded_paths(hidden, sandbox.workdir):
@@ -86,7 +87,7 @@ async def _read_start(sandbox: Sandbox, hidden: Hidden) -> Start:
             found = await scan_of(sandbox, path, git=True)
         except (tarfile.TarError, OSError, ValueError) as error:
             if is_ours(error):
-                raise InfraError(Failure.SANDBOX, f"could not read the image's {path}: {error}") from error
+                raise
             logger.warning("the image's %s is not judged: %s", path, error)
             del elsewhere[path]
             continue
@@ -96,18 +97,14 @@ async def _read_start(sandbox: Sandbox, hidden: Hidden) -> Start:
     is_machine = sandbox.workdir.strip("/") == ""
     if is_machine and not hidden.graded:
         raise InfraError(Failure.TASK, NO_TREE)
-    tree = None if hidden.graded_alone or is_machine else await _read_tree(sandbox, git)
+    tree: Tree | None = None
+    if not (hidden.graded_alone or is_machine):
+        try:
+            tree = (await scan_tree(sandbox, sandbox.workdir, git=git, start=None)).tree
+        except (OSError, ValueError) as error:
+            if is_ours(error):
+                raise
+            raise InfraError(
+                Failure.TASK, f"the image's {sandbox.workdir} can't be the source tree: {error}"
+            ) from error
     return Start(tree, elsewhere, git, hidden.own is not None, hidden.collect)
-
-
-async def _read_tree(sandbox: Sandbox, git: bool) -> Tree:
-    """Return the tree below the working directory of a clean sandbox.
-
-    Raises InfraError of kind "task" when it can't serve as a source tree.
-    """
-    try:
-        return (await scan_tree(sandbox, sandbox.workdir, git=git, start=None)).tree
-    except (SandboxError, tarfile.TarError, OSError, ValueError) as error:
-        if is_ours(error):
-            raise InfraError(Failure.SANDBOX, f"could not read the image's {sandbox.workdir}: {error}") from error
-        raise InfraError(Failure.TASK, f"the image's {sandbox.workdir} can't be the source tree: {error}") from error

@@ -23,13 +23,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
 from envs.judging.changes import Changes
 from envs.judging.prepare import PreparedSandbox, open_prepared
 from envs.judging.run_tests import CpuStarved, DiedInTests, ScriptKilled, run_tests
 from envs.types import Failure, InfraError, Task, Verdict
 from sandboxes.base import Backend
+from sandboxes.shielding import stop
 
 logger = logging.getLogger(__name__)
 
@@ -50,11 +51,12 @@ async def judge(backend: Backend, task: Task, image: str, changes: Changes) -> V
 
 @asynccontextmanager
 async def open_verifier(
-    backend: Backend, task: Task, image: str, opened: Callable[[], None] = lambda: None
+    backend: Backend, task: Task, image: str, done: Callable[[str], None] = lambda phase: None
 ) -> AsyncIterator[Verifier]:
     """Start the verifier's sandbox now, and yield the function that judges changes in it, once.
 
-    opened: called by that function when the sandbox is ready, before any test runs.
+    done: called by that function with the name of each phase that has ended, "sandbox" of an opening and "verifier" of
+    the tests in it.
 
     If the sandbox can't be opened, that function raises InfraError; nothing is raised before.
     """
@@ -64,14 +66,19 @@ async def open_verifier(
             return Verdict(0.0, f"Nothing could be judged: {changes.problem}.")
         failures: list[InfraError] = []
         while True:
+            starved = bool(failures) and isinstance(failures[-1], CpuStarved)
+            timeout_s = _PATIENCE * task.hidden.timeout_s if starved else None
             try:
-                if not failures:
-                    prepared = await asyncio.shield(ahead)
-                    opened()
-                    return await run_tests(prepared, task, changes)
-                timeout_s = _PATIENCE * task.hidden.timeout_s if isinstance(failures[-1], CpuStarved) else None
-                async with open_prepared(backend, task, image) as prepared:
-                    return await run_tests(prepared, task, changes, timeout_s)
+                async with AsyncExitStack() as stack:
+                    again = open_prepared(backend, task, image)
+                    try:
+                        prepared = await (stack.enter_async_context(again) if failures else asyncio.shield(ahead))
+                    finally:
+                        done("sandbox")
+                    try:
+                        return await run_tests(prepared, task, changes, timeout_s)
+                    finally:
+                        done("verifier")
             except InfraError as error:
                 if error.kind is Failure.TASK:
                     raise
@@ -103,32 +110,15 @@ def _proven(failures: Sequence[InfraError]) -> Verdict | None:
 @asynccontextmanager
 async def _ahead(
     opening: AbstractAsyncContextManager[PreparedSandbox], task_id: str
-) -> AsyncIterator[asyncio.Future[PreparedSandbox]]:
-    """Open and prepare a sandbox in the background, and close it at the end. The future has the exception of a failed
-    opening."""
-    ready: asyncio.Future[PreparedSandbox] = asyncio.get_running_loop().create_future()
-    finished = asyncio.Event()
-
-    async def hold() -> None:
-        try:
-            async with opening as prepared:
-                ready.set_result(prepared)
-                await finished.wait()
-        except Exception as error:  # it is raised where the sandbox is awaited
-            if ready.done():
-                logger.warning("The verifier's sandbox of task %s did not close cleanly: %s", task_id, error)
-            else:
-                ready.set_exception(error)
-        finally:
-            ready.cancel()  # a cancellation from within has left it open
-
-    holder = asyncio.create_task(hold())
+) -> AsyncIterator[asyncio.Task[PreparedSandbox]]:
+    """Open and prepare a sandbox in the background, and close it at the end."""
+    stack = AsyncExitStack()
+    ahead = asyncio.create_task(stack.enter_async_context(opening))
     try:
-        yield ready
+        yield ahead
     finally:
-        finished.set()
-        if not ready.done():
-            holder.cancel()
-        await asyncio.gather(holder, return_exceptions=True)
-        if ready.done() and not ready.cancelled():
-            ready.exception()  # marks it as seen: nobody may have asked for a verdict
+        await stop({ahead})
+        try:
+            await stack.aclose()
+        except Exception as error:
+            logger.warning("The verifier's sandbox of task %s did not close cleanly: %s", task_id, error)

@@ -44,6 +44,14 @@ def folders_of(hidden: Hidden) -> list[Path]:
     return [folder for folder in (hidden.shared_tests, hidden.tests) if folder is not None]
 
 
+def files_of(folders: Iterable[Path], max_bytes: int) -> Iterator[tuple[str, bytes]]:
+    """Yield the names and contents of the files in folders; larger ones are skipped."""
+    for folder in folders:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and path.stat().st_size <= max_bytes:
+                yield path.relative_to(folder).as_posix(), path.read_bytes()
+
+
 def select(tasks: Sequence[Task], unwatched: str) -> list[Task]:
     """Return the tasks that a run uses, and name the unwatched ones, once.
 
@@ -71,11 +79,4 @@ def _is_watched(hidden: Hidden) -> bool:
     if hidden.watched is not None:
         return hidden.watched
     folders = folders_of(hidden)
-    return not folders or speak_of_runners(_files(folders))
-
-
-def _files(folders: Iterable[Path]) -> Iterator[tuple[str, bytes]]:
-    for folder in folders:
-        for path in sorted(folder.rglob("*")):
-            if path.is_file() and path.stat().st_size <= _MAX_BYTES:
-                yield path.relative_to(folder).as_posix(), path.read_bytes()
+    return not folders or speak_of_runners(files_of(folders, _MAX_BYTES))

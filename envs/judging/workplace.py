@@ -17,7 +17,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from atropos_agent.tracing import opening, span
@@ -154,8 +153,7 @@ class Workplace(Generic[G]):
         self._since = time.monotonic()
         with span("sandbox start tree"):
             self._start: Start = await self._starts.get(step, self._image)
-        ready = partial(self._note, "sandbox")  # to wait for a sandbox is no time of the tests
-        verifier = opening("verifier", open_verifier(self._backend, step, self._image, ready))
+        verifier = opening("verifier", open_verifier(self._backend, step, self._image, self._note))
         self._verify: Verifier = await self._outside.enter_async_context(verifier)
 
     def _note(self, phase: str) -> None:

@@ -85,7 +85,7 @@ class Metrics:
     concurrency: the present limit of concurrent rollouts.
     loop_blocks: long blocks of the event loop.
     recent: whether the last groups had differing rewards. dull: too few of them had.
-    flaky: tasks in doubt (`envs.judging.flakes`), with a few tests that had two statuses on the same changes.
+    flaky: tasks in doubt (`envs.checking.flakes`), with a few tests that had two statuses on the same changes.
     supply: what the inference servers are held up by, in a sentence (see `envs.running.supply`).
     """
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import yaml
 
-from envs.judging.manifest import NAME, CheckResult, read_manifest
+from envs.checking.manifest import NAME, CheckResult, read_manifest
 from envs.records.exporting import FRAMES
 from envs.records.provenance import FILE_NAME, read_starts
 from envs.records.read import SavedRollout, read_rollouts

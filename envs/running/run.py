@@ -19,10 +19,10 @@ from tokenizers.models import BPE
 
 from atropos_agent.engines.load import Load
 from atropos_agent.engines.teacher import Teacher
+from envs.checking.flakes import in_doubt
 from envs.config import AgentEnvConfig
 from envs.delivery.estimators import Estimator
 from envs.delivery.rows import Origin, ScoredGroup, score_group
-from envs.judging.flakes import in_doubt
 from envs.records import timeline
 from envs.records.atif import RolloutWriter
 from envs.records.disk import may_pass, replace_file

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from envs.judging.attack import attacked
+from envs.checking.attack import attacked
 from envs.swe.config import SWEEnvConfig
 from envs.swe.environment import SWEEnv
 from envs.types import Task

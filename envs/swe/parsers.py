@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from envs.judging.manifest import NAME
+from envs.checking.manifest import NAME
 from envs.messages import SWE, as_called
 from envs.tasks.adapters import ADAPTERS, ROWS
 from envs.tasks.adapters.sets import SETS

@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from envs.judging.rejudge import Judge, RejudgeResult, rejudge_all
+from envs.checking.rejudge import Judge, RejudgeResult, rejudge_all
 from envs.messages import told
 from envs.records.disk import append_line
 from envs.records.progress import Bar

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from envs.checking.manifest import NAME as MANIFEST
 from envs.judging.judge_model import Bench, JudgeRefuses
-from envs.judging.manifest import NAME as MANIFEST
 from envs.judging.steps import parts
 from envs.judging.watched_tasks import select
 from envs.messages import SWE, as_called

@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from envs.checking.attack import attack_tasks, judged, with_attack
+from envs.checking.attack import render as render_attacks
+from envs.checking.check import check_tasks, render
+from envs.checking.flakes import doubts_of
+from envs.checking.manifest import NAME, CheckResult, read_manifest, write_manifest
 from envs.cli import Program
 from envs.cli import main as run_command
-from envs.judging.attack import attack_tasks, judged, with_attack
-from envs.judging.attack import render as render_attacks
-from envs.judging.check import check_tasks, render
-from envs.judging.flakes import doubts_of
-from envs.judging.manifest import NAME, CheckResult, read_manifest, write_manifest
 from envs.messages import SWE, as_called
 from envs.options import UsageError
 from envs.options.reading import read_options

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from envs.judging.manifest import NAME, read_manifest, usable
+from envs.checking.manifest import NAME, read_manifest, usable
 from envs.records.read import read_scores
 from envs.types import BadTask, Task
 from sandboxes.plurals import plural

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from uses import has_session_and_fork
 
+from envs.checking.check import check_tasks
 from envs.cli.checks import Status
-from envs.judging.check import check_tasks
 from envs.swe import STARTER
 from envs.swe.doctor import surroundings
 from envs.swe.environment import SWEEnv, SWEEnvConfig

@@ -91,7 +91,7 @@ class Comparisons:
         if choice is not None:
             value = constant(node)
             shown = repr(id_of(value[0])) if value else "None"
-            self._text.replace(node, f"{PROBE}.row({FIRST + self._key.answer(choice)},{shown},{_written(choice)})")
+            self._text.replace(node, self._want(choice, f",{shown}"))
 
     def _of_condition(self, test: ast.expr) -> Iterator[Comparison]:
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
@@ -142,8 +142,13 @@ class Comparisons:
     def _side(self, node: ast.expr, one: Comparison) -> str:
         """Return the source of a side of a comparison."""
         if node is one.expected and one.choice is not None:
-            return f"{PROBE}.want({FIRST + self._key.answer(one.choice)},{_written(one.choice)})"
+            return self._want(one.choice)
         return f"({self._text.segment(node)})"
+
+    def _want(self, choice: Choice, shown: str = "") -> str:
+        """Return the source of a literal among decoys."""
+        values = ",".join(map(ast.unparse, choice.nodes))
+        return f"{PROBE}.want({FIRST + self._key.answer(choice)},({values},){shown})"
 
     def _tells(self, said: ast.expr, comparisons: Sequence[Comparison]) -> bool:
         """Return whether a message has an expected value in it."""
@@ -168,10 +173,6 @@ def _messages(statement: ast.Assert | ast.Expr) -> list[ast.expr]:
     behind = call.args[1 if name == "assertTrue" else 2 :]
     named = [keyword.value for keyword in call.keywords if keyword.arg == "msg"]
     return [one for one in (*behind, *named) if not constant(one) or isinstance(constant(one)[0], str)]
-
-
-def _written(choice: Choice) -> str:
-    return f"({','.join(map(ast.unparse, choice.nodes))},)"
 
 
 def _is_singleton(node: ast.expr) -> bool:

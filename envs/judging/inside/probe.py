@@ -39,6 +39,8 @@ class Unequal:
 class Probe:
     """What modules of tests ask: it compares with each value of a set, and reports which was equal."""
 
+    want = Want
+
     def __init__(self, line):
         self._line, self._told = line, set()
         self.asserts = __debug__
@@ -50,12 +52,6 @@ class Probe:
 
     def load(self):
         self._line.load(sys._getframe(1).f_globals)
-
-    def want(self, number, values):
-        return Want(number, values)
-
-    def row(self, number, shown, values):
-        return Want(number, values, shown)
 
     def reached(self, site):
         if self.asserts:

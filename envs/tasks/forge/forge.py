@@ -21,8 +21,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from envs.checking.check import solve
 from envs.judging.archives import pack_directory
-from envs.judging.check import solve
 from envs.judging.start_trees import StartTrees
 from envs.tasks.forge.emit import Bug, ForgedTask, emit
 from envs.tasks.forge.instruction import write_instruction

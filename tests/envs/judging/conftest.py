@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import pytest
-import pytest_asyncio
+import shared_backend
 from planted_modules import Judged, judge_modules
 from verifier_samples import verdict_after
 
-from envs.judging.manifest import with_record
+from envs.checking.manifest import with_record
 from envs.judging.record import REFERENCE
 from envs.judging.results import WRITTEN
 from envs.judging.start_trees import StartTrees
@@ -20,20 +19,8 @@ from envs.types import Task, Verdict
 from sandboxes.docker import DockerBackend
 
 AT_ONCE = 4
-HERE = Path(__file__).parent
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have the tests with a Docker backend share it, and so their event loop: it opens once for each worker."""
-    for item in items:
-        if item.path.is_relative_to(HERE) and "docker_backend" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
-
-
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def docker_backend(base_image):
-    async with DockerBackend(base_image=base_image) as backend:
-        yield backend
+docker_backend = shared_backend.docker_backend
+pytest_collection_modifyitems = shared_backend.pytest_collection_modifyitems
 
 
 async def attempt(backend: DockerBackend, starts: StartTrees, task: Task, script: str) -> Verdict:
@@ -45,7 +32,7 @@ async def attempt(backend: DockerBackend, starts: StartTrees, task: Task, script
 
 
 async def checked(backend: DockerBackend, starts: StartTrees, task: Task, script: str) -> Verdict:
-    """The verdict on honest work, after `tasks check` has seen it as a reference (`envs.judging.check`)."""
+    """The verdict on honest work, after `tasks check` has seen it as a reference (`envs.checking.check`)."""
     verdict = await attempt(backend, starts, with_record(task, REFERENCE, watched=is_watched(task)), script)
     if not verdict.solved and verdict.metrics.get(WRITTEN, 0.0) >= 1:
         verdict = await attempt(backend, starts, with_record(task, "", watched=False), script)

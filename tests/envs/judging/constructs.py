@@ -1,7 +1,7 @@
 """What a test.sh of published tasks does, and an image with the programs that it calls.
 
-The base image lacks make, tox, nox, npm, cargo, go, ctest and coverage, and there is no network to fetch them from: in
-their place the image has small fakes of these names, which run what a project's own file says, as the real ones do."""
+The base image lacks make, npm and coverage, and there is no network to fetch them from: in their place the image has
+small fakes of these names, which run what a project's own file says, as the real ones do."""
 
 from __future__ import annotations
 
@@ -14,21 +14,7 @@ rules = re.findall(r'^(\\S+):.*\\n((?:\\t.*\\n?)*)', open('Makefile').read(), re
 print('\\n'.join(line.strip() for name, body in rules if name == sys.argv[1] for line in body.splitlines()))
 END
 """,
-    "tox": "echo tox; sed -n 's/^commands = //p' tox.ini | sh -e && echo congratulations\n",
-    "nox": """\
-python3 -c "
-import subprocess, types
-module = types.ModuleType('nox'); module.session = lambda f: f
-import sys; sys.modules['nox'] = module
-names = {}; exec(open('noxfile.py').read(), names)
-class Session:
-    def run(self, *words): subprocess.run(words, check=True)
-names['tests'](Session()); print('nox > Session tests was successful.')"
-""",
     "npm": "sh -c \"$(python3 -c \"import json; print(json.load(open('package.json'))['scripts']['test'])\")\"\n",
-    "cargo": "echo running 1 test; sh tests/rust.sh && echo 'test result: ok. 1 passed; 0 failed' || exit 101\n",
-    "go": "sh tests/go.sh && echo 'ok      example/double 0.01s' || { echo FAIL; exit 1; }\n",
-    "ctest": "sed -n 's/^add_test(\\([a-z]*\\) \\(.*\\))$/\\2/p' CTestTestfile.cmake | sh -e && echo '100% tests passed'\n",
 }
 COVERAGE = """\
 import runpy, sys
@@ -69,11 +55,7 @@ REWARD = "/logs/verifier/reward.txt"
 WORK = """\
 printf 'def double(x):\\n    return 2 * x\\n\\nif __name__ == "__main__":\\n    print(double(int(input())))\\n' > solution.py
 printf 'test:\\n\\tpython3 -m pytest -q /tests/test_it.py\\n' > Makefile
-printf '[tox]\\n[testenv]\\ncommands = python3 -m pytest -q /tests/test_it.py\\n' > tox.ini
-printf 'import nox\\n@nox.session\\ndef tests(session):\\n    session.run("python3", "-m", "pytest", "-q", "/tests/test_it.py")\\n' > noxfile.py
 printf '{"scripts": {"test": "echo 21 | python3 solution.py | grep -x 42"}}' > package.json
-printf 'add_test(double python3 /tests/run.py)\\n' > CTestTestfile.cmake
-mkdir tests; echo 'echo 21 | python3 solution.py | grep -qx 42' | tee tests/rust.sh > tests/go.sh
 printf 'A=one\\nB="two words"\\n' > .env; echo 42 > out.txt; chmod 640 out.txt
 """
 TESTS = {
@@ -150,12 +132,7 @@ CONSTRUCTS: dict[str, str] = {
     f"wait $loop 2> /dev/null; echo $?; echo 1 > {REWARD}\n",
     "few descriptors": f"ulimit -n 128\n{PYTEST} -q /tests/test_it.py\n{DECIDE}",
     "make test": f"export PYTHONPATH=/app\nmake test\n{DECIDE}",
-    "tox": f"export PYTHONPATH=/app\ntox -e py\n{DECIDE}",
-    "nox": f"export PYTHONPATH=/app\nnox -s tests\n{DECIDE}",
     "npm test": f"npm test\n{DECIDE}",
-    "cargo test": f"cargo test --release\n{DECIDE}",
-    "go test": f"go test ./...\n{DECIDE}",
-    "ctest": f"export PYTHONPATH=/app\nctest --output-on-failure\n{DECIDE}",
     "a plugin of pytest": f"export PYTHONPATH=/app:/tests\npython3 -m pytest -q -p plugin /tests/test_it.py\n{DECIDE}",
     "JUnit of the first family": JUNIT.replace("FAMILY", "xunit1"),
     "JUnit of the second family": JUNIT.replace("FAMILY", "xunit2"),

@@ -56,9 +56,6 @@ def by_shell(script: str, agent: str) -> Grader:
     return Grader(f"set -euo pipefail\n{script}\n{OK}", agent)
 
 
-SERVER = "import http.server, sys\nclass H(http.server.BaseHTTPRequestHandler):\n    def do_GET(self):\n        self.send_response(200); self.end_headers(); self.wfile.write(b'42')\n    def log_message(self, *a): pass\nhttp.server.HTTPServer(('127.0.0.1', int(sys.argv[1])), H).serve_forever()"
-
-
 HONEST: dict[str, Grader] = {
     "a module of helpers that is named as tests are": tests(
         "python3 /tests/test_plain.py && python3 -m pytest -q /tests/test_it.py", RIGHT
@@ -98,27 +95,9 @@ HONEST: dict[str, Grader] = {
         RIGHT,
     ),
     **{f"tests by {name}": tests(command, RIGHT) for name, command in WAYS_TO_TEST.items() if "-I" not in name},
-    "cd dirname": tests('cd "$(dirname "$0")" && python3 -m pytest test_it.py', RIGHT),
     "git of a bare one": by_shell(
         "git clone -q /app/r.git /tmp/c; grep -qx 42 /tmp/c/out.txt",
         "git init -q w; cd w; echo 42 > out.txt; git add -A; git -c user.name=a -c user.email=a@b.c commit -qm fix; cd ..; git clone -q --bare w r.git",
-    ),
-    "unittest as a grader": Grader(
-        f"python3 /tests/grade.py && {OK}",
-        ANSWER,
-        {
-            "grade.py": "import unittest, pathlib\nclass T(unittest.TestCase):\n    def test_a(self):\n        self.assertEqual(pathlib.Path('/app/out.txt').read_text().strip(), '42')\n    def test_b(self):\n        self.assertTrue(pathlib.Path('/app/out.txt').exists())\nif __name__ == '__main__':\n    unittest.main(verbosity=2)\n"
-        },
-    ),
-    "pytest of a server": tests("python3 -m pytest -q /tests/test_out.py", planted("server.py", SERVER)).with_file(
-        "test_out.py",
-        "import subprocess, time, urllib.request, pytest\n@pytest.fixture(scope='module')\ndef server():\n    p = subprocess.Popen(['python3', '/app/server.py', '8130'])\n    for _ in range(50):\n        try:\n            urllib.request.urlopen('http://127.0.0.1:8130'); break\n        except OSError:\n            time.sleep(0.1)\n    yield 8130\n    p.terminate(); p.wait()\ndef test_a(server):\n    r = urllib.request.urlopen(f'http://127.0.0.1:{server}/')\n    assert r.status == 200\n    assert r.read() == b'42'\n",
-    ),
-    "pytest with a conftest": tests("python3 -m pytest -q /tests/test_out.py", ANSWER)
-    .with_file("test_out.py", "def test_a(answer, helper):\n    assert answer == 42\n    assert helper(2) == 4\n")
-    .with_file(
-        "conftest.py",
-        "import pytest\ndef pytest_addoption(parser):\n    parser.addoption('--answer-file', default='/app/out.txt')\ndef pytest_configure(config):\n    config.addinivalue_line('markers', 'x: y')\n@pytest.fixture\ndef answer(request):\n    return int(open(request.config.getoption('--answer-file')).read())\n@pytest.fixture\ndef helper():\n    return lambda x: 2 * x\n",
     ),
     "pytest options": tests(
         "python3 -m pytest /tests/test_it.py -v --tb=short -rA -p no:cacheprovider -o cache_dir=/tmp/c --color=yes -s --durations=3 -k 'two or ten' -x --maxfail=1 --disable-warnings -W ignore --strict-markers --rootdir=/tests --no-header",
@@ -126,11 +105,6 @@ HONEST: dict[str, Grader] = {
     ),
     "pytest in turns": Grader(
         f"export PYTHONPATH=/app\nscore=0\nfor t in test_two test_ten; do python3 -m pytest -q /tests/test_it.py::$t > /dev/null 2>&1 && score=$((score + 1)); done\n[ $score -eq 2 ] && {OK}",
-        RIGHT,
-        {"test_it.py": TESTS},
-    ),
-    "pytest's output is read": Grader(
-        f'export PYTHONPATH=/app\nout=$(python3 -m pytest -q /tests/test_it.py 2>&1)\necho "$out"\npassed=$(echo "$out" | grep -oE \'[0-9]+ passed\' | grep -oE \'[0-9]+\')\n[ "$passed" = 2 ] && ! echo "$out" | grep -q failed && {OK}',
         RIGHT,
         {"test_it.py": TESTS},
     ),
@@ -168,12 +142,6 @@ HONEST: dict[str, Grader] = {
         f"python3 -m pytest -c /dev/null --rootdir=/app -p no:cacheprovider -x --tb=short -rA /tests/test_it.py\n{BY_STATUS}",
         RIGHT,
         {"test_it.py": TESTS},
-    ),
-    "data beside the tests": tests("python3 -m pytest -q /tests/test_out.py", RIGHT)
-    .with_file("data.txt", "42\n")
-    .with_file(
-        "test_out.py",
-        "import pkgutil\nfrom solution import double\ndef test_a():\n    assert int(pkgutil.get_data(__name__, 'data.txt')) == double(21)\n",
     ),
     "processes that import the tests": tests("python3 -m pytest -q /tests/test_out.py", RIGHT).with_file(
         "test_out.py",

@@ -1,15 +1,12 @@
 """Signs of cheating: found, counted, and never a verdict."""
 
-from dataclasses import replace
-
 import pytest
 from samples import rollout
 from stopwatch import Stopwatch
 
 from envs.judging.changes import Changes
 from envs.judging.cheating import with_signs
-from envs.records.metrics import Metrics
-from envs.types import Seat, Verdict
+from envs.types import Verdict
 
 
 def found(command: str, changes: Changes = Changes()) -> tuple[str, ...]:  # noqa: B008 - frozen
@@ -88,26 +85,3 @@ def test_arguments_may_be_nested_deeply():
 def test_the_evidence_names_the_turn_and_the_line():
     verdict = with_signs(Verdict(1.0, "fine"), rollout(command="cd /app\ngit reflog | head\nls").result, Changes())
     assert verdict.seen == {"looked into git history": "turn 1: git reflog | head"}
-
-
-def test_a_rise_of_signs_is_warned_of_once(caplog):
-    metrics = Metrics()
-    for step in range(12):
-        for number in range(10):
-            one = rollout(seat=Seat(step=step))
-            seen = {"cheat/looked for tests": 1.0} if step >= 7 and number < 3 else {}
-            metrics.count_rollout(replace(one, verdict=replace(one.verdict, metrics=seen)))
-    assert metrics.alarmed
-    assert [record.message.split(":")[0] for record in caplog.records] == ["signs of cheating rise"]
-
-
-def test_signs_are_counted_at_their_step():
-    metrics = Metrics()
-    cheat = rollout(seat=Seat(step=3))
-    cheat = replace(cheat, verdict=replace(cheat.verdict, metrics={"cheat/looked for tests": 1.0}))
-    for one in (cheat, cheat, rollout(seat=Seat(step=3))):
-        metrics.count_rollout(one)
-    assert metrics.cheats == {"looked for tests": 2}
-    assert metrics.cheats_by_step == {"3": {"looked for tests": 2}}
-    assert metrics.scalars()["cheats/looked for tests"] == 2
-    assert Metrics.from_json(metrics.to_json()).cheats == metrics.cheats

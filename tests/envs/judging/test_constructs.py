@@ -20,7 +20,7 @@ from envs.judging.verifier import judge
 from envs.types import TESTS_UNSEEN, Hidden, Task
 from sandboxes.base import SandboxSpec
 
-RUNS_TESTS = re.compile(r"/tests/(test_|run)|test_cases|make|tox|nox|ctest")
+RUNS_TESTS = re.compile(r"/tests/(test_|run)|test_cases|make")
 AT_ONCE = 4
 
 

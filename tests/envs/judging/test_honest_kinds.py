@@ -4,10 +4,8 @@ import re
 from dataclasses import replace
 
 import pytest
-from honest_kinds import KINDS
 from kinds_in_formats import FORMATS, RIGHT, SOLVE, WRONG, modules, passing
 from planted_modules import judge_modules
-from test_odd_solutions import ODD
 from turns import turn
 
 TRIED = list(FORMATS)[turn(len(FORMATS))]
@@ -16,11 +14,6 @@ COMPARES = re.compile(
     r"^ {4}assert f\([^()]*\) == [-\d'\"\[({]|^ {8}self\.assertEqual\(f\([^()]*\), [-\d'\"\[({]", re.MULTILINE
 )
 LIAR = "class Liar:\n    def __eq__(self, other): return True\n    __hash__ = None\ndef f(x): return Liar()\n"
-
-
-def test_there_are_kinds_and_solutions_enough():
-    assert len(modules()) + len(ODD) >= 120
-    assert len(modules(listed=True)) > 100 and len(KINDS) >= 140
 
 
 async def ended(root, solution, share=ALL):

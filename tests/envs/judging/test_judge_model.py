@@ -9,9 +9,9 @@ import pytest
 from aiohttp import ClientSession, web
 from judge_samples import RIGHT, judge_task, judging, naive, question_of
 
-from envs.judging.attack import attack_tasks
-from envs.judging.check import check_tasks
-from envs.judging.generic_cheats import CHEATS
+from envs.checking.attack import attack_tasks
+from envs.checking.check import check_tasks
+from envs.checking.generic_cheats import CHEATS
 from envs.judging.judge_model import Bench, JudgeRefuses
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
@@ -63,12 +63,11 @@ async def test_a_judges_score_and_words_are_in_the_verdict(tmp_path, base_image,
 
 
 @pytest.mark.docker
-@pytest.mark.parametrize("status", [500, 400, 401, 429])
-async def test_a_judge_that_fails_makes_no_reward(tmp_path, base_image, backend, status, monkeypatch):
+async def test_a_judge_that_fails_makes_no_reward(tmp_path, base_image, backend, monkeypatch):
     monkeypatch.setattr("envs.judging.judge_model._PAUSES_S", (0.0,) * 5)
-    async with judging(lambda body: status) as (url, _):
+    async with judging(lambda body: 500) as (url, _):
         (task,) = with_judge([judge_task(tmp_path, base_image)], JudgeModel(url))
-        with pytest.raises(InfraError, match=f"the judge at {url} failed: HTTP {status}"):
+        with pytest.raises(InfraError, match=f"the judge at {url} failed: HTTP 500"):
             await judged(backend, task, RIGHT)
 
 

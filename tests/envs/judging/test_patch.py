@@ -82,7 +82,8 @@ class Silent:
 
 
 @pytest.mark.parametrize(
-    "result", [ExecResult(1, b""), ExecResult(0, b"nonsense" * 100), ExecResult(0, b"", truncated=True)]
+    "result",
+    [ExecResult(1, b""), ExecResult(0, b"nonsense" * 100), ExecResult(0, archive(member("a", b"1")), truncated=True)],
 )
 async def test_old_contents_that_can_not_be_read_are_none(result):
     found = await old_files(Silent(result), Changes(changed=("a",)))

@@ -12,10 +12,8 @@ from envs.types import Hidden, InfraError, Task
 
 
 @pytest.mark.docker
-@pytest.mark.parametrize("python", [True, False], ids=["python", "no python"])
-async def test_what_test_sh_may_run_runs_as_ever(docker_backend, tmp_path, python):
-    folder = image_of(tmp_path, python)
-    image = await docker_backend.ensure_image(None, folder)
+async def test_without_python_what_test_sh_may_run_runs_as_ever(docker_backend, tmp_path):
+    image = await docker_backend.ensure_image(None, image_of(tmp_path, False))
     script = f"""set -e
     printf 'A=5\\n' > /tmp/settings && . /tmp/settings && test $A = 5
     test "$(timeout 5 id -u)-$(env B=1 nice id -u)-$(echo id -u | xargs env)" = 0-0-0
@@ -33,18 +31,6 @@ async def test_what_test_sh_may_run_runs_as_ever(docker_backend, tmp_path, pytho
     )
     verdict = await verdict_after(docker_backend, image, sample, command)
     assert verdict.solved, verdict.explanation
-
-
-@pytest.mark.docker
-async def test_an_image_may_have_a_user_of_its_own(docker_backend, tmp_path):
-    (tmp_path / "image").mkdir()
-    (tmp_path / "image/Dockerfile").write_text(
-        "FROM atropos-agent/base:debian12\nWORKDIR /src\nRUN echo 1 > old && chown -R 1234 /src\nUSER 1234\n"
-    )
-    image = await docker_backend.ensure_image(None, tmp_path / "image")
-    sample = task(tmp_path, "id -u; ls; " + REWARD.format(1), workdir=None)
-    verdict = await verdict_after(docker_backend, image, sample, "id -u > new; rm old")
-    assert (verdict.reward, verdict.explanation.split("\n", 1)[1]) == (1.0, "0\nnew\n")
 
 
 @pytest.mark.docker
@@ -66,7 +52,7 @@ async def test_tests_lie_among_decoys_with_their_data_and_what_is_no_python_as_i
 @pytest.mark.docker
 async def test_a_virtual_environment_that_the_agent_made_reports_its_tests(docker_backend, base_image, tmp_path):
     run = "export PYTHONPATH=/app; .venv/bin/python -m pytest -q /tests/test_a.py"
-    sample = task(tmp_path, f"{run} && {{ {REWARD.format(1)}; }}", watched=True)
+    sample = task(tmp_path, f"{run} && {REWARD.format(1)}", watched=True)
     (tmp_path / "tests/test_a.py").write_text("from solution import f\ndef test_a():\n    assert f(3) == 6\n")
     make = "python3 -m venv --system-site-packages --without-pip .venv; echo 'def f(x): return 2 * x' > solution.py"
     assert (await verdict_after(docker_backend, base_image, sample, make)).solved
@@ -75,7 +61,7 @@ async def test_a_virtual_environment_that_the_agent_made_reports_its_tests(docke
 @pytest.mark.docker
 async def test_an_image_may_have_a_folder_of_the_verifiers_name(docker_backend, tmp_path):
     folder = image_of(tmp_path, True, "RUN mkdir -p /verifier/bin && echo 5 > /verifier/bin/want")
-    sample = task(tmp_path, f"cat /verifier/bin/want && pytest -q /tests/test_a.py && {{ {REWARD.format(1)}; }}")
+    sample = task(tmp_path, f"cat /verifier/bin/want && pytest -q /tests/test_a.py && {REWARD.format(1)}")
     (tmp_path / "tests/test_a.py").write_text("def test_a():\n    assert open('/verifier/bin/want').read() == '5\\n'\n")
     image = await docker_backend.ensure_image(None, folder)
     verdict = await judge(docker_backend, sample, image, Changes())
@@ -120,7 +106,7 @@ async def test_an_environment_that_uv_makes_with_a_network_reports_its_tests(doc
         (folder / "bin" / name).write_text(text)
         (folder / "bin" / name).chmod(0o755)
     run = '. "$HOME/.local/bin/env" && uvx -w cowsay pytest -q /tests/test_a.py'
-    sample = task(tmp_path, f"{run} && {{ {REWARD.format(1)}; }}", watched=True, network=True)
+    sample = task(tmp_path, f"{run} && {REWARD.format(1)}", watched=True, network=True)
     (tmp_path / "tests/test_a.py").write_text("def test_a():\n    assert open('/app/a').read() == '6'\n")
     image = await docker_backend.ensure_image(None, folder)
     for answer in (6, 7):

@@ -27,11 +27,9 @@ END
     "script, reward, said",
     [
         ("echo boom; exit 3", 0.0, "No reward: test.sh wrote no reward (test.sh ended with 3).\nboom"),
-        (REWARD.format("0") + '; echo \'{"reward": 1, "speed": 3}\' > /logs/verifier/reward.json', 1.0, "Reward 1"),
         ("ln -s /tests/one /logs/verifier/reward.txt", 0.0, "test.sh wrote no reward"),
         ("rm -r /logs", 0.0, "the verifier's logs could not be read"),
         (f"{EVIL_TAR}chmod +x /bin/tar; " + REWARD.format("1"), 1.0, "Reward 1"),
-        ("mkfifo /logs/verifier/memory; " + REWARD.format("1"), 1.0, "Reward 1"),
     ],
 )
 async def test_what_test_sh_leaves_decides(docker_backend, base_image, tmp_path, script, reward, said):

@@ -5,20 +5,14 @@ from dataclasses import replace
 
 import pytest
 from samples import rollout
-from scripted_engine import ScriptedEngine
 from task_formats import write
 
-from atropos_agent.tokens.record import problems
-from envs.delivery.rows import Origin, score_group
-from envs.judging.check import check_tasks
-from envs.judging.manifest import with_record
+from envs.checking.check import check_tasks
+from envs.checking.manifest import with_record
 from envs.judging.record import merged
 from envs.judging.steps import combined, joined, parts
-from envs.options import EngineConfig
-from envs.running.run import open_run
-from envs.swe.environment import SWEEnv, SWEEnvConfig
 from envs.tasks.harbor import load_task
-from envs.types import SIGN, Hidden, Seat, Step, Task, TestStatus, Verdict
+from envs.types import SIGN, Hidden, Step, Task, TestStatus, Verdict
 
 JUDGE = "cmp -s /app/made /tests/wanted && echo 1 > /logs/verifier/reward.txt || echo 0 > /logs/verifier/reward.txt\n"
 
@@ -44,38 +38,6 @@ async def test_the_reference_of_each_step_passes_and_doing_nothing_does_not(dock
     (result,) = await check_tasks(docker_backend, [load_task(two_steps(tmp_path))])
     assert result.ok, result.problem
     assert (result.reference, result.nothing) == ((1.0,), (0.0,))
-
-
-@pytest.mark.docker
-async def test_each_step_is_a_conversation_and_the_rollout_is_judged_once(
-    base_image, smollm2_tokenizer, tokenizer_folder, tmp_path
-):
-    two_steps(tmp_path / "tasks", "min_reward = 1.0")
-
-    def answer(prompt: str) -> str:
-        prompts.append(prompt)
-        if len(prompts) % 2 == 0:
-            return "Done."
-        call = {"name": "terminal", "arguments": {"command": f"echo {len(prompts)} >> made"}}
-        return f"<tool_call>\n{json.dumps(call)}\n</tool_call>"
-
-    prompts: list[str] = []
-
-    with ScriptedEngine(answer, smollm2_tokenizer) as engine:
-        options = {"tasks": str(tmp_path / "tasks"), "base_image": base_image, "run_dir": tmp_path / "run"}
-        config = SWEEnvConfig(**options, tokenizer_name=tokenizer_folder)
-        env = SWEEnv(config, [EngineConfig(base_url=engine.url, model_name="scripted")])
-        async with open_run(env) as run:
-            made, _ = await run.rollouts.make(env.tasks()[0][0], Seat())
-    assert "step one" in prompts[0] and "step one" not in prompts[2] and "step two" in prompts[2]
-    assert made.verdict.reward == 0.5  # the first step is right, the second is not
-    assert {name: made.verdict.metrics[f"reward/{name}"] for name in ("one", "two")} == {"one": 1.0, "two": 0.0}
-    result = made.result
-    assert [(step.index, step.segment) for step in result.steps] == [(0, 0), (1, 0), (2, 1), (3, 1)]
-    assert [row.segment for row in result.segments] == [0, 1]
-    assert problems(result.segments, result.record) == [None, None]
-    assert [message["role"] for message in result.messages].count("system") == 2
-    assert not score_group([made], Origin(0, "g", "counting")).dropped
 
 
 def steps(*least, last_counts=False):

@@ -55,11 +55,11 @@ async def test_a_tree_that_can_not_be_read_is_no_reward(
 
 
 @pytest.mark.docker
-async def test_a_build_of_many_megabytes_is_carried(docker_backend, base_image, tmp_path):
-    """Its names have more bytes than an argument may have."""
+async def test_a_build_of_megabytes_is_carried(docker_backend, base_image, tmp_path):
+    """They are unpacked from outside, and their names have more bytes than an argument may have."""
     last = f"{4999:060}"
-    built = f'test "$(stat -c %s target/debug)" = 100000000 && test -e target/{last} && {REWARD.format(1)}'
-    command = "mkdir target && cd target && truncate -s 100000000 debug && seq -f %060.0f 4999 | xargs touch"
+    built = f'test "$(stat -c %s target/debug)" = 3000000 && test -e target/{last} && {REWARD.format(1)}'
+    command = "mkdir target && cd target && truncate -s 3000000 debug && seq -f %060.0f 4999 | xargs touch"
     assert (await verdict_after(docker_backend, base_image, task(tmp_path, built), command)).solved
 
 
@@ -68,13 +68,6 @@ async def test_a_working_directory_that_became_a_link_brings_nothing(docker_back
     sample = task(tmp_path, f'test -z "$(ls -A)" && {REWARD.format(1)}')
     verdict = await verdict_after(docker_backend, base_image, sample, "cd /; rmdir /app; ln -s /etc /app")
     assert verdict.solved
-
-
-@pytest.mark.docker
-async def test_a_missing_image_is_ours_not_the_models(docker_backend, tmp_path):
-    with pytest.raises(InfraError) as caught:
-        await judge(docker_backend, task(tmp_path, ""), "atropos-agent/no-such-image", Changes())
-    assert caught.value.kind == "verifier"
 
 
 async def test_a_sandbox_that_dies_at_its_limits_in_the_tests_twice_is_the_codes_doing(tmp_path):
@@ -92,14 +85,13 @@ async def test_a_sandbox_that_dies_in_the_tests_without_proof_against_the_code_i
 
 
 @pytest.mark.docker
-@pytest.mark.parametrize("way", ["kill", "rm -f"])
-async def test_a_verifiers_sandbox_that_is_killed_from_outside_is_ours(listed_backend, base_image, tmp_path, way):
+async def test_a_verifiers_sandbox_that_is_removed_from_outside_is_ours(listed_backend, base_image, tmp_path):
     async def killer():
         while True:
             listed = await docker("ps", "-q", "--filter", f"label=atropos-agent.owner={listed_backend.owner.id}")
             for name in listed.split():
                 if "sleep" in await docker("top", name):  # its argument is kept from who looks
-                    await docker(*way.split(), name)
+                    await docker("rm", "-f", name)
             await asyncio.sleep(0.1)
 
     killing = asyncio.create_task(killer())

@@ -27,6 +27,7 @@ def task(root, name, script, watched=None):
 )
 def test_files_speak_of_runners(text, speaks):
     assert speak_of_runners([("empty", b""), ("a", text)]) is speaks
+    assert speak_of_runners([("tests.json", b""), ("a", text)])
 
 
 def test_what_the_check_saw_comes_before_what_the_files_speak_of(tmp_path):
@@ -42,12 +43,6 @@ def test_what_the_check_saw_comes_before_what_the_files_speak_of(tmp_path):
 def test_a_run_and_its_judge_see_the_same_in_files(tmp_path, files):
     folder = write(tmp_path, files)
     assert is_watched(Task("a", "", Hidden(folder))) is _tests_of_task([folder]).speak_of_runners
-
-
-def test_a_list_of_tests_is_watched(tmp_path):
-    listed = task(tmp_path, "a", "true")
-    write(tmp_path / "a", {"tests.json": "{}"})
-    assert is_watched(listed)
 
 
 def test_a_task_of_steps_is_watched_where_each_step_is(tmp_path):

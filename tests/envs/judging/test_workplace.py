@@ -142,11 +142,16 @@ async def test_an_outcome_has_the_time_of_each_phase_and_what_was_made_of_each_s
     assert not (await place.outcome(0.0)).work
 
 
-async def test_a_slow_start_of_the_verifiers_sandbox_is_no_time_of_the_verifier(tmp_path, monkeypatch):
+@pytest.mark.parametrize("killed", [0, 1])
+async def test_a_slow_start_of_the_verifiers_sandbox_is_no_time_of_the_verifier(tmp_path, monkeypatch, killed):
     now, agents_closed = [0.0], asyncio.Event()
     monkeypatch.setattr(workplace, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     class Slow(Backend):
+        def _judge(self, timeout):
+            now[0] += 2
+            return ExecResult(137 if self._rewards else 0, b"")
+
         @asynccontextmanager
         async def open(self, spec):
             if spec.switch_users:
@@ -156,8 +161,10 @@ async def test_a_slow_start_of_the_verifiers_sandbox_is_no_time_of_the_verifier(
                 yield sandbox
             agents_closed.set()
 
-    place, _ = await work(Slow(1), one_step(tmp_path), rollout().result)
-    assert (await place.outcome(1.0)).timings_s == {"open": 0.0, "agent": 0.0, "sandbox": 3.0, "verifier": 0.0}
+    place, _ = await work(Slow(*[""] * killed, 1), one_step(tmp_path), rollout().result)
+    each = {"sandbox": 3.0, "verifier": 2.0}
+    spent = {phase: s * (1 + killed) for phase, s in each.items()}
+    assert (await place.outcome(1.0)).timings_s == {"open": 0.0, "agent": 0.0, **spent}
 
 
 async def test_a_step_that_is_begun_late_has_a_second_left_where_the_rollout_has_one(tmp_path):

@@ -8,9 +8,9 @@ from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.verifier import open_verifier
 from envs.types import Hidden, Task
-from sandboxes.base import ExecResult, NotSupported, SandboxDied
+from sandboxes.base import ExecResult, Sandbox, SandboxDied
 
-REWARD = "mkdir -p /logs/verifier; echo {} > /logs/verifier/reward.txt"
+REWARD = "echo {} > /logs/verifier/reward.txt"
 
 
 def task(tmp_path: Path, script: str, *, timeout_s: float = 120.0, workdir: str = "/app", **hidden) -> Task:
@@ -39,7 +39,7 @@ def image_of(tmp_path, python, *lines):
     return tmp_path / "image"
 
 
-class FailingSandbox:
+class FailingSandbox(Sandbox):
     """Answers every command with success until `fails` says that one dies."""
 
     id = "failing"
@@ -59,14 +59,8 @@ class FailingSandbox:
     async def overran(self):
         return self._limit
 
-    async def host_out_of_memory(self):
-        return False
-
     async def upload(self, archive, path):
         pass
-
-    def door(self, name):
-        raise NotSupported("it has none")
 
     async def stop(self):
         pass

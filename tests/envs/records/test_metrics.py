@@ -11,6 +11,7 @@ from samples import rollout
 from atropos_agent.tokens.drift import Drift
 from atropos_agent.types import Conditions, Counts, StopReason
 from envs.records.metrics import KEPT, UNCALLED_ROLLOUTS, Latency, Metrics
+from envs.types import Seat
 
 
 def counted() -> Metrics:
@@ -173,3 +174,26 @@ def test_the_bar_tells_the_share_of_groups_with_signal():
     for signal in (True, False, False, False):
         metrics.count_group(signal=signal)
     assert "rewards differ in 25% of groups" in metrics.line()
+
+
+def test_a_rise_of_signs_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    metrics = Metrics()
+    for step in range(12):
+        for number in range(10):
+            one = rollout(seat=Seat(step=step))
+            seen = {"cheat/looked for tests": 1.0} if step >= 7 and number < 3 else {}
+            metrics.count_rollout(replace(one, verdict=replace(one.verdict, metrics=seen)))
+    assert metrics.alarmed
+    assert [record.message.split(":")[0] for record in caplog.records] == ["signs of cheating rise"]
+
+
+def test_signs_are_counted_at_their_step() -> None:
+    metrics = Metrics()
+    cheat = rollout(seat=Seat(step=3))
+    cheat = replace(cheat, verdict=replace(cheat.verdict, metrics={"cheat/looked for tests": 1.0}))
+    for one in (cheat, cheat, rollout(seat=Seat(step=3))):
+        metrics.count_rollout(one)
+    assert metrics.cheats == {"looked for tests": 2}
+    assert metrics.cheats_by_step == {"3": {"looked for tests": 2}}
+    assert metrics.scalars()["cheats/looked for tests"] == 2
+    assert Metrics.from_json(metrics.to_json()).cheats == metrics.cheats

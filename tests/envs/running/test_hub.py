@@ -9,7 +9,7 @@ import pytest
 import yaml
 from samples import renamed, rollout
 
-from envs.judging.manifest import Attack, CheckResult, write_manifest
+from envs.checking.manifest import Attack, CheckResult, write_manifest
 from envs.records.atif import RolloutWriter
 from envs.records.provenance import FILE_NAME
 from envs.running import exporting

@@ -16,10 +16,10 @@ from samples import task as sample
 from scripted_engine import ScriptedEngine
 from test_r2e import ROW as R2E_ROW
 
-from envs.judging.attack import with_attack
+from envs.checking.attack import with_attack
+from envs.checking.flakes import doubts_of
+from envs.checking.manifest import Attack, CheckResult, read_manifest, write_manifest
 from envs.judging.changes import Changes
-from envs.judging.flakes import doubts_of
-from envs.judging.manifest import Attack, CheckResult, read_manifest, write_manifest
 from envs.judging.saved_changes import pack_changes
 from envs.records.atif import to_atif
 from envs.records.read import read_rollouts
@@ -342,7 +342,7 @@ def test_flaky_tests_seen_in_a_run_exclude_their_task_and_an_agents_random_code_
         done = programs.run(["-m", "envs.swe", "evaluate", *options], env=os.environ)
     assert done.returncode == 0, done.stderr
     assert set(doubts_of([tmp_path / "run"])) == {"shaky", "sound"}
-    monkeypatch.setattr("envs.judging.check.IN_DOUBT", 4)
+    monkeypatch.setattr("envs.checking.check.IN_DOUBT", 4)
     assert main(["check", str(tmp_path / "tasks"), "--seen", str(tmp_path / "run")]) == 1
     assert "2 tasks in doubt: flaky 1, tests agreed 1" in capsys.readouterr().out
     kept = read_manifest(tmp_path / "tasks/manifest.json")

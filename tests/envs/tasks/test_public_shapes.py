@@ -3,7 +3,7 @@
 import pytest
 from public_shapes import CONTENTS, SHAPES, make_all
 
-from envs.judging.check import check_tasks
+from envs.checking.check import check_tasks
 from envs.tasks.harbor import load_tasks
 
 

@@ -39,7 +39,15 @@ def test_a_comparison_with_a_literal_asks_the_probe(text, shown):
 
 @pytest.mark.parametrize(
     "text",
-    ["assert f(3) > 5", "assert 3 == 3", "self.assertIs(f(3), 6)", "self.assertAlmostEqual(f(3), 6.5, places=n)"],
+    [
+        "assert f(3) > 5",
+        "assert 3 == 3",
+        "self.assertIs(f(3), 6)",
+        "self.assertAlmostEqual(f(3), 6.5, places=n)",
+        "self.assertAlmostEqual(f(3), 6.5, **options)",
+        "self.assertEqual(*both)",
+        "self.assertFormError(form, 'six', 'field', 'error')",
+    ],
 )
 def test_other_comparisons_stay_and_tell_that_they_were_come_to(text):
     made, asked = line_of(text)
@@ -90,18 +98,6 @@ def test_a_message_that_tells_the_value_is_dropped_and_others_stay(text, message
     made, _ = line_of(text.format(message))
     assert made.endswith(text.format(message if is_kept else "str()").rpartition(" ")[2])
     assert (message in made) is is_kept
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "self.assertFormError(form, 'six', 'field', 'error')",
-        "self.assertEqual(*both)",
-        "self.assertAlmostEqual(f(3), 6.5, **options)",
-    ],
-)
-def test_methods_that_are_not_unittests_keep_their_arguments(text):
-    assert line_of(text)[0] == f"{text}; __verifier__.reached(1000000000)"
 
 
 def test_a_value_that_a_name_of_the_module_makes_is_compared_as_it_is():

@@ -1,7 +1,5 @@
 """The hidden tests as the sandbox gets them."""
 
-import ast
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted_modules import PATH, Run
@@ -40,16 +38,6 @@ def test_a_module_that_decoys_would_break_lies_there_as_it_was(monkeypatch, capl
     assert made.texts == {"/tests/test_broken.py": SOURCE}
     assert (made.key.sets, made.key.must) == ({}, {})
     assert "no decoys in /tests/test_broken.py" in caplog.text
-
-
-def test_nothing_in_the_text_says_which_is_expected():
-    for number in range(40):
-        made = insert_decoys({PATH: SOURCE.replace(b"f(3) == 6", f"f({number}) == 648127".encode())})
-        (line,) = (line for line in made.texts[PATH].decode().splitlines() if "648127" in line)
-        call = ast.parse(line.strip()).body[0].test.value.elts[0]
-        values = [one.value for one in call.args[2].args[1].elts]
-        assert len(values) == 8 and 648127 in values
-        assert len({len(str(value)) for value in values}) <= 1
 
 
 NUMBERS = st.integers(-(10**6), 10**6) | st.floats(-1e6, 1e6).filter(lambda x: x == 0 or abs(x) > 1e-3)

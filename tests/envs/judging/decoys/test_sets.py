@@ -58,14 +58,16 @@ def test_a_literal_stands_among_others_of_its_kind(text):
             assert all(type(other[0]) is type(truth[0]) and other[0] != truth[0] for other in others)
 
 
-@pytest.mark.parametrize("text", ["f(3)", "[f(3)]", "[*a]", "a", "a.b", "x[0]", "tuple([1])", "None", "[name]", "..."])
+@pytest.mark.parametrize(
+    "text", ["f(3)", "[f(3)]", "[*a]", "a", "a.b", "x[0]", "tuple([1])", "None", "[name]", "...", "Decimal('x')"]
+)
 def test_what_may_be_of_any_kind_stays(text):
     assert choose(text) is None
 
 
 def test_each_place_of_a_set_is_as_likely_to_hold_the_expected_one():
     seen = collections.Counter(choose("'alpha 12'", seed).truth for seed in range(800))
-    assert max(seen.values()) < 2 * min(seen.values())
+    assert len(seen) == sets.WAYS and max(seen.values()) < 2 * min(seen.values())
 
 
 @pytest.mark.parametrize("text", ["7", "100", "4321", "2.5", "'alpha'", "'x-12'", "[1, 2]", "{'a': 10}"])

@@ -3,7 +3,7 @@
 import unittest
 
 import pytest
-from planted_modules import REPORTER, EqualToAll, Run, text_of
+from planted_modules import REPORTER, Run, text_of
 
 from envs.judging.decoys.key import FIRST
 from envs.judging.reports.evidence import FORCED
@@ -26,6 +26,7 @@ def test_f():
         "if f(0):\n        assert f(3) == 6",
         "with pytest.raises(TypeError):\n        f(None)\n        assert f(3) == 6",
         "try:\n        f(None)\n        assert f(3) == 6\n    except TypeError:\n        pass",
+        "end = pytest.raises(TypeError)\n    with end:\n        assert f(None) == 6",
     ],
 )
 def test_sites_that_a_run_may_miss_need_not_tell(body):
@@ -113,26 +114,7 @@ def test_parameters_that_are_compared_alone_stand_among_decoys():
 )
 def test_what_others_are_given_stands_as_it_is(source):
     text, _ = text_of("import pytest\n" + source)
-    assert b".want" not in text and b".row" not in text
-
-
-def test_a_row_that_is_to_raise_need_not_come_to_an_assert():
-    run = Run(
-        "import pytest\nfrom contextlib import nullcontext\n"
-        "@pytest.mark.parametrize('x, twice, end', [(4, 8, nullcontext()), (None, 8, pytest.raises(TypeError))])\n"
-        "def test_f(x, twice, end):\n    with end:\n        assert f(x) == twice\n",
-        x=None,
-        twice=8,
-        end=pytest.raises(TypeError),
-    )
-    assert run.verdict() == ("passed", None)
-
-
-def test_unittests_that_are_methods_are_planted_too():
-    source = "import unittest\nclass T(unittest.TestCase):\n    def test_f(self):\n        self.assertEqual(f(3), 6)\n"
-    assert Run(source, test="T::test_f").verdict() == ("passed", None)
-    assert Run(source, lambda x: 4, test="T::test_f").verdict() == ("failed", None)
-    assert Run(source, lambda x: EqualToAll(), test="T::test_f").verdict() == ("failed", FORCED)
+    assert b".want" not in text
 
 
 def test_a_failed_method_of_unittests_fails_as_it_did():

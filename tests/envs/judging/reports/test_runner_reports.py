@@ -45,9 +45,3 @@ def test_no_more_replaced_things_are_looked_for_than_code_can_honestly_replace()
     names = [f"builtins.name_{number}" for number in range(5_000)]
     reports = RunnerReports([[{"kind": "finish", "status": 0, "tampered": 2 * names}]], WRITTEN)
     assert reports.tampered == names[:200]
-
-
-def test_what_can_not_be_read_counts_for_nothing():
-    odd = [{"kind": "finish", "status": "0", "tampered": "all"}, {"kind": "other"}, {}]
-    reports = RunnerReports([odd], WRITTEN)
-    assert (reports.outcomes, reports.statuses, reports.tampered) == ({}, [], [])

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from envs.judging.check import check_tasks
+from envs.checking.check import check_tasks
 from envs.tasks.adapters.plain_folder import load
 from envs.types import BadTask
 

@@ -8,7 +8,7 @@ from clean_tree import CleanTree, a_few_at_a_time
 from rows_on_disk import tasks_of
 from test_unittests import diff
 
-from envs.judging.check import check_tasks
+from envs.checking.check import check_tasks
 from envs.judging.verifier import judge
 from sandboxes.docker import DockerBackend
 

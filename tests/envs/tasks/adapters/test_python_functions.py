@@ -5,7 +5,7 @@ import gzip
 import pytest
 from rows_on_disk import write
 
-from envs.judging.check import check_tasks, solve
+from envs.checking.check import check_tasks, solve
 from envs.judging.start_trees import StartTrees
 from envs.tasks.adapters.python_functions import load
 from envs.types import BadTask

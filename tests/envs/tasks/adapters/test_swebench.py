@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from rows_on_disk import write
 
+from envs.checking.check import check_tasks
 from envs.judging.changes import collect_changes
-from envs.judging.check import check_tasks
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.verifier import judge

@@ -2,7 +2,7 @@
 
 import pytest
 
-from envs.judging.check import check_tasks
+from envs.checking.check import check_tasks
 from envs.tasks.adapters.terminal_bench import load
 from envs.types import BadTask
 

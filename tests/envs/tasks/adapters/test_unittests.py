@@ -14,7 +14,7 @@ from rows_on_disk import write
 from turns import turn
 
 import envs
-from envs.judging.check import check_tasks
+from envs.checking.check import check_tasks
 from envs.judging.verifier import judge
 from envs.tasks.adapters.swebench import load
 from envs.types import BadTask

@@ -6,7 +6,7 @@ import pytest
 from clean_tree import a_few_at_a_time
 from forge_samples import forged
 
-from envs.judging.check import check_tasks, solve
+from envs.checking.check import check_tasks, solve
 from envs.judging.start_trees import StartTrees
 from envs.tasks.forge import forge as forging
 from envs.tasks.forge.emit import emit

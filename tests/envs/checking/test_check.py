@@ -11,11 +11,9 @@ from task_formats import write
 from turns import turn
 
 import envs.swe
-from envs.judging import check
-from envs.judging.changes import Changes
-from envs.judging.check import IN_DOUBT, check_tasks, render
-from envs.judging.manifest import CheckResult
-from envs.judging.verifier import judge
+from envs.checking import check
+from envs.checking.check import IN_DOUBT, check_tasks, render
+from envs.checking.manifest import CheckResult
 from envs.tasks.harbor import load_task, load_tasks
 from envs.types import VERIFIER_TIMED_OUT, Task, TestStatus, Verdict
 from sandboxes.base import DaemonUnavailable
@@ -50,16 +48,7 @@ async def test_a_sample_of_the_starter_pack_can_be_used(docker_backend):
     assert {(result.reference, result.nothing) for result in results} == {((1.0,), (0.0,))}
     assert [result.task_id for result in results if any("unwatched" in spot for spot in result.blind_spots)] == []
     assert len(seen) == len(SAMPLE)
-
-
-@pytest.mark.docker
-async def test_an_untouched_repository_fails_the_tests_that_it_should_and_no_others(docker_backend):
-    task = load_task(STARTER / "stock-reservations")
-    image = await docker_backend.ensure_image(task.image, task.context)
-    verdict = await judge(docker_backend, task, image, Changes())
-    listed = json.loads((task.hidden.tests / "tests.json").read_text())
-    assert {name for name, status in verdict.tests.items() if status is TestStatus.FAILED} == {*listed["FAIL_TO_PASS"]}
-    assert {name for name, status in verdict.tests.items() if status is TestStatus.PASSED} == {*listed["PASS_TO_PASS"]}
+    assert all(result.verifier_s > 0 and result.memory_mb > 0 and result.image_mb > 100 for result in results)
 
 
 SKIPS = """\
@@ -97,26 +86,6 @@ async def test_what_a_suite_leaves_out_by_itself_is_not_demanded_once_the_refere
     assert list(json.loads(result.record)[0]["tests"]) == ["test_it.py::test_done"]
 
 
-READS = """\
-import inspect
-
-def test_done():
-    assert open("/app/done").read() == "1\\n"
-
-def test_own():
-    assert "def test_done" in open(__file__).read()
-    assert "open(" in inspect.getsource(test_done)
-"""
-
-
-@pytest.mark.docker
-async def test_a_suite_may_read_its_own_source(docker_backend, tmp_path):
-    directory = make_task(tmp_path, "reads", test="pytest -q /tests >&2")
-    (directory / "tests/test_it.py").write_text(READS)
-    result = await only(docker_backend, directory)
-    assert (result.problem, result.reference, result.nothing) == (None, (1.0,), (0.0,))
-
-
 @pytest.mark.docker
 async def test_a_test_sh_may_end_before_its_tests_where_nothing_was_done(docker_backend, tmp_path):
     directory = make_task(tmp_path, "early")
@@ -144,26 +113,6 @@ async def test_what_is_wrong_with_a_task_is_said(docker_backend, tmp_path, optio
     result = await only(docker_backend, make_task(tmp_path, "bad", **options))
     assert not result.ok
     assert said in result.problem
-
-
-RANDOM = """\
-import random
-
-def test_done():
-    assert open("/app/done").read() == "1\\n"
-
-def test_shaky():
-    assert random.random() < 0.5
-"""
-
-
-@pytest.mark.docker
-async def test_a_task_in_doubt_is_flaky_if_its_tests_act_at_random_with_the_reference_too(docker_backend, tmp_path):
-    directory = make_task(tmp_path, "shaky", test="pytest -q /tests > /tmp/log")
-    (directory / "tests/test_it.py").write_text(RANDOM)
-    result = await only(docker_backend, directory, doubted={"shaky"})
-    assert (result.flaky, result.flaky_tests) == (True, ("test_it.py::test_shaky",))
-    assert result.problem == "repeats disagree: the task is flaky, test_it.py::test_shaky"
 
 
 @pytest.fixture
@@ -257,14 +206,13 @@ async def test_an_engine_that_is_gone_ends_the_check(tmp_path):
         await check_tasks(Backend(), [load_task(make_task(tmp_path, name)) for name in "abc"])
 
 
-@pytest.mark.docker
-async def test_what_was_checked_before_is_checked_again_only_when_it_has_to_be(docker_backend, tmp_path):
+async def test_what_was_checked_before_is_checked_again_only_when_it_has_to_be(verdicts, tmp_path):
+    verdicts([SOUND], [UNTOUCHED])
     directory = make_task(tmp_path, "fine")
-    first = await only(docker_backend, directory)
-    assert first.verifier_s > 0 and first.memory_mb > 0 and first.image_mb > 100
+    first = await only(Built(), directory)
 
     async def again(known, repeats=1):
-        (found,) = await check_tasks(docker_backend, [load_task(directory)], known={"fine": known}, repeats=repeats)
+        (found,) = await check_tasks(Built(), [load_task(directory)], known={"fine": known}, repeats=repeats)
         return found
 
     assert await again(first) is first

@@ -2,11 +2,12 @@
 
 Rollouts only cast doubt. Code of the agent that acts at random gets different verdicts too, so a policy that could
 exclude tasks by its verdicts would learn to exclude hard ones. `tasks check` decides, by trees without any code of an
-agent: the reference's and the untouched one (`envs.judging.check`).
+agent: the reference's and the untouched one (`envs.checking.check`).
 """
 
 from __future__ import annotations
 
+import tarfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +15,10 @@ from typing import Any
 
 import orjson
 
-from envs.judging.saved_changes import NotSaved, digest_of_work
+from envs.judging.changes import Changes
+from envs.judging.saved_changes import NotSaved, unpack_changes
+from envs.judging.tree import tree_of
+from envs.records.provenance import digest_of
 from envs.records.read import read_rollouts
 from envs.types import VERIFIER_TIMED_OUT, BadTask, TestStatus, Verdict
 
@@ -47,7 +51,7 @@ def in_doubt(judged: Iterable[Judged]) -> dict[str, set[str]]:
         if not work or verdict.metrics.get(VERIFIER_TIMED_OUT):
             continue
         try:
-            key = task, digest_of_work(work)
+            key = task, _digest_of(work)
         except NotSaved:
             continue
         reward, tests = first.setdefault(key, (verdict.reward, verdict.tests))
@@ -77,3 +81,20 @@ def _rejudged(run: Path) -> Iterator[tuple[str, list[str]]]:
             names = [name for name, pair in one["tests"].items() if None not in pair]
             if not one["problem"] and (names or one["now"] != one["before"]):
                 yield one["task"], names
+
+
+def _digest_of(work: Sequence[Mapping[str, Any]]) -> str:
+    """Return the sha256 of changes as entries: names, modes and contents, whenever they were made. Raises NotSaved."""
+    return digest_of([_contents(unpack_changes(entry)) for entry in work])
+
+
+def _contents(changes: Changes) -> list[Any]:
+    try:
+        tree = tree_of(changes.archive, "/", git=True) if changes.archive else {}
+    except (ValueError, tarfile.TarError) as error:
+        raise NotSaved(f"the agent's work is damaged: {type(error).__name__}: {error}") from error
+    return [
+        [[path, one.kind, one.mode, one.content] for path, one in sorted(tree.items())],
+        [sorted(changes.deleted), changes.problem],
+        [[folder, _contents(one)] for folder, one in sorted(changes.elsewhere, key=lambda pair: pair[0])],
+    ]

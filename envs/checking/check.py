@@ -16,10 +16,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from rich.console import Group
 from rich.text import Text
 
+from envs.checking.flakes import disagreement
+from envs.checking.manifest import CheckResult, with_record
 from envs.judging.archives import pack_directory
 from envs.judging.changes import Changes
-from envs.judging.flakes import disagreement
-from envs.judging.manifest import CheckResult, with_record
 from envs.judging.record import REFERENCE, merged, named, unverified
 from envs.judging.results import WRITTEN
 from envs.judging.specs import agent_spec
@@ -61,7 +61,7 @@ async def check_tasks(
     repeats: how often each is checked; rewards or tests that differ make it flaky, and unusable.
     known: results of an earlier check, taken if the task is the same and was seen, often enough, to be
         sound, or to be flaky.
-    doubted: ids of tasks to be checked `IN_DOUBT` times at least (`envs.judging.flakes`).
+    doubted: ids of tasks to be checked `IN_DOUBT` times at least (`envs.checking.flakes`).
     on_result: called as each task is done.
     A task that fails, for any cause, is a result. An unreachable Docker daemon, or a fault of
     ours, ends the check with its exception.

@@ -4,9 +4,9 @@ import pytest
 from task_formats import write
 from tree_samples import archive, member
 
+from envs.checking.check import check_tasks
+from envs.checking.manifest import usable
 from envs.judging.changes import Changes
-from envs.judging.check import check_tasks
-from envs.judging.manifest import usable
 from envs.judging.verifier import judge
 from envs.tasks.harbor import load_task
 
@@ -40,12 +40,11 @@ def adding(files: dict[str, str], changed: tuple[str, ...] = ()) -> Changes:
     ("run", "hidden", "solve", "watched"),
     [
         ("pytest -q /tests tests", HIDDEN, {"tests/test_mine.py": OWN}, True),
-        ("pytest -q tests", None, {"tests/test_mine.py": OWN}, True),
         ("pytest -q tests/test_*mine.py", None, {"tests/test_mine.py": OWN}, False),
         ("python3 -m unittest discover -s tests -p '*mine.py'", None, {"tests/test_mine.py": UNITTEST}, False),
         ("pytest -q tests", None, {"tests/test_given.py": GIVEN + OWN}, False),
     ],
-    ids=["beside hidden ones", "beside given ones", "alone", "of unittest", "in a given file"],
+    ids=["beside hidden ones", "alone", "of unittest", "in a given file"],
 )
 async def test_tests_that_the_reference_brings_are_asked_of_nobody(
     docker_backend, tmp_path, run, hidden, solve, watched

@@ -13,8 +13,8 @@ from dataclasses import replace
 from rich.console import Group
 from rich.text import Text
 
-from envs.judging.generic_cheats import CHEATS, PRELUDE, Cheat
-from envs.judging.manifest import Attack, CheckResult, with_record
+from envs.checking.generic_cheats import CHEATS, PRELUDE, Cheat
+from envs.checking.manifest import Attack, CheckResult, with_record
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.workplace import PlainGuest, open_workplace

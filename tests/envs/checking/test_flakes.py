@@ -8,8 +8,8 @@ import pytest
 from samples import rollout, task
 from tree_samples import archive, member
 
+from envs.checking.flakes import disagreement, doubts_of, in_doubt
 from envs.judging.changes import Changes
-from envs.judging.flakes import disagreement, doubts_of, in_doubt
 from envs.judging.saved_changes import pack_changes
 from envs.records.atif import to_atif
 from envs.types import VERIFIER_TIMED_OUT, BadTask, TestStatus, Verdict

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from envs.judging.manifest import Attack, CheckResult, read_manifest, usable, write_manifest
+from envs.checking.manifest import Attack, CheckResult, read_manifest, usable, write_manifest
 from envs.tasks.selection import checked
 from envs.types import BadTask, Task
 

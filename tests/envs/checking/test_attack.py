@@ -8,10 +8,10 @@ from rich.console import Console
 from test_check import make_task
 from test_steps import two_steps
 
-from envs.judging.attack import BUILT_IN, attack_tasks, attacked, judged, render, with_attack
-from envs.judging.check import check_tasks
-from envs.judging.generic_cheats import Cheat
-from envs.judging.manifest import Attack, CheckResult
+from envs.checking.attack import BUILT_IN, attack_tasks, attacked, judged, render, with_attack
+from envs.checking.check import check_tasks
+from envs.checking.generic_cheats import Cheat
+from envs.checking.manifest import Attack, CheckResult
 from envs.tasks.harbor import load_task
 from envs.types import Step, Task, Verdict
 from sandboxes.base import DaemonUnavailable, SandboxError

@@ -6,7 +6,7 @@ from chores import CHORES
 from harbor_samples import make_task
 from turns import one_of
 
-from envs.judging.check import check_tasks
+from envs.checking.check import check_tasks
 from envs.tasks.harbor import load_task
 
 pytestmark = pytest.mark.timeout(900)

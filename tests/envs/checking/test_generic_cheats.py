@@ -5,7 +5,7 @@ import asyncio
 import pytest
 import pytest_asyncio
 
-from envs.judging.generic_cheats import CHEATS, PRELUDE, Cheat
+from envs.checking.generic_cheats import CHEATS, PRELUDE, Cheat
 from sandboxes.base import SandboxSpec
 
 pytestmark = pytest.mark.docker

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from samples import rollout, task
 
-from envs.judging import rejudge
+from envs.checking import rejudge
+from envs.checking.rejudge import Judge, rejudge_all
 from envs.judging.changes import Changes
-from envs.judging.rejudge import Judge, rejudge_all
 from envs.judging.saved_changes import pack_changes
 from envs.records.atif import to_atif
 from envs.records.read import from_atif
