@@ -192,6 +192,7 @@ def test_vf_eval_runs_on_it(vf_eval, tmp_path):
 def test_vf_eval_says_what_is_wrong_with_a_setting_before_it_begins(vf_eval):
     for more, options, sentence in (
         (["--env.agent.max-turns", "3"], [], "--env.agent.max_turns has no effect"),
+        (["--env.timeout.episode", "60"], [], "--env.timeout.episode has no effect"),
         ([], ["--env.max_step=3"], "did you mean --env.max_steps"),
         ([], ["--env.estimator=none"], "leave out --env.estimator"),
     ):
