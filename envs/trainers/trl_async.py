@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from atropos_agent.engines.completions import CompletionsServer
+from envs.config import AgentEnvConfig
 from envs.delivery.exports import trl_samples
 from envs.running.environment import Environment
 from envs.running.feed import Feed
@@ -62,7 +63,7 @@ class Worker(Fed):
         self, make_env: Callable[[], Awaitable[Environment]], output_dir: str | Path, *, groups: int = 4
     ) -> None:
         sink = partial(HandOver.to, self.hand)
-        super().__init__(make_env, output_dir, refuse_weight, sink, partial(_Pace, self))
+        super().__init__(make_env, output_dir, refuse, sink, partial(_Pace, self))
         self.rollout_buffer = Buffer()
         self.metrics_queue: queue.Queue[dict[str, float]] = queue.Queue()
         self.groups = groups
@@ -109,6 +110,12 @@ class Worker(Fed):
         return SimpleNamespace(
             **line | arrays | {"model_version": version, "metrics": metrics, "enqueued_at": time.time()}
         )
+
+
+def refuse(config: AgentEnvConfig, trainer: str) -> None:
+    """Raise ValueError for options of which the trainer would get no row, or none with their effect."""
+    refuse_weight(config, trainer)
+    config.check_groups()
 
 
 async def _refuse_other_names(fed: Feed[Any, Any]) -> None:

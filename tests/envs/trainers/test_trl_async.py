@@ -86,6 +86,14 @@ def test_a_row_with_several_advantages_is_given_once_for_each_with_those_tokens_
     assert (first.advantage, second.advantage) == (1.25, 0.75)
 
 
+def test_groups_of_one_rollout_which_no_trainer_would_get_are_refused(make_env: Any, tmp_path: Path) -> None:
+    async def made() -> Any:
+        return make_env(group_size=1)
+
+    with pytest.raises(ValueError, match=r"--env.group_size 1: .* no group would reach the trainer; give 2 or more"):
+        Worker(made, tmp_path / "out").start()
+
+
 def test_nothing_is_kept_of_rows_that_the_trainer_dropped(tmp_path: Path) -> None:
     worker = worker_of(None, tmp_path)
     worker.hand(given(rollout(1.0, 1, "a"), rollout(0.0, 1, "b")))
