@@ -126,7 +126,7 @@ async def _make(env_cls: type[AgentEnv[Any]], command: str, options: Options) ->
 
 def outputs(given: TrainerGroup, prompt_length: int) -> Any:
     """Yield a rollout's rows as verl's own. verl pads prompts and cuts none: tokens before the first reply that don't
-    fit in there begin the response, unmasked. Raises InfraError if none equals the record, and ValueError if turns have
+    fit in there begin the response, untrained. Raises InfraError if no row equals the record, ValueError if turns have
     advantages of their own."""
     rows = sound_rows(given.scored, "verl")
     for row, fields in zip(rows, verl_rows(rows, prompt_length), strict=True):
@@ -136,6 +136,7 @@ def outputs(given: TrainerGroup, prompt_length: int) -> Any:
         for name in extra.keys() & {"teacher_ids", "teacher_logprobs"}:
             extra[name] = torch.tensor(extra[name])
         extra["reward_extra_info"] = {}  # its V1 trainer copies it from the last row to the others
-        fields |= {"metrics": AgentLoopMetrics(**fields["metrics"])}
-        fields |= {"routed_experts": None if row.experts is None else read_experts(row.experts)}
-        yield AgentLoopOutput(**{name: value for name, value in fields.items() if name != "uid"})
+        experts = None if row.experts is None else read_experts(row.experts)
+        fields |= {"metrics": AgentLoopMetrics(**fields["metrics"]), "routed_experts": experts}
+        fields.pop("uid")
+        yield AgentLoopOutput(**fields)

@@ -139,7 +139,7 @@ def test_experts_span_prompt_and_response(verl):
     assert output.routed_experts.shape == (2, 4, 2)
 
 
-def test_a_prompt_longer_than_verls_is_the_beginning_of_the_response_unmasked(verl):
+def test_a_prompt_longer_than_verls_is_the_beginning_of_the_response_untrained(verl):
     one = rollout(1.0, 1)
     rows = [
         replace(
