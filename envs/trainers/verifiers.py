@@ -121,6 +121,8 @@ class AtroposEnv(vf.SingleAgentEnv, vf.Env[AtroposEnvConfig]):  # type: ignore[m
         """Return a run at a request's inference server, for its model and sampling."""
         said = ctx.sampling.model_dump(exclude_none=True)
         salt = said.pop("cache_salt", None)
+        if ctx.client.headers:
+            raise ValueError(f"client.headers ({', '.join(ctx.client.headers)}) are not sent; leave them out")
         engine = EngineConfig(base_url=ctx.client.base_url, model_name=ctx.model, api_key=resolve_api_key(ctx.client))
         # Ratios are made of what a training client asks for alone.
         fed = await self._runs.run(engine, said, training=ctx.client.type == "train")

@@ -4,6 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -149,6 +150,11 @@ async def test_what_makes_ratios_wrong_is_refused_for_training_and_taken_for_eva
 async def test_a_sampling_setting_without_effect_is_refused_by_name(ask):
     (episode,) = await ask(1, typical_p=0.5)
     assert "typical_p" in episode.errors[0].message
+
+
+async def test_headers_for_the_inference_server_are_refused_by_name(ask):
+    (episode,) = await ask(1, client=partial(TrainClientConfig, headers={"X-Mine": "1"}))
+    assert "client.headers (X-Mine) are not sent" in episode.errors[0].message
 
 
 async def test_prime_rl_reads_our_rows_of_the_traces(ask, tmp_path, monkeypatch):
