@@ -445,6 +445,15 @@ class AgentEnvConfig(StrictOptions):
         own = {name: getattr(self, f"eval_{name}") for name in usual} if evaluating else {}
         return usual | {name: value for name, value in own.items() if value is not None}
 
+    def check_groups(self) -> None:
+        """Raise ValueError if no group of the run's own order could reach a trainer."""
+        if self.group_size == 1 and not self.teacher_weight and self.equal_rewards in ("drop", "resample"):
+            raise ValueError(
+                "--env.group_size 1: a rollout's advantage is its distance from the others of its group, so each would "
+                "be 0 and no group would reach the trainer; give 2 or more (or --env.teacher_weight, or "
+                "--env.equal_rewards send, if your trainer has a baseline of its own)"
+            )
+
     def check_ratios(self) -> None:
         """Raise ValueError if trainers can't make importance ratios of the samples."""
         if (why := cut_off(self.sampling())) is not None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from envs.types import TESTS_UNSEEN, Failure, InfraError, Outcome, Reward, Task, TestStatus
 from sandboxes.naming import resolve
@@ -32,13 +33,31 @@ def find_reward(option: str, path: str) -> RewardFunction:
     return found
 
 
-def reward_of(value: float | Reward) -> Reward:
-    """Return the reward of a reward function's value. Raises InfraError for what is no number."""
+def reward_of(value: float | Reward, turns: int) -> Reward:
+    """Return the reward of a reward function's value, in plain finite numbers. turns: of the rollout.
+
+    Raises InfraError for another value; it would come again."""
+    given = value if isinstance(value, Reward) else Reward(value)
+    own = tuple(_number("a turn's advantage", one) for one in given.turn_advantages)
+    if own and len(own) != turns:
+        what = f"the reward has {len(own)} turn advantages for {turns} turns; give each turn one, or leave them out"
+        raise InfraError(Failure.VERIFIER, what) from ValueError(what)
+    value = _number("the reward", given.value)
+    return replace(given, value=value, turn_advantages=own, explanation=str(given.explanation))
+
+
+def _number(what: str, value: Any) -> float:
     try:
-        return value if isinstance(value, Reward) else Reward(float(value))
-    except (TypeError, ValueError):
-        what = f"the reward is a {type(value).__name__}; return a number or a Reward"
-        raise InfraError(Failure.VERIFIER, what) from None
+        number = float(value)
+    except (TypeError, ValueError) as error:
+        said = f"{what} is a {type(value).__name__}; return a number or a Reward"
+        raise InfraError(Failure.VERIFIER, said) from error
+    if not math.isfinite(number):
+        said = (
+            f"{what} is {number}; a reward function (--env.reward, or `reward` of the environment) returns finite ones"
+        )
+        raise InfraError(Failure.VERIFIER, said) from ValueError(said)
+    return number
 
 
 @dataclass(frozen=True)

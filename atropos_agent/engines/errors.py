@@ -100,6 +100,8 @@ def refusal(label: str, status: int | None, text: str, *, known: bool = False) -
     known: whether the server has answered such a request before. It may find a thing again that it finds no more: it
     was restarted and has not loaded its adapter yet, or something else answers in its place."""
     said = f"{label} answered {'with an error' if status is None else status}: {text[:300]}"
+    if "is out of vocabulary" in text:  # vLLM's words
+        said += "; the tokenizer has more tokens than the model: set --env.tokenizer_name to the model's own"
     if status == 404 and known:
         what = f"{said}; it did serve that before, so it is waited for: load the model or adapter again"
         return OddAnswer(what, broken=True)

@@ -105,8 +105,9 @@ def sound(
         what = f"{label} returned {len(ids)} ids but {len(given)} logprobs"
         raise TokenMismatch(what, lost_tokens=lost)
     if not _are_logprobs(given):
-        what = f"{label} returned logprobs that are missing, positive or not finite"
-        raise TokenMismatch(what, lost_tokens=lost)
+        place = next(place for place, one in enumerate(given) if not _are_logprobs([one]))
+        what = f"{label} returned {shown(given[place])} as the logprob of token {place} of {len(ids)}"
+        raise TokenMismatch(f"{what}; one is finite and not above 0", lost_tokens=lost)
     (version,) = getattr(answer, "versions", [None])
     experts = _experts(getattr(answer, "experts", [None]), len(prompt) + len(ids), label, lost)
     return Completion(ids, [float(p) for p in given], _name(reasons[0]), version=version, experts=experts)

@@ -90,7 +90,8 @@ class Judge:
     def _reward(self, task: Task, saved: SavedRollout, verdict: Verdict) -> float:
         if saved.seat.evaluating:
             return verdict.reward
-        return reward_of(self._rewarding(task, Outcome(saved.result, verdict, saved.timings_s))).value
+        rewarded = self._rewarding(task, Outcome(saved.result, verdict, saved.timings_s))
+        return reward_of(rewarded, len(saved.result.steps)).value
 
 
 async def rejudge_all(

@@ -182,13 +182,11 @@ def parse(program: Program, command: str, argv: Sequence[str]) -> Options:
     problems = []
     if command == "process" and options.env.total_steps < 0:
         problems.append("--env.total_steps: process has no trainer that says how many; give the number of groups")
-    alone = options.env.group_size == 1 and not options.env.teacher_weight
-    if command == "serve" and alone and options.env.equal_rewards in ("drop", "resample"):
-        problems.append(
-            "--env.group_size 1: a rollout's advantage is its distance from the others of its group, so each would be "
-            "0 and no group would reach the trainer; give 2 or more (or --env.teacher_weight, or --env.equal_rewards "
-            "send, if your trainer has a baseline of its own)"
-        )
+    if command == "serve":
+        try:
+            options.env.check_groups()
+        except ValueError as error:
+            problems.append(str(error))
     if command != "evaluate":
         given = [name for name in Options.of_evaluate if getattr(options, name) is not None]
         problems += [f"--{name}: {command} makes no evaluation; leave it out, or use evaluate" for name in given]

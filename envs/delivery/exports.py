@@ -7,6 +7,7 @@ tokens not sampled.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -102,8 +103,9 @@ def refuse_own_advantages(rows: Sequence[Row], trainer: str) -> None:
             )
 
 
-def verl_rows(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
-    """Yield rows with the fields of verl's `AgentLoopOutput` and, in `extra_fields`, the other facts of a row.
+def verl_rows(rows: Sequence[Row], prompt_length: int = sys.maxsize) -> Iterator[dict[str, Any]]:
+    """Yield rows with the fields of verl's `AgentLoopOutput` and, in `extra_fields`, the other facts of a row. The
+    prompt ends at the first sampled token, or after `prompt_length` tokens.
     `uid` names the group. verl makes its own advantages by it and counts a rollout of several rows several
     times; `extra_fields["advantages"]`, per token of the response, count it once.
 
@@ -111,7 +113,7 @@ def verl_rows(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
     tokens.
     """
     for row in rows:
-        start = row.sampled.index(1)
+        start = min(row.sampled.index(1), prompt_length)
         names = _names(row)
         yield {
             "uid": names["group_id"],

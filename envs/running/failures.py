@@ -35,7 +35,7 @@ KEPT_MESSAGES = 6
 _ORIGINS = ((EngineError, Failure.ENGINE), (Unanswered, Failure.ENVIRONMENT), (TokenMismatch, Failure.TOKENS))
 
 
-def attribute(error: Exception) -> InfraError:
+def attribute(error: BaseException) -> InfraError:
     """Return the infrastructure failure for an exception, by its cause; `unexpected` if the cause is unknown."""
     if isinstance(error, InfraError):
         return error

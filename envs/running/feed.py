@@ -204,6 +204,7 @@ class FeedThread(Generic[S, P]):
         self._make_env, self._sink, self._pace, self._trained = make_env, sink, pace, trained
         self._thread = threading.Thread(target=self._main, name="feed", daemon=True)
         self._opened: Future[Feed[S, P]] = Future()
+        self._hangs = False
         self.error: BaseException | None = None
         """The error that has ended the run."""
 
@@ -218,7 +219,7 @@ class FeedThread(Generic[S, P]):
     def __exit__(self, *exc: object) -> None:
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._task.cancel)
-            self._thread.join()
+            self._thread.join(0 if self._hangs else None)  # it ends with the process
 
     def call(self, work: Callable[[Feed[S, P]], Coroutine[Any, Any, T]]) -> T:
         """Run `work` on the feed in its thread, such as `lambda fed: fed.ask(...)`, and return its result.
@@ -234,10 +235,20 @@ class FeedThread(Generic[S, P]):
         except CancelledError:
             raise self._ended() from self.error
 
-    def check(self) -> None:
-        """Raise RunEnded when the run has ended."""
+    def check(self, within_s: float | None = None) -> None:
+        """Raise RunEnded when the run has ended, or when its event loop does nothing for `within_s` seconds, if given:
+        then it is left behind."""
         if not self._thread.is_alive():
             raise self._ended() from self.error
+        if within_s is not None:
+            answered = threading.Event()
+            self._loop.call_soon_threadsafe(answered.set)
+            self._hangs = not answered.wait(within_s) and self._thread.is_alive()
+            if self._hangs:
+                raise RunEnded(
+                    f"the run's event loop has been blocked for {within_s:g} s, such as by a reward function that "
+                    "waits or never returns; the log says in which line"
+                )
 
     def _ended(self) -> RunEnded:
         return RunEnded("the run has ended" if self.error is None else f"the run has ended: {told(self.error)}")

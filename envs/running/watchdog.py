@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 _LASTING = (
     "the event loop has been blocked for %.0f s, and nothing else goes on in this process until that ends. What waits "
     "without `await`, such as a sync client in an async function, belongs in a function without `async`, which runs in "
-    "a thread. Now in:\n%s"
+    "a thread; a reward function returns at once. Now in:\n%s"
 )
 
 

@@ -97,7 +97,7 @@ class LocalWorker:
             if runner is None or runner.cancelling():
                 raise
             raise InfraError(Failure.ENVIRONMENT, "a rollout was cancelled from within") from None
-        except Exception as error:  # an environment raises anything: no rollout may count as judged by it
+        except (Exception, SystemExit) as error:  # an environment raises anything: no rollout may count as judged by it
             if limit.expired():
                 what = f"the rollout hung: it was not over after {seconds:.0f} s"
                 raise InfraError(Failure.ENVIRONMENT, what) from error
@@ -112,14 +112,13 @@ class LocalWorker:
     def _reward(self, task: Task, outcome: Outcome, seat: Seat) -> Reward:
         if seat.evaluating:
             return Reward(outcome.verdict.reward)
-        return reward_of(self._env.reward(task, outcome))
+        return reward_of(self._env.reward(task, outcome), len(outcome.result.steps))
 
     def _check(self, outcome: Outcome, reward: Reward, seat: Seat, started: float) -> None:
         """Raise InfraError for an outcome that would be no valid measurement, or no row."""
         result = outcome.result
-        for value in (outcome.verdict.reward, reward.value):
-            if not math.isfinite(value):
-                raise InfraError(Failure.VERIFIER, f"the reward is {value}")
+        if not math.isfinite(outcome.verdict.reward):
+            raise InfraError(Failure.VERIFIER, f"the verifier's reward is {outcome.verdict.reward}")
         worked = any(step.branch not in _NO_WORK for step in result.steps)
         if not worked and result.stop_reason is StopReason.MAX_TOKENS:
             raise InfraError(Failure.TASK, _NO_ROOM)

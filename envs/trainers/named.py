@@ -84,16 +84,23 @@ class Runs:
     as `async with`.
 
     trainer: its name, for the default of `--env.run_dir`. server_cls: makes the inference server's client. make: makes
-    the environment."""
+    the environment. own: a part of the names of their directories."""
 
     def __init__(
-        self, environment: str, options: Sequence[str], trainer: str, server_cls: Callable[..., Any], make: MakeEnv
+        self,
+        environment: str,
+        options: Sequence[str],
+        trainer: str,
+        server_cls: Callable[..., Any],
+        make: MakeEnv,
+        own: str = "",
     ) -> None:
         env_cls, self.options = named(environment, options)
         self._named = environment, *options
         refuse_advantages(self.options.env, trainer)
         self._env_cls = type(env_cls.__name__, (env_cls,), {"server_cls": staticmethod(server_cls)})
         self._root, self._make = self.options.env.run_dir or Path("runs") / f"{trainer}-{env_cls.name}", make
+        self._own = own
         self._held: dict[str, _HeldRun] = {}
 
     async def __aenter__(self) -> Self:
@@ -110,18 +117,17 @@ class Runs:
         return tasks
 
     async def run(
-        self, engine: EngineConfig, sampling: Mapping[str, Any], *, training: bool, own: str = "", **env: Any
+        self, engine: EngineConfig, sampling: Mapping[str, Any], *, training: bool, **env: Any
     ) -> Feed[Any, Any]:
         """Return the open run of these; opened if there is none, and again if it has ended.
 
-        sampling: the trainer's settings. training: ratios are made of it. own: a part of its directory's name. env:
-        further options."""
+        sampling: the trainer's settings. training: ratios are made of it. env: further options."""
         key = repr((*self._named, engine.base_url, engine.model_name, sorted(sampling.items()), training))
         loop, held = asyncio.get_running_loop(), self._held.get(key)
         if held is not None and held.opened.get_loop() is not loop:
             held = None  # that loop has closed it at its end
         if held is None or held.ended:
-            folder = self._root / f"{hashlib.blake2b(key.encode(), digest_size=6).hexdigest()}{own}"
+            folder = self._root / f"{hashlib.blake2b(key.encode(), digest_size=6).hexdigest()}{self._own}"
             env |= {**sampling_of(sampling), "run_dir": folder}
             told = self.options.model_copy(update={"env": self.options.env.model_copy(update=env), "openai": [engine]})
             opened: asyncio.Future[Feed[Any, Any]] = loop.create_future()

@@ -35,7 +35,7 @@ class Fed:
 
     make_env: makes the environment, in the thread's event loop. output_dir: the trainer's. refuse: raises ValueError
     for options without an effect in it. sink_and_pace: as in `feed`. checkpoint: to resume from; None without one.
-    version: of its weights, in steps. callback: goes among the trainer's `callbacks`.
+    version: of its weights, in steps. adapter: whether one is trained. callback: goes among the trainer's `callbacks`.
     """
 
     def __init__(
@@ -48,6 +48,7 @@ class Fed:
         self._output_dir = Path(output_dir)
         self.checkpoint, state = newest_checkpoint(self._output_dir)
         self.version = int(state.pop("version", 0))
+        self.adapter = False
         self.ledger = Ledger(**state)
         self.callback = Confirming(self)
 
@@ -74,6 +75,26 @@ class Confirming(TrainerCallback, ExportableState):  # type: ignore[misc]  # tra
         self._fed = fed
         self._before = fed.version
 
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        """Check that the trainer goes on from the checkpoint of which the trained rows are known. Raises ValueError."""
+        self._fed.adapter = hasattr(model, "peft_config")
+        known = self._fed.checkpoint
+        if state.global_step != (0 if known is None else step_of(known)):
+            raise ValueError(
+                f"the trainer begins at step {state.global_step}, and the newest checkpoint is {known}: give train() "
+                "resume_from_checkpoint, the `checkpoint` beside the `callback`; to go back, move newer ones away"
+            )
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Check that the trainer computes logprobs at the temperature of sampling. Raises ValueError."""
+        if state.is_world_process_zero:
+            sampled = self._fed.thread.fed.run.config.temperature
+            if args.temperature != sampled:
+                raise ValueError(
+                    f"TRL's temperature is {args.temperature}, and --env.temperature is {sampled}: its ratios would be "
+                    "of other probabilities than the sampled ones; give both the same"
+                )
+
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Note the rows of a step. TRL hands its weights over after this."""
         self._before = self._fed.version
@@ -95,8 +116,7 @@ def newest_checkpoint(output_dir: Path) -> tuple[str | None, dict[str, Any]]:
     """Return the newest complete checkpoint, and the state written into it by `Confirming`.
 
     Raises ValueError for a checkpoint without this state."""
-    numbered = ((path.name.rpartition("-")[2], path) for path in output_dir.glob("checkpoint-*"))
-    for _, path in sorted(((int(number), path) for number, path in numbered if number.isdigit()), reverse=True):
+    for path in sorted(filter(step_of, output_dir.glob("checkpoint-*")), key=step_of, reverse=True):
         try:
             state = json.loads((path / STATE).read_bytes())
         except (OSError, ValueError) as error:
@@ -109,3 +129,9 @@ def newest_checkpoint(output_dir: Path) -> tuple[str | None, dict[str, Any]]:
             )
         return str(path), dict(found["attributes"])
     return None, {}
+
+
+def step_of(checkpoint: str | Path) -> int:
+    """Return a checkpoint's step by its name; 0 for another folder."""
+    number = str(checkpoint).rpartition("-")[2]
+    return int(number) if number.isdigit() else 0

@@ -10,37 +10,23 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from atropos_agent.engines.completions import CompletionsServer
+from envs.config import AgentEnvConfig
 from envs.delivery.exports import trl_samples
 from envs.running.environment import Environment
+from envs.running.feed import Feed
 from envs.running.run import Run
 from envs.running.sinks import HandOver, TrainerGroup
 from envs.trainers.ledger import Handed, Ledger
 from envs.trainers.named import refuse_weight
 from envs.trainers.trl import Fed
-
-
-@dataclass(slots=True)
-class Sample:
-    """A row as the trainer takes it. Source: RolloutSample in trl/experimental/async_grpo/async_rollout_worker.py."""
-
-    prompt: Any
-    completion: Any
-    input_ids: NDArray[Any]
-    completion_mask: NDArray[Any]
-    old_log_probs: NDArray[Any]
-    advantage: float
-    model_version: int
-    group_id: int
-    metrics: Metrics
-    enqueued_at: float | None = None
 
 
 class Metrics(dict[str, float]):
@@ -56,10 +42,10 @@ class Metrics(dict[str, float]):
         return super().__iter__()
 
 
-class Buffer(queue.Queue[Sample]):
+class Buffer(queue.Queue[SimpleNamespace]):
     """The trainer's queue; the ledger takes note of each item taken."""
 
-    def get(self, block: bool = True, timeout: float | None = None) -> Sample:
+    def get(self, block: bool = True, timeout: float | None = None) -> SimpleNamespace:
         """See `queue.Queue`."""
         sample = super().get(block, timeout)
         sample.metrics.ledger.get(sample.metrics.handed)
@@ -77,7 +63,7 @@ class Worker(Fed):
         self, make_env: Callable[[], Awaitable[Environment]], output_dir: str | Path, *, groups: int = 4
     ) -> None:
         sink = partial(HandOver.to, self.hand)
-        super().__init__(make_env, output_dir, refuse_weight, sink, partial(_Pace, self))
+        super().__init__(make_env, output_dir, refuse, sink, partial(_Pace, self))
         self.rollout_buffer = Buffer()
         self.metrics_queue: queue.Queue[dict[str, float]] = queue.Queue()
         self.groups = groups
@@ -86,8 +72,10 @@ class Worker(Fed):
         self._first = self.version
 
     def start(self) -> None:
-        """See TRL's protocol."""
+        """See TRL's protocol. Raises ValueError for an adapter served under names of TRL's."""
         self.thread.__enter__()
+        if self.adapter:
+            self.thread.call(_refuse_other_names)
 
     def stop(self) -> None:
         """See TRL's protocol."""
@@ -98,8 +86,8 @@ class Worker(Fed):
         self.version = self._first + model_version - 1
 
     def check_health(self, stale_after_s: float) -> None:
-        """Raise RunEnded when the run has ended. A slow rollout is no reason."""
-        self.thread.check()
+        """Raise RunEnded when the run has ended, or stands still. A slow rollout is no reason."""
+        self.thread.check(stale_after_s)
 
     def step(self, batches: int) -> None:
         """Note a step of the trainer on its next so many batches."""
@@ -113,19 +101,34 @@ class Worker(Fed):
             handed = Handed(group.name, number, line["rollout_id"], line["score"])
             self.rollout_buffer.put(self._sample(line, handed))
 
-    def _sample(self, line: dict[str, Any], handed: Handed) -> Sample:
-        return Sample(
-            prompt=line["prompt"],
-            completion=line["completion"],
-            input_ids=np.asarray(line["input_ids"]),
-            completion_mask=np.asarray(line["completion_mask"]),
-            old_log_probs=np.asarray(line["old_log_probs"], dtype=np.float32),
-            advantage=line["advantage"],
-            model_version=line["model_version"] - self._first + 1,
-            group_id=line["group_id"],
-            metrics=Metrics(self.ledger, handed, line["metrics"]),
-            enqueued_at=time.time(),
+    def _sample(self, line: dict[str, Any], handed: Handed) -> SimpleNamespace:
+        """Return a row as the trainer takes it. Source: RolloutSample in
+        trl/experimental/async_grpo/async_rollout_worker.py."""
+        arrays = {name: np.asarray(line[name]) for name in ("input_ids", "completion_mask")}
+        arrays["old_log_probs"] = np.asarray(line["old_log_probs"], dtype=np.float32)
+        version, metrics = line["model_version"] - self._first + 1, Metrics(self.ledger, handed, line["metrics"])
+        return SimpleNamespace(
+            **line | arrays | {"model_version": version, "metrics": metrics, "enqueued_at": time.time()}
         )
+
+
+def refuse(config: AgentEnvConfig, trainer: str) -> None:
+    """Raise ValueError for options of which the trainer would get no row, or none with their effect."""
+    refuse_weight(config, trainer)
+    config.check_groups()
+
+
+async def _refuse_other_names(fed: Feed[Any, Any]) -> None:
+    """Raise ValueError if TRL gives the inference server a new adapter with a name of its own each step: the
+    environment would go on with the model that it knows. Source: AsyncGRPOTrainer._sync_weight_lora."""
+    for server in fed.run.env.servers:
+        if type(server) is CompletionsServer:
+            served = (await server.greet("/v1/models", "`vllm serve MODEL`")).json()["data"]
+            if theirs := [model["id"] for model in served if model["id"].startswith("trl-policy-v")]:
+                raise ValueError(
+                    f"TRL serves the adapter in training as {theirs[0]}, and rollouts would be of "
+                    f"{server.config.model_name}: start vLLM without --enable-lora, so that TRL sends merged weights"
+                )
 
 
 class _Pace:

@@ -67,12 +67,11 @@ class RolloutFunction(Fed):
             self._weights.load(step, trainer.accelerator.unwrap_model(trainer.model).save_pretrained)
             self.version = self._loaded = step
             self._names = []
+        # Of a lost step, a start with other tasks or another number of generations asks for other groups.
+        of_step = f"step-{step}" if training else f"evaluation-{step}-{uuid.uuid4().hex}"
+        wanted = {f"{of_step}/{len(self._names) + n}/{size}/{task}": task for n, task in enumerate(prompts[::size])}
         if training:
-            named = [f"step-{step}/{len(self._names) + place}" for place in range(len(prompts[::size]))]
-            self._names += named
-        else:
-            named = [f"evaluation-{step}/{uuid.uuid4().hex}" for _ in prompts[::size]]
-        wanted = dict(zip(named, prompts[::size], strict=True))
+            self._names += wanted
         rows = [
             row
             for group in self.thread.call(lambda fed: _asked(fed, wanted, size, step, done=not training))

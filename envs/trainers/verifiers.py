@@ -8,24 +8,19 @@ examples/atropos_vf.py. Made for verifiers 0.4.0, and for the commit that prime-
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from typing import Any, Self
 
 import numpy as np
 import verifiers.v1 as vf
 from pydantic import Field, model_validator
-from verifiers.v1.clients import ModelContext
 from verifiers.v1.configs.client import resolve_api_key
-from verifiers.v1.episode import EnvInfo, Episode
-from verifiers.v1.graph import MessageNode
-from verifiers.v1.trace import AgentInfo, Error, ModelCall, Trace, TraceTask
 
 from atropos_agent.engines.completions import CompletionsServer
 from atropos_agent.tokens.experts import read_experts
 from envs.cli.starting import open_env
 from envs.delivery.exports import Export, verifiers_episodes
-from envs.delivery.rows import Row
 from envs.options import EngineConfig
 from envs.running.feed import Feed
 from envs.trainers.named import Runs, named, refuse_advantages, rollout, sound_rows
@@ -66,12 +61,18 @@ class AtroposTaskset(vf.Taskset[vf.Task, AtroposTasksetConfig]):  # type: ignore
 
 
 class AtroposEnvConfig(vf.SingleAgentEnvConfig):  # type: ignore[misc]  # it need not be installed
-    """The taskset's, and nothing of verifiers' agent, which does not work here."""
+    """The taskset's and verifiers' retries: its agent, its time limits and its interception do not work here."""
 
     @model_validator(mode="after")
-    def _without_agent(self) -> Self:
-        usual = type(self).model_fields["agent"].default
-        if given := [f"--env.agent.{name}" for name, value in self.agent if value != getattr(usual, name)]:
+    def _without_effect(self) -> Self:
+        fields = {"agent", "timeout", "max_concurrent_agents", "interception"}
+        changed = self.model_dump(include=fields, exclude_defaults=True)
+        given = [
+            f"--env.{name}{field}"
+            for name, value in changed.items()
+            for field in ([f".{field}" for field in value] if isinstance(value, dict) else [""])
+        ]
+        if given:
             raise ValueError(
                 f"{', '.join(given)} has no effect: the agent is the environment's, with its own options in "
                 "--env.taskset.options; leave it out"
@@ -85,19 +86,23 @@ class AtroposEnv(vf.SingleAgentEnv, vf.Env[AtroposEnvConfig]):  # type: ignore[m
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """Hold the runs opened for requests; verifiers' interception server and its tunnel are not needed."""
+        for theirs in logging.getLogger(vf.__name__).handlers:  # of its programs, which mute all loggers but its own
+            for name in ("atropos_agent", "envs", "sandboxes", "tools"):
+                if not isinstance(theirs, logging.NullHandler):
+                    logging.getLogger(name).addHandler(theirs)
         config = self.config.taskset
-        with heard():
-            async with Runs(config.environment, config.options, "verifiers", Salted, open_env) as self._runs:
-                yield
+        async with Runs(config.environment, config.options, "verifiers", Salted, open_env) as self._runs:
+            yield
 
     async def run_episode(
-        self, task: Any, ctx: ModelContext, *, on_trace: Callable[[Trace], None] | None = None, **_: Any
-    ) -> Episode:
+        self, task: Any, ctx: vf.ModelContext, *, on_trace: Callable[[vf.Trace], None] | None = None, **_: Any
+    ) -> vf.Episode:
         """Make a rollout and return it as an episode; an infrastructure failure is an error of it, without a reward."""
-        told = TraceTask(type=type(task).__name__, data=task.data, key=task.key, hash=task.hash)
-        episode = Episode(env=EnvInfo(id=self.config.env_id), task=told)
-        agent = AgentInfo(config=self.config.agent.model_copy(update={"model": ctx.model}))
-        trace = Trace(task=told, agent=agent)
+        told = vf.TraceTask(type=type(task).__name__, data=task.data, key=task.key, hash=task.hash)
+        agent = vf.AgentInfo(config=self.config.agent.model_copy(update={"model": ctx.model}))
+        trace = vf.Trace(task=told, agent=agent)
+        episode = vf.Episode(env=vf.EnvInfo(id=self.config.env_id), task=told)
+        episode.traces.append(trace)
         if on_trace is not None:
             on_trace(trace)
         try:
@@ -107,17 +112,17 @@ class AtroposEnv(vf.SingleAgentEnv, vf.Env[AtroposEnvConfig]):  # type: ignore[m
             await rollout(fed, task.data.name, episode.id, lambda given: fill(trace, given, decode, trainer))
         except (InfraError, ValueError, RuntimeError, OSError) as error:
             logger.error("task %s: %s", task.data.name, error)  # verifiers shows its kind alone
-            trace.errors.append(Error(type=type(error).__name__, message=str(error)))
-            trace.stop("error")
+            trace.record_error(error)
             episode.errors += trace.errors
-        episode.traces.append(trace)
         episode.ok = trace.ok
         return episode
 
-    async def _fed(self, ctx: ModelContext) -> Feed[Any, Any]:
+    async def _fed(self, ctx: vf.ModelContext) -> Feed[Any, Any]:
         """Return a run at a request's inference server, for its model and sampling."""
         said = ctx.sampling.model_dump(exclude_none=True)
         salt = said.pop("cache_salt", None)
+        if ctx.client.headers:
+            raise ValueError(f"client.headers ({', '.join(ctx.client.headers)}) are not sent; leave them out")
         engine = EngineConfig(base_url=ctx.client.base_url, model_name=ctx.model, api_key=resolve_api_key(ctx.client))
         # Ratios are made of what a training client asks for alone.
         fed = await self._runs.run(engine, said, training=ctx.client.type == "train")
@@ -125,19 +130,6 @@ class AtroposEnv(vf.SingleAgentEnv, vf.Env[AtroposEnvConfig]):  # type: ignore[m
             if isinstance(server, Salted):
                 server.salt = salt
         return fed
-
-
-@contextmanager
-def heard() -> Iterator[None]:
-    """Show our warnings among verifiers' own: it mutes all loggers but its own."""
-    with ExitStack() as stack:
-        for theirs in logging.getLogger(vf.__name__).handlers:
-            if not isinstance(theirs, logging.NullHandler):  # its programs have set it up
-                for name in ("atropos_agent", "envs", "sandboxes", "tools"):
-                    ours = logging.getLogger(name)
-                    ours.addHandler(theirs)
-                    stack.callback(ours.removeHandler, theirs)
-        yield
 
 
 class Salted(CompletionsServer):
@@ -149,34 +141,27 @@ class Salted(CompletionsServer):
         return super().request(prompt, options) | ({} if self.salt is None else {"cache_salt": self.salt})
 
 
-def fill(trace: Trace, given: Export, decode: Callable[[list[int]], str], trainer: str | None = None) -> None:
+def fill(trace: vf.Trace, given: Export, decode: Callable[[list[int]], str], trainer: str | None = None) -> None:
     """Write a rollout's rows as nodes, and its reward. trainer: as in `sound_rows`, of which it raises the errors."""
-    routed = map(_routed, sound_rows(given.scored, trainer))
+    experts = [read_experts(row.experts) for row in sound_rows(given.scored, trainer) if row.experts is not None]
     (told,) = [episode["traces"][0] for episode in verifiers_episodes(given)]
     for node in told["nodes"]:
-        if node["parent"] is None:  # a row begins
-            left = next(routed)
+        node["advantages"] = None  # prime-rl makes them over its own group
         if not node["sampled"]:
             node["message"]["content"] = decode(node["token_ids"])
-        trace.nodes.append(MessageNode(**node | {"advantages": None}))  # prime-rl makes them over its own group
-        if left is not None:
-            trace.nodes[-1].routed_experts, left = np.split(left, [len(node["token_ids"])])
-    trace.calls += [ModelCall(**call) for call in told["calls"]]
     (rollout,) = given.rollouts.values()
-    trace.record_reward("reward", rollout.reward.value)
-    trace.record_metrics({"verdict": rollout.verdict.reward, "tool_calls": float(rollout.result.counts.tool_calls)})
-    trace.info.update(told["info"] | {"rollout_id": rollout.id})
-    trace.stop(str(told["stop_condition"] or "agent_completed"))
-    trace.ok = True
-
-
-def _routed(row: Row) -> Any:
-    """Return the experts of each token of a row; None without any. The last token has none: as in verifiers, the one
-    before stands in for it."""
-    if row.experts is None:
-        return None
-    told = read_experts(row.experts)
-    return np.concatenate([told, told[-1:]])
+    calls = float(rollout.result.counts.tool_calls)
+    made = vf.WireTrace(**told, metrics={"verdict": rollout.verdict.reward, "tool_calls": calls})
+    for name in ("nodes", "calls", "rewards", "metrics", "is_completed", "ok"):
+        setattr(trace, name, getattr(made, name))
+    trace.info.update(made.info | {"rollout_id": rollout.id})
+    trace.stop(made.stop_condition or "agent_completed")
+    if len(experts) == len(given.scored.rows):
+        # The last token of a row has none: as in verifiers, the one before stands in for it.
+        every = np.concatenate([part for row in experts for part in (row, row[-1:])])
+        ends = np.cumsum([len(node.token_ids) for node in trace.nodes])[:-1]
+        for one, own in zip(trace.nodes, np.split(every, ends), strict=True):
+            one.routed_experts = own
 
 
 __all__ = ["AtroposEnv", "AtroposTaskset"]

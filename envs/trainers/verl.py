@@ -14,12 +14,10 @@ Made for verl 0.9.1.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import os
 import uuid
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -63,9 +61,9 @@ class AtroposLoop(AgentLoopBase):  # type: ignore[misc]  # it need not be instal
 
     environment: as package.module:Class. options: words of its own command line."""
 
-    _of_client: ClassVar[weakref.WeakKeyDictionary[Any, _OfClient]] = weakref.WeakKeyDictionary()
-    """Open runs by their sampling client: verl makes a loop a sample, and reports the end of none."""
-    _clients: ClassVar[Iterator[int]] = itertools.count()
+    _of_client: ClassVar[weakref.WeakKeyDictionary[Any, dict[str, Runs]]] = weakref.WeakKeyDictionary()
+    """Open runs by their sampling client, environment and options: verl makes a loop a sample, and reports the end of
+    none."""
 
     def __init__(self, *args: Any, environment: str, options: Sequence[str] = (), **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -95,19 +93,18 @@ class AtroposLoop(AgentLoopBase):  # type: ignore[misc]  # it need not be instal
         """Return the open run for verl's client with this sampling; opened if there is none."""
         client, named = self.server_manager, repr((self._environment, self._options))
         if (mine := self._of_client.get(client)) is None:
-            # The trainer of an earlier client in this process may still have its runs open.
-            number = next(self._clients)
-            mine = self._of_client[client] = _OfClient(f"-{os.getpid()}" + (f"-{number}" if number else ""))
-            weakref.finalize(client, mine.end, asyncio.get_running_loop()).atexit = False
-        if (runs := mine.runs.get(named)) is None:
-            served = partial(ObjectServer, VerlEngine(client))
-            runs = mine.runs[named] = Runs(self._environment, self._options, "verl", served, _make)
+            mine = self._of_client[client] = {}
+            weakref.finalize(client, end_runs, mine, asyncio.get_running_loop()).atexit = False
+        if (runs := mine.get(named)) is None:
+            # Other workers have runs of their own, and so has the trainer of an earlier client in this process.
+            served, own = partial(ObjectServer, VerlEngine(client)), f"-{os.getpid()}-{uuid.uuid4().hex[:6]}"
+            runs = mine[named] = Runs(self._environment, self._options, "verl", served, _make, own)
         told = {"tokenizer_name": runs.options.env.tokenizer_name or self.tokenizer.name_or_path}
         # Validation samples otherwise, and makes no ratios.
         training = all(
             sampling.get(name) == self.rollout_config.get(name) for name in ("temperature", "top_p", "top_k")
         )
-        return await runs.run(EngineConfig(model_name="verl"), sampling, training=training, own=mine.own, **told)
+        return await runs.run(EngineConfig(model_name="verl"), sampling, training=training, **told)
 
 
 async def end_trainer(error: ValueError) -> None:
@@ -117,17 +114,10 @@ async def end_trainer(error: ValueError) -> None:
     await agent_loop_tq.tq.async_kv_put(key=f"refused-{uuid.uuid4().hex}", partition_id="train", tag=tag)
 
 
-@dataclass(frozen=True, slots=True)
-class _OfClient:
-    """The runs of a sampling client, by environment and options. own: a part of their directories' names."""
-
-    own: str
-    runs: dict[str, Runs] = field(default_factory=dict)
-
-    def end(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Close them: the client is gone. May be called in any thread."""
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(lambda: [runs.end() for runs in self.runs.values()])
+def end_runs(mine: dict[str, Runs], loop: asyncio.AbstractEventLoop) -> None:
+    """Close the runs of a client that is gone. May be called in any thread."""
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(lambda: [runs.end() for runs in mine.values()])
 
 
 async def _make(env_cls: type[AgentEnv[Any]], command: str, options: Options) -> AgentEnv[Any]:
@@ -135,18 +125,18 @@ async def _make(env_cls: type[AgentEnv[Any]], command: str, options: Options) ->
 
 
 def outputs(given: TrainerGroup, prompt_length: int) -> Any:
-    """Yield a rollout's rows as verl's own. Raises InfraError if none equals the record, and ValueError if its opening
-    does not fit verl's prompts, or its turns have advantages of their own."""
+    """Yield a rollout's rows as verl's own. verl pads prompts and cuts none: tokens before the first reply that don't
+    fit in there begin the response, untrained. Raises InfraError if no row equals the record, ValueError if turns have
+    advantages of their own."""
     rows = sound_rows(given.scored, "verl")
-    for row, fields in zip(rows, verl_rows(rows), strict=True):
-        if (tokens := len(fields["prompt_ids"])) > prompt_length:
-            raise ValueError(f"{tokens} tokens come before the first reply; raise rollout.prompt_length")
-        fields.pop("uid")
+    for row, fields in zip(rows, verl_rows(rows, prompt_length), strict=True):
+        extra = fields["extra_fields"]
         for name in ("advantages", "rollout_advantage"):
-            fields["extra_fields"].pop(name)  # verl makes them, over its own group
-        for name in fields["extra_fields"].keys() & {"teacher_ids", "teacher_logprobs"}:
-            fields["extra_fields"][name] = torch.tensor(fields["extra_fields"][name])
-        fields["extra_fields"]["reward_extra_info"] = {}  # its V1 trainer copies it from the last row to the others
-        fields["metrics"] = AgentLoopMetrics(**fields["metrics"])
+            extra.pop(name)  # verl makes them, over its own group
+        for name in extra.keys() & {"teacher_ids", "teacher_logprobs"}:
+            extra[name] = torch.tensor(extra[name])
+        extra["reward_extra_info"] = {}  # its V1 trainer copies it from the last row to the others
         experts = None if row.experts is None else read_experts(row.experts)
-        yield AgentLoopOutput(**fields, routed_experts=experts)
+        fields |= {"metrics": AgentLoopMetrics(**fields["metrics"]), "routed_experts": experts}
+        fields.pop("uid")
+        yield AgentLoopOutput(**fields)

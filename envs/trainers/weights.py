@@ -57,8 +57,9 @@ class EmbeddedServer:
 
     async def load(self, folder: Path, version: int) -> None:
         """See `PolicyServer`."""
-        body = {"path": str(folder), "version": version}
-        (await self._http.post("/load_weights", json=body)).raise_for_status()
+        answer = await self._http.post("/load_weights", json={"path": str(folder), "version": version})
+        if not answer.is_success:
+            raise WeightsRefused(f"/load_weights answered {answer.status_code}: {answer.text[:300]}")
 
 
 class VLLMServer:

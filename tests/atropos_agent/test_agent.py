@@ -216,9 +216,9 @@ def broken(server, change):
     [
         (lambda p, i, q, r: ([*p, 5], i, q, r), "another prompt"),
         (lambda p, i, q, r: (p, i, [q[0][:-1]], r), "logprobs"),
-        (lambda p, i, q, r: (p, i, [[1.0] * len(q[0])], r), "positive"),
-        (lambda p, i, q, r: (p, i, [[float("nan")] * len(q[0])], r), "not finite"),
-        (lambda p, i, q, r: (p, i, [[None] * len(q[0])], r), "missing"),
+        (lambda p, i, q, r: (p, i, [[1.0] * len(q[0])], r), "1.0 as the logprob of token 0"),
+        (lambda p, i, q, r: (p, i, [[float("nan")] * len(q[0])], r), "nan as the logprob of token 0"),
+        (lambda p, i, q, r: (p, i, [[None] * len(q[0])], r), "None as the logprob of token 0"),
     ],
 )
 async def test_an_answer_that_can_not_be_trained_on_is_refused(tokenizer, change, said):

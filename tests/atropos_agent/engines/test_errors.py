@@ -25,6 +25,12 @@ def test_each_status_means_one_thing(status, text, expected):
     assert str(error).startswith("the server answered")
 
 
+def test_a_token_that_the_model_lacks_is_refused_with_the_remedy():
+    error = refusal("the server", 400, "Token id 49160 is out of vocabulary")
+    assert type(error) is Refused
+    assert "set --env.tokenizer_name to the model's own" in str(error)
+
+
 def test_a_server_that_says_itself_that_it_failed_is_broken():
     assert refusal("the server", 500, "x").broken
     assert not refusal("the server", None, "x").broken

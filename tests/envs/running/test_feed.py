@@ -191,6 +191,27 @@ def test_a_thread_whose_run_has_ended_says_why(make_env):
             thread.call(lambda fed: fed.ask("sum-1", members=2, name="c"))
 
 
+def test_a_thread_whose_event_loop_is_blocked_says_so_and_is_left_behind(make_env):
+    async def made():
+        return make_env()
+
+    release = threading.Event()
+
+    async def block(fed):
+        release.wait()
+
+    asking = threading.Thread(target=lambda: thread.call(block), daemon=True)
+    with FeedThread(made) as thread:
+        thread.check(60)
+        asking.start()
+        with pytest.raises(RunEnded, match=r"event loop has been blocked for 0\.2 s, such as by a reward function"):
+            while True:
+                thread.check(0.2)
+    release.set()
+    asking.join()
+    thread._thread.join()
+
+
 def test_what_keeps_a_run_from_opening_is_raised_where_the_thread_was_started():
     async def made():
         raise OSError("no such model")

@@ -4,11 +4,13 @@ import asyncio
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from samples import rollout
 
 from atropos_agent.types import EngineError, StopReason, TokenMismatch
 from envs.config import AgentEnvConfig
+from envs.running.permanent import permanent
 from envs.running.watchdog import LoopWatch
 from envs.running.worker import LocalWorker
 from envs.types import VERIFIER_TIMED_OUT, Failure, Hidden, InfraError, Outcome, Reward, Seat, Task, Verdict
@@ -25,7 +27,7 @@ class Attempts:
         self.end, self.worth = end, reward
 
     async def attempt(self, task, seat):
-        if isinstance(self.end, Exception):
+        if isinstance(self.end, BaseException):
             raise self.end
         return self.end if isinstance(self.end, Outcome) else await self.end()
 
@@ -80,20 +82,24 @@ async def test_an_evaluation_is_rewarded_by_the_verifier_alone():
         (SandboxDied("gone"), Failure.SANDBOX),
         (InfraError("verifier", "crashed"), Failure.VERIFIER),
         (ZeroDivisionError("a bug"), Failure.ENVIRONMENT),
+        (SystemExit(3), Failure.ENVIRONMENT),
     ],
 )
 async def test_what_an_attempt_raises_is_told_apart_by_who_failed(error, kind):
     with pytest.raises(InfraError) as caught:
         await worker(error).run(TASK, Seat())
     assert caught.value.kind is kind
-    assert caught.value.unexpected == isinstance(error, ZeroDivisionError)
+    assert caught.value.unexpected == isinstance(error, (ZeroDivisionError, SystemExit))
 
 
 @pytest.mark.parametrize(
     ("end", "reward", "seat", "said"),
     [
-        (outcome(verdict=math.nan), 0.0, Seat(), "verifier: the reward is nan"),
-        (outcome(), math.inf, Seat(), "verifier: the reward is inf"),
+        (outcome(verdict=math.nan), 0.0, Seat(), "verifier: the verifier's reward is nan"),
+        (outcome(), math.inf, Seat(), "verifier: the reward is inf; a reward function .--env.reward, or .* finite"),
+        (outcome(), Reward(1.0, [0.5, math.nan]), Seat(), "verifier: a turn's advantage is nan; a reward function"),
+        (outcome(), Reward(1.0, [0.5]), Seat(), "verifier: the reward has 1 turn advantages for 2 turns; give each"),
+        (outcome(), Reward(None), Seat(), "verifier: the reward is a NoneType; return a number or a Reward"),
         (outcome(), None, Seat(), "verifier: the reward is a NoneType; return a number or a Reward"),
         (
             outcome(steps=(), segments=(), stop_reason=StopReason.MAX_TOKENS),
@@ -107,6 +113,17 @@ async def test_what_an_attempt_raises_is_told_apart_by_who_failed(error, kind):
 async def test_what_is_no_valid_measurement_is_a_failure_of_ours(end, reward, seat, said):
     with pytest.raises(InfraError, match=said):
         await worker(end, reward).run(TASK, seat)
+
+
+async def test_a_reward_of_numpys_numbers_is_kept_in_pythons():
+    made = await worker(outcome(), Reward(np.float32(0.5), np.array([0.25, 0.0]), None)).run(TASK, Seat())
+    assert made.reward == Reward(0.5, (0.25, 0.0), "None") and type(made.reward.value) is float
+
+
+async def test_a_reward_function_that_never_gives_a_number_ends_a_run():
+    with pytest.raises(InfraError) as caught:
+        await worker(outcome(), math.nan).run(TASK, Seat())
+    assert permanent(caught.value)
 
 
 async def test_a_rollout_that_hangs_ends():

@@ -1,7 +1,9 @@
 """prime-rl's own code on our traces: advantages, samples and batches on disk, read back as its trainer reads them.
 
-prime-rl is on no index. With its sources, and verifiers' at the commit in its deps/verifiers, on PYTHONPATH:
+prime-rl is on no index. In an environment with verifiers 0.4.0 and msgspec, with its sources, and verifiers' at the
+commit in its deps/verifiers, on PYTHONPATH:
 `PYTHONPATH=prime-rl/src:prime-rl/packages/prime-rl-configs/src:verifiers pytest tests/envs/trainers/test_prime_rl.py`
+(test_verifiers.py so, too, with mcp below 2).
 """
 
 from __future__ import annotations

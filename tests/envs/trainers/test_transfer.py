@@ -14,7 +14,9 @@ from waiting import in_time
 from werkzeug import Request, Response
 
 from envs.trainers import transfer
+from envs.trainers import weights as trained_weights
 from envs.trainers.transfer import LoadedWeights
+from envs.trainers.weights import WeightsRefused
 
 
 class Engine:
@@ -88,3 +90,29 @@ def test_after_an_older_checkpoint_the_weights_in_use_are_kept_and_those_that_we
         for _ in range(2):
             weights.send_weights(iter([("w", torch.tensor(1.0))]))
     assert sorted(path.name for path in (tmp_path / "weights").iterdir()) == ["step-000003", "step-000004"]
+
+
+def test_weights_that_do_not_fit_are_refused_in_the_words_of_the_server_and_the_old_ones_stay(
+    httpserver: HTTPServer, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trained_weights, "RETRY_S", 0.0)
+    httpserver.expect_request("/load_weights").respond_with_data("the vocabulary has 7 tokens more", status=400)
+    weights = LoadedWeights(httpserver.url_for("/"), tmp_path / "weights", model, 3)
+    with pytest.raises(WeightsRefused, match="answered 400: the vocabulary has 7 tokens more"):
+        weights.send_weights(iter([("w", torch.tensor(1.0))]))
+
+
+def test_weights_that_break_off_half_way_are_never_shown_to_the_server(
+    httpserver: HTTPServer, model: Path, tmp_path: Path
+) -> None:
+    engine = Engine(httpserver)
+    weights = LoadedWeights(httpserver.url_for("/"), tmp_path / "weights", model)
+
+    def broken() -> Any:
+        yield "w", torch.tensor(1.0)
+        raise RuntimeError("the device is lost")
+
+    with pytest.raises(RuntimeError, match="the device is lost"):
+        weights.send_weights(broken())
+    weights.send_weights(iter([("w", torch.tensor(2.0))]))
+    assert engine.loaded == [(0, 2.0)]

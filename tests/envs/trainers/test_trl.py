@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -45,6 +46,28 @@ def test_what_a_checkpoint_says_is_gone_on_with(tmp_path: Path) -> None:
     written(tmp_path / "checkpoint-3", fed.callback.state())
     again = fed_of(tmp_path)
     assert (again.version, again.ledger.trained) == (3, {"a", "b"})
+
+
+def test_a_trainer_that_begins_elsewhere_than_the_newest_checkpoint_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    def begins(step: int) -> None:
+        fed_of(tmp_path).callback.on_train_begin(None, SimpleNamespace(global_step=step), None)
+
+    begins(0)
+    for number in (3, 12):
+        written(tmp_path / f"checkpoint-{number}", fed_of(tmp_path / "elsewhere").callback.state())
+    begins(12)
+    for step in (0, 3):
+        with pytest.raises(ValueError, match=rf"begins at step {step}, .*checkpoint-12: give train\(\) resume_from"):
+            begins(step)
+
+
+def test_ratios_of_another_temperature_than_that_of_sampling_are_refused(tmp_path: Path) -> None:
+    fed: Any = fed_of(tmp_path)
+    fed.thread.fed = SimpleNamespace(run=SimpleNamespace(config=SimpleNamespace(temperature=0.7)))
+    told = SimpleNamespace(is_world_process_zero=True)
+    fed.callback.on_step_begin(SimpleNamespace(temperature=0.7), told, None)
+    with pytest.raises(ValueError, match=r"TRL's temperature is 1.0, and --env.temperature is 0.7: .* both the same"):
+        fed.callback.on_step_begin(SimpleNamespace(temperature=1.0), told, None)
 
 
 def test_the_rewards_are_those_that_were_given() -> None:

@@ -15,11 +15,12 @@ import pytest
 from row_samples import rollout, score
 from sums import right
 
+from atropos_agent.engines.completions import CompletionsServer
 from envs.running.feed import RunEnded
 from envs.running.group import fates
 from envs.running.sinks import TrainerGroup
 from envs.trainers.trl import STATE
-from envs.trainers.trl_async import Sample, Worker
+from envs.trainers.trl_async import Worker
 
 
 @pytest.fixture
@@ -31,12 +32,12 @@ def given(*rollouts: Any, name: str = "g0") -> TrainerGroup:
     return TrainerGroup(score(rollouts), {one.id: one for one in rollouts}, name)
 
 
-def take(worker: Worker, rows: int) -> list[Sample]:
+def take(worker: Worker, rows: int) -> list[Any]:
     """What the trainer's dataset does."""
     return [worker.rollout_buffer.get(timeout=60) for _ in range(rows)]
 
 
-def pack(samples: Sequence[Sample]) -> None:
+def pack(samples: Sequence[Any]) -> None:
     """What the trainer's collator does with a batch."""
     dict.fromkeys(key for sample in samples for key in sample.metrics)
 
@@ -83,6 +84,14 @@ def test_a_row_with_several_advantages_is_given_once_for_each_with_those_tokens_
     assert (first.input_ids == second.input_ids).all()
     assert [first.completion_mask.tolist(), second.completion_mask.tolist()] == [[0, 1, 0], [0, 0, 1]]
     assert (first.advantage, second.advantage) == (1.25, 0.75)
+
+
+def test_groups_of_one_rollout_which_no_trainer_would_get_are_refused(make_env: Any, tmp_path: Path) -> None:
+    async def made() -> Any:
+        return make_env(group_size=1)
+
+    with pytest.raises(ValueError, match=r"--env.group_size 1: .* no group would reach the trainer; give 2 or more"):
+        Worker(made, tmp_path / "out").start()
 
 
 def test_nothing_is_kept_of_rows_that_the_trainer_dropped(tmp_path: Path) -> None:
@@ -163,6 +172,25 @@ def test_weights_that_were_not_handed_over_are_of_the_next_version(tmp_path: Pat
         assert saved() == version
 
 
-def test_trls_own_row_has_the_same_fields() -> None:
+def test_an_adapter_under_names_of_trls_is_refused_since_rollouts_would_be_of_the_base_model(
+    make_env: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def greet(*_: Any) -> Any:
+        return SimpleNamespace(json=lambda: {"data": [{"id": "base"}, {"id": "trl-policy-v1"}]})
+
+    monkeypatch.setattr(CompletionsServer, "greet", greet)
+    worker = worker_of(make_env, tmp_path / "out")
+    worker.start()
+    worker.stop()
+    worker = worker_of(make_env, tmp_path / "out")
+    worker.callback.on_train_begin(None, SimpleNamespace(global_step=0), None, model=SimpleNamespace(peft_config={}))
+    with pytest.raises(ValueError, match=r"serves the adapter in training as trl-policy-v1, .* without --enable-lora"):
+        worker.start()
+    worker.stop()
+
+
+def test_trls_own_row_has_no_other_fields(tmp_path: Path) -> None:
     theirs = pytest.importorskip("trl.experimental.async_grpo.async_rollout_worker", reason="trl is not installed")
-    assert [field.name for field in fields(theirs.RolloutSample)] == [field.name for field in fields(Sample)]
+    worker = worker_of(None, tmp_path)
+    worker.hand(given(rollout(1.0, 1, "a"), rollout(0.0, 1, "b")))
+    assert {field.name for field in fields(theirs.RolloutSample)} <= vars(worker.rollout_buffer.get()).keys()

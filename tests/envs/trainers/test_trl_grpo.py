@@ -72,7 +72,9 @@ def test_each_prompt_gets_the_rows_of_its_task_after_weights_were_handed_over(
         told = trainer_at(1).state
         function.callback.on_step_end(SimpleNamespace(gradient_accumulation_steps=1), told, None)
         function.callback.on_save(None, told, None)
-        assert function.ledger.trained == {"step-0/0", "step-0/1", "step-0/2"}, "evaluations are not trained on"
+        assert function.ledger.trained == {"step-0/0/2/sum-2", "step-0/1/2/sum-1", "step-0/2/2/sum-3"}, (
+            "evaluations are not trained on"
+        )
         for _ in range(2):
             function(["sum-2"], trainer_at(1, training=False))
         function(["sum-3", "sum-3"], trainer_at(1))
@@ -80,6 +82,25 @@ def test_each_prompt_gets_the_rows_of_its_task_after_weights_were_handed_over(
         with pytest.raises(ValueError, match="for several use AsyncGRPOTrainer"):
             function(prompts, trainer_at(1, processes=2))
     assert [fate.state for fate in fates(tmp_path / "run")] == ["confirmed"] * 7 + ["taken"]
+
+
+def test_a_lost_step_is_made_again_with_other_tasks_and_another_number_of_generations(
+    make_env: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that died before its checkpoint; its groups are taken."""
+
+    async def made() -> Any:
+        return make_env(equal_rewards="send")
+
+    found = []
+    for size, prompts in ((2, ["sum-2"] * 2 + ["sum-1"] * 2), (2, ["sum-2"] * 2), (3, ["sum-2"] * 3 + ["sum-3"] * 3)):
+        with RolloutFunction(made, tmp_path / "out", "http://127.0.0.1:9", tmp_path) as function:
+            monkeypatch.setattr(function._weights, "load", Pushed().load)
+            trainer = trainer_at(0)
+            trainer.num_generations = size
+            found.append(function(prompts, trainer))
+    assert found[1]["rollout_id"] == found[0]["rollout_id"][:2], "what is asked for again is given again"
+    assert found[2]["task_id"] == ["sum-2"] * 3 + ["sum-3"] * 3
 
 
 def test_a_rollout_that_is_not_one_row_is_refused_by_its_name() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -151,6 +152,11 @@ async def test_a_sampling_setting_without_effect_is_refused_by_name(ask):
     assert "typical_p" in episode.errors[0].message
 
 
+async def test_headers_for_the_inference_server_are_refused_by_name(ask):
+    (episode,) = await ask(1, client=partial(TrainClientConfig, headers={"X-Mine": "1"}))
+    assert "client.headers (X-Mine) are not sent" in episode.errors[0].message
+
+
 async def test_prime_rl_reads_our_rows_of_the_traces(ask, tmp_path, monkeypatch):
     trajectories = pytest.importorskip("prime_rl.orchestrator.trajectories")
     # prime-rl of August 2026 reads it, and verifiers 0.4.0 has it no more.
@@ -192,6 +198,7 @@ def test_vf_eval_runs_on_it(vf_eval, tmp_path):
 def test_vf_eval_says_what_is_wrong_with_a_setting_before_it_begins(vf_eval):
     for more, options, sentence in (
         (["--env.agent.max-turns", "3"], [], "--env.agent.max_turns has no effect"),
+        (["--env.timeout.episode", "60"], [], "--env.timeout.episode has no effect"),
         ([], ["--env.max_step=3"], "did you mean --env.max_steps"),
         ([], ["--env.estimator=none"], "leave out --env.estimator"),
     ):

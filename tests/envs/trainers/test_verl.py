@@ -99,7 +99,7 @@ async def test_loops_of_two_environments_share_a_client_and_no_run(verl, tokeniz
         assert isinstance(second.run.env, Others)
         assert again is first and not isinstance(first.run.env, Others)
     finally:
-        for runs in verl.AtroposLoop._of_client[client].runs.values():
+        for runs in verl.AtroposLoop._of_client[client].values():
             await stop(runs.end())
 
 
@@ -139,9 +139,23 @@ def test_experts_span_prompt_and_response(verl):
     assert output.routed_experts.shape == (2, 4, 2)
 
 
-def test_what_verl_would_pad_wrongly_is_refused_with_the_remedy(verl):
-    with pytest.raises(ValueError, match=r"raise rollout\.prompt_length"):
-        list(verl.outputs(given(rollout(1.0, 1)), 0))
+def test_a_prompt_longer_than_verls_is_the_beginning_of_the_response_untrained(verl):
+    one = rollout(1.0, 1)
+    rows = [
+        replace(
+            row,
+            tokens=[8, 9, *row.tokens],
+            masked_tokens=[-100, -100, *row.masked_tokens],
+            logprobs=[1.0, 1.0, *row.logprobs],
+        )
+        for row in one.result.segments
+    ]
+    steps = [replace(step, start=3) for step in one.result.steps]
+    record = [replace(exchange, given=(8, 9, 1)) for exchange in one.result.record]
+    longer = replace(one, result=replace(one.result, segments=rows, steps=steps, record=record))
+    (output,) = verl.outputs(given(longer), 2)
+    assert (output.prompt_ids, output.response_ids, output.response_mask) == ([8, 9], [1, 2, 3], [0, 1, 1])
+    assert output.response_logprobs == [0.0, -0.5, -0.5]
 
 
 def test_turns_with_advantages_of_their_own_are_refused(verl):
@@ -212,7 +226,7 @@ class Refills(Exception):
 @pytest.mark.parametrize(
     ("told", "error", "ends"),
     [
-        (["--env.estimator=none"], None, (ValueError, "Unknown status: refused, --env.estimator has no effect")),
+        (["--env.estimator=none"], None, (ValueError, "Unknown status: refused, leave out --env.estimator")),
         ([], ValueError("turns have advantages"), (ValueError, "Unknown status: refused, turns have advantages")),
         ([], InfraError("tokens", "the daemon is away"), (Refills, "")),
     ],
@@ -264,5 +278,5 @@ async def test_a_wrong_setting_ends_the_v1_trainer_which_replaces_failed_groups_
         with pytest.raises(kind, match=message):
             await asyncio.to_thread(buffer.sample, 0, "train", 1)
     finally:
-        for runs in verl.AtroposLoop._of_client[loop.server_manager].runs.values():
+        for runs in verl.AtroposLoop._of_client[loop.server_manager].values():
             await stop(runs.end())
