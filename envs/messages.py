@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from sandboxes.tls import missing_authority
+
 SWE = "python -m envs.swe"
 """The command in our own texts."""
 _SAME = ("atropos-agent", "python -m atropos_agent")
@@ -43,9 +45,8 @@ def told(error: BaseException) -> str:
         return f"{place} can't be used ({error.strerror}); mend that, or give another"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"the disk is full ({error}); free some of it, or write to another"
-    certificates = os.environ.get("SSL_CERT_FILE")  # Python's error names no file
-    if isinstance(error, FileNotFoundError) and certificates and not Path(certificates).exists():
-        return f"SSL_CERT_FILE names {certificates}, which is not there; correct or unset it"
+    if isinstance(error, FileNotFoundError) and (remedy := missing_authority()) is not None:
+        return remedy
     if isinstance(error, ImportError) and "SOCKS" in str(error):
         return SOCKS
     return str(error) or type(error).__name__

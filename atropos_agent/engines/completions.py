@@ -43,6 +43,7 @@ from atropos_agent.engines.versions import ServedAdapter, program_version, versi
 from atropos_agent.tokens.conversation import Completion
 from atropos_agent.tokens.template import End
 from atropos_agent.types import AgentError, EngineError, TokenMismatch
+from sandboxes.tls import distrust
 
 logger = logging.getLogger(__name__)
 
@@ -466,10 +467,12 @@ def _label(choice: Mapping[str, Any]) -> Any:
 
 def unreachable(url: str, error: NoAnswer, program: str) -> EngineError:
     """Return the exception for no answer from a URL at the start. program: the one to start there."""
+    if (why := distrust(error, "--openai.base_url")) is not None:
+        return NotThisServer(f"the inference server at {url} can't be used: {why}")
     if isinstance(error, NotHttp):
         return NotThisServer(
             f"what answers at {url} is no inference server that can be talked to ({error}); set --openai.base_url to "
-            "one's address (http:// or https://, as it speaks), or SSL_CERT_FILE to who vouches for its certificate"
+            "one's address (http:// or https://, as it speaks)"
         )
     return EngineError(
         f"no inference server answers at {url} ({error}); start {program} there or set --openai.base_url"

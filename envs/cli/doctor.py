@@ -50,6 +50,7 @@ from envs.config import AgentEnvConfig
 from envs.options import EngineConfig, Options, UsageError
 from envs.options.tokenizer import load_tokenizer
 from sandboxes.shielding import together
+from sandboxes.tls import distrust
 from tools import ToolCall, ToolRegistry, ToolResult
 
 TASKS = ("Count slowly from one.", "Answer with one word: which colour has grass?", "Say hello.")
@@ -440,6 +441,8 @@ async def _trainer(env: AgentEnvConfig) -> Check:
             info = (await client.get(f"{url.rstrip('/')}/info")).json()
         batch, longest = int(info["batch_size"]), int(info["max_token_len"])
     except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+        if (why := distrust(error, "--env.rollout_server_url")) is not None:
+            return Check("trainer API", Status.WRONG, f"{url} can't be used: {why}")
         text = f"none answers at {url} ({type(error).__name__}): serve waits for it; start it with `run-api`"
         return Check("trainer API", Status.NOTE, text)
     data = {"url": url, "batch_size": batch, "max_token_len": longest}

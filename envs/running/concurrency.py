@@ -33,6 +33,8 @@ class CircuitBreaker:
         self.share = share
         self.pause_s = 0.0
         """Between the starts of two rollouts; 0 when all is well."""
+        self.last = ""
+        """The last failure, in words without secrets."""
         self._last: deque[str | None] = deque(maxlen=self.kept)
         self._reminded = 0.0
         self._raised = 0.0

@@ -28,6 +28,9 @@ logger = logging.getLogger(__name__)
 KEPT = 4
 """Failures of a task in its evidence, the last ones."""
 
+SHOWN = 200
+"""Characters of the last failure in the progress bar and on the page."""
+
 KEPT_MESSAGES = 6
 """The last messages of a conversation in the evidence."""
 
@@ -105,6 +108,7 @@ class FailureLog:
         if error.kind is Failure.TASK:
             self._impossible[task.id] = error.message
         else:
+            self.breaker.last = self._redactor.text(str(error))[:SHOWN]
             self.breaker.note(error)
         self._last.setdefault(task.id, deque(maxlen=KEPT)).append(_evidence(error))
         self.hope.failed(task, error)

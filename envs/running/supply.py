@@ -18,8 +18,8 @@ logger = logging.getLogger(__name__)
 
 LOOKS = 30
 """Looks that are taken together; one every ten seconds."""
-LITTLE_MB = 256.0
-"""Free megabytes of a disk that is about to hold up what writes to it."""
+LITTLE_MB, FULL_MB = 256.0, 1.0
+"""Free megabytes of a disk that is about to hold up what writes to it, and of one that does."""
 _LONG_S = 120.0
 """Seconds without a new step, from which on they are said."""
 _BUSY = 0.5
@@ -30,15 +30,16 @@ _LACKS, _CONTENT = 0.8, 0.5
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """The state of a run. shares: of the rollouts' time, by phase; empty before the first one ended. running, waiting:
-    requests in the inference servers; None if these do not say. enough: the trainer takes no more for now. still_s:
-    seconds since its last step. begun: every wanted group has begun. left: samples of an evaluation, which has no
-    queue."""
+    """The state of a run. failure: the last one, in words; it counts while rollouts are started slowly. shares: of the
+    rollouts' time, by phase; empty before the first one ended. running, waiting: requests in the servers; None
+    if these do not say. enough: the trainer takes no more for now. still_s: seconds since its last step. begun: every
+    wanted group has begun. left: samples of an evaluation, which has no queue."""
 
     active: int
     limit: int
     most: int
     pause_s: float = 0.0
+    failure: str = ""
     free_mb: float = 1e6
     running: float | None = None
     waiting: float | None = None
@@ -51,15 +52,18 @@ class Now:
 
 def said(now: Now) -> str:
     """Return in a sentence what holds the inference servers up, or that nothing does; "" if it is not known yet."""
-    return next(_findings(now), "")
+    finding = next(_findings(now), "")
+    little = f"only {now.free_mb:.0f} MB of the disk are free" if FULL_MB <= now.free_mb < LITTLE_MB else ""
+    return "; ".join(filter(None, [finding, little]))
 
 
 def _findings(now: Now) -> Iterator[str]:
     """Yield what holds them up, the most certain first."""
-    if now.free_mb < LITTLE_MB:
+    if now.free_mb < FULL_MB:
         yield f"held up by the disk: {now.free_mb:.0f} MB are free"
     if now.pause_s:
-        yield f"held up by failures: one rollout is started every {now.pause_s:.0f} s"
+        last = f", the last by {now.failure}" if now.failure else ""
+        yield f"held up by failures: one rollout is started every {now.pause_s:.0f} s{last}"
     if now.enough:
         still = f", and took none for {now.still_s / 60:.0f} minutes: does it run?" if now.still_s >= _LONG_S else ""
         yield f"the trainer has enough groups for now{still}"
@@ -106,6 +110,7 @@ class Supply:
             limiter.limit,
             limiter.climb.most,
             limiter.breaker.pause_s,
+            limiter.breaker.last,
             shutil.disk_usage(directory).free / 2**20,
             None if load is None else load.running,
             None if load is None else load.waiting,

@@ -50,6 +50,7 @@ class Server(Api):
 
     name: ClassVar[str] = "E2B server"
     remedy: ClassVar[str] = "put its key into the variable that --env.e2b.key names"
+    address: ClassVar[str] = "--env.e2b.api_url"
 
     def __init__(self, http: aiohttp.ClientSession, options: E2BOptions, key: str) -> None:
         super().__init__(http, options.api_url.rstrip("/"))
@@ -94,6 +95,7 @@ class Envd(Api):
 
     name: ClassVar[str] = "E2B sandbox"
     remedy: ClassVar[str] = "its server gave a wrong access token"
+    address: ClassVar[str] = "--env.e2b.sandbox_url"
 
     def __init__(self, http: aiohttp.ClientSession, url: str, sandbox: str, token: str) -> None:
         super().__init__(http, url)

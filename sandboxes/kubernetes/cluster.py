@@ -55,6 +55,8 @@ class Cluster(Api):
 
     name: ClassVar[str] = "API server"
     remedy: ClassVar[str] = "give other credentials after HTTP 401, else grant it as docs/pods.md shows"
+    address: ClassVar[str] = "`server` in the kubeconfig"
+    authority: ClassVar[str] = "put its CA's certificate into `certificate-authority-data` in the kubeconfig"
 
     def __init__(self, api: kubernetes.ApiClient, namespace: str) -> None:
         self._configuration = api.configuration

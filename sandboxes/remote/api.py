@@ -22,6 +22,7 @@ from sandboxes.base import (
     SandboxError,
     SandboxUnreachable,
 )
+from sandboxes.tls import AUTHORITY, distrust
 
 logger = logging.getLogger(__name__)
 
@@ -88,10 +89,13 @@ class _Outage:
 
 
 class Api(ABC):
-    """Requests with JSON to one server. name: for messages. remedy: against missing rights."""
+    """Requests with JSON to one server. name: for messages. remedy: against missing rights. address, authority: where
+    the user gives the server's address, and its CA's certificate."""
 
     name: ClassVar[str]
     remedy: ClassVar[str]
+    address: ClassVar[str]
+    authority: ClassVar[str] = AUTHORITY
 
     def __init__(self, http: aiohttp.ClientSession, root: str, proxy: str | None = None) -> None:
         self._http = http
@@ -126,6 +130,8 @@ class Api(ABC):
         except SandboxError:  # some are OSErrors as well
             raise
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            if (why := distrust(error, self.address, self.authority)) is not None:
+                raise DaemonRefused(f"the {self.name} at {self._root} can't be used: {why}") from error
             raise DaemonUnavailable(f"{doing}: the {self.name} does not answer: {cause(error)}") from error
 
     def _found(self, doing: str, text: str) -> dict[str, Any]:

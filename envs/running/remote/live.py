@@ -134,7 +134,8 @@ class Live:
             async with asyncio.timeout(CLOSE_S):
                 await self._link.call("close")
         except (WorkerGone, Unreachable, TimeoutError) as error:
-            logger.warning("the worker on %s did not end in order: %s", self.name, error)
+            said = str(error) or f"no answer within {CLOSE_S:.0f} s"  # a TimeoutError says nothing
+            logger.warning("the worker on %s did not end in order: %s", self.name, said)
 
     async def kill(self) -> None:
         """End the process at once."""

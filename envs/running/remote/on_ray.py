@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Self
@@ -41,6 +43,9 @@ class RayCluster:
             await self._knock()
             await asyncio.to_thread(self._join)
             self._ours = True
+            if threading.current_thread() is threading.main_thread():
+                # Ray's own handler prints a stack before it calls ours.
+                signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
         return self
 
     async def __aexit__(self, *exc: object) -> None:

@@ -19,7 +19,7 @@ from envs.running.remote.folders import Folders, pack
 from envs.running.remote.live import Live, WorkerLost
 from envs.running.remote.member import Member
 from envs.running.remote.messages import Cluster, Opening
-from envs.running.waiting import once_reachable
+from envs.running.waiting import PATIENCE_S, once_reachable
 from envs.types import Failure, InfraError, Rollout, Seat, Task
 from sandboxes.shielding import stop
 
@@ -66,15 +66,23 @@ class Pool:
         self._changed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        """Start the workers, and wait for the first. Raises InfraError when none can work, permanently."""
+        """Start the workers, and wait for the first, for `PATIENCE_S` at most. Raises InfraError when none can work,
+        permanently, and ConnectionError when none has come."""
         await once_reachable(self._cluster.__aenter__)
         self._keeping = asyncio.create_task(self._keep())
         async with AsyncExitStack() as undo:
             undo.push_async_callback(self.__aexit__)
-            async with self._waiting("no worker is ready yet; another run may have what they ask of their nodes"):
-                while not any(member.live for member in self._members.values()):
-                    self._raise_troubles()
-                    await self._change()
+            async with self._waiting(f"waiting for a first worker, up to {PATIENCE_S / 60:.0f} minutes"):
+                try:
+                    async with asyncio.timeout(PATIENCE_S):
+                        while not any(member.live for member in self._members.values()):
+                            self._raise_troubles()
+                            await self._change()
+                except TimeoutError as error:
+                    raise ConnectionError(
+                        f"no worker was ready within {PATIENCE_S / 60:.0f} minutes: {self._states()}; add nodes, end "
+                        "runs that hold them, or ask for less with --env.ray.resources"
+                    ) from error
             undo.pop_all()
         return self
 
@@ -146,8 +154,7 @@ class Pool:
 
         def remind() -> None:
             nonlocal timer
-            said = ", ".join(f"{member.name} {member.state}" for member in self._members.values())
-            logger.warning("%s: %s", what, said or "no node of the cluster has the resources that are asked for")
+            logger.warning("%s: %s", what, self._states())
             timer = loop.call_later(REMIND_S, remind)
 
         loop = asyncio.get_running_loop()
@@ -156,6 +163,11 @@ class Pool:
             yield
         finally:
             timer.cancel()
+
+    def _states(self) -> str:
+        """Return how the nodes stand, in words."""
+        found = ", ".join(f"{member.name} {member.state}" for member in self._members.values())
+        return found or "no node of the cluster has what --env.ray.resources asks for"
 
     def _raise_troubles(self) -> None:
         troubles = [member.trouble for member in self._members.values()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import grp
 import os
+import re
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -25,11 +26,13 @@ from sandboxes.base import (
 )
 from sandboxes.docker.daemon.ssh import ssh_tunnel
 from sandboxes.patience import patiently
+from sandboxes.tls import distrust
 
 PATIENCE_S = 60.0
 """How long a present Docker daemon may take over its first answer, as at its start with many containers."""
 _REMIND_S = 5.0
 _SCHEMES = ("unix", "tcp", "http", "https", "ssh")
+_TCP = re.compile(r"^(tcp|https?)://")
 DAEMON_REMEDY = (
     "Start Docker (`systemctl start docker`, Docker Desktop), set DOCKER_HOST, or, as root on Debian or Ubuntu, "
     "run `python -m sandboxes setup`, which installs and starts one."
@@ -52,7 +55,7 @@ class DaemonClient(aiodocker.Docker):
 
     address: the address of its connections; None for the address of the Docker command line.
     here: whether the Docker daemon may be on this host, with its directories within sight.
-    tls: how both sides know each other; None for no encryption, or as DOCKER_TLS_VERIFY says.
+    tls: how both sides know each other; None for no encryption, or as a context of the Docker command line says.
     """
 
     def __init__(
@@ -80,9 +83,11 @@ async def connect(url: str | None = None, certificates: Path | None = None) -> A
     tunnel.
 
     url: unix://, tcp:// or ssh://; None takes DOCKER_HOST, else the address of the Docker command line.
-    certificates: folder with ca.pem, cert.pem and key.pem, for tcp:// with TLS verified both ways. A slow daemon
-    gets `PATIENCE_S` at most. Raises DaemonUnavailable with the remedy, DaemonSilent for one without an answer,
-    DaemonRefused for one closed to this user, SandboxError for an invalid address: the last two are permanent.
+    certificates: folder with ca.pem, cert.pem and key.pem, for tcp:// with TLS verified both ways; None for the one of
+    DOCKER_CERT_PATH if DOCKER_TLS_VERIFY is set. A slow daemon gets `PATIENCE_S` at most.
+
+    Raises DaemonUnavailable with the remedy, DaemonSilent for one without an answer, DaemonRefused for one closed to
+    this user or not trusted, SandboxError for an invalid address or certificates: the last two are permanent.
     """
     _check_address(url or os.environ.get("DOCKER_HOST"))
     async with AsyncExitStack() as stack:
@@ -91,9 +96,10 @@ async def connect(url: str | None = None, certificates: Path | None = None) -> A
             tunnelled = address is not None and address.startswith("ssh://")
             if address is not None and tunnelled:
                 address = await stack.enter_async_context(ssh_tunnel(address))
+            certificates = certificates or _named_certificates(address)
             tls = None if certificates is None else _tls(certificates)
             if tls is not None and address is not None:
-                address = address.replace("tcp://", "https://", 1)
+                address = _TCP.sub("https://", address)
             client = DaemonClient(address, here=not tunnelled, tls=tls)
         # aiodocker asserts that it found a socket.
         except (AssertionError, ValueError, OSError, aiodocker.DockerContextError) as error:
@@ -105,6 +111,8 @@ async def connect(url: str | None = None, certificates: Path | None = None) -> A
         try:
             told = await patiently(client.version(), where, PATIENCE_S, _REMIND_S)
         except (aiodocker.DockerError, aiohttp.ClientError, OSError) as error:
+            if (why := _distrust(error, certificates or Path("~/.docker"))) is not None:
+                raise DaemonRefused(f"{where} can't be used: {why}") from error
             if (remedy := _remedy_of_refusal(client)) is not None:
                 raise DaemonRefused(f"{where} may not be used by this user. {remedy}") from error
             kind = DaemonSilent if isinstance(error, TimeoutError) else DaemonUnavailable
@@ -142,10 +150,32 @@ def sees_folder(path: Path) -> bool:
         return False
 
 
+def _distrust(error: Exception, folder: Path) -> str | None:
+    """Return why there is no TLS between both sides, with the remedy; None for an error with another cause."""
+    if "HTTP request to an HTTPS server" in str(error):
+        return "it wants TLS; set DOCKER_TLS_VERIFY=1 and DOCKER_CERT_PATH, or give it `certificates` in --env.hosts"
+    if alert := re.search(r"alert [a-z ]+[a-z]", str(error)):
+        return f"it refuses our certificate ({alert[0]}); put one of its CA, and its key, into {folder}"
+    return distrust(error, "DOCKER_HOST or --env.hosts", f"put its CA's certificate into {folder}/ca.pem")
+
+
+def _named_certificates(address: str | None) -> Path | None:
+    """Return the folder of certificates that the environment names for an address; None without one."""
+    if address is None or not _TCP.match(address) or not os.environ.get("DOCKER_TLS_VERIFY"):
+        return None
+    return Path(os.environ.get("DOCKER_CERT_PATH") or "~/.docker").expanduser()
+
+
 def _tls(certificates: Path) -> ssl.SSLContext:
-    """Return the TLS context: it verifies the Docker daemon and identifies us. Raises OSError, also as ssl's errors."""
-    tls = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(certificates / "ca.pem"))
-    tls.load_cert_chain(str(certificates / "cert.pem"), str(certificates / "key.pem"))
+    """Return the TLS context: it verifies the Docker daemon and identifies us. Raises SandboxError with the remedy."""
+    try:
+        tls = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(certificates / "ca.pem"))
+        tls.load_cert_chain(str(certificates / "cert.pem"), str(certificates / "key.pem"))
+    except OSError as error:  # ssl's errors are some too, and name no file
+        raise SandboxError(
+            f"the certificates for a Docker daemon can't be used ({error}): {certificates} needs ca.pem of its CA, and "
+            "cert.pem with key.pem of ours (DOCKER_CERT_PATH, or `certificates` in --env.hosts)"
+        ) from error
     return tls
 
 

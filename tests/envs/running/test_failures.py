@@ -73,6 +73,7 @@ async def test_the_last_failures_of_a_task_are_written_without_secrets(tmp_path)
         f"engine: {n}: Bearer ***" for n in range(2, KEPT + 2)
     ]
     assert metrics.failures == {"engine": KEPT + 2}
+    assert log.breaker.last == f"engine: {KEPT + 1}: Bearer ***"
     log.forget(TASK)
     with locked(tmp_path):
         await log.write(TASK)

@@ -15,8 +15,16 @@ SHARES = {"replies": 0.7, "tools": 0.1, "sandboxes": 0.1, "the verifier": 0.1, "
 @pytest.mark.parametrize(
     ("now", "sentence"),
     [
-        (Now(4, 8, 8, free_mb=12.0), "held up by the disk: 12 MB are free"),
-        (Now(1, 8, 8, pause_s=4.0), "held up by failures: one rollout is started every 4 s"),
+        (Now(4, 8, 8, free_mb=0.2), "held up by the disk: 0 MB are free"),
+        (
+            Now(8, 8, 64, free_mb=12.0, shares={**SHARES, "replies": 0.3, "the verifier": 0.5}),
+            "held up by the verifier: 50% of a rollout's time, 30% for replies; only 12 MB of the disk are free",
+        ),
+        (Now(8, 8, 64, free_mb=12.0), "only 12 MB of the disk are free"),
+        (
+            Now(1, 8, 8, pause_s=4.0, failure="sandbox: StorageFull: /d is full"),
+            "held up by failures: one rollout is started every 4 s, the last by sandbox: StorageFull: /d is full",
+        ),
         (Now(0, 8, 8, enough=True), "the trainer has enough groups for now"),
         (Now(0, 8, 8, enough=True, still_s=119.0), "the trainer has enough groups for now"),
         (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -186,6 +187,18 @@ async def test_nodes_without_the_resources_are_left_out(cluster):
         assert await found.nodes() == []
         with pytest.raises(WorkerGone, match="has left"):
             await found.start("10.0.0.1/abc")
+
+
+async def test_sigterm_comes_to_our_handler_without_a_stack_of_rays(cluster, capfd):
+    heard = []
+    before = signal.signal(signal.SIGTERM, lambda *_: heard.append(True))
+    try:
+        async with RayCluster(RayOptions(address=cluster.address)):
+            os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert heard
+    assert "SIGTERM received" not in capfd.readouterr().err
 
 
 async def test_a_cluster_that_is_not_there_is_named_with_the_remedy():

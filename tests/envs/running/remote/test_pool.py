@@ -230,10 +230,21 @@ async def test_a_cluster_without_a_node_is_waited_for(opened, monkeypatch, caplo
     cluster = StandInCluster()
 
     async def join():
-        await until(lambda: "no node of the cluster has the resources" in caplog.text)
+        await until(lambda: "no node of the cluster has what --env.ray.resources" in caplog.text)
         cluster.names.append("a")
 
     joining = asyncio.ensure_future(join())
     async with opened(cluster) as pool:
         assert (await pool.run(TASKS[0], Seat())).verdict.reward == 1.0
     await joining
+
+
+async def test_a_cluster_without_a_node_is_waited_for_no_longer_than_that(opened, monkeypatch):
+    monkeypatch.setattr(pool_module, "PATIENCE_S", 0.05)
+    cluster = StandInCluster()
+    with pytest.raises(
+        ConnectionError, match=r"no worker was ready .*: no node .* what --env\.ray\.resources asks for"
+    ):
+        async with opened(cluster):
+            pass
+    assert cluster.closed
