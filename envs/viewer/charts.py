@@ -6,10 +6,12 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from envs.records.metrics import Metrics
+from envs.records.stats import percent
 
 POINTS = 400
 """Points of a line, at most; more are joined."""
@@ -36,7 +38,7 @@ class Chart:
     @property
     def told(self) -> str:
         """Return the chart in words: each line's last figure, its least and its greatest."""
-        form = _percent if self.form == "share" else _short
+        form = partial(percent, decimals=1) if self.form == "share" else _short
         return " ".join(
             f"{name}: {form(known[-1])} at the end, from {form(min(known))} to {form(max(known))}."
             for name, line in self.values.items()
@@ -56,10 +58,6 @@ class Chart:
 
 
 Sums = Mapping[str, float]
-
-
-def _percent(value: float) -> str:
-    return f"{value:.1%}"
 
 
 def _short(value: float) -> str:
