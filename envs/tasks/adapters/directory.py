@@ -51,7 +51,10 @@ def convert_each(sources: Iterable[tuple[str, Callable[[Path], Path]]], out: Pat
                 digests[new.name] = digest if known is None else ""
                 if known is not None:
                     tasks.pop(new.name, None)
-                    raise BadTask(f"a second {what} with the id {new.name}, and another content; neither is used")
+                    raise BadTask(
+                        f"a second {what} with the id {new.name}, and another content; neither is used: convert the "
+                        f"{what}s one by one, each with its own --out"
+                    )
                 tasks[new.name] = _put(new, out / new.name, digest)
             except BadTask as problem:
                 said = str(problem)
