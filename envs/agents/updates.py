@@ -21,7 +21,7 @@ from envs.agents.naming import FOREIGN
 from envs.agents.parsers import updates_parser
 from envs.agents.recipes import Platform, Recipe
 from envs.cli.checks import Status
-from envs.messages import SWE, as_called
+from envs.messages import SWE, replace_command
 from envs.options import UsageError
 from envs.options.tokenizer import load_tokenizer
 from envs.records.tables import Sheet, paper
@@ -38,7 +38,7 @@ PLATFORMS = (Platform("x64", "glibc"), Platform("arm64", "glibc"))
 
 def main(argv: Sequence[str], *, prog: str = SWE) -> int:
     """Show what is newer, and move pins. Returns 0, or 1 when an agent did not pass, 2 for wrong options."""
-    prog = as_called(prog)
+    prog = replace_command(prog)
     options = updates_parser(prog).parse_args(argv)
     unknown = [name for name in options.names if name not in FOREIGN]
     wrong = f"there is no agent {', '.join(unknown)}; there are {', '.join(FOREIGN)}" if unknown else ""

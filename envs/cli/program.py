@@ -26,7 +26,7 @@ from dotenv import load_dotenv
 from atropos_agent import __version__
 from atropos_agent.engines.errors import ModelNotServed, NotThisServer
 from envs.config import AgentEnvConfig
-from envs.messages import called_as, said, told
+from envs.messages import current_command, describe_error, run_main
 from envs.options import Options, UsageError
 from envs.options.reading import read_options
 from envs.options.usage import usage
@@ -86,13 +86,13 @@ class Program:
     @classmethod
     def of(cls, env_cls: type[AgentEnv[Any]], prog: str | None = None) -> Program:
         """Make one of an imported class."""
-        return cls(prog or called_as(), env_cls.env_config_cls, lambda: env_cls)
+        return cls(prog or current_command(), env_cls.env_config_cls, lambda: env_cls)
 
 
 def run(env: Program | type[AgentEnv[Any]], argv: Sequence[str] | None = None, *, prog: str | None = None) -> int:
     """Run the command at the beginning of `argv`, the process's own when None. Returns the exit status."""
     program = env if isinstance(env, Program) else Program.of(env, prog)
-    return said(partial(_run, program), sys.argv[1:] if argv is None else argv)
+    return run_main(partial(_run, program), sys.argv[1:] if argv is None else argv)
 
 
 def _run(program: Program, argv: Sequence[str]) -> int:
@@ -144,7 +144,7 @@ def main(env: Program | type[AgentEnv[Any]], command: str, argv: Sequence[str]) 
         return STATUS
     except Exception as error:  # the last one to tell the user
         logger.debug("stopped by", exc_info=error)
-        print(redactor.text(f"{program.prog} {command}: {told(error)}"), file=sys.stderr)
+        print(redactor.text(f"{program.prog} {command}: {describe_error(error)}"), file=sys.stderr)
         return WRONG_USE if isinstance(error, _WRONG_USE) else 1
 
 

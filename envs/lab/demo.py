@@ -20,7 +20,7 @@ from envs.lab.parsers import demo_parser
 from envs.lab.parts import PartError, Parts, answers, healthy, lacking, until_signalled
 from envs.lab.recipes import adapter
 from envs.lab.synthetic import TOOLS
-from envs.messages import SWE, as_called, told
+from envs.messages import SWE, describe_error, replace_command
 from envs.records.disk import NoFolder, make_folder
 from envs.records.metrics import Metrics
 from envs.running.proxies import ask_loopback_directly
@@ -51,7 +51,7 @@ def main(argv: list[str]) -> int:
     except NoFolder as error:
         demo_parser().error(str(error))
     except (PartError, SandboxError, ConsumerError, OSError) as error:
-        print(f"demo: {told(error)}", file=sys.stderr)
+        print(f"demo: {describe_error(error)}", file=sys.stderr)
         return 1
 
 
@@ -74,7 +74,7 @@ async def _demo(options: argparse.Namespace) -> int:
         f"{sum(metrics.failures.values())} infrastructure failures\n"
         f"set-up {ready - started:.0f} s, run {time.monotonic() - ready:.0f} s\n"
         f"every rollout, token by token: {run_dir / 'rollouts.html'}\n"
-        f"in a browser: {as_called(SWE)} view {run_dir}",
+        f"in a browser: {replace_command(SWE)} view {run_dir}",
         soft_wrap=True,
     )
     for problem in statistics.problems:

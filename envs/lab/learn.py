@@ -32,7 +32,7 @@ from envs.lab.practice import write_tasks
 from envs.lab.presets import PRESETS, Preset
 from envs.lab.recipes import RECIPES, adapter
 from envs.lab.synthetic import Example, examples
-from envs.messages import SWE, as_called, told
+from envs.messages import SWE, describe_error, replace_command
 from envs.records.disk import NoFolder, make_folder, replace_file
 from envs.records.provenance import commit, machine, versions
 from envs.running.proxies import ask_loopback_directly
@@ -89,7 +89,7 @@ def main(argv: list[str]) -> int:
     except NoFolder as error:
         learn_parser().error(str(error))
     except (PartError, WeightsRefused, SandboxError, OSError, ValueError) as error:
-        print(f"learn: {told(error)}", file=sys.stderr)
+        print(f"learn: {describe_error(error)}", file=sys.stderr)
         return 1
 
 
@@ -182,7 +182,7 @@ async def _learn(options: argparse.Namespace) -> int:
     for name, value in findings(curve):
         console.print(f"{name:>24}  {value}", highlight=False)
     console.print(f"the curve: {run_dir / 'learning.html'}", soft_wrap=True)
-    page = f"every rollout and evaluation in a browser: {as_called(SWE)} view {run_dir}"
+    page = f"every rollout and evaluation in a browser: {replace_command(SWE)} view {run_dir}"
     console.print(page, highlight=False, soft_wrap=True)
     return 0
 

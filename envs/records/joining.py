@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from envs.messages import SWE, as_called
+from envs.messages import SWE, replace_command
 from envs.records.comparison import UNREADABLE, NoEvaluation, table_of, why_unreadable
 from envs.records.disk import replace_file
 from envs.records.stats import EvalSummary, TaskResult, summary_of
@@ -27,14 +27,14 @@ _COUNTS = ("tasks", "made", "missing")
 
 def main(argv: Sequence[str]) -> int:
     """Write the file and print the table. Returns 0, or 2 when the parts are not those of one evaluation."""
-    parser = Parser(prog=as_called(f"{SWE} join"), description=as_called(__doc__))
+    parser = Parser(prog=replace_command(f"{SWE} join"), description=replace_command(__doc__))
     parser.add_argument("out", type=file, metavar="OUT", help="the file to write, such as eval-0.json")
     parser.add_argument("run_dirs", type=Path, nargs="+", metavar="RUN_DIR", help="directories of the parts")
     options = parser.parse_args(argv)
     try:
         summary = join([Part.read(path / "eval-0.json") for path in options.run_dirs])
     except NoEvaluation as error:
-        print(as_called(f"{SWE} join: {error}"), file=sys.stderr)
+        print(replace_command(f"{SWE} join: {error}"), file=sys.stderr)
         return WRONG_USE
     options.out.parent.mkdir(parents=True, exist_ok=True)
     replace_file(options.out, orjson.dumps(summary.to_json(), option=orjson.OPT_INDENT_2))

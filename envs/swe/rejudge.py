@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from envs.judging.rejudge import Judge, RejudgeResult, rejudge_all
-from envs.messages import told
+from envs.messages import describe_error
 from envs.records.disk import append_line
 from envs.records.progress import Bar
 from envs.records.provenance import FILE_NAME, read_starts
@@ -54,7 +54,7 @@ def main(argv: Sequence[str]) -> int:
         setting = setting_of(options)
         return run_to_end(_rejudge(options, setting))
     except (ValueError, SandboxError, OSError) as error:
-        print(told(error), file=sys.stderr)
+        print(describe_error(error), file=sys.stderr)
         return 2
 
 

@@ -12,7 +12,7 @@ from envs.judging.judge_model import Bench, JudgeRefuses
 from envs.judging.manifest import NAME as MANIFEST
 from envs.judging.steps import parts
 from envs.judging.watched_tasks import select
-from envs.messages import SWE, as_called
+from envs.messages import SWE, replace_command
 from envs.swe import STARTER
 from envs.swe.config import SWEEnvConfig
 from envs.tasks.harbor import load_tasks
@@ -110,7 +110,7 @@ def warn_of_unchecked(config: SWEEnvConfig) -> None:
         logger.warning(
             "%s has no manifest, so nobody has seen that its tasks can be solved, or not without work: "
             "`%s tasks check %s` makes one",
-            *(folder, as_called(SWE), folder),
+            *(folder, replace_command(SWE), folder),
         )
 
 

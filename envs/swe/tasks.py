@@ -20,7 +20,7 @@ from envs.judging.attack import render as render_attacks
 from envs.judging.check import check_tasks, render
 from envs.judging.flakes import doubts_of
 from envs.judging.manifest import NAME, CheckResult, read_manifest, write_manifest
-from envs.messages import SWE, as_called
+from envs.messages import SWE, replace_command
 from envs.options import UsageError
 from envs.options.reading import read_options
 from envs.records.progress import Bar
@@ -50,7 +50,7 @@ _WRITING = 0.05
 """The most of a check's time that goes to writing its manifest."""
 
 
-_ATTACKING = Program(as_called(SWE), SWEEnvConfig, later("envs.swe.attack_env:AttackEnv"))
+_ATTACKING = Program(replace_command(SWE), SWEEnvConfig, later("envs.swe.attack_env:AttackEnv"))
 """The environment for a model's attacks."""
 
 
