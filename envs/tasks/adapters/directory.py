@@ -57,8 +57,8 @@ def convert_each(sources: Iterable[tuple[str, Callable[[Path], Path]]], out: Pat
                     )
                 tasks[new.name] = _put(new, out / new.name, digest)
             except BadTask as problem:
-                said = str(problem)
-                problems.append(said if said.startswith(place) else f"{place}: {said}")
+                message = str(problem)
+                problems.append(message if message.startswith(place) else f"{place}: {message}")
     if repeated:
         logger.warning("%s in %s, such as %s", plural(len(repeated), f"repeated {what}"), where, repeated[0])
     if problems:
