@@ -96,18 +96,18 @@ async def _set_up(parts: Parts, daemon: AsyncExitStack, options: argparse.Namesp
             ].removeprefix("warm start: ")
         return Preparation(time.monotonic() - begun, now)
 
-    async def told(name: str, work: Coroutine[Any, Any, Any]) -> Any:
+    async def track(name: str, work: Coroutine[Any, Any, Any]) -> Any:
         states[name] = "…"
         result = await work
         states[name] = "ready"
         return result
 
-    async with _shown(console, preparation):
+    async with _show_dashboard(console, preparation):
         warm, api, *_ = await together(
             [
-                told("warm start", _warm_start(options, log)),
-                told("trainer API", parts.trainer_api()),
-                *(told(name, _sandboxes(daemon)) for name in daemons),
+                track("warm start", _warm_start(options, log)),
+                track("trainer API", parts.trainer_api()),
+                *(track(name, _sandboxes(daemon)) for name in daemons),
             ]
         )
         if options.engine_url:
@@ -117,7 +117,7 @@ async def _set_up(parts: Parts, daemon: AsyncExitStack, options: argparse.Namesp
             server = healthy(engine)
         # It waits for the inference server, too.
         await parts.environment(_settings(options, api, engine))
-        await told("inference server", parts.alongside(server))
+        await track("inference server", parts.alongside(server))
     return str(api)
 
 
@@ -145,7 +145,7 @@ async def _pull(consumer: Consumer, options: argparse.Namespace, console: Consol
             target=options.groups,
         )
 
-    async with _shown(console, progress) as dashboard:
+    async with _show_dashboard(console, progress) as dashboard:
         async for _ in consumer.batches():
             if consumer.statistics.groups >= options.groups:
                 break
@@ -153,7 +153,7 @@ async def _pull(consumer: Consumer, options: argparse.Namespace, console: Consol
 
 
 @asynccontextmanager
-async def _shown(console: Console, view: Callable[[], View]) -> AsyncIterator[Dashboard]:
+async def _show_dashboard(console: Console, view: Callable[[], View]) -> AsyncIterator[Dashboard]:
     """Show a changing view while the block is open."""
     with Dashboard(console, title="atropos-agent demo") as dashboard:
 
