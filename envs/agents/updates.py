@@ -78,9 +78,9 @@ def newest_of(recipe: Recipe) -> str:
     if named is None:
         return ""
     if recipe.npm:
-        return _said(["npm", "view", named[1], "version"])
+        return _read_first_line(["npm", "view", named[1], "version"])
     of = ("--only-binary=:all:", f"--python-version={recipe.least_python}", "--disable-pip-version-check")
-    found = _FOUND.match(_said([sys.executable, "-m", "pip", "index", "versions", named[1], *of]))
+    found = _FOUND.match(_read_first_line([sys.executable, "-m", "pip", "index", "versions", named[1], *of]))
     return found[1] if found else ""
 
 
@@ -127,7 +127,7 @@ def _lock(recipe: Recipe, places: Mapping[Platform, Path]) -> bool:
     made = dict[Path, str]()
     for platform, path in places.items():
         try:
-            made[path] = locks.made(recipe, platform)
+            made[path] = locks.build(recipe, platform)
         except locks.LockError as error:
             print(f"no lock for {platform.cpu}: {error}")
     for path in places.values():
@@ -150,7 +150,7 @@ def _restore(before: Mapping[Path, str | None]) -> None:
             path.write_text(text, encoding="utf-8")
 
 
-def _said(command: Sequence[str]) -> str:
+def _read_first_line(command: Sequence[str]) -> str:
     """Return the first line that a command says of the registry; "" if it fails."""
     try:
         ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=_ASK_S)
