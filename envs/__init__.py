@@ -4,7 +4,7 @@ import os
 import sys
 from importlib import import_module
 
-# transformers prints otherwise that there is no PyTorch, which few commands need; it knows no other way to be asked.
+# transformers prints otherwise that there is no PyTorch, which few commands need; it has no other switch.
 os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 
 # Not by an import statement: where `sandboxes` itself is another's package, that would not say so.

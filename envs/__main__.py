@@ -13,7 +13,7 @@ from collections.abc import Sequence
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # what is imported first is nothing that a traceback would explain
 
-from envs.messages import said
+from envs.messages import run_main
 from envs.swe.__main__ import main as swe
 from sandboxes.naming import later
 
@@ -33,4 +33,4 @@ def main(argv: Sequence[str]) -> int:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.exit(said(main, sys.argv[1:]))
+    sys.exit(run_main(main, sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Write messages to users: commands as they called them, and failures with place and remedy."""
+"""Write messages to users: their own commands, and errors with place and remedy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SAME = ("atropos-agent", "python -m atropos_agent")
 """Other names of it."""
 
 
-def called_as() -> str:
+def current_command() -> str:
     """Return the user's command for this process."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     if spec is not None:
@@ -28,18 +28,18 @@ def called_as() -> str:
     return f"python {sys.argv[0]}" if sys.argv[0].endswith(".py") else Path(sys.argv[0]).name
 
 
-def as_called(text: str, prog: str = SWE) -> str:
+def replace_command(text: str, prog: str = SWE) -> str:
     """Return a text with `python -m envs.swe` as the user writes it. prog: of another environment."""
-    called = called_as()
-    return text.replace(SWE, called if prog == SWE and called in _SAME else prog)
+    command = current_command()
+    return text.replace(SWE, command if prog == SWE and command in _SAME else prog)
 
 
 SOCKS = "the environment names a SOCKS proxy: unset ALL_PROXY, or pip install 'httpx[socks]'"
 """The remedy where httpx can't use the environment's proxy."""
 
 
-def told(error: BaseException) -> str:
-    """Return a failure as a sentence; of a file, it names the place and the remedy."""
+def describe_error(error: BaseException) -> str:
+    """Return an error as a sentence; of a file, it names the place and the remedy."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         place = error.filename2 or error.filename  # a file is written beside its place, and renamed
         return f"{place} can't be used ({error.strerror}); mend that, or give another"
@@ -52,7 +52,7 @@ def told(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def said(main: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
+def run_main(main: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
     """Run a command, and make sure its output is written. Returns the exit status: 130 after Ctrl-C or SIGTERM, 1 if
     the output could not be written.
 
@@ -74,12 +74,12 @@ def said(main: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
     except BrokenPipeError:
         pass
     except OSError as error:
-        print(told(error), file=sys.stderr)
+        print(describe_error(error), file=sys.stderr)
         status = 1
     except ImportError as error:
         if "SOCKS" not in str(error):
             raise
-        print(told(error), file=sys.stderr)
+        print(describe_error(error), file=sys.stderr)
         status = 1
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left is written when Python ends
     return status

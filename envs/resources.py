@@ -63,8 +63,10 @@ class Prompt(Resource):
         """Return the text with all names filled in. Raises ValueError for a missing or unknown name."""
         outer = {name.partition(".")[0].partition("[")[0] for name in self.names}
         if wrong := outer ^ values.keys():
-            said = ", ".join(sorted(wrong))
-            raise ValueError(f"the prompt template has the names {', '.join(sorted(outer)) or '(none)'}: not so {said}")
+            different = ", ".join(sorted(wrong))
+            raise ValueError(
+                f"the prompt template has the names {', '.join(sorted(outer)) or '(none)'}: not so {different}"
+            )
         return self.text.format(**values)
 
 

@@ -266,7 +266,7 @@ class Reward:
 
     value: finite; compared with the group's other rewards.
     turn_advantages: one a turn, finite, added to the advantage from the rewards; none if
-        turns are not told apart.
+        turns are not distinguished.
     explanation: its difference from the verifier's own reward.
     """
 

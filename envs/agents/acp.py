@@ -20,10 +20,10 @@ def over_acp(start: Callable[[Place], Start]) -> Callable[[Place], Start]:
 
     start: of the agent's own program; it is given no task."""
 
-    def started(at: Place) -> Start:
+    def start_client(at: Place) -> Start:
         program = start(replace(at, task=""))
         client = f"{HOME}/acp_client.py"
         argv = ["python3", "-I", client, at.workdir, at.task, *program.argv]
         return Start(argv, program.env, {**program.files, client: _CLIENT.read_text(encoding="utf-8")})
 
-    return started
+    return start_client

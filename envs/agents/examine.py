@@ -33,14 +33,14 @@ async def examine_agent(
     except (InfraError, SandboxError, AgentError) as error:
         yield Check("agent", Status.WRONG, f"{agent.name}: {error}")
         return
-    result, told = seen.result, seen.result.metadata["agent"]
-    began = f"{agent.name} ({agent.licence}) asked first after {told['start_s']:.1f} s"
+    result, metadata = seen.result, seen.result.metadata["agent"]
+    began = f"{agent.name} ({agent.licence}) asked first after {metadata['start_s']:.1f} s"
     most = budgets.max_total_tokens
     missing = _missing(seen)
     if missing:
         yield Check("agent", Status.WRONG, f"{began}; {missing}")
         return
-    data = {"opening": seen.opening, "max_token_length": most, "start_s": told["start_s"]}
+    data = {"opening": seen.opening, "max_token_length": most, "start_s": metadata["start_s"]}
     if most is not None and seen.opening + (budgets.max_tokens or 0) > most:
         text = f"{began}; its opening has {seen.opening} tokens and a reply {budgets.max_tokens}, which is more than "
         yield Check("agent", Status.WRONG, f"{text}--env.max_token_length {most}: raise that", data)
@@ -72,11 +72,11 @@ def _missing(seen: Rehearsal) -> str:
 
 def _conversation(result: AgentResult) -> Check:
     """Report the number of rows of a conversation without detours, and the requests beside it."""
-    told = result.metadata["gateway"]
-    branches = {str(kind): count for kind, count in told["branches"].items()}
-    data = {"rows": len(result.segments), "branches": branches, "changes": told["changes"]}
+    counts = result.metadata["gateway"]
+    branches = {str(kind): count for kind, count in counts["branches"].items()}
+    data = {"rows": len(result.segments), "branches": branches, "changes": counts["changes"]}
     beside = ", ".join(f"{count} {kind}" for kind, count in branches.items() if kind != "main")
-    rewrites = ", ".join(f"{what} ({count})" for what, count in told["changes"].items())
+    rewrites = ", ".join(f"{what} ({count})" for what, count in counts["changes"].items())
     text = f"{len(result.segments)} row of linear work" + (f"; beside it {beside}" if beside else "")
     if len(result.segments) == 1 and result.success:
         return Check("agent's rows", Status.OK, text + (f"; it changes: {rewrites}" if rewrites else ""), data)

@@ -134,10 +134,10 @@ class Guest:
         if not (session.requests or session.refused):
             waited = f"asked for nothing in all its time, {time.monotonic() - began:.0f} s"
             what = "did not start" if session.remaining_s() > 0 else waited
-            raise InfraError(Failure.SANDBOX, f"agent {self._agent.name} {what}: {_told(ran)}")
+            raise InfraError(Failure.SANDBOX, f"agent {self._agent.name} {what}: {_describe_exit(ran)}")
         if session.only_prepares and (ran is None or ran.exit_code):
             what = f"agent {self._agent.name} asked for no reply with its tools"
-            raise InfraError(Failure.SANDBOX, f"{what}: {_told(ran)}")
+            raise InfraError(Failure.SANDBOX, f"{what}: {_describe_exit(ran)}")
         return await self._result(session, ran, (session.first_s or began) - began)
 
     async def _run(
@@ -148,10 +148,10 @@ class Guest:
         command = ["/bin/sh", "-c", _BEGIN, "sh", *argv]
         running = asyncio.create_task(sandbox.exec(command, env=env, timeout=float("inf"), max_output=_KEPT))
         try:
-            began, told = time.monotonic(), False
+            began, silence_logged = time.monotonic(), False
             while not running.done() and session.rests_s() < _patience_s(session) and session.remaining_s() > 0:
                 await asyncio.wait({running}, timeout=_TICK_S)
-                told = told or self._tell_silence(session, session.silent_s(began))
+                silence_logged = silence_logged or self._log_silence(session, session.silent_s(began))
             if not running.done():
                 await sandbox.exec(_END, timeout=_ENDING_S)
                 await asyncio.wait({running}, timeout=_ENDING_S)
@@ -162,7 +162,7 @@ class Guest:
             running.cancel()
             await asyncio.wait({running})
 
-    def _tell_silence(self, session: WatchedSession, silent_s: float) -> bool:
+    def _log_silence(self, session: WatchedSession, silent_s: float) -> bool:
         """Log that the agent asks for nothing, if this has lasted long. Returns whether it has."""
         if silent_s < (_SILENT_S if session.requests else _BEGINS_S):
             return False
@@ -182,7 +182,7 @@ class Guest:
             elif not (submits or answer.calls or answer.finish_reason == "length"):
                 pass
             elif len(result.steps) >= session.config.max_steps:
-                # It was told how many turns it has, and asks for no more.
+                # It knows how many turns it has, and requests no more.
                 reason = StopReason.MAX_STEPS
             else:
                 reason = StopReason.BROKE_OFF
@@ -190,7 +190,7 @@ class Guest:
                 meant = self._agent.failures.get(code or 0, "it went on no more")
                 error = f"{self._agent.name} ended with status {code}: {meant}"
         packages = self._agent.recipe.on(self._platform, self._agent.name)
-        told = {
+        about = {
             "name": self._agent.name,
             "package": next(iter(packages), "in the image"),
             "exit_code": None if ran is None else ran.exit_code,
@@ -203,7 +203,7 @@ class Guest:
             stop_reason=reason,
             success=reason in (StopReason.ANSWERED, StopReason.SUBMITTED),
             error=error or result.error,
-            metadata={**result.metadata, "agent": told},
+            metadata={**result.metadata, "agent": about},
         )
 
 
@@ -220,7 +220,7 @@ def _without_proxy(spec: SandboxSpec) -> dict[str, str]:
     return {name: "" for upper in names for name in (upper, upper.lower())}
 
 
-def _told(ran: ExecResult | None) -> str:
+def _describe_exit(ran: ExecResult | None) -> str:
     if ran is None:
         return "it said nothing"
     return f"it ended with status {ran.exit_code} and said: {ran.output.strip()[-2000:]}"

@@ -27,7 +27,7 @@ from envs.agents.recipes import Platform, Recipe
 FOLDER = Path(__file__).with_name("locked")
 _OF = "# of: "
 _UV = ("uv", "pip", "compile", "--universal", "--format=pylock.toml", "--only-binary=:all:", "--quiet")
-_TOLD = frozenset({"resolved", "funding", "license", "engines", "deprecated"})
+_LEFT_OUT = frozenset({"resolved", "funding", "license", "engines", "deprecated"})
 """Fields of npm's locks without meaning for an installation."""
 _NPM = (
     "npm",
@@ -56,7 +56,7 @@ def find(agent: str, platform: Platform, recipe: Recipe, folder: Path = FOLDER) 
     if not path.is_file():
         return ""
     text = path.read_text(encoding="utf-8")
-    return text if _named_in(text, recipe) == _wanted(recipe, platform) else ""
+    return text if _locked_packages(text, recipe) == _packages_of(recipe, platform) else ""
 
 
 def digest(lock: str) -> str:
@@ -71,47 +71,47 @@ def write(lock: str, recipe: Recipe, platform: Platform, folder: Path) -> None:
         root = json.loads(lock)["packages"][""]
         (folder / "package.json").write_text(json.dumps({"name": "pack", **root}), encoding="utf-8")
         return
-    (folder / "locked.txt").write_text("\n".join(_for(lock, platform)) + "\n", encoding="utf-8")
+    (folder / "locked.txt").write_text("\n".join(_requirements_for(lock, platform)) + "\n", encoding="utf-8")
 
 
-def made(recipe: Recipe, platform: Platform) -> str:
+def build(recipe: Recipe, platform: Platform) -> str:
     """Make the lock of a recipe, by the registry. Raises LockError."""
     with tempfile.TemporaryDirectory() as folder:
-        return _of_npm(recipe, platform, Path(folder)) if recipe.npm else _of_pypi(recipe)
+        return _lock_npm(recipe, platform, Path(folder)) if recipe.npm else _lock_pypi(recipe)
 
 
-def _of_npm(recipe: Recipe, platform: Platform, folder: Path) -> str:
+def _lock_npm(recipe: Recipe, platform: Platform, folder: Path) -> str:
     target = (f"--prefix={folder}", "--os=linux", f"--cpu={platform.cpu}", f"--libc={platform.libc}")
-    _run([*_NPM, "--omit-lockfile-registry-resolved", *target, *_wanted(recipe, platform)])
+    _run([*_NPM, "--omit-lockfile-registry-resolved", *target, *_packages_of(recipe, platform)])
     lock = json.loads((folder / "package-lock.json").read_text(encoding="utf-8"))
     lock["name"] = "pack"
     packages = {path: one for path, one in lock.pop("packages").items() if _fits(one, platform)}
     names = {path.rpartition("node_modules/")[2] for path in packages}
-    lines = ",\n".join(f"{json.dumps(path)}: {json.dumps(_kept(one, names))}" for path, one in packages.items())
+    lines = ",\n".join(f"{json.dumps(path)}: {json.dumps(_strip_entry(one, names))}" for path, one in packages.items())
     return f'{json.dumps(lock)[:-1]}, "packages": {{\n{lines}\n}}}}\n'
 
 
 def _fits(package: Mapping[str, Any], platform: Platform) -> bool:
     """Tell whether a package is for a platform: a lock of npm's has optional ones for all."""
     wanted = {"os": "linux", "cpu": platform.cpu, "libc": platform.libc}
-    told = {key: package[key] for key in wanted if key in package}
-    lists = {key: {given} if isinstance(given, str) else set(given) for key, given in told.items()}
+    constraints = {key: package[key] for key in wanted if key in package}
+    lists = {key: {given} if isinstance(given, str) else set(given) for key, given in constraints.items()}
     return all(
         wanted[key] in given or (all(one.startswith("!") for one in given) and f"!{wanted[key]}" not in given)
         for key, given in lists.items()
     )
 
 
-def _kept(package: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+def _strip_entry(package: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
     """Return a package's entry with its optional dependencies that are locked: `npm ci` misses others."""
-    kept = {key: value for key, value in package.items() if key not in _TOLD}
+    kept = {key: value for key, value in package.items() if key not in _LEFT_OUT}
     if "optionalDependencies" in kept:
         optional = kept["optionalDependencies"].items()
         kept["optionalDependencies"] = {name: version for name, version in optional if name in names}
     return kept
 
 
-def _of_pypi(recipe: Recipe) -> str:
+def _lock_pypi(recipe: Recipe) -> str:
     oldest = (f"--python-version={recipe.least_python}", "-")
     locked = [_run([*_UV, *oldest], "\n".join(recipe.pypi))]
     if recipe.bare:
@@ -152,13 +152,13 @@ def _run(command: Sequence[str], given: str = "") -> str:
     return ran.stdout
 
 
-def _wanted(recipe: Recipe, platform: Platform) -> list[str]:
+def _packages_of(recipe: Recipe, platform: Platform) -> list[str]:
     if recipe.npm:
         return sorted(name.format(cpu=platform.cpu, musl=platform.musl) for name in recipe.npm)
     return [*recipe.pypi, *recipe.bare]
 
 
-def _named_in(lock: str, recipe: Recipe) -> list[str]:
+def _locked_packages(lock: str, recipe: Recipe) -> list[str]:
     if recipe.npm:
         root: Mapping[str, Mapping[str, str]] = json.loads(lock)["packages"][""]
         return sorted(f"{name}@{version}" for name, version in root.get("dependencies", {}).items())
@@ -166,7 +166,7 @@ def _named_in(lock: str, recipe: Recipe) -> list[str]:
     return first.removeprefix(_OF).split()
 
 
-def _for(lock: str, platform: Platform) -> Iterator[str]:
+def _requirements_for(lock: str, platform: Platform) -> Iterator[str]:
     """Yield the locked requirements of a platform, without conditions: pip would compare those with its own Python."""
     about = {
         "python_version": platform.python,

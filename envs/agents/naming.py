@@ -106,8 +106,8 @@ def own_problems(name: str, given: Collection[str]) -> Sequence[ValueError]:
     theirs = [agent.name for agent in agents if isinstance(agent, ForeignAgent)]
     if len(theirs) < len(agents):
         return ()
-    said = ", ".join(theirs)
-    return [ValueError(f"--env.{one}: agent {said} {how}; leave it out") for one, how in OWN.items() if one in given]
+    listed = ", ".join(theirs)
+    return [ValueError(f"--env.{one}: agent {listed} {how}; leave it out") for one, how in OWN.items() if one in given]
 
 
 def room_problems(name: str, most: int) -> Sequence[ValueError]:

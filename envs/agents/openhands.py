@@ -21,8 +21,8 @@ talk.run()
 def start(at: Place) -> Start:
     """Run the SDK on the image's Python, without its browser: its packages need a build from source."""
     env = {"HOME": HOME, "OPENHANDS_SUPPRESS_BANNER": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
-    told = [at.task, at.v1, *(str(number) for number in (at.window, at.reply, at.turns))]
-    return Start(["python3", "-I", "-c", _RUN, *told], env)
+    arguments = [at.task, at.v1, *(str(number) for number in (at.window, at.reply, at.turns))]
+    return Start(["python3", "-I", "-c", _RUN, *arguments], env)
 
 
 AGENT = ForeignAgent(

@@ -1,6 +1,6 @@
 """Packs: an agent's packages, installed once from their package registry into a folder named by its content.
 
-A pack is mounted read-only into sandboxes. Once it is here, no registry is asked again.
+A pack is mounted read-only into sandboxes. Once it is here, no registry is queried again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ async def pack_of(agent: str, recipe: Recipe, platform: Platform, root: Path | N
     named = root / "by-recipe" / _digest(wanted.encode())
     if named.exists():
         return named.resolve()
-    async with _alone(root):
+    async with _exclusive(root):
         if not named.exists():
             folder = await _install(agent, recipe, platform, root, lock)
             named.parent.mkdir(exist_ok=True)
@@ -63,7 +63,7 @@ async def _install(agent: str, recipe: Recipe, platform: Platform, root: Path, l
             await asyncio.to_thread(locks.write, lock, recipe, platform, new)
         for command in recipe.commands(platform, packages, new, locked=bool(lock)):
             await _run(agent, command, new)
-        folder = await asyncio.to_thread(_settle, new, agent)
+        folder = await asyncio.to_thread(_name_by_content, new, agent)
     finally:
         await asyncio.to_thread(shutil.rmtree, new, ignore_errors=True)
     logger.warning("agent %s: %d MB in %.0f s, in %s", agent, size(folder) >> 20, time.monotonic() - began, folder)
@@ -79,30 +79,30 @@ async def _run(agent: str, command: Sequence[str], folder: Path) -> None:
     except FileNotFoundError as error:
         what = f"agent {agent} can't be installed: there is no {command[0]} here; install it (Node.js brings npm)"
         raise InfraError(Failure.ENVIRONMENT, what) from error
-    saying = asyncio.create_task(_say(agent, folder))
+    reporting = asyncio.create_task(_log_progress(agent, folder))
     try:
         async with ending(process), asyncio.timeout(_INSTALL_S):
-            said, _ = await process.communicate()
+            output, _ = await process.communicate()
     finally:
-        saying.cancel()
+        reporting.cancel()
         if process.returncode is None:
             process.kill()
             await process.wait()
     if process.returncode:
-        shown = said.decode(errors="replace").strip()[-_SHOWN:]
+        shown = output.decode(errors="replace").strip()[-_SHOWN:]
         raise InfraError(
             Failure.ENVIRONMENT, f"agent {agent} can't be installed: {' '.join(command[:4])} said: {shown}"
         )
 
 
-async def _say(agent: str, folder: Path) -> None:
+async def _log_progress(agent: str, folder: Path) -> None:
     while True:
         await asyncio.sleep(_REMIND_S)
         logger.warning("agent %s: %d MB so far", agent, await asyncio.to_thread(size, folder) >> 20)
 
 
 @contextlib.asynccontextmanager
-async def _alone(root: Path) -> AsyncIterator[None]:
+async def _exclusive(root: Path) -> AsyncIterator[None]:
     """Hold other installations off, also those of other processes; their partial remains are removed."""
     lock = await asyncio.to_thread(_lock, root)
     try:
@@ -120,7 +120,7 @@ def _lock(root: Path) -> IO[str]:
     return lock
 
 
-def _settle(folder: Path, agent: str) -> Path:
+def _name_by_content(folder: Path, agent: str) -> Path:
     """Make a tree readable for everybody, and give it the name of its content. Returns its new place."""
     total = hashlib.sha256()
     folder.chmod(0o755)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envs.messages import SWE, as_called
+from envs.messages import SWE, replace_command
 from sandboxes.arguments import Parser
 
 _UPDATES = """\
@@ -16,8 +16,8 @@ conversation in a sandbox. Pin and lock change only if the agent made one row.
 
 def updates_parser(prog: str = SWE) -> Parser:
     """Return the parser of `agents update`."""
-    prog = as_called(prog)
-    parser = Parser(prog=f"{prog} agents update", description=as_called(_UPDATES, prog))
+    prog = replace_command(prog)
+    parser = Parser(prog=f"{prog} agents update", description=replace_command(_UPDATES, prog))
     parser.add_argument("names", nargs="*", metavar="NAME", help="agents (default: all)")
     parser.add_argument("--write", action="store_true", help="move the pins of the agents named")
     parser.add_argument("--to", default="", metavar="VERSION", help="this version instead of the newest, for one agent")

@@ -65,7 +65,7 @@ def _filled(result: AgentResult) -> int:
 
 
 def _policy(agent: ForeignAgent, fitted: FittedFormat, tokens: int) -> Policy:
-    """Return the replies: outputs of about so many tokens until a summary is asked for, and the end behind it."""
+    """Return the replies: outputs of about so many tokens until a summary is requested, and the end behind it."""
     line = 1 + (len(fitted.template.encode(_LINE)) if fitted.template is not None else 10)
     call = agent.runs(f"yes '{_LINE}' | head -n {tokens // line}")
     shows, printed = shows_shell(agent), 0

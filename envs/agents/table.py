@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from envs.messages import SWE, as_called, told
+from envs.messages import SWE, describe_error, replace_command
 from envs.records.comparison import difference, read_rates
 from envs.records.read import SavedRollout, read_rollouts
 from envs.records.stats import pass_at_k, percent, share_interval
@@ -54,15 +54,15 @@ class Row:
 
 def main(argv: Sequence[str], *, prog: str = SWE) -> int:
     """Print the table. Returns 0, or 2 when a directory holds no evaluation or one of other tasks or another model."""
-    prog = as_called(prog)
-    parser = Parser(prog=f"{prog} agents", description=as_called(__doc__, prog))
+    prog = replace_command(prog)
+    parser = Parser(prog=f"{prog} agents", description=replace_command(__doc__, prog))
     parser.add_argument("run_dirs", type=Path, nargs="+", metavar="RUN_DIR", help="directories of evaluations")
     parser.add_argument("-k", type=count, default=1, help="the k of pass@k (default: 1)")
     options = parser.parse_args(argv)
     try:
         rows = [row for path in options.run_dirs for row in read_rows(path)]
     except (OSError, ValueError, LookupError) as error:
-        print(f"{prog} agents: {told(error)}", file=sys.stderr)
+        print(f"{prog} agents: {describe_error(error)}", file=sys.stderr)
         return 2
     paper().print(table(rows, options.k))
     return 0

@@ -21,7 +21,7 @@ from envs.agents.naming import FOREIGN
 from envs.agents.parsers import updates_parser
 from envs.agents.recipes import Platform, Recipe
 from envs.cli.checks import Status
-from envs.messages import SWE, as_called
+from envs.messages import SWE, replace_command
 from envs.options import UsageError
 from envs.options.tokenizer import load_tokenizer
 from envs.records.tables import Sheet, paper
@@ -38,7 +38,7 @@ PLATFORMS = (Platform("x64", "glibc"), Platform("arm64", "glibc"))
 
 def main(argv: Sequence[str], *, prog: str = SWE) -> int:
     """Show what is newer, and move pins. Returns 0, or 1 when an agent did not pass, 2 for wrong options."""
-    prog = as_called(prog)
+    prog = replace_command(prog)
     options = updates_parser(prog).parse_args(argv)
     unknown = [name for name in options.names if name not in FOREIGN]
     wrong = f"there is no agent {', '.join(unknown)}; there are {', '.join(FOREIGN)}" if unknown else ""
@@ -78,9 +78,9 @@ def newest_of(recipe: Recipe) -> str:
     if named is None:
         return ""
     if recipe.npm:
-        return _said(["npm", "view", named[1], "version"])
+        return _read_first_line(["npm", "view", named[1], "version"])
     of = ("--only-binary=:all:", f"--python-version={recipe.least_python}", "--disable-pip-version-check")
-    found = _FOUND.match(_said([sys.executable, "-m", "pip", "index", "versions", named[1], *of]))
+    found = _FOUND.match(_read_first_line([sys.executable, "-m", "pip", "index", "versions", named[1], *of]))
     return found[1] if found else ""
 
 
@@ -127,7 +127,7 @@ def _lock(recipe: Recipe, places: Mapping[Platform, Path]) -> bool:
     made = dict[Path, str]()
     for platform, path in places.items():
         try:
-            made[path] = locks.made(recipe, platform)
+            made[path] = locks.build(recipe, platform)
         except locks.LockError as error:
             print(f"no lock for {platform.cpu}: {error}")
     for path in places.values():
@@ -150,7 +150,7 @@ def _restore(before: Mapping[Path, str | None]) -> None:
             path.write_text(text, encoding="utf-8")
 
 
-def _said(command: Sequence[str]) -> str:
+def _read_first_line(command: Sequence[str]) -> str:
     """Return the first line that a command says of the registry; "" if it fails."""
     try:
         ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=_ASK_S)

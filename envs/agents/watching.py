@@ -27,13 +27,13 @@ class WatchedSession(Session):
     _over_since: float | None = None
     """Time since there is no more to get: the end of a budget, or an infrastructure failure."""
 
-    def ask(self, asked: GatewayRequest) -> Turn:
+    def ask(self, request: GatewayRequest) -> Turn:
         if self.first_s is None:
             self.first_s = time.monotonic()
         self.requests += 1
-        turn = super().ask(asked)
+        turn = super().ask(request)
         if turn.work is not None:
-            turn.work.add_done_callback(lambda work: self._answered(turn))
+            turn.work.add_done_callback(lambda work: self._record_answer(turn))
         return turn
 
     def turned_away(self, refusal: Refusal, *, tools: bool) -> None:
@@ -57,7 +57,7 @@ class WatchedSession(Session):
         return bool(self.turns) and not (self.begun or hindered)
 
     def silent_s(self, began: float) -> float:
-        """Return for how many seconds nothing has been asked for: since the last reply, or the agent's beginning."""
+        """Return the seconds without a request: since the last reply, or the agent's beginning."""
         return 0.0 if self.working else time.monotonic() - (self._answered_at or began)
 
     def rests_s(self) -> float:
@@ -66,13 +66,15 @@ class WatchedSession(Session):
         if self.working:
             return 0.0
         since = self._over_since
-        if since is None and not (self.by_text or any(self._waits(turn, sampled) for turn, sampled in self.turns)):
+        if since is None and not (
+            self.by_text or any(self._awaits_results(turn, sampled) for turn, sampled in self.turns)
+        ):
             since = self._answered_at
         return 0.0 if since is None else time.monotonic() - since
 
-    def _answered(self, turn: Turn) -> None:
+    def _record_answer(self, turn: Turn) -> None:
         if turn.sampled is None:  # refused at the end of a budget, or a failure of ours
-            self._over()
+            self._mark_over()
             return
         if self.ended_by is None:
             self._over_since = None
@@ -80,23 +82,23 @@ class WatchedSession(Session):
             self.last = turn
         self._answered_at = time.monotonic()
 
-    def _waits(self, turn: Turn, sampled: SampledReply) -> bool:
+    def _awaits_results(self, turn: Turn, sampled: SampledReply) -> bool:
         """Tell whether results of a turn's calls may still come: the agent has the reply, and did not leave it."""
         if not sampled.answer.calls or turn.children or not (turn.taken or turn.waiting):
             return False
         number = sampled.answer.number
-        return not any(later.answer.number > number and _leaves(other, turn) for other, later in self.turns)
+        return not any(later.answer.number > number and _branches_off(other, turn) for other, later in self.turns)
 
     def _ends(self, reason: StopReason, why: str) -> Refusal:
-        self._over()
+        self._mark_over()
         return super()._ends(reason, why)
 
-    def _over(self) -> None:
+    def _mark_over(self) -> None:
         self._over_since = self._over_since or time.monotonic()
 
 
-def _leaves(other: Turn, turn: Turn) -> bool:
-    """Tell whether the agent asked for one turn after another instead of going on from it."""
+def _branches_off(other: Turn, turn: Turn) -> bool:
+    """Tell whether the agent requested one turn after another instead of going on from it."""
     if other.parent is None:
         again = turn.parent is None and same_messages(other.given, turn.given)
         return (other.retells or again) and same_tools(other.asked.tools, turn.asked.tools)

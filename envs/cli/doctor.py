@@ -154,12 +154,12 @@ async def _examine_server(
 
 def _engine(server: CompletionsServer, config: EngineConfig, env: AgentEnvConfig) -> Check:
     window, row = server.max_model_len, env.max_token_length
-    said = f"{config.model_name} at {server.url} ({config.server_type}), context window {window or 'unknown'}"
+    description = f"{config.model_name} at {server.url} ({config.server_type}), context window {window or 'unknown'}"
     data = {"url": server.url, "model": config.model_name, "max_model_len": window, "max_token_length": row}
     if window is not None and window < row:
-        text = f"{said}: rollouts end there, before --env.max_token_length {row}"
+        text = f"{description}: rollouts end there, before --env.max_token_length {row}"
         return Check("inference server", Status.NOTE, text, data)
-    return Check("inference server", Status.OK, said, data)
+    return Check("inference server", Status.OK, description, data)
 
 
 async def _tokenizer(server: CompletionsServer, template: ChatTemplate) -> Check:
@@ -192,7 +192,7 @@ def examine_template(template: ChatTemplate) -> list[Check]:
         "header": template.header.text,
         "trims": "  x  " not in padded,
     }
-    said = [
+    remarks = [
         f"ends turns with {close!r}" if close else "ends turns with no token",
         *(["opens <think> for the model"] if template.opens_thinking else []),
         *(["takes one system message, so that those at the beginning are joined"] * template.merges_system),
@@ -200,7 +200,7 @@ def examine_template(template: ChatTemplate) -> list[Check]:
         *(["trims messages"] if data["trims"] else []),
         *([f"expects the model to write {template.header.text!r}"] if template.header else []),
     ]
-    return [Check("template", Status.OK, "; ".join(said), data)]
+    return [Check("template", Status.OK, "; ".join(remarks), data)]
 
 
 def examine_history(fitted: FittedFormat) -> Check:
@@ -334,8 +334,8 @@ async def _converse(
 ) -> _SampledConversation:
     """Hold a conversation of several turns whatever the model says, at temperature 1."""
     system = fitted.system_prompt((), preamble=None, working_dir=None)
-    asked: list[Message] = [{"role": "system", "content": system}, {"role": "user", "content": task}]
-    conversation = Conversation(template, asked, fitted.format.frame, fitted.format.literals)
+    messages: list[Message] = [{"role": "system", "content": system}, {"role": "user", "content": task}]
+    conversation = Conversation(template, messages, fitted.format.frame, fitted.format.literals)
     found = _SampledConversation([], Record())
     for turn in range(TURNS):
         prompt = list(conversation.prompt)
@@ -348,8 +348,8 @@ async def _converse(
         found.stops += template.turn_end(completion.ids, completion.finish_reason) is not None
         conversation.add_reply(completion)
         if turn < TURNS - 1:
-            said = ToolResult(f"Go on. {HOSTILE}", call=ToolCall(PROBE, {}, fitted.format.call_id(turn, PROBE)))
-            conversation.add_messages(fitted.results([said], (), called=False))
+            result = ToolResult(f"Go on. {HOSTILE}", call=ToolCall(PROBE, {}, fitted.format.call_id(turn, PROBE)))
+            conversation.add_messages(fitted.results([result], (), called=False))
     found.rows = conversation.rows()
     found.drift = conversation.drift()
     return found

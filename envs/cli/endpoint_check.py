@@ -19,7 +19,7 @@ _QUESTION = [{"role": "user", "content": "What is 1234 * 5678? Use the calculato
 
 async def examine_endpoint(server: ChatServer, config: EngineConfig, env: AgentEnvConfig) -> AsyncIterator[Check]:
     """Check an endpoint for messages: key and model, its use of a tool, and the options of evaluations."""
-    said = f"{server.url} ({config.server_type})"
+    place = f"{server.url} ({config.server_type})"
     try:
         await server.connect()
         sampling = {**env.sampling(evaluating=True), "max_tokens": env.max_reply_tokens}
@@ -29,7 +29,7 @@ async def examine_endpoint(server: ChatServer, config: EngineConfig, env: AgentE
     except AgentError as error:
         yield Check("inference server", Status.WRONG, str(error))
         return
-    yield Check("inference server", Status.OK, f"{server.config.model_name} at {said} answers: {server.usage}")
+    yield Check("inference server", Status.OK, f"{server.config.model_name} at {place} answers: {server.usage}")
     if native:
         called = bool((reply.message or {}).get("tool_calls"))
         text = "the endpoint takes tools, and the model calls one" if called else "the model was asked to call one"

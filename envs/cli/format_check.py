@@ -26,7 +26,7 @@ def examine_format(fitted: FittedFormat) -> list[Check]:
     """Check a chat template's effect on a tool format."""
     kind = type(fitted.format)
     name = next((name for name, known in FORMATS.items() if known is kind), f"{kind.__module__}:{kind.__qualname__}")
-    does, gives_up = _does(fitted)
+    does, gives_up = _abilities(fitted)
     data = {
         "name": name,
         "why": fitted.why,
@@ -35,9 +35,9 @@ def examine_format(fitted: FittedFormat) -> list[Check]:
         "given_up": gives_up,
         "unread": fitted.unread,
     }
-    said = [fitted.why, *([] if fitted.warning is None else [fitted.warning]), *does, *gives_up]
+    remarks = [fitted.why, *([] if fitted.warning is None else [fitted.warning]), *does, *gives_up]
     status = Status.OK if fitted.warning is None else Status.NOTE
-    checks = [Check("tool format", status, f"{name}: {'; '.join(said)}", data)]
+    checks = [Check("tool format", status, f"{name}: {'; '.join(remarks)}", data)]
     if fitted.template is not None:
         pieces = _pieces(fitted, fitted.template)
         shown = " ".join(repr(piece)[1:-1] for _, piece in pieces)
@@ -45,7 +45,7 @@ def examine_format(fitted: FittedFormat) -> list[Check]:
     return checks
 
 
-def _does(fitted: FittedFormat) -> tuple[list[str], list[str]]:
+def _abilities(fitted: FittedFormat) -> tuple[list[str], list[str]]:
     """Return the template's own abilities, and its nearest substitutes for the missing ones."""
     template, shape = fitted.template, fitted.shape
     does = ["the template shows the tools" if fitted.shows_tools else "the tools stand in the system prompt"]
@@ -79,10 +79,10 @@ def _pieces(fitted: FittedFormat, template: ChatTemplate) -> Sequence[tuple[int,
         "role": "assistant",
         "content": template.header.content_of(bound.format.turn(Reply(None, "", [call], ()))),
     }
-    asked: list[Message] = [{"role": "user", "content": "Look."}]
+    question: list[Message] = [{"role": "user", "content": "Look."}]
     results = bound.results([ToolResult("seen", call=reply.calls[0])], (), called=called is not None)
     tools = bound.shown([SHOWN_TOOL])
-    prompt = template.prompt(asked, tools)
-    whole = template.prompt([*asked, text if called is None else called[0], *results], tools)
+    prompt = template.prompt(question, tools)
+    whole = template.prompt([*question, text if called is None else called[0], *results], tools)
     start = next((n for n, (a, b) in enumerate(zip(prompt, whole, strict=False)) if a != b), len(prompt))
     return [(i, template.decode([i])) for i in whole[start:]]

@@ -26,7 +26,7 @@ from dotenv import load_dotenv
 from atropos_agent import __version__
 from atropos_agent.engines.errors import ModelNotServed, NotThisServer
 from envs.config import AgentEnvConfig
-from envs.messages import called_as, said, told
+from envs.messages import current_command, describe_error, run_main
 from envs.options import Options, UsageError
 from envs.options.reading import read_options
 from envs.options.usage import usage
@@ -86,13 +86,13 @@ class Program:
     @classmethod
     def of(cls, env_cls: type[AgentEnv[Any]], prog: str | None = None) -> Program:
         """Make one of an imported class."""
-        return cls(prog or called_as(), env_cls.env_config_cls, lambda: env_cls)
+        return cls(prog or current_command(), env_cls.env_config_cls, lambda: env_cls)
 
 
 def run(env: Program | type[AgentEnv[Any]], argv: Sequence[str] | None = None, *, prog: str | None = None) -> int:
     """Run the command at the beginning of `argv`, the process's own when None. Returns the exit status."""
     program = env if isinstance(env, Program) else Program.of(env, prog)
-    return said(partial(_run, program), sys.argv[1:] if argv is None else argv)
+    return run_main(partial(_run, program), sys.argv[1:] if argv is None else argv)
 
 
 def _run(program: Program, argv: Sequence[str]) -> int:
@@ -107,8 +107,8 @@ def _run(program: Program, argv: Sequence[str]) -> int:
     if name in _MODULES:
         return int(import_module(_MODULES[name]).main(rest, prog=program.prog))
     known = COMMANDS | MORE
-    said = "\n".join(f"  {name:10} {what}" for name, what in known.items())
-    listed = f"{program.prog} COMMAND [OPTIONS]\n\n{said}\n\nCOMMAND --help shows the options of each."
+    commands = "\n".join(f"  {name:10} {what}" for name, what in known.items())
+    listed = f"{program.prog} COMMAND [OPTIONS]\n\n{commands}\n\nCOMMAND --help shows the options of each."
     if name in ("-h", "--help"):
         print(listed)
         return 0
@@ -120,7 +120,7 @@ def _run(program: Program, argv: Sequence[str]) -> int:
 def main(env: Program | type[AgentEnv[Any]], command: str, argv: Sequence[str]) -> int:
     """Run one command to its end. Returns the exit status."""
     program = env if isinstance(env, Program) else Program.of(env)
-    if explained(program, command, COMMANDS[command], argv):
+    if print_help(program, command, COMMANDS[command], argv):
         return 0
     try:
         read_env_file()
@@ -144,13 +144,13 @@ def main(env: Program | type[AgentEnv[Any]], command: str, argv: Sequence[str]) 
         return STATUS
     except Exception as error:  # the last one to tell the user
         logger.debug("stopped by", exc_info=error)
-        print(redactor.text(f"{program.prog} {command}: {told(error)}"), file=sys.stderr)
+        print(redactor.text(f"{program.prog} {command}: {describe_error(error)}"), file=sys.stderr)
         return WRONG_USE if isinstance(error, _WRONG_USE) else 1
 
 
 def doctor(program: Program, argv: Sequence[str]) -> int:
     """Examine, print the certificate. 0: training would be right; 1: it would not; 2: wrong options."""
-    if explained(program, "doctor", MORE["doctor"], argv):
+    if print_help(program, "doctor", MORE["doctor"], argv):
         return 0
     try:
         read_env_file()
@@ -168,12 +168,12 @@ def doctor(program: Program, argv: Sequence[str]) -> int:
     return 0 if certificate.ok else 1
 
 
-def explained(program: Program, command: str, about: str, argv: Sequence[str]) -> bool:
+def print_help(program: Program, command: str, about: str, argv: Sequence[str]) -> bool:
     """Print a command's help on request; return whether it was requested."""
-    asked = {"-h", "--help", "--help-all"} & set(argv)
-    if asked:
-        print(usage(program.prog, about, program.config_cls, command, whole="--help-all" in asked))
-    return bool(asked)
+    flags = {"-h", "--help", "--help-all"} & set(argv)
+    if flags:
+        print(usage(program.prog, about, program.config_cls, command, whole="--help-all" in flags))
+    return bool(flags)
 
 
 def parse(program: Program, command: str, argv: Sequence[str]) -> Options:

@@ -82,7 +82,7 @@ def _in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
-    def tell(result: T | None, error: BaseException | None) -> None:
+    def set_outcome(result: T | None, error: BaseException | None) -> None:
         if future.done():
             return
         if error is None:
@@ -100,7 +100,7 @@ def _in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
         except BaseException as error:  # of the user, in a thread: it is raised where it is awaited
             problem = error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
         if not loop.is_closed():
-            loop.call_soon_threadsafe(tell, result, problem)
+            loop.call_soon_threadsafe(set_outcome, result, problem)
 
     threading.Thread(target=work, daemon=True, name="function").start()
     return future

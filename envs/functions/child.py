@@ -61,13 +61,13 @@ class Child:
             self._theirs.close()
         try:
             while True:
-                kind, said = self._ours.recv()
+                kind, content = self._ours.recv()
                 if kind == "reward":
-                    self._ours.send(_told(reward, said))
+                    self._ours.send(_forward_reward(reward, content))
                 elif kind == "returned":
-                    return said
+                    return content
                 else:
-                    raise FunctionFailed(said)
+                    raise FunctionFailed(content)
         except (EOFError, ConnectionResetError):
             self._process.join(timeout=5)
             what = f"its process ended with status {self._process.exitcode} before it returned"
@@ -85,10 +85,10 @@ class Child:
                 kill(pid, signal.SIGKILL)
 
 
-def _told(reward: Give, said: tuple[float, int | None]) -> str:
+def _forward_reward(reward: Give, arguments: tuple[float, int | None]) -> str:
     """Pass a reward on. Returns its error, if any."""
     try:
-        reward(*said)
+        reward(*arguments)
     except ValueError as error:
         return str(error)
     return ""
@@ -113,7 +113,7 @@ def _work(
         result = getattr(function, "work", function)
         result = getattr(result, "function", result)(**given, llm=LLM(*address, give))
         if inspect.isawaitable(result):
-            result = asyncio.run(_awaited(result))
+            result = asyncio.run(_await(result))
         pipe.send(("returned", result))
     except BaseException as error:  # of the user: it is raised at the other end
         pipe.send(("raised", f"{type(error).__name__}: {error}\n{traceback.format_exc()}"))
@@ -127,5 +127,5 @@ def _end_with_caller(pipe: int) -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-async def _awaited(awaitable: Any) -> Any:
+async def _await(awaitable: Any) -> Any:
     return await awaitable

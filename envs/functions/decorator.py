@@ -15,7 +15,7 @@ from envs.functions.config import FunctionConfig
 from envs.functions.judging import check_score, parameters_of
 from envs.functions.tasks import Tasks
 from envs.functions.work import GIVEN, ONE_TURN, TRAINED, Work
-from envs.messages import called_as
+from envs.messages import current_command
 from envs.resources import Prompt
 from sandboxes.naming import later
 
@@ -47,7 +47,7 @@ class Function:
 
     def main(self, argv: Sequence[str] | None = None) -> int:
         """Run the command at the beginning of `argv`, the process's own when None. Returns the exit status."""
-        return run(Program(called_as(), FunctionConfig, lambda: self.environment), argv)
+        return run(Program(current_command(), FunctionConfig, lambda: self.environment), argv)
 
 
 def rollout(

@@ -97,16 +97,16 @@ class FunctionEnv(AgentEnv[FunctionConfig]):
             seat = replace(seat, recording=None)  # which is the session's
             given = {"task": task, "llm": llm, "sandbox": sandbox, "seat": seat, "config": self.config}
             given |= self.resources_of(seat)
-            calling = self._called(task, given, session, server, rewards)
-            return await self._reported(task, seat, llm, server, calling)
+            calling = self._call_function(task, given, session, server, rewards)
+            return await self._report_turns(task, seat, llm, server, calling)
 
-    async def _reported(
+    async def _report_turns(
         self, task: Task, seat: Seat, llm: LLM, server: ReportingServer, calling: Coroutine[Any, Any, Outcome]
     ) -> Outcome:
         """Await the outcome, with reports to the hooks."""
         hooks = self.function.hooks
         if hooks:
-            server.tell(
+            server.set_hooks(
                 lambda tokens: _all(hook.turn_started(task, llm, tokens) for hook in hooks),
                 lambda turn: _all(hook.turn_ended(task, llm, turn) for hook in hooks),
             )
@@ -121,7 +121,7 @@ class FunctionEnv(AgentEnv[FunctionConfig]):
         await _all(hook.rollout_ended(task, llm, outcome) for hook in hooks)
         return outcome
 
-    async def _called(
+    async def _call_function(
         self, task: Task, given: Mapping[str, Any], session: Session, server: ReportingServer, rewards: TurnRewards
     ) -> Outcome:
         """Call the function and return the outcome. Raises its exceptions, and AgentError if the inference
@@ -133,7 +133,7 @@ class FunctionEnv(AgentEnv[FunctionConfig]):
         except Exception as error:  # of the user: it decides what becomes of the rollout below
             value, problem = None, error
         result = await session.result()
-        await server.told()
+        await server.drain()
         if problem is None:
             verdict = verdict_of(work.name, value)
         elif work.over_budget is not None and result.stop_reason in BUDGETS and not isinstance(problem, Hung):
@@ -167,14 +167,14 @@ class MessagesEnv(FunctionEnv):
         known = {"task": task, "prompt": task.instruction}
         given = {name: known[name] for name in work.parameters}
         messages = await call(work, given, self._seconds(task), lambda: 0.0)
-        told = (
+        history = (
             [HistoryMessage("user", messages)]
             if isinstance(messages, str)
             else [_history_message(work.name, one) for one in messages]
         )
         async with self.session(seat, max_seconds=self._seconds(task)) as session:
             try:
-                turn = session.ask(GatewayRequest(told))
+                turn = session.ask(GatewayRequest(history))
                 if turn.work is not None:
                     await turn.work
                 turn.taken = True

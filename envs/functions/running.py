@@ -170,8 +170,8 @@ async def _make(
                 rewards.append(rollout.verdict.reward)
             except InfraError as error:
                 failed[at] = task.id, number, error
-            said = f"{name}  reward {sum(rewards) / len(rewards):.3f}" if rewards else name
-            bar.update(line, advance=1, description=f"{said}  failed {len(failed)}" if failed else said)
+            summary = f"{name}  reward {sum(rewards) / len(rewards):.3f}" if rewards else name
+            bar.update(line, advance=1, description=f"{summary}  failed {len(failed)}" if failed else summary)
 
         making = {asyncio.create_task(make(at, *one)) for at, one in enumerate(wanted)}
         try:

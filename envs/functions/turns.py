@@ -32,13 +32,13 @@ class ReportingServer:
         self._decode = decode
         self._started: Started | None = None
         self._ended: Ended | None = None
-        self._telling: set[asyncio.Task[None]] = set()
+        self._reporting: set[asyncio.Task[None]] = set()
         self._prompts: dict[int, tuple[int, float]] = {}
         """Tokens of the prompt and seconds, by the id of the reply's list, until it is taken in."""
         self._under_way, self._since, self._sampled_s = 0, 0.0, 0.0
 
-    def tell(self, started: Started, ended: Ended) -> None:
-        """Have these called with every turn."""
+    def set_hooks(self, started: Started, ended: Ended) -> None:
+        """Set the functions that every turn calls."""
         self._started, self._ended = started, ended
 
     def __getattr__(self, name: str) -> Any:
@@ -69,11 +69,11 @@ class ReportingServer:
         prompt, seconds = self._prompts.pop(id(ids), (0, 0.0))
         if self._ended is not None:
             text = self._decode(ids) if self._decode is not None and ids else ""
-            self._telling.add(asyncio.ensure_future(self._ended(Turn(number, prompt, tuple(ids), text, seconds))))
+            self._reporting.add(asyncio.ensure_future(self._ended(Turn(number, prompt, tuple(ids), text, seconds))))
 
-    async def told(self) -> None:
+    async def drain(self) -> None:
         """Wait until every turn is reported to every hook. Raises their exceptions."""
-        await asyncio.gather(*self._telling)
+        await asyncio.gather(*self._reporting)
 
     async def _pass_on(self, ask: Callable[..., Awaitable[Any]], prompt: int, options: Any) -> Any:
         if self._started is not None:

@@ -76,7 +76,7 @@ async def lessons(recipe: Recipe, tokenizer: object) -> list[SequenceData]:
     rows = await _collect(tasks, tokenizer, replies, recipe)
     for place, task in enumerate(tasks):
         if task.instruction in planned and rng.random() >= recipe.decided:
-            rows[place] = _begun(rows[place])
+            rows[place] = _untrain_first(rows[place])
         if place % 4:  # The second reply is always the same; to see it now and then is enough.
             rows[place] = _opening(rows[place])
     return rows
@@ -115,12 +115,12 @@ async def _collect(
     agent = foreign(recipe.agent)
     if agent is None:
         return [row async for row in transcripts(tasks, tokenizer, replies, recipe.tool_format)]
-    manner = await Manner.heard(agent, tokenizer, recipe.tool_format)
+    manner = await Manner.record(agent, tokenizer, recipe.tool_format)
     rows = dict[int, SequenceData]()
     for one, is_whole in ((manner, True), (manner.brief(), False)):
         places = [place for place in range(len(tasks)) if (place % recipe.whole == 0) == is_whole]
-        told = one.transcripts([tasks[place] for place in places], tokenizer, replies, recipe.tool_format)
-        rows |= zip(places, [row async for row in told], strict=True)
+        found = one.transcripts([tasks[place] for place in places], tokenizer, replies, recipe.tool_format)
+        rows |= zip(places, [row async for row in found], strict=True)
     return [rows[place] for place in range(len(tasks))]
 
 
@@ -131,7 +131,7 @@ def _opening(row: SequenceData) -> SequenceData:
     return replace(row, tokens=row.tokens[:end], masked_tokens=row.masked_tokens[:end], logprobs=row.logprobs[:end])
 
 
-def _begun(row: SequenceData) -> SequenceData:
+def _untrain_first(row: SequenceData) -> SequenceData:
     """Return the row without its first trained token; that token decides whether there is a plan."""
     masked, logprobs = list(row.masked_tokens), list(row.logprobs)
     first = _first_trained(row)

@@ -13,7 +13,7 @@ from typing import IO
 from sandboxes.shielding import ending
 
 STOP_S = 30.0
-"""How long a program may take to end when it is asked to."""
+"""How long a program may take to end on request."""
 
 _GUARD = """
 read -r _

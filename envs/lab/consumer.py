@@ -76,7 +76,7 @@ class Statistics:
 class Consumer:
     """Registers as the trainer at `url` and pulls batches. Use it as `async with`.
 
-    batch_size: rows of a batch. max_token_len: its longest row. num_steps: the most batches asked of
+    batch_size: rows of a batch. max_token_len: its longest row. num_steps: the most batches requested of
     environments. poll_s: pause between questions, in seconds.
     """
 
@@ -133,7 +133,7 @@ class Consumer:
                 await self._register()
             answer = await self._ask("GET", "/batch")
         except httpx.TransportError as error:
-            self._lost(f"waiting for the trainer API ({type(error).__name__})")
+            self._mark_disconnected(f"waiting for the trainer API ({type(error).__name__})")
             return ()
         except httpx.HTTPStatusError as error:
             if error.response.status_code < 500:
@@ -142,15 +142,15 @@ class Consumer:
                 ) from error
             # Either it was reset, which the next registration finds out, or it could not write
             # the batch as JSON and has lost it.
-            self._lost(f"the trainer API failed with status {error.response.status_code}")
+            self._mark_disconnected(f"the trainer API failed with status {error.response.status_code}")
             return ()
         if answer.get("status") == "error":
-            self._lost("the trainer API was restarted")
+            self._mark_disconnected("the trainer API was restarted")
             return ()
         self.statistics.state = "pulling batches"
         return answer.get("batch") or ()
 
-    def _lost(self, state: str) -> None:
+    def _mark_disconnected(self, state: str) -> None:
         if self.statistics.state != state:
             logger.warning("%s: %s", self.url, state)
         self.statistics.api_errors += 1

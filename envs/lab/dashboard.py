@@ -19,6 +19,7 @@ from rich.text import Text
 from envs.lab.consumer import Statistics
 from envs.records.metrics import Metrics
 from envs.records.progress import INTERVAL_S, duration, left_s
+from envs.records.stats import percent
 from envs.records.tables import Sheet
 
 
@@ -142,7 +143,7 @@ class Progress:
             self.state,
             f"groups {self.groups_made} made, {_of(self.groups_pulled, self.target)} pulled",
             f"rows {self.rows} checked, {self.bad_groups} bad groups",
-            f"reward {_number(self.reward_mean, 3)}, {_percent(self.signal_share)} of groups differ",
+            f"reward {_number(self.reward_mean, 3)}, {percent(self.signal_share)} of groups differ",
             f"{_number(self.turns, 1)} turns",
             f"{_number(self.tokens_per_s, 1)} tokens/s",
             f"inference {_latency(self.engine_s)}",
@@ -190,7 +191,7 @@ class Progress:
                 ("judged", f"{self.rollouts}"),
                 ("solved", f"{self.solved}"),
                 ("mean reward", _number(self.reward_mean, 3)),
-                ("groups differ", _percent(self.signal_share)),
+                ("groups differ", percent(self.signal_share)),
                 ("turns each", _number(self.turns, 1)),
                 ("bad calls", f"{self.malformed_calls}"),
             ),
@@ -339,10 +340,6 @@ def _of(value: int, target: int | None) -> str:
 
 def _number(value: float | None, digits: int) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
-
-
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{value:.0%}"
 
 
 def _latency(value: tuple[float, float] | None) -> str:

@@ -20,7 +20,7 @@ from envs.lab.parsers import demo_parser
 from envs.lab.parts import PartError, Parts, answers, healthy, lacking, until_signalled
 from envs.lab.recipes import adapter
 from envs.lab.synthetic import TOOLS
-from envs.messages import SWE, as_called, told
+from envs.messages import SWE, describe_error, replace_command
 from envs.records.disk import NoFolder, make_folder
 from envs.records.metrics import Metrics
 from envs.running.proxies import ask_loopback_directly
@@ -51,7 +51,7 @@ def main(argv: list[str]) -> int:
     except NoFolder as error:
         demo_parser().error(str(error))
     except (PartError, SandboxError, ConsumerError, OSError) as error:
-        print(f"demo: {told(error)}", file=sys.stderr)
+        print(f"demo: {describe_error(error)}", file=sys.stderr)
         return 1
 
 
@@ -74,7 +74,7 @@ async def _demo(options: argparse.Namespace) -> int:
         f"{sum(metrics.failures.values())} infrastructure failures\n"
         f"set-up {ready - started:.0f} s, run {time.monotonic() - ready:.0f} s\n"
         f"every rollout, token by token: {run_dir / 'rollouts.html'}\n"
-        f"in a browser: {as_called(SWE)} view {run_dir}",
+        f"in a browser: {replace_command(SWE)} view {run_dir}",
         soft_wrap=True,
     )
     for problem in statistics.problems:
@@ -96,18 +96,18 @@ async def _set_up(parts: Parts, daemon: AsyncExitStack, options: argparse.Namesp
             ].removeprefix("warm start: ")
         return Preparation(time.monotonic() - begun, now)
 
-    async def told(name: str, work: Coroutine[Any, Any, Any]) -> Any:
+    async def track(name: str, work: Coroutine[Any, Any, Any]) -> Any:
         states[name] = "…"
         result = await work
         states[name] = "ready"
         return result
 
-    async with _shown(console, preparation):
+    async with _show_dashboard(console, preparation):
         warm, api, *_ = await together(
             [
-                told("warm start", _warm_start(options, log)),
-                told("trainer API", parts.trainer_api()),
-                *(told(name, _sandboxes(daemon)) for name in daemons),
+                track("warm start", _warm_start(options, log)),
+                track("trainer API", parts.trainer_api()),
+                *(track(name, _sandboxes(daemon)) for name in daemons),
             ]
         )
         if options.engine_url:
@@ -117,7 +117,7 @@ async def _set_up(parts: Parts, daemon: AsyncExitStack, options: argparse.Namesp
             server = healthy(engine)
         # It waits for the inference server, too.
         await parts.environment(_settings(options, api, engine))
-        await told("inference server", parts.alongside(server))
+        await track("inference server", parts.alongside(server))
     return str(api)
 
 
@@ -145,7 +145,7 @@ async def _pull(consumer: Consumer, options: argparse.Namespace, console: Consol
             target=options.groups,
         )
 
-    async with _shown(console, progress) as dashboard:
+    async with _show_dashboard(console, progress) as dashboard:
         async for _ in consumer.batches():
             if consumer.statistics.groups >= options.groups:
                 break
@@ -153,7 +153,7 @@ async def _pull(consumer: Consumer, options: argparse.Namespace, console: Consol
 
 
 @asynccontextmanager
-async def _shown(console: Console, view: Callable[[], View]) -> AsyncIterator[Dashboard]:
+async def _show_dashboard(console: Console, view: Callable[[], View]) -> AsyncIterator[Dashboard]:
     """Show a changing view while the block is open."""
     with Dashboard(console, title="atropos-agent demo") as dashboard:
 

@@ -32,7 +32,7 @@ from envs.lab.practice import write_tasks
 from envs.lab.presets import PRESETS, Preset
 from envs.lab.recipes import RECIPES, adapter
 from envs.lab.synthetic import Example, examples
-from envs.messages import SWE, as_called, told
+from envs.messages import SWE, describe_error, replace_command
 from envs.records.disk import NoFolder, make_folder, replace_file
 from envs.records.provenance import commit, machine, versions
 from envs.running.proxies import ask_loopback_directly
@@ -73,7 +73,7 @@ HELD_OUT_SEED = 2_000_003
 def main(argv: list[str]) -> int:
     """Run to the preset's last step. Return the exit status."""
     options = learn_parser().parse_args(argv)
-    if (wrong := _wrong(options)) is not None:
+    if (wrong := _find_conflict(options)) is not None:
         learn_parser().error(wrong)
     set_up_log()
     ask_loopback_directly()
@@ -89,11 +89,11 @@ def main(argv: list[str]) -> int:
     except NoFolder as error:
         learn_parser().error(str(error))
     except (PartError, WeightsRefused, SandboxError, OSError, ValueError) as error:
-        print(f"learn: {told(error)}", file=sys.stderr)
+        print(f"learn: {describe_error(error)}", file=sys.stderr)
         return 1
 
 
-def _wrong(options: argparse.Namespace) -> str | None:
+def _find_conflict(options: argparse.Namespace) -> str | None:
     """Return the contradiction in the options, and the remedy; None without one."""
     if options.engine_url and not options.model:
         return "--engine-url: give --model too, the folder or hub name of the model that it serves"
@@ -101,12 +101,12 @@ def _wrong(options: argparse.Namespace) -> str | None:
         return "--evaluations 1: one is before and one after training; give 2 or more"
     if options.model and not options.engine_url:
         return "--model says what a server of yours serves: give --engine-url too, or leave it out"
-    if (wrong := _wrong_trainer(options.trainer, options.preset) if options.trainer in WITHIN else None) is not None:
+    if (wrong := _trainer_conflict(options.trainer, options.preset) if options.trainer in WITHIN else None) is not None:
         return wrong
-    return _wrong_preset(options.preset, bool(options.engine_url))
+    return _preset_conflict(options.preset, bool(options.engine_url))
 
 
-def _wrong_preset(name: str, served: bool) -> str | None:
+def _preset_conflict(name: str, served: bool) -> str | None:
     """Return what keeps a preset from this machine, and the remedy. served: by an inference server of the user's."""
     preset = PRESETS[name]
     if preset.model is None and not served:
@@ -118,7 +118,7 @@ def _wrong_preset(name: str, served: bool) -> str | None:
     return None
 
 
-def _wrong_trainer(name: str, preset: str) -> str | None:
+def _trainer_conflict(name: str, preset: str) -> str | None:
     """Return what keeps a trainer with an environment of its own from this machine or preset, and the remedy."""
     remedy = install(name)
     if find_spec(name) is None:
@@ -137,7 +137,7 @@ def _wrong_trainer(name: str, preset: str) -> str | None:
 
 
 async def _learn(options: argparse.Namespace) -> int:
-    console, preset, run_dir = Console(), _chosen(options), options.run_dir
+    console, preset, run_dir = Console(), _select_preset(options), options.run_dir
     config = _config(options, preset)
     async with AsyncExitStack() as stack:
         if uses_daemon(options.env):
@@ -175,19 +175,19 @@ async def _learn(options: argparse.Namespace) -> int:
                 await parts.environment({**settings, **own})
             if step == preset.steps and not within:
                 await parts.end("environment")  # which would go on making groups while the last tasks are evaluated
-            async with await _kept_current(parts, server, run_dir / "trainer", step):
+            async with await _keep_current(parts, server, run_dir / "trainer", step):
                 await _evaluate(parts, preset, settings, console, run_dir, step)
             curve.read()
             write_page(curve, run_dir / "learning.html", config)
     for name, value in findings(curve):
         console.print(f"{name:>24}  {value}", highlight=False)
     console.print(f"the curve: {run_dir / 'learning.html'}", soft_wrap=True)
-    page = f"every rollout and evaluation in a browser: {as_called(SWE)} view {run_dir}"
+    page = f"every rollout and evaluation in a browser: {replace_command(SWE)} view {run_dir}"
     console.print(page, highlight=False, soft_wrap=True)
     return 0
 
 
-def _chosen(options: argparse.Namespace) -> Preset:
+def _select_preset(options: argparse.Namespace) -> Preset:
     """Return the preset with the given options in place of its own. Raises ValueError for an agent it can't learn
     through."""
     preset = PRESETS[options.preset].through(options.agent)
@@ -195,7 +195,7 @@ def _chosen(options: argparse.Namespace) -> Preset:
     return replace(preset, **{name: value for name, value in given.items() if value is not None})
 
 
-def _other(options: argparse.Namespace) -> str:
+def _foreign_agent(options: argparse.Namespace) -> str:
     """Return the name of the agent at work on the tasks, "" for one with our own agent's knowledge."""
     return "" if foreign(options.agent) is None else str(options.agent)
 
@@ -205,7 +205,7 @@ async def _warm_start(preset: Preset, options: argparse.Namespace, console: Cons
     if options.adapter is None and not (preset.adapter and preset.model):
         return []
     console.print("Warm start of the model …")
-    agent = _other(options)
+    agent = _foreign_agent(options)
     return ["--adapter", str(await adapter("few" if agent else "full", given=options.adapter, agent=agent))]
 
 
@@ -218,7 +218,7 @@ async def _engine(
         await parts.alongside(healthy(options.engine_url))
         return options.engine_url, options.model
     console.print(f"Embedded inference server with {preset.model} …")
-    agent = _other(options)
+    agent = _foreign_agent(options)
     model = await output_of("model", "-m", "envs.lab.models", preset.model, *(["--agent", agent] if agent else []))
     window = preset.environment["env.max_token_length"]
     engine = await parts.engine(model, *warm, "--max-model-len", str(window))
@@ -280,7 +280,7 @@ async def _evaluate(
     console.print(f"held-out tasks after step {step}: solved {found}", highlight=False, markup=False)
 
 
-async def _kept_current(parts: Parts, server: PolicyServer, out: Path, step: int) -> AbstractAsyncContextManager[None]:
+async def _keep_current(parts: Parts, server: PolicyServer, out: Path, step: int) -> AbstractAsyncContextManager[None]:
     """Wait until the inference server has the weights of `step`, and keep it there, if the trainer writes checkpoints
     for it. Raises PartError for those of another step, and WeightsRefused."""
     folder = await asyncio.to_thread(lambda: max(out.glob("step-*"), default=None))
@@ -322,22 +322,22 @@ def _write_tasks(preset: Preset, folder: Path) -> None:
                 write_tasks([example], partial / part)
     else:
         write_tasks(examples(PRACTICE_TASKS, PRACTICE_SEED), partial / "train")
-        for surplus in write_tasks(_unseen(2 * preset.held_out), partial / "held-out")[preset.held_out :]:
+        for surplus in write_tasks(_unseen_tasks(2 * preset.held_out), partial / "held-out")[preset.held_out :]:
             shutil.rmtree(surplus)
     partial.rename(folder)
 
 
-def _unseen(count: int) -> list[Example]:
+def _unseen_tasks(count: int) -> list[Example]:
     """Return at most `count` made-up tasks of easy kinds, neither practised nor in a warm start, none twice."""
     seen = [*examples(PRACTICE_TASKS, PRACTICE_SEED)]
     for recipe in RECIPES.values():
         seen += examples(recipe.examples, recipe.seed, recipe.kinds)
-    told, done = {task.instruction for task in seen}, {task.command for task in seen}
+    instructions, done = {task.instruction for task in seen}, {task.command for task in seen}
     unseen = []
     for task in examples(count, HELD_OUT_SEED, EASY):
-        if task.instruction not in told and task.command not in done:
+        if task.instruction not in instructions and task.command not in done:
             unseen.append(task)
-            told.add(task.instruction)
+            instructions.add(task.instruction)
             done.add(task.command)
     return unseen
 
@@ -364,9 +364,9 @@ def _config(options: argparse.Namespace, preset: Preset) -> dict[str, Any]:
             saved["preset"] = saved.pop("rung")
         # Runs of 0.2 say neither their trainer's name nor the adapter.
         if other := [name for name, value in config.items() if saved.get(name, value) != value]:
-            told = "; ".join(f"{name} {saved[name]!r}, now {config[name]!r}" for name in other)
+            changes = "; ".join(f"{name} {saved[name]!r}, now {config[name]!r}" for name in other)
             raise ValueError(
-                f"{path} holds a run with other settings ({told}): give those, or another --run-dir for a new run"
+                f"{path} holds a run with other settings ({changes}): give those, or another --run-dir for a new run"
             )
         return saved
     config["versions"] = {**versions(), "peft": version("peft")}

@@ -1,4 +1,4 @@
-"""The manner of a foreign agent with a model: heard once from the real one, then imitated for any task.
+"""The manner of a foreign agent with a model: recorded once from the real one, then imitated for any task.
 
 A small model has to know it before it can learn through that agent. The real agent works through one scripted
 conversation in a sandbox. Its requests are then given to the gateway's own code with other tasks and other replies, so
@@ -47,14 +47,14 @@ class Manner:
     behind: Sequence[HistoryMessage]
 
     @classmethod
-    async def heard(cls, agent: ForeignAgent, tokenizer: Any, tool_format: str = AUTO) -> Manner:
-        """Listen to the real agent, in a container. Raises InfraError, SandboxError, AgentError if it can't work."""
+    async def record(cls, agent: ForeignAgent, tokenizer: Any, tool_format: str = AUTO) -> Manner:
+        """Record the real agent, in a container. Raises InfraError, SandboxError, AgentError if it can't work."""
         fitted = FittedFormat.of(tool_format, ChatTemplate(tokenizer))
         spec = SandboxSpec(await ensure_base_image(), workdir=WORKING_DIR)
         async with DockerBackend() as backend:
             seen = await rehearse(agent, backend, spec, fitted, _TASK, [_SILENT])
         first, *rest = seen.turns
-        if not (rest and rest[0].parent is first and any(_TASK in told.text for told in first.given)):
+        if not (rest and rest[0].parent is first and any(_TASK in message.text for message in first.given)):
             what = "does not tell its task as it is, or drops a reply that runs a command: its manner can't be learnt"
             raise InfraError(Failure.ENVIRONMENT, f"agent {agent.name} {what}")
         return cls(agent, first.given, first.asked.tools, rest[0].given)
@@ -63,11 +63,11 @@ class Manner:
         """Return this manner without its text behind the task before the first reply.
 
         No two tasks share those tokens, so they are the most of a transcript's cost."""
-        place, told = next((place, told) for place, told in enumerate(self.opening) if _TASK in told.text)
-        cut = replace(told, text=told.text.partition(_TASK)[0] + _TASK)
+        place, message = next((place, message) for place, message in enumerate(self.opening) if _TASK in message.text)
+        cut = replace(message, text=message.text.partition(_TASK)[0] + _TASK)
         return replace(self, opening=[*self.opening[:place], cut])
 
-    def said(self, reply: Reply) -> Reply:
+    def convert_reply(self, reply: Reply) -> Reply:
         """Return a reply of our own agent's as this one's: its calls are those of this agent's tools."""
         if not reply.calls or reply.calls[0].name not in TOOLS:
             return reply
@@ -89,27 +89,32 @@ class Manner:
         fitted = FittedFormat.of(tool_format, template)
         write = fitted.with_tools(self.tools).format.turn
         for task in tasks:
-            first, last = (self.said(one) if isinstance(one, Reply) else one for one in replies(task))
+            first, last = (self.convert_reply(one) if isinstance(one, Reply) else one for one in replies(task))
             right = isinstance(first, Reply) and first.calls[0].arguments == self.agent.runs(task.command)[1]
             texts = [one if isinstance(one, str) else write(one) for one in (first, last)]
             server = ScriptedServer(texts, tokenizer)
             async with Session(server, template, fitted, AgentConfig(max_tokens=512)) as session:
-                await _ask(session, GatewayRequest([_for(task, told) for told in self.opening], tools=self.tools))
+                await _send(
+                    session,
+                    GatewayRequest([_replace_task(task, message) for message in self.opening], tools=self.tools),
+                )
                 if right:
                     answer = session.turns[0][1].answer
-                    behind = [replace(told, call_id=told.call_id and answer.calls[0].id) for told in self.behind]
-                    await _ask(session, GatewayRequest(behind, tools=self.tools, behind=answer.number))
+                    behind = [
+                        replace(message, call_id=message.call_id and answer.calls[0].id) for message in self.behind
+                    ]
+                    await _send(session, GatewayRequest(behind, tools=self.tools, behind=answer.number))
                 (row,) = (await session.result()).segments
             yield row
 
 
-async def _ask(session: Session, asked: GatewayRequest) -> None:
+async def _send(session: Session, request: GatewayRequest) -> None:
     """Ask as the agent would, and take the answer."""
-    turn = session.ask(asked)
+    turn = session.ask(request)
     if turn.work is not None:
         await turn.work
     turn.taken = True
 
 
-def _for(task: Example, told: HistoryMessage) -> HistoryMessage:
-    return replace(told, text=told.text.replace(_TASK, task.instruction))
+def _replace_task(task: Example, message: HistoryMessage) -> HistoryMessage:
+    return replace(message, text=message.text.replace(_TASK, task.instruction))

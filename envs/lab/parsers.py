@@ -11,7 +11,7 @@ from envs.lab.given import add_env_option
 from envs.lab.kinds import EASY
 from envs.lab.presets import PRESETS
 from envs.lab.recipes import CACHE, RECIPES
-from envs.messages import SWE, as_called
+from envs.messages import SWE, replace_command
 from sandboxes.arguments import Parser, count, file, folder, named, natural, positive, there, url
 
 _DEMO = """\
@@ -54,7 +54,7 @@ GIVEN = {
 
 def demo_parser() -> Parser:
     """Return the parser of `demo`."""
-    parser = Parser(prog=as_called(f"{SWE} demo"), description=as_called(_DEMO))
+    parser = Parser(prog=replace_command(f"{SWE} demo"), description=replace_command(_DEMO))
     add = parser.add_argument
     add("--groups", type=count, default=16, help="groups to pull before it ends (default: %(default)s)")
     add("--group-size", type=count, default=4, help="rollouts of a group (default: %(default)s)")
@@ -69,7 +69,7 @@ def demo_parser() -> Parser:
 
 def learn_parser() -> Parser:
     """Return the parser of `learn`."""
-    parser = Parser(prog=as_called(f"{SWE} learn"), description=as_called(_LEARN))
+    parser = Parser(prog=replace_command(f"{SWE} learn"), description=replace_command(_LEARN))
     add = parser.add_argument
     add("--preset", choices=sorted(PRESETS), default="smoke", help="size of the run (default: %(default)s)")
     # The name of 0.1.
@@ -109,7 +109,7 @@ def _trainer_named(text: str) -> str | Path:
 
 def warm_start_parser() -> Parser:
     """Return the parser of `warmstart`."""
-    parser = Parser(prog=as_called(f"{SWE} warmstart"), description=as_called(_WARM_START))
+    parser = Parser(prog=replace_command(f"{SWE} warmstart"), description=replace_command(_WARM_START))
     add = parser.add_argument
     add("--recipe", choices=sorted(RECIPES), default="full", help="what it is made of (default: %(default)s)")
     add("--examples", type=count, help="transcripts to train on, instead of the recipe's")

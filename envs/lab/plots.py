@@ -126,8 +126,8 @@ def findings(curve: Curve) -> list[tuple[str, str]]:
         found.append(("held-out after", str(those[-1])))
     if len(those) > 1:
         difference, spread, tasks = gain(those[0], those[-1])
-        said = NO_INTERVAL if spread is None else f"95% interval {spread:+}"
-        found.append(("held-out gain", f"{difference:+.0%}, {said} ({plural(tasks, 'task')}, paired)"))
+        uncertainty = NO_INTERVAL if spread is None else f"95% interval {spread:+}"
+        found.append(("held-out gain", f"{difference:+.0%}, {uncertainty} ({plural(tasks, 'task')}, paired)"))
     if (risen := rise(curve.steps)) is not None:
         found.append(("training reward", f"{risen.first:.2f} to {risen.last:.2f}"))
         found.append(("its chance, policy fixed", f"p = {risen.p_value:.2g}"))

@@ -86,7 +86,7 @@ _SMALL = {
 WINDOWS_TOOLS = ("terminal",)
 WINDOW = 692
 """Tokens of a whole dialogue's first two parts in `envs.lab.windows`, with room for a summary."""
-HEARD_WINDOW = 568
+FOREIGN_WINDOW = 568
 """Tokens of pi's second part there without the last page, with room for a reply (`benchmarks/small_pi.py`)."""
 
 PRESETS = {
@@ -136,7 +136,7 @@ PRESETS = {
             "environment": {
                 "env.max_concurrent_rollouts": 16,
                 "env.compaction": "none",
-                "env.max_token_length": HEARD_WINDOW,
+                "env.max_token_length": FOREIGN_WINDOW,
                 "env.max_steps": 16,
             },
         },

@@ -54,12 +54,12 @@ class Recipe:
     def digest(self) -> str:
         """Return the name of the recipe and its tasks, 12 hexadecimal digits, behind those of a format and an agent."""
         content = repr((self, examples(self.examples, self.seed, self.kinds)))
-        asked = "" if self.tool_format == AUTO else f"{self.tool_format.replace('/', '.')}-"
+        prefix = "" if self.tool_format == AUTO else f"{self.tool_format.replace('/', '.')}-"
         if (agent := foreign(self.agent)) is not None:
-            content, asked = content + repr(agent.recipe), f"{asked}{agent.name}-"
+            content, prefix = content + repr(agent.recipe), f"{prefix}{agent.name}-"
         if self.whole > 1 or self.autocast:
             content += repr((self.whole, self.autocast))
-        return asked + hashlib.sha256(content.encode()).hexdigest()[:12]
+        return prefix + hashlib.sha256(content.encode()).hexdigest()[:12]
 
     def path(self, cache: Path = CACHE) -> Path:
         """Return the adapter's present or future folder."""

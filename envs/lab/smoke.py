@@ -1,7 +1,7 @@
 """The smallest policy seen to learn: it has a million parameters, and knows the right reply and
 several wrong ones.
 
-It is pre-trained on dialogues of one job, said in many ways. Most replies in them are flawed: a call
+It is pre-trained on dialogues of one job, worded in many ways. Most replies in them are flawed: a call
 that does not parse, a useless command, an answer instead of a call. Reinforcement learning then has to
 find the replies that pay. Wordings of the tasks to evaluate on occur nowhere in training. For a
 foreign agent there is a model of its own, with dialogues in that agent's manner.
@@ -53,11 +53,11 @@ def tasks() -> tuple[list[Example], list[Example]]:
 def model(cache: Path, on_step: Callable[[int, float], None] | None = None, agent: ForeignAgent | None = None) -> Path:
     """Return the folder of the model, made in half a minute if missing; for a foreign `agent` it takes longer.
 
-    Raises InfraError, SandboxError, AgentError if that agent can't be listened to."""
+    Raises InfraError, SandboxError, AgentError if that agent can't be recorded."""
     train, _ = tasks()
     # What the dialogues say beside the tasks is the format's, so that its words are a part of the model's name.
-    said = (Hermes().instructions(()), Hermes().correction(()))
-    made_of: tuple[Any, ...] = (train, _VOCABULARY, _DIALOGUES, _STEPS, FLAWED, said)
+    format_texts = (Hermes().instructions(()), Hermes().correction(()))
+    made_of: tuple[Any, ...] = (train, _VOCABULARY, _DIALOGUES, _STEPS, FLAWED, format_texts)
     prefix, size = "smoke", _VOCABULARY
     if agent is not None:
         made_of, prefix, size = (*made_of, agent.recipe, _WORDS), f"smoke-{agent.name}", _WORDS
@@ -65,18 +65,18 @@ def model(cache: Path, on_step: Callable[[int, float], None] | None = None, agen
     def make(folder: Path) -> None:
         scratch = _SCRATCH()
         plain = scratch.make_tokenizer([], 0)
-        manner = None if agent is None else asyncio.run(_MANNER().heard(agent, plain))
+        manner = None if agent is None else asyncio.run(_MANNER().record(agent, plain))
         spelled = asyncio.run(_rows(train, plain, expert, manner))
         tokenizer = scratch.make_tokenizer([row.full_text for row in spelled], size)
         rng = random.Random(0)
         drawn = [rng.choice(train) for _ in range(_DIALOGUES)]
-        rows = asyncio.run(_rows(drawn, tokenizer, lambda task: _clumsy(task, rng, manner), manner))
+        rows = asyncio.run(_rows(drawn, tokenizer, lambda task: _sample_replies(task, rng, manner), manner))
         scratch.make_model(rows, tokenizer, folder, steps=_STEPS, on_step=on_step)
 
-    return kept(cache, prefix, made_of, make)
+    return cached_model(cache, prefix, made_of, make)
 
 
-def kept(cache: Path, name: str, made_of: object, make: Callable[[Path], None]) -> Path:
+def cached_model(cache: Path, name: str, made_of: object, make: Callable[[Path], None]) -> Path:
     """Return the folder of a model in the cache, made if missing. made_of: everything that decides what it is."""
     folder = cache.expanduser() / "models" / f"{name}-{hashlib.sha256(repr(made_of).encode()).hexdigest()[:12]}"
     if not folder.is_dir():
@@ -87,12 +87,15 @@ def kept(cache: Path, name: str, made_of: object, make: Callable[[Path], None]) 
     return folder
 
 
-def _clumsy(task: Example, rng: random.Random, manner: Manner | None) -> list[Reply | str]:
+def _sample_replies(task: Example, rng: random.Random, manner: Manner | None) -> list[Reply | str]:
     """Return the expert's replies, or others with a flawed one at the beginning."""
     right, submission = expert(task)
     if rng.random() >= FLAWED:
         return [right, submission]
-    name, cut = task.command.split()[-1], Hermes().turn(manner.said(right) if manner else right).replace('"}}', '"')
+    name, cut = (
+        task.command.split()[-1],
+        Hermes().turn(manner.convert_reply(right) if manner else right).replace('"}}', '"'),
+    )
     return [rng.choice((cut, call("terminal", command=f"echo {name}"), f"I see {name}")), submission]
 
 
@@ -102,5 +105,5 @@ async def _rows(
     replies: Callable[[Example], Sequence[Reply | str]],
     manner: Manner | None,
 ) -> list[SequenceData]:
-    told = _TRANSCRIPTS() if manner is None else manner.transcripts
-    return [row async for row in told(examples, tokenizer, replies)]
+    collect = _TRANSCRIPTS() if manner is None else manner.transcripts
+    return [row async for row in collect(examples, tokenizer, replies)]

@@ -77,7 +77,7 @@ def _example(kind: Kind, rng: random.Random) -> Example:
 
 
 class _Draw(dict[str, str]):
-    """The fields of one task, drawn when first asked for; no word occurs twice."""
+    """The fields of one task, drawn on first access; no word occurs twice."""
 
     def __init__(self, rng: random.Random) -> None:
         super().__init__()

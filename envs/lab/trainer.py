@@ -225,11 +225,11 @@ async def train(options: argparse.Namespace) -> None:
     if checkpoint is None:
         checkpoint = options.out / f"step-{0:06}"
         policy.save(checkpoint, state)
-    told = {"batch_size": options.batch_size, "max_token_len": options.max_token_length, "name": "trainer"}
+    settings = {"batch_size": options.batch_size, "max_token_len": options.max_token_length, "name": "trainer"}
     url = options.engine.rstrip("/").removesuffix("/v1")
     async with (
         client_of(url, timeout=300.0) as http,
-        Consumer(options.api, **told) as consumer,
+        Consumer(options.api, **settings) as consumer,
     ):
         server = await policy_server(http)
         await hand_over(server, checkpoint, step)
@@ -257,13 +257,13 @@ async def train(options: argparse.Namespace) -> None:
 def _learn(policy: Policy, groups: Sequence[Group], step: int, seen: dict[str, None]) -> dict[str, Any]:
     """Update the policy on the new groups of a batch. Return the batch's figures."""
     options = policy.options
-    fresh = [group for group in groups if not _delivered(group, seen)]
+    fresh = [group for group in groups if not _seen_before(group, seen)]
     rows, left_out = rows_of(fresh, step, options.max_lag, scaled=not options.no_std, negative=options.negative_weight)
     left_out["duplicate groups"] = len(groups) - len(fresh)
     return {**_line(fresh, left_out), **(policy.update(rows) if rows else {})}
 
 
-def _delivered(group: Group, seen: dict[str, None]) -> bool:
+def _seen_before(group: Group, seen: dict[str, None]) -> bool:
     """Tell whether a group came before, as when its sender missed the API's answer; it is seen now."""
     names = (group.get("generation_params") or {}).get("rollout_ids") or ()
     keys = [f"{name}:{len(tokens)}" for name, tokens in zip(names, group.get("tokens") or (), strict=False)]

@@ -35,8 +35,8 @@ async def transcripts(
                 await _prepare(task, sandbox)
                 tools = default_tools(sandbox, TOOLS)
                 write = fitted.with_tools(tools.schemas).format.turn
-                said = [reply if isinstance(reply, str) else write(reply) for reply in replies(task)]
-                server = ScriptedServer(said, tokenizer)
+                texts = [reply if isinstance(reply, str) else write(reply) for reply in replies(task)]
+                server = ScriptedServer(texts, tokenizer)
                 config = AgentConfig(working_dir=WORKING_DIR, max_tokens=512)
                 agent = AtroposAgent(server, tools, config, template=template, tool_format=fitted)
                 result = await agent.run(task.instruction)

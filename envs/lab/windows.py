@@ -24,9 +24,9 @@ from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.turns import Turns
 from atropos_agent.types import IGNORED, NO_LOGPROB, AgentConfig, SequenceData
 from envs.agents.facts import ForeignAgent, Place
-from envs.lab.heard import Heard, Script
 from envs.lab.presets import WINDOWS_TOOLS
-from envs.lab.smoke import kept
+from envs.lab.recording import RecordedRollout, Script
+from envs.lab.smoke import cached_model
 from envs.lab.synthetic import WORKING_DIR, Example, call
 from envs.lab.words import WORDS
 from sandboxes.naming import later
@@ -35,7 +35,7 @@ from tools import ToolCall, ToolResult, default_tools
 PAGES = 6
 SUMMED_UP_AFTER = (3, 6)
 """Pages behind which the window is full."""
-HEARD_AFTER = (1, 4)
+FOREIGN_AFTER = (1, 4)
 """The same for a foreign agent that keeps nothing but its summary."""
 
 FIRST, LAST, FILLING = WORDS[:16], WORDS[100:108], WORDS[200:224]
@@ -61,12 +61,12 @@ cat "pages/$page" && rm "pages/$page"
 _SCRATCH = later("atropos_agent.cpu_engine.scratch")
 """Needs PyTorch, and the tasks do not."""
 _VOCABULARY = 1400
-_HEARD_VOCABULARY = 2600
+_RECORDED_VOCABULARY = 2600
 _DIALOGUES = 400
 _STEPS = 600
 _WHOLE = 3
 """One dialogue in so many has pages as long as the tasks'; shorter ones cost less."""
-_HEARD_STEPS = 200
+_RECORDED_STEPS = 200
 _DRILLS = 900
 """Texts that say two words again and again. Dialogues alone would take ten times as long to teach a repetition."""
 
@@ -85,46 +85,46 @@ def tasks() -> tuple[list[Example], list[Example]]:
 def model(cache: Path, on_step: Callable[[int, float], None] | None = None, agent: ForeignAgent | None = None) -> Path:
     """Return the folder of the model, made in some minutes if missing; for a foreign `agent` one of its own.
 
-    Raises InfraError, SandboxError, AgentError if that agent can't be listened to."""
+    Raises InfraError, SandboxError, AgentError if that agent can't be recorded."""
 
     def make(folder: Path) -> None:
         make_model = _SCRATCH().make_model
         rng = random.Random(0)
-        heard = None if agent is None else asyncio.run(listen(agent))
-        tokenizer = asyncio.run(spelled(rng, heard))
-        rows = asyncio.run(dialogues(_DIALOGUES, tokenizer, rng, heard))
-        drills = _drills(_DRILLS, tokenizer, rng, heard)
+        recorded = None if agent is None else asyncio.run(record_agent(agent))
+        tokenizer = asyncio.run(make_word_tokenizer(rng, recorded))
+        rows = asyncio.run(dialogues(_DIALOGUES, tokenizer, rng, recorded))
+        drills = _drills(_DRILLS, tokenizer, rng, recorded)
         make_model([*rows, *drills], tokenizer, folder, steps=_STEPS, on_step=on_step)
-        if heard is not None:
+        if recorded is not None:
             # Summaries are rows of their own, so one row in five says the last word: it needs more.
             rows += 2 * [row for row in rows if _END in row.full_text and "> out" in row.full_text]
             rows += 3 * drills
-            steps = _HEARD_STEPS
+            steps = _RECORDED_STEPS
             make_model(rows, tokenizer, folder, steps=steps, learning_rate=2e-3, begun=folder, on_step=on_step)
 
-    said = (Hermes().instructions(()), Hermes().correction(()), SUM_UP, SUMMED_UP)
+    texts = (Hermes().instructions(()), Hermes().correction(()), SUM_UP, SUMMED_UP)
     parts = (FIRST, LAST, FILLING, READ, WRITE, _FLAWED, FLAWED, _NEXT, _WHOLE, _VOCABULARY, _DIALOGUES, _DRILLS)
     if agent is None:
-        return kept(cache, "windows", (said, parts, _STEPS), make)
-    others = (HEARD_AFTER, _HEARD_VOCABULARY, _HEARD_STEPS, agent.recipe, agent.start(Place("", "", "")))
-    return kept(cache, f"windows-{agent.name}", (said, parts, _STEPS, *others), make)
+        return cached_model(cache, "windows", (texts, parts, _STEPS), make)
+    others = (FOREIGN_AFTER, _RECORDED_VOCABULARY, _RECORDED_STEPS, agent.recipe, agent.start(Place("", "", "")))
+    return cached_model(cache, f"windows-{agent.name}", (texts, parts, _STEPS, *others), make)
 
 
-async def spelled(rng: random.Random, heard: Heard | None = None) -> Any:
+async def make_word_tokenizer(rng: random.Random, recorded: RecordedRollout | None = None) -> Any:
     """Return a tokenizer that has the words of such dialogues as a token each."""
     make_tokenizer = _SCRATCH().make_tokenizer
-    rows = await dialogues(_DIALOGUES // 4, make_tokenizer([], 0), rng, heard)
-    return make_tokenizer([row.full_text for row in rows], _HEARD_VOCABULARY if heard else _VOCABULARY)
+    rows = await dialogues(_DIALOGUES // 4, make_tokenizer([], 0), rng, recorded)
+    return make_tokenizer([row.full_text for row in rows], _RECORDED_VOCABULARY if recorded else _VOCABULARY)
 
 
-async def listen(agent: ForeignAgent) -> Heard:
-    """Listen to an agent that reads such a log. Raises InfraError, SandboxError, AgentError if it can't."""
+async def record_agent(agent: ForeignAgent) -> RecordedRollout:
+    """Record an agent that reads such a log. Raises InfraError, SandboxError, AgentError if it can't."""
     # As long as those of the tasks are at least: an agent decides by length how much it keeps.
     pages = [f"Page {page}: {' '.join(['heard'] * 12)}" for page in range(1, PAGES + 1)]
     files = {"next": _NEXT, **{f"pages/{place}": f"{text}\n" for place, text in enumerate(pages)}}
-    sums = [f"Summary {number} of this work." for number in range(1, len(HEARD_AFTER) + 1)]
+    sums = [f"Summary {number} of this work." for number in range(1, len(FOREIGN_AFTER) + 1)]
     script = Script("Read the log as it is heard.", [*["sh next"] * PAGES, "true"], pages, sums)
-    return await Heard.working(agent, _SCRATCH().make_tokenizer([], 0), script, files, HEARD_AFTER)
+    return await RecordedRollout.record(agent, _SCRATCH().make_tokenizer([], 0), script, files, FOREIGN_AFTER)
 
 
 def _wordings() -> tuple[list[str], list[str]]:
@@ -155,10 +155,10 @@ def _example(number: int, wording: str, first: str, rng: random.Random) -> Examp
 
 def _command(first: str, last: str) -> str:
     """Return what solves a task, in one line."""
-    return "; ".join([*["sh next > /dev/null"] * PAGES, _written(first, last)])
+    return "; ".join([*["sh next > /dev/null"] * PAGES, _write_command(first, last)])
 
 
-def _written(first: str, last: str) -> str:
+def _write_command(first: str, last: str) -> str:
     return f"echo {first} {last} > out"
 
 
@@ -180,7 +180,9 @@ class _Dialogue(AtroposAgent):
             await turns.execute((await turns.reply()).calls)
 
 
-async def dialogues(count: int, tokenizer: Any, rng: random.Random, heard: Heard | None = None) -> list[SequenceData]:
+async def dialogues(
+    count: int, tokenizer: Any, rng: random.Random, recorded: RecordedRollout | None = None
+) -> list[SequenceData]:
     """Return the rows of dialogues, in which each summary of a known word is flawed as often as not."""
     held_out, wordings = {task.command for task in tasks()[1]}, _wordings()[0]
     rows: list[SequenceData] = []
@@ -193,27 +195,27 @@ async def dialogues(count: int, tokenizer: Any, rng: random.Random, heard: Heard
         pages = _pages(first, last, rng, whole=rng.randrange(_WHOLE) == 0)
         sums = [
             (_SUMMARY if fine else rng.choice(_FLAWED)).format(page=page, first=first)
-            for page, fine in zip(SUMMED_UP_AFTER if heard is None else HEARD_AFTER, known, strict=True)
+            for page, fine in zip(SUMMED_UP_AFTER if recorded is None else FOREIGN_AFTER, known, strict=True)
         ]
-        commands = [*["sh next"] * PAGES, _written(first if known[-1] else _UNKNOWN, last)]
-        if heard is None:
+        commands = [*["sh next"] * PAGES, _write_command(first if known[-1] else _UNKNOWN, last)]
+        if recorded is None:
             summaries = 2 if known[0] or rng.random() < _LOST else 1
-            rows += await _ours(Script(rng.choice(wordings), commands, pages, sums), tokenizer, summaries)
+            rows += await _own_rows(Script(rng.choice(wordings), commands, pages, sums), tokenizer, summaries)
         else:
             date = f"20{rng.randint(25, 39)}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}"
             script = Script(rng.choice(wordings), commands, pages, sums, date)
-            rows += await heard.rows(script, tokenizer, 0 if known[0] or rng.random() < _LOST else 2)
+            rows += await recorded.rows(script, tokenizer, 0 if known[0] or rng.random() < _LOST else 2)
     return rows
 
 
-async def _ours(script: Script, tokenizer: Any, summaries: int) -> Sequence[SequenceData]:
+async def _own_rows(script: Script, tokenizer: Any, summaries: int) -> Sequence[SequenceData]:
     """Return the rows of our own agent's dialogue, up to the last of so many summaries."""
     template, tools = ChatTemplate(tokenizer), default_tools(None, WINDOWS_TOOLS)  # type: ignore[arg-type]  # never run
     fitted = FittedFormat.of(AUTO, template).with_tools(tools.schemas)
-    told = iter([*script.outputs, "(no output)"])
+    outputs = iter([*script.outputs, "(no output)"])
 
-    async def execute(asked: ToolCall) -> ToolResult:
-        return ToolResult(next(told), call=asked)
+    async def execute(tool_call: ToolCall) -> ToolResult:
+        return ToolResult(next(outputs), call=tool_call)
 
     *looks, wrote = [fitted.format.turn(call("terminal", command=command)) for command in script.commands]
     for page, text in zip(reversed(SUMMED_UP_AFTER), reversed(script.summaries), strict=True):
@@ -225,13 +227,13 @@ async def _ours(script: Script, tokenizer: Any, summaries: int) -> Sequence[Sequ
     return (await agent.run(script.task)).segments
 
 
-def _drills(count: int, tokenizer: Any, rng: random.Random, heard: Heard | None) -> list[SequenceData]:
-    """Return rows in which the two words alone are trained, where they are said again."""
+def _drills(count: int, tokenizer: Any, rng: random.Random, recorded: RecordedRollout | None) -> list[SequenceData]:
+    """Return rows in which the two words alone are trained, where they are repeated."""
     rows = []
     for _ in range(count):
         first, last = rng.choice(FIRST), rng.choice(LAST)
-        says = [f"first word: {first}", *[f"last word: {last}", _written(first, last)] * 2]
-        says += [_SUMMARY.format(page=page, first=first) for page in (HEARD_AFTER if heard else SUMMED_UP_AFTER)]
+        says = [f"first word: {first}", *[f"last word: {last}", _write_command(first, last)] * 2]
+        says += [_SUMMARY.format(page=page, first=first) for page in (FOREIGN_AFTER if recorded else SUMMED_UP_AFTER)]
         parts = [rng.choice([*says, " ".join(rng.choices(FILLING, k=rng.randint(1, 8)))]) for _ in range(16)]
         tokens = tokenizer("\n".join(parts)).input_ids
         words = {tokenizer(f" {word}").input_ids[0] for word in (first, last)}

@@ -131,14 +131,14 @@ def check_device(options: argparse.Namespace) -> None:
         )
 
 
-def train(options: argparse.Namespace, told: Options, env_cls: type[AgentEnv[Any]] = SWEEnv) -> None:
+def train(options: argparse.Namespace, env_options: Options, env_cls: type[AgentEnv[Any]] = SWEEnv) -> None:
     """Take `--steps` steps, those of the last checkpoint included."""
 
     async def make_env() -> AgentEnv[Any]:
-        return await open_env(env_cls, "serve", told)
+        return await open_env(env_cls, "serve", env_options)
 
-    options.temperature = told.env.temperature
-    groups = max(1, options.max_lag) * -(-options.batch_size // told.env.group_size)
+    options.temperature = env_options.env.temperature
+    groups = max(1, options.max_lag) * -(-options.batch_size // env_options.env.group_size)
     worker = Worker(make_env, options.out, groups=groups)
     if worker.version >= options.steps:  # transformers would take one more
         logger.info("the checkpoint has %d steps already", worker.version)
@@ -174,9 +174,9 @@ def parse(argv: Sequence[str] | None = None, config_cls: type[SWEEnvConfig] = SW
 
 def main(argv: Sequence[str] | None = None) -> None:
     set_up_log(form=TIMED)
-    options, told = parse(argv)
+    options, env_options = parse(argv)
     check_device(options)
-    train(options, told)
+    train(options, env_options)
 
 
 if __name__ == "__main__":

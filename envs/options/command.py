@@ -68,7 +68,7 @@ class EngineConfig(StrictOptions):
     """Headers with a request's rollout, for routers that keep a conversation on one replica"""
 
     @model_validator(mode="after")
-    def _addressed(self) -> Self:
+    def _require_address(self) -> Self:
         """Refuse a hosted model's protocol at the default address, that of an inference server on this machine."""
         if self.server_type in WITHOUT_TOKENS and "base_url" not in self.model_fields_set:
             raise ValueError(
@@ -79,12 +79,12 @@ class EngineConfig(StrictOptions):
 
     @field_validator("base_url", mode="before")
     @classmethod
-    def _listed(cls, value: Any) -> Any:
+    def _join_urls(cls, value: Any) -> Any:
         return ",".join(value) if isinstance(value, list) and all(isinstance(url, str) for url in value) else value
 
     @field_validator("base_url")
     @classmethod
-    def _urls(cls, value: str) -> str:
+    def _check_urls(cls, value: str) -> str:
         urls = [url.strip() for url in value.split(",") if url.strip()]
         if not urls:
             raise ValueError("it names no server")
@@ -92,21 +92,21 @@ class EngineConfig(StrictOptions):
 
     @field_validator("prices")
     @classmethod
-    def _of_both(cls, value: list[float]) -> list[float]:
+    def _check_prices(cls, value: list[float]) -> list[float]:
         if len(value) not in (0, 2):
             raise ValueError("give two prices, of input and of output")
         return value
 
     @field_validator("session_headers")
     @classmethod
-    def _names(cls, value: list[str]) -> list[str]:
+    def _check_headers(cls, value: list[str]) -> list[str]:
         if wrong := [name for name in value if not _HEADER.fullmatch(name)]:
             raise ValueError(f"{wrong[0]!r} is no name of a header")
         return value
 
     @field_validator("api_key")
     @classmethod
-    def _sendable(cls, value: str | None) -> str | None:
+    def _check_key(cls, value: str | None) -> str | None:
         value = (value or "").strip()
         if not all("!" <= sign <= "~" for sign in value):
             raise ValueError("no key has spaces, line ends or letters beyond ASCII in it; copy it again")

@@ -3,7 +3,7 @@
 `--env.NAME VALUE` or `--env.NAME=VALUE`. A list is `a,b`, a YAML list, or the option given several times. Variables are
 `name=value`, a YAML mapping, or `--env.OPTION.name value`; their values are numbers, booleans and lists if they read
 so, as in YAML. The command line wins over the file, also inside of a mapping, and for every server of a list. Nothing
-else may be said twice.
+else may be given twice.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ def read_options(config_cls: type[BaseModel], argv: Sequence[str]) -> Options:
     values, problems = _read_arguments(argv, known)
     if (config := values.pop("config", None)) is not None:
         try:
-            values = _over(read_file(Path(config)), values, problems)
+            values = _apply_arguments(read_file(Path(config)), values, problems)
         except UsageError as error:
             problems.append(str(error))
     # Each part by itself: what is wrong in one hides no mistake in another.
-    env = _part(config_cls, values.pop("env", None), ("env",), known, problems)
+    env = _validate_part(config_cls, values.pop("env", None), ("env",), known, problems)
     given = values.pop("openai", None)
     listed = enumerate(given) if isinstance(given, list) else [(None, given)]
     places = [(("openai",) if i is None else ("openai", str(i)), server) for i, server in listed]
-    engines = [_part(EngineConfig, server, place, known, problems) for place, server in places]
-    options: Any = _part(Options, {**values, "env": env}, (), known, problems)
+    engines = [_validate_part(EngineConfig, server, place, known, problems) for place, server in places]
+    options: Any = _validate_part(Options, {**values, "env": env}, (), known, problems)
     if problems:
         raise UsageError.of(problems)
     found: Options = options.model_copy(update={"openai": engines})
@@ -71,7 +71,7 @@ def options_of(config_cls: type[BaseModel]) -> Iterator[Option]:
     yield Option(("config",), Path)
     for name, info in Options.model_fields.items():
         kind = {"env": config_cls, "openai": EngineConfig}.get(name, info.annotation)
-        yield from _inside((name,), kind)
+        yield from _options_in((name,), kind)
 
 
 def read_file(path: Path) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def _loaded(text: str) -> Any:
     return value
 
 
-def _part(
+def _validate_part(
     kind: type[BaseModel], values: Any, place: tuple[str, ...], known: Mapping[str, Option], problems: list[str]
 ) -> Any:
     """Return the options of a part, None if they are wrong."""
@@ -124,31 +124,31 @@ def _part(
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        problems += [_explained(problem, place, known) for problem in error.errors()]
+        problems += [_describe_problem(problem, place, known) for problem in error.errors()]
         return None
 
 
-def _explained(problem: Any, outer: tuple[str, ...], known: Mapping[str, Option]) -> str:
+def _describe_problem(problem: Any, outer: tuple[str, ...], known: Mapping[str, Option]) -> str:
     place = "--" + ".".join(map(str, (*outer, *problem["loc"]))).removeprefix("--")
     if problem["type"] == "extra_forbidden":
-        return _unknown(place, known)
+        return _describe_unknown(place, known)
     message = problem["msg"].removeprefix("Value error, ")
     # Options that contradict each other are named in the message.
     whole = problem["loc"] == () and problem["type"] == "value_error"
-    return f"{place}: {message}" + ("" if whole else _shown(place, problem["input"], said="got "))
+    return f"{place}: {message}" + ("" if whole else _format_values(place, problem["input"], prefix="got "))
 
 
-def _unknown(name: str, known: Mapping[str, Option]) -> str:
+def _describe_unknown(name: str, known: Mapping[str, Option]) -> str:
     """Return the refusal of a name: the successor of an option of earlier versions, or the nearest option."""
     went = REMOVED.get(".".join(name.removeprefix("--").split(".")[:2]))
-    return f"{name}: {went or 'there is no such option' + _meant(name, known)}"
+    return f"{name}: {went or 'there is no such option' + _suggest(name, known)}"
 
 
-def _meant(name: str, known: Mapping[str, Option]) -> str:
+def _suggest(name: str, known: Mapping[str, Option]) -> str:
     return meant(name, (one for one, option in known.items() if not option.useless))
 
 
-def _inside(path: tuple[str, ...], kind: Any) -> Iterator[Option]:
+def _options_in(path: tuple[str, ...], kind: Any) -> Iterator[Option]:
     yield Option(path, kind)
     for inner in _members(kind):
         if isinstance(inner, type) and issubclass(inner, BaseModel):
@@ -156,7 +156,7 @@ def _inside(path: tuple[str, ...], kind: Any) -> Iterator[Option]:
             yield from (Option((*path, name), Any, useless=True) for name in refused)
             for name, info in inner.model_fields.items():
                 if name not in refused:
-                    yield from _inside((*path, name), info.annotation)
+                    yield from _options_in((*path, name), info.annotation)
 
 
 def _read_arguments(argv: Sequence[str], known: Mapping[str, Option]) -> tuple[dict[str, Any], list[str]]:
@@ -168,21 +168,21 @@ def _read_arguments(argv: Sequence[str], known: Mapping[str, Option]) -> tuple[d
         word = words.pop(0)
         name, equals, text = word.partition("=")
         if not name.startswith("--"):
-            problems.append(f"{word!r} belongs to no option{_meant('--' + name, known)}")
+            problems.append(f"{word!r} belongs to no option{_suggest('--' + name, known)}")
             continue
         if not equals and words and not words[0].startswith("--"):
             equals, text = "=", words.pop(0)
-        option = known.get(name) or _entry(name, known)
+        option = known.get(name) or _entry_option(name, known)
         if option is None:
-            problems.append(_unknown(name, known))
+            problems.append(_describe_unknown(name, known))
         elif not equals:
             problems.append(f"{name}: it needs a value{' (true or false)' if option.kind is bool else ''}")
         else:
             try:
                 # The shell has taken an option's quotes; a mapping's entry is read as inside of the mapping.
-                value = _typed(option.kind, text) if name in known else _item(option.kind, text)
+                value = _parse_text(option.kind, text) if name in known else _parse_item(option.kind, text)
             except ValueError as error:
-                problems.append(f"{name}: {error} (got {_short(text)})")
+                problems.append(f"{name}: {error} (got {_shorten(text)})")
                 continue
             try:
                 _put(values, option.path, value)
@@ -191,7 +191,7 @@ def _read_arguments(argv: Sequence[str], known: Mapping[str, Option]) -> tuple[d
     return values, problems
 
 
-def _entry(name: str, known: Mapping[str, Option]) -> Option | None:
+def _entry_option(name: str, known: Mapping[str, Option]) -> Option | None:
     """Return the option for a name inside of an option with variables."""
     parts = name.split(".")
     for end in range(len(parts) - 1, 0, -1):
@@ -199,7 +199,7 @@ def _entry(name: str, known: Mapping[str, Option]) -> Option | None:
         if option is not None:
             rest = tuple(parts[end:])
             free = any(get_origin(kind) is dict or kind is dict for kind in _members(option.kind)) and all(rest)
-            return Option((*option.path, *rest), _inner(option.kind, rest)) if free else None
+            return Option((*option.path, *rest), _inner_type(option.kind, rest)) if free else None
     return None
 
 
@@ -217,21 +217,21 @@ def _put(values: dict[str, Any], path: Sequence[str], value: Any, named: str = "
     elif isinstance(there, list) and isinstance(value, list):
         there += value
     elif name in values:
-        raise ValueError(f"{named} is given twice{_shown(name, there, value)}; leave one out")
+        raise ValueError(f"{named} is given twice{_format_values(name, there, value)}; leave one out")
     else:
         values[name] = value
 
 
-def _over(file: dict[str, Any], ours: dict[str, Any], problems: list[str]) -> dict[str, Any]:
+def _apply_arguments(file: dict[str, Any], ours: dict[str, Any], problems: list[str]) -> dict[str, Any]:
     """Return the file's values with those of the command line over them."""
     servers = file.get("openai")
     if not isinstance(servers, list):
-        return _merged(file, ours)
+        return _merge(file, ours)
     if not servers:
         problems.append("--openai: the file's list of servers is empty; name one, or leave it out")
     servers = [{"base_url": server} if isinstance(server, str) else server for server in servers]
     given = ours.get("openai", {})
-    if all(isinstance(server, dict) for server in servers):  # else told with the other mistakes
+    if all(isinstance(server, dict) for server in servers):  # else reported with the other mistakes
         if "base_url" in given and servers:
             servers = [{name: value for name, value in server.items() if name != "base_url"} for server in servers]
             if any(other != servers[0] for other in servers):
@@ -240,19 +240,19 @@ def _over(file: dict[str, Any], ours: dict[str, Any], problems: list[str]) -> di
                     "which is meant; name the servers in the file alone"
                 )
             servers = servers[:1]
-        servers = [_merged(server, given) for server in servers]
-    return _merged(file, {**ours, "openai": servers})
+        servers = [_merge(server, given) for server in servers]
+    return _merge(file, {**ours, "openai": servers})
 
 
-def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(below)
     for name, value in above.items():
         there = merged.get(name)
-        merged[name] = _merged(there, value) if isinstance(there, dict) and isinstance(value, dict) else value
+        merged[name] = _merge(there, value) if isinstance(there, dict) and isinstance(value, dict) else value
     return merged
 
 
-def _typed(kind: Any, text: str) -> Any:
+def _parse_text(kind: Any, text: str) -> Any:
     """Return the value of a command line's text for an option of this type; pydantic does the rest.
 
     Raises ValueError for an unreadable mapping or list."""
@@ -288,22 +288,22 @@ def _members(kind: Any) -> list[Any]:
     return [kind]
 
 
-def _inner(kind: Any, path: Sequence[str]) -> Any:
+def _inner_type(kind: Any, path: Sequence[str]) -> Any:
     """Return the type of a value inside of a mapping, by the names that lead to it; Any where no type says it."""
     for name in path:
-        kind = next(filter(None, (_named(one, name) for one in _members(kind))), Any)
+        kind = next(filter(None, (_member_type(one, name) for one in _members(kind))), Any)
     return kind
 
 
-def _named(kind: Any, name: str) -> Any:
+def _member_type(kind: Any, name: str) -> Any:
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return kind.model_fields[name].annotation if name in kind.model_fields else None
     return get_args(kind)[1] if get_origin(kind) is dict else None
 
 
-def _item(kind: Any, text: str) -> Any:
+def _parse_item(kind: Any, text: str) -> Any:
     """Return a value inside of a list or a mapping: as its type says, and what is in quotes or brackets as in YAML."""
-    return scalar(text) if text[:1] in ("'", '"', "[", "{") else _typed(kind, text)
+    return scalar(text) if text[:1] in ("'", '"', "[", "{") else _parse_text(kind, text)
 
 
 def _mapping(text: str, kind: Any) -> dict[str, Any]:
@@ -322,7 +322,7 @@ def _mapping(text: str, kind: Any) -> dict[str, Any]:
         if not (equals and name.strip()):
             raise ValueError('give it as name=value, or as a mapping: {"name": value}')
         path = name.strip().split(".")
-        _put(found, path, _item(_inner(kind, path), value))
+        _put(found, path, _parse_item(_inner_type(kind, path), value))
     return found
 
 
@@ -334,7 +334,7 @@ def _list(text: str, item: Any) -> list[Any]:
             raise ValueError("its list is not closed by ]")
         text = text[1:-1]
     pieces = filter(None, map(str.strip, _pieces(text)))
-    return [_item(item, piece) for piece in pieces]
+    return [_parse_item(item, piece) for piece in pieces]
 
 
 def _pieces(text: str) -> list[str]:
@@ -355,12 +355,12 @@ def _pieces(text: str) -> list[str]:
     return [*pieces, text[start:]]
 
 
-def _shown(name: str, *values: Any, said: str = "") -> str:
+def _format_values(name: str, *values: Any, prefix: str = "") -> str:
     """Return an option's values in brackets; nothing for a key."""
-    return "" if name.endswith("_key") else f" ({said}{', '.join(map(_short, values))})"
+    return "" if name.endswith("_key") else f" ({prefix}{', '.join(map(_shorten, values))})"
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = json.dumps(value, default=str, ensure_ascii=False).encode(errors="backslashreplace").decode()
     return text if len(text) <= 80 else f"{text[:77]}…"
 
@@ -375,8 +375,8 @@ class _Strict(yaml.SafeLoader):
                 continue
             key = self.construct_object(key_node)
             if key in seen:
-                said = f"{key!r} is there twice; leave one out"
-                raise yaml.constructor.ConstructorError(None, None, said, key_node.start_mark)
+                message = f"{key!r} is there twice; leave one out"
+                raise yaml.constructor.ConstructorError(None, None, message, key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
 

@@ -290,10 +290,10 @@ def _opening_steps(rollout: Rollout) -> Iterator[dict[str, Any]]:
             text = plain_text(message["content"])
             yield {"source": "agent", "message": text, "is_copied_context": True, "llm_call_count": 0}
         else:
-            yield _said(message)
+            yield _message_step(message)
 
 
-def _said(message: Message) -> dict[str, Any]:
+def _message_step(message: Message) -> dict[str, Any]:
     role, text = message["role"], plain_text(message["content"])
     if role in ("system", "user"):
         return {"source": role, "message": text}
@@ -303,7 +303,7 @@ def _said(message: Message) -> dict[str, Any]:
 def _agent_steps(result: AgentResult) -> Iterator[dict[str, Any]]:
     used: set[str] = set()
     for step in result.steps:
-        yield from map(_said, step.said)
+        yield from map(_message_step, step.said)
         calls = [_call(call, step.index, place, used) for place, call in enumerate(step.calls)]
         results = [_observation(item, step.calls, calls) for item in step.results]
         if step.correction is not None:

@@ -101,13 +101,13 @@ def detail_of(rollout: SavedRollout) -> Detail:
 def _conversations(result: AgentResult) -> Iterator[tuple[str, str]]:
     """Yield what became of a rollout's conversations, of our agent's or of another's."""
     for name in ("conversations", "gateway"):
-        told = result.metadata.get(name, {})
-        if (kinds := told.get("branches", {})) and kinds.keys() != {"main"}:
+        facts = result.metadata.get(name, {})
+        if (kinds := facts.get("branches", {})) and kinds.keys() != {"main"}:
             yield "turns by kind", ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-        if compaction := told.get("compaction"):
+        if compaction := facts.get("compaction"):
             text = plural(int(compaction["count"]), "time")
             yield "made shorter", f"{text}, by about {plural(int(compaction['tokens_saved']), 'token')}"
-        for reason, tokens in told.get("untrained_tokens", {}).items():
+        for reason, tokens in facts.get("untrained_tokens", {}).items():
             yield f"sampled, not trained: {reason}", plural(int(tokens), "token")
 
 

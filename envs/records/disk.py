@@ -121,7 +121,7 @@ async def until_room(
                 raise
             logger.error("%s: %s; waiting until it can be written", path, error)
         again = time.monotonic() + PAUSE_S
-        while time.monotonic() < again and not stopping():  # noqa: ASYNC110 - it is asked of any kind of run
+        while time.monotonic() < again and not stopping():  # noqa: ASYNC110 - any kind of run calls it
             await asyncio.sleep(min(0.1, PAUSE_S))
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from envs.messages import SWE, as_called, told
+from envs.messages import SWE, describe_error, replace_command
 from envs.records.flat import rollout_row, token_rows, turn_rows
 from envs.records.plain import plain
 from envs.records.read import SavedRollout, read_rollouts
@@ -50,8 +50,8 @@ def main(
 
     more: further forms with one file or folder, by name; each writes a run to it and returns a summary.
     push: uploads what `--to hub` wrote."""
-    prog = as_called(prog)
-    parser = Parser(prog=f"{prog} export", description=as_called(__doc__, prog))
+    prog = replace_command(prog)
+    parser = Parser(prog=f"{prog} export", description=replace_command(__doc__, prog))
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory, or a file of spans")
     parser.add_argument("out", type=place, metavar="OUT", help="where it goes; it must not be there yet")
     forms = (*FORMS, *more)
@@ -68,7 +68,7 @@ def main(
     except ModuleNotFoundError as error:
         print(f"--to {options.to} needs {error.name}: {install('datasets')}", file=sys.stderr)
     except (ValueError, OSError) as error:
-        print(told(error), file=sys.stderr)
+        print(describe_error(error), file=sys.stderr)
     return 2
 
 

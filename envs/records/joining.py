@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from envs.messages import SWE, as_called
+from envs.messages import SWE, replace_command
 from envs.records.comparison import UNREADABLE, NoEvaluation, table_of, why_unreadable
 from envs.records.disk import replace_file
 from envs.records.stats import EvalSummary, TaskResult, summary_of
@@ -27,14 +27,14 @@ _COUNTS = ("tasks", "made", "missing")
 
 def main(argv: Sequence[str]) -> int:
     """Write the file and print the table. Returns 0, or 2 when the parts are not those of one evaluation."""
-    parser = Parser(prog=as_called(f"{SWE} join"), description=as_called(__doc__))
+    parser = Parser(prog=replace_command(f"{SWE} join"), description=replace_command(__doc__))
     parser.add_argument("out", type=file, metavar="OUT", help="the file to write, such as eval-0.json")
     parser.add_argument("run_dirs", type=Path, nargs="+", metavar="RUN_DIR", help="directories of the parts")
     options = parser.parse_args(argv)
     try:
         summary = join([Part.read(path / "eval-0.json") for path in options.run_dirs])
     except NoEvaluation as error:
-        print(as_called(f"{SWE} join: {error}"), file=sys.stderr)
+        print(replace_command(f"{SWE} join: {error}"), file=sys.stderr)
         return WRONG_USE
     options.out.parent.mkdir(parents=True, exist_ok=True)
     replace_file(options.out, orjson.dumps(summary.to_json(), option=orjson.OPT_INDENT_2))
@@ -98,28 +98,28 @@ def join(parts: Sequence[Part]) -> EvalSummary:
     first = parts[0]
     for part in parts[1:]:
         if part.same != first.same:
-            differing = sorted(_differing(first.same, part.same))
+            differing = sorted(_differences(first.same, part.same))
             raise NoEvaluation(f"parts {first.shard} and {part.shard} differ in {', '.join(differing)}")
     all_ = [part.figures for part in parts]
     names = Counter(name for of in all_ for name in (*(task.task_id for task in of.tasks), *of.unsampled))
     if twice := sorted(name for name, times in names.items() if times > 1):
         raise NoEvaluation(f"tasks are in several parts, such as {twice[0]}: they were not made of the same tasks")
     counts = {name: sum(part.samples[name] for part in parts) for name in _COUNTS}
-    whole = _together(all_, {**first.same, "samples": {**first.samples, **counts}})
+    whole = _merge(all_, {**first.same, "samples": {**first.samples, **counts}})
     agents = dict.fromkeys(agent for part in parts for agent in part.agents)
-    of = {agent: _together([part.agents[agent] for part in parts if agent in part.agents]) for agent in agents}
+    of = {agent: _merge([part.agents[agent] for part in parts if agent in part.agents]) for agent in agents}
     return replace(whole, agents=of)
 
 
-def _together(parts: Sequence[Figures], about: Mapping[str, Any] | None = None) -> EvalSummary:
+def _merge(parts: Sequence[Figures], about: Mapping[str, Any] | None = None) -> EvalSummary:
     sampled = [part for part in parts if part.tasks]
     ks = set.intersection(*(set(part.ks) for part in sampled)) if sampled else set()
     tasks = [task for part in parts for task in part.tasks]
     return summary_of(tasks, sorted(ks), [name for part in parts for name in part.unsampled], about=about)
 
 
-def _differing(one: Any, other: Any, place: str = "") -> list[str]:
+def _differences(one: Any, other: Any, place: str = "") -> list[str]:
     if isinstance(one, dict) and isinstance(other, dict):
         names = one.keys() | other.keys()
-        return [found for name in names for found in _differing(one.get(name), other.get(name), f"{place}{name}.")]
+        return [found for name in names for found in _differences(one.get(name), other.get(name), f"{place}{name}.")]
     return [] if one == other else [place.rstrip(".")]

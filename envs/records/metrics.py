@@ -170,9 +170,9 @@ class Metrics:
             of["solved"] += rollout.verdict.solved
             of["reward"] += rollout.reward.value
 
-    def _count_conversations(self, told: Mapping[str, Any]) -> None:
+    def _count_conversations(self, metadata: Mapping[str, Any]) -> None:
         """Count what became of a rollout's conversations, of our agent or of one that isn't ours."""
-        found = {**told.get("gateway", {}), **told.get("conversations", {})}
+        found = {**metadata.get("gateway", {}), **metadata.get("conversations", {})}
         self.untrained.update(found.get("untrained_tokens", {}))
         compaction = found.get("compaction", {})
         self.compactions += compaction.get("count", 0)

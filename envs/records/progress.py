@@ -43,9 +43,9 @@ class Bar:
         self._over = threading.Event()
         self._moved: list[tuple[logging.StreamHandler[Any], Any]] = []
         """Handlers with records above the bar, each with its former stream."""
-        columns = [TextColumn(f"{{task.fields[{name}]}}", markup=False) for name in ("what", "said")]
+        columns = [TextColumn(f"{{task.fields[{name}]}}", markup=False) for name in ("what", "status")]
         self._drawn = Progress(columns[0], BarColumn(), columns[1], console=self.console, refresh_per_second=2)
-        self._task = self._drawn.add_task("", total=total, what=what, said="")
+        self._task = self._drawn.add_task("", total=total, what=what, status="")
         self._lines = threading.Thread(target=self._print_now_and_then, name="progress", daemon=True)
 
     def __enter__(self) -> Self:
@@ -91,7 +91,7 @@ class Bar:
 
     def line(self) -> str:
         """Return everything in one line of text."""
-        return f"{self._what}: {self._said()}"
+        return f"{self._what}: {self._status()}"
 
     def _move_log(self) -> None:
         handlers = [one for one in logging.getLogger().handlers if isinstance(one, logging.StreamHandler)]
@@ -99,7 +99,7 @@ class Bar:
         for handler, _ in self._moved:
             handler.setStream(_Above(self.console))
 
-    def _said(self) -> str:
+    def _status(self) -> str:
         elapsed = self._clock() - self._begun
         counted = f"{self._done}" if self._total is None else f"{self._done} of {self._total}"
         left = left_s(self._done - (self._before or 0), self._done, self._total, elapsed)
@@ -107,7 +107,7 @@ class Bar:
         return ", ".join(part for part in parts if part) + (f"; {self._note}" if self._note else "")
 
     def _draw(self) -> None:
-        self._drawn.update(self._task, completed=self._done, total=self._total, what=self._what, said=self._said())
+        self._drawn.update(self._task, completed=self._done, total=self._total, what=self._what, status=self._status())
 
     def _print_now_and_then(self) -> None:
         while not self._over.wait(self._interval_s):

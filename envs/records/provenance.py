@@ -80,9 +80,9 @@ def add_start(directory: Path, run_id: str | None, environment: str, start: Mapp
     there = _read(path)
     known = _starts(there)
     starts = [*known[:1], *known[1:][2 - MAX_STARTS :], start]
-    told = {"format": FORMAT, "id": run_id or there.get("id"), "environment": environment, "starts": starts}
+    document = {"format": FORMAT, "id": run_id or there.get("id"), "environment": environment, "starts": starts}
     directory.mkdir(parents=True, exist_ok=True)
-    replace_file(path, orjson.dumps(told, option=orjson.OPT_INDENT_2))
+    replace_file(path, orjson.dumps(document, option=orjson.OPT_INDENT_2))
 
 
 def as_json(start: Start) -> dict[str, Any]:
@@ -107,8 +107,8 @@ def _read(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _starts(told: Mapping[str, Any]) -> list[dict[str, Any]]:
-    starts = told.get("starts")
+def _starts(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    starts = document.get("starts")
     return [start for start in starts if isinstance(start, dict)] if isinstance(starts, list) else []
 
 
@@ -180,18 +180,18 @@ def digest_of_tokenizer(tokenizer: Any) -> str:
 def digest_of_model(folder: str | None) -> str | None:
     """Return the sha256 of a model's folder: names and sizes of its files, and the contents of small ones. None for a
     name without a folder on this machine, or with one that this user can't read."""
-    told = hashlib.sha256()
+    digest = hashlib.sha256()
     try:
         if not folder or not Path(folder).is_dir():
             return None
         for path in sorted(path for path in Path(folder).iterdir() if path.is_file()):
             size = path.stat().st_size
-            told.update(f"{path.name}\0{size}\0".encode())
+            digest.update(f"{path.name}\0{size}\0".encode())
             if size <= _SMALL:
-                told.update(path.read_bytes())
+                digest.update(path.read_bytes())
     except OSError:
         return None
-    return told.hexdigest()
+    return digest.hexdigest()
 
 
 def revision_of_model(name: str | None) -> str | None:

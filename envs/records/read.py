@@ -97,10 +97,10 @@ def read_places(path: Path | str) -> Iterator[tuple[Place, SavedRollout]]:
     path = Path(path)
     for start, part in _parts(path) if path.is_dir() else [(0, path)]:
         with part.open("rb") as file:
-            yield from _parsed(file, part, start)
+            yield from _parse_lines(file, part, start)
 
 
-def _parsed(lines: Iterable[bytes], path: Path, start: int = 0) -> Iterator[tuple[Place, SavedRollout]]:
+def _parse_lines(lines: Iterable[bytes], path: Path, start: int = 0) -> Iterator[tuple[Place, SavedRollout]]:
     """Read lines of a file. They are numbered from the first of `lines`, which is at the place `start`."""
     offset = start
     for number, line in enumerate(lines, start=1):
@@ -133,7 +133,7 @@ def read_newest(directory: Path | str, most: int, most_bytes: int = 64 * 2**20) 
         lines[:0] = found
         if not complete:
             break
-    return [saved for _, saved in _parsed(lines[-most:], Path(directory))], complete and len(lines) <= most
+    return [saved for _, saved in _parse_lines(lines[-most:], Path(directory))], complete and len(lines) <= most
 
 
 def read_scores(directory: Path | str) -> Iterator[tuple[str, float]]:
@@ -224,8 +224,8 @@ def _reward(ours: Mapping[str, Any]) -> Reward:
 
 def _seat(ours: Mapping[str, Any]) -> Seat:
     if ours["format"] in OLD_FORMATS:
-        said = ours["metadata"]
-        return Seat(step=int(said.get("step", 0)), evaluating=bool(said.get("evaluating", False)))
+        old = ours["metadata"]
+        return Seat(step=int(old.get("step", 0)), evaluating=bool(old.get("evaluating", False)))
     return Seat(**ours["seat"])
 
 
@@ -265,31 +265,31 @@ def _result(ours: Mapping[str, Any], document: Mapping[str, Any]) -> AgentResult
 
 def _segment(segment: Mapping[str, Any], place: int) -> SequenceData:
     # Format 1 had its number and the like among the metadata.
-    said = segment.get("metadata", segment)
+    facts = segment.get("metadata", segment)
     return SequenceData(
         full_text=segment["text"],
         tokens=tuple(segment["tokens"]),
         masked_tokens=tuple(segment["masked_tokens"]),
         logprobs=tuple(segment["logprobs"]),
-        segment=said.get("segment", place),
-        turns=said.get("turns", 0),
-        policy_version=said.get("policy_version"),
-        thinking_kept=said.get("thinking_kept", False),
-        branch=said.get("branch", "main"),
-        experts=said.get("experts"),
+        segment=facts.get("segment", place),
+        turns=facts.get("turns", 0),
+        policy_version=facts.get("policy_version"),
+        thinking_kept=facts.get("thinking_kept", False),
+        branch=facts.get("branch", "main"),
+        experts=facts.get("experts"),
         teacher=TeacherScores(**segment["teacher"]) if "teacher" in segment else None,
     )
 
 
 def _steps(steps: Sequence[Mapping[str, Any]]) -> Iterator[AgentStep]:
     """Yield the sampled replies, each with the messages before it; those before the first one are the result's."""
-    said: list[Message] | None = None
+    between: list[Message] | None = None
     for step in steps:
         if KEY in step.get("extra", {}):
-            yield replace(_step(step), said=tuple(said or ()))
-            said = []
-        elif said is not None:
-            said.append({"role": step.get("extra", {}).get("role", step["source"]), "content": step["message"]})
+            yield replace(_step(step), said=tuple(between or ()))
+            between = []
+        elif between is not None:
+            between.append({"role": step.get("extra", {}).get("role", step["source"]), "content": step["message"]})
 
 
 def _step(step: Mapping[str, Any]) -> AgentStep:

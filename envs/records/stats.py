@@ -111,9 +111,9 @@ def share_interval(rates: Sequence[float]) -> Interval | None:
     return None if found is None else Interval(max(0.0, found.low), min(1.0, found.high))
 
 
-def percent(value: float, sign: str = "") -> str:
-    """Return a share as a percentage; sign: "+" for a difference."""
-    return f"{value:{sign}.0%}"
+def percent(value: float | None, sign: str = "", decimals: int = 0) -> str:
+    """Return a share as a percentage, None as "–"; sign: "+" for a difference."""
+    return "–" if value is None else f"{value:{sign}.{decimals}%}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,12 +57,12 @@ class Sheet:
                 made.add_row(*map(Text, row))
             yield made
         else:
-            yield from _beside(self.heads, rows, options.max_width)
+            yield from _columns_table(self.heads, rows, options.max_width)
         if self.caption:
             yield Text(self.caption, "italic", no_wrap=False, overflow="fold")
 
 
-def _beside(heads: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> Iterator[Table | str]:
+def _columns_table(heads: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> Iterator[Table | str]:
     """Yield tables of a few rows, each of which is a column behind that of the headings."""
     first = max(map(cell_len, heads))
     left = room - first - _GAP
@@ -76,7 +76,7 @@ def _beside(heads: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> I
             made.add_column(width=min(width, left), overflow="fold")
         for head, *cells in zip(heads, *chosen, strict=True):
             if any(cells):
-                made.add_row(Text(head, "bold"), *(Text(_folded(cell, left)) for cell in cells))
+                made.add_row(Text(head, "bold"), *(Text(_fold(cell, left)) for cell in cells))
         yield made
         if rows:
             yield ""
@@ -100,7 +100,7 @@ def _longest(cells: Sequence[str], between: str | None = None) -> int:
     return max((cell_len(part) for cell in cells for part in cell.split(between)), default=0)
 
 
-def _folded(cell: str, width: int) -> str:
+def _fold(cell: str, width: int) -> str:
     """Return a cell with the parts of longer words as words of their own, each with a mark."""
 
     def parts(word: re.Match[str]) -> str:

@@ -64,11 +64,11 @@ def span_triplets(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
             spans = list(_spans(json.loads(line)))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"line {number} holds no spans in OTLP's JSON: {error!r}") from error
-        for trace, told in spans:
-            if REWARD in told:
-                rollouts[trace] = told
-            elif told.get(OPERATION) == "chat" and INPUT_MESSAGES in told and OUTPUT_MESSAGES in told:
-                calls.append((trace, told))
+        for trace, attributes in spans:
+            if REWARD in attributes:
+                rollouts[trace] = attributes
+            elif attributes.get(OPERATION) == "chat" and INPUT_MESSAGES in attributes and OUTPUT_MESSAGES in attributes:
+                calls.append((trace, attributes))
     for trace, call in calls:
         if trace in rollouts:
             yield {
@@ -85,5 +85,5 @@ def _spans(request: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for resource in request["resourceSpans"]:
         for scope in resource["scopeSpans"]:
             for span in scope["spans"]:
-                told = {item["key"]: next(iter(item["value"].values())) for item in span.get("attributes", ())}
-                yield span["traceId"], told
+                values = {item["key"]: next(iter(item["value"].values())) for item in span.get("attributes", ())}
+                yield span["traceId"], values

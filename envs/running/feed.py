@@ -38,7 +38,7 @@ from typing import Any, Generic, Self
 from typing_extensions import TypeVar
 
 from envs.delivery.rows import ScoredGroup
-from envs.messages import told
+from envs.messages import describe_error
 from envs.running.environment import Environment
 from envs.running.group import Group, confirm
 from envs.running.resources import Resources
@@ -137,7 +137,7 @@ class Feed(Generic[S, P]):
             if not pending.making.done():
                 ended = None if self._making.cancelled() else self._making.exception()
                 if ended is not None or self.run.env.stopping.requested:
-                    why = "" if ended is None else f": {told(ended)}"
+                    why = "" if ended is None else f": {describe_error(ended)}"
                     raise RunEnded(f"no group is made any more: the run has ended{why}") from ended
             return await asyncio.shield(pending.making)
         finally:
@@ -251,7 +251,9 @@ class FeedThread(Generic[S, P]):
                 )
 
     def _ended(self) -> RunEnded:
-        return RunEnded("the run has ended" if self.error is None else f"the run has ended: {told(self.error)}")
+        return RunEnded(
+            "the run has ended" if self.error is None else f"the run has ended: {describe_error(self.error)}"
+        )
 
     def _main(self) -> None:
         try:

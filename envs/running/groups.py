@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from envs.messages import SWE, as_called
+from envs.messages import SWE, replace_command
 from envs.records.tables import Sheet, paper
 from envs.running.database import RunDirectoryError
 from envs.running.group import GroupFate, fates
@@ -22,8 +22,8 @@ from sandboxes.plurals import plural
 
 def main(argv: Sequence[str], *, prog: str = SWE) -> int:
     """Print the table. Returns 0, or 2 when the directory holds no readable run."""
-    prog = as_called(prog)
-    parser = Parser(prog=f"{prog} groups", description=as_called(__doc__, prog))
+    prog = replace_command(prog)
+    parser = Parser(prog=f"{prog} groups", description=replace_command(__doc__, prog))
     parser.add_argument("run_dir", type=Path, help="directory of the run")
     states = [state.value for state in GroupState]
     parser.add_argument(

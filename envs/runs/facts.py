@@ -108,9 +108,9 @@ def facts_of(document: Mapping[str, Any]) -> Facts:
         rows=len(ours["segments"]),
         explanation=str(verdict["explanation"])[:400],
         labels=sorted({*_labels(ours, steps), ("agent", _agent(document, ours))}),
-        instruction=_cut("\n".join([_instruction(result["messages"]), *_between(document["steps"])])),
-        conversation=_cut("\n".join(map(said, steps))),
-        output=_cut("\n".join([*_told(steps), str(verdict["explanation"]), *_beside(ours)])),
+        instruction=_cut("\n".join([_instruction(result["messages"]), *_user_messages(document["steps"])])),
+        conversation=_cut("\n".join(map(reply_text, steps))),
+        output=_cut("\n".join([*_tool_outputs(steps), str(verdict["explanation"]), *_other_texts(ours)])),
     )
 
 
@@ -156,14 +156,14 @@ def _instruction(messages: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(_text(message.get("content")) for message in messages[:3] if message["role"] == "user")
 
 
-def _between(steps: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what the user, or an agent of one's own, said behind the first reply."""
+def _user_messages(steps: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the user's messages after the first reply, also those that an agent's own code adds."""
     first = next((place for place, step in enumerate(steps) if KEY in step.get("extra", {})), len(steps))
     return [_text(step["message"]) for step in steps[first:] if step["source"] == "user"]
 
 
-def said(step: Mapping[str, Any]) -> str:
-    """Return the agent's words in a turn: as sampled, or, with tool calls, as they were read, because in a call's JSON
+def reply_text(step: Mapping[str, Any]) -> str:
+    """Return the text of a turn's reply: as sampled, or, with tool calls, as they were parsed, because in a call's JSON
     words are glued to escapes."""
     calls = step.get("tool_calls")
     if not calls:
@@ -174,14 +174,14 @@ def said(step: Mapping[str, Any]) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _told(steps: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _tool_outputs(steps: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield the answers of tools."""
     for step in steps:
         for item in step.get("observation", {}).get("results", ()):
             yield _text(item["content"])
 
 
-def _beside(ours: Mapping[str, Any]) -> Iterator[str]:
+def _other_texts(ours: Mapping[str, Any]) -> Iterator[str]:
     """Yield the other texts: the patch, and the verifier's output, if they are saved."""
     for place in (ours, ours["result"], ours["verdict"]):
         for name in ("patch", "output"):

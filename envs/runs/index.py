@@ -127,10 +127,10 @@ class Index:
         with contextlib.closing(sqlite3.connect(self.path, isolation_level=None, timeout=1.0)) as db:
             db.execute("PRAGMA synchronous = NORMAL")
             db.execute("BEGIN IMMEDIATE")
-            low, high = self._covered(db, known)
+            low, high = self._indexed_range(db, known)
             found = behind(known, low, high, size) or before(known, low, high, size)
             if found is not None:
-                damaged = _take(db, found.lines)
+                damaged = _insert_lines(db, found.lines)
                 change = "UPDATE covered SET low = ?, high = ?, damaged = damaged + ?"
                 db.execute(change, (found.low, found.high, damaged))
                 if found.high > high or low == high:
@@ -172,12 +172,12 @@ class Index:
             db.execute("PRAGMA journal_mode = WAL")
             db.executescript(_SCHEMA)
 
-    def _covered(self, db: sqlite3.Connection, known: Parts) -> tuple[int, int]:
+    def _indexed_range(self, db: sqlite3.Connection, known: Parts) -> tuple[int, int]:
         """Return the indexed part. It begins again if the files are others than the indexed ones."""
         found = db.execute("SELECT low, high, last, head FROM covered").fetchone()
         if found is not None:
             low, high, last, head = found
-            if high <= end_of(known) and _is_there(known, last, head):
+            if high <= end_of(known) and _matches_file(known, last, head):
                 return int(low), int(high)
             logger.warning("%s holds other rollouts than those that were indexed; indexing again", self.directory)
         for table in ("covered", "rollouts", "said", "labels", "tasks", "steps"):
@@ -188,14 +188,14 @@ class Index:
         return place, place
 
 
-def _is_there(known: Parts, last: int | None, head: bytes) -> bool:
+def _matches_file(known: Parts, last: int | None, head: bytes) -> bool:
     """Tell whether the last indexed line still stands in its place, by its beginning with the rollout's id. A missing
     part is believed."""
     line = None if last is None else read_line(known, last, len(head))
     return line is None or line == head
 
 
-def _take(db: sqlite3.Connection, lines: Sequence[tuple[int, bytes]]) -> int:
+def _insert_lines(db: sqlite3.Connection, lines: Sequence[tuple[int, bytes]]) -> int:
     """Put lines into the index. Returns how many could not be read."""
     damaged = 0
     for place, line in lines:

@@ -162,7 +162,7 @@ class RunReader:
         """Return the evaluations' files with their names, by step; also those of `learn` beside the training run."""
         files = sorted(self.evaluation_files().items(), key=lambda item: (step_of(item[0]), item[0]))
         found = ((name, _object(path)) for name, path in files)
-        return [(name, told) for name, told in found if told]
+        return [(name, document) for name, document in found if document]
 
     def evaluation_files(self) -> dict[str, Path]:
         """Return the paths of these files, by name."""
@@ -250,7 +250,7 @@ def line_of(row: Any) -> dict[str, Any]:
 
 
 def goes_on(directory: Path, now: float | None = None, *, quiet_s: float = QUIET_S) -> bool:
-    """Tell whether a run goes on: its files were written in the last minute, and it has not said since that it is over,
+    """Tell whether a run goes on: its files were written in the last minute, and it has not reported its end since,
     as a killed one can't."""
     files = [directory / "metrics.json", directory / "state.db-wal", *(path for _, path in parts(directory)[-1:])]
     # An empty write-ahead log is made by whoever reads.
@@ -278,7 +278,7 @@ def decoder(path: Path) -> Callable[[int], str] | None:
 
 
 def _filters(given: Mapping[str, object]) -> search.Filters:
-    return search.Filters.asked({name: str(value) for name, value in given.items() if value is not None})
+    return search.Filters.parse({name: str(value) for name, value in given.items() if value is not None})
 
 
 def _object(path: Path) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ import orjson
 
 from envs.records.atif import KEY, parts
 from envs.records.read import SavedRollout, from_atif
-from envs.runs.facts import facts_of, said
+from envs.runs.facts import facts_of, reply_text
 from envs.runs.stretches import read_line
 
 _AROUND = 70
@@ -67,7 +67,7 @@ def snippet(document: Mapping[str, Any], words: Sequence[str]) -> Snippet | None
     steps = [step for step in document["steps"] if KEY in step.get("extra", {})]
     texts: list[tuple[int | None, str, str]] = [(None, "instruction", facts.instruction)]
     for number, step in enumerate(steps, start=1):
-        texts.append((number, "reply", said(step)))
+        texts.append((number, "reply", reply_text(step)))
         results = step.get("observation", {}).get("results", ())
         texts += [(number, "output", str(item["content"])) for item in results]
     texts.append((None, "verdict", facts.output[-4000:]))

@@ -68,8 +68,8 @@ class Filters:
     page: int = 1
 
     @classmethod
-    def asked(cls, given: Mapping[str, str]) -> Filters:
-        """Read them from a program's question. Raises BadFilter also for an unknown name."""
+    def parse(cls, given: Mapping[str, str]) -> Filters:
+        """Read them from the query of an API request. Raises BadFilter also for an unknown name."""
         names = [field.name for field in fields(cls)]
         if wrong := [name for name in given if name not in names]:
             raise BadFilter(f"there is no filter {wrong[0]!r}{meant(wrong[0], names)}; there are {', '.join(names)}")
@@ -102,8 +102,8 @@ class Filters:
     @property
     def set(self) -> dict[str, str]:
         """Return the set filters, by name."""
-        said = self.query()
-        return {name: value for name, value in said.items() if name not in ("order", "page")}
+        query = self.query()
+        return {name: value for name, value in query.items() if name not in ("order", "page")}
 
 
 @dataclass(frozen=True, slots=True)

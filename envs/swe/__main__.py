@@ -11,7 +11,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # what is imported first is nothing that a traceback would explain
 
 from atropos_agent import __version__
-from envs.messages import as_called, said
+from envs.messages import replace_command, run_main
 from envs.running.stopping import ended_while_loading
 from sandboxes.naming import later, meant
 
@@ -89,17 +89,17 @@ def main(argv: Sequence[str]) -> int:
         print(f"atropos-agent {__version__}")
         return 0
     if command in ("", "-h", "--help"):
-        print(as_called(USAGE))
+        print(replace_command(USAGE))
         return 0
     near = meant(command, (*COMMANDS, *MODULES))
-    print(f"there is no command {command!r}{near}\n\n{as_called(USAGE)}", file=sys.stderr)
+    print(f"there is no command {command!r}{near}\n\n{replace_command(USAGE)}", file=sys.stderr)
     return 2
 
 
 def command() -> int:
     """Run this process's own command: `atropos-agent` on the command line."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    return said(main, sys.argv[1:])
+    return run_main(main, sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from envs.swe.config import SWEEnvConfig
-from envs.swe.source import usable_of
+from envs.swe.source import select_usable
 from envs.tasks.buildable import ask, contexts, unusable
 from envs.types import BadTasks, Task
 from sandboxes.base import SandboxError
@@ -87,19 +87,19 @@ async def check_daemons(config: SWEEnvConfig) -> None:
             raise error
 
 
-async def without_unusable(
+async def drop_unusable(
     parts: tuple[Sequence[Task], Sequence[Task]], config: SWEEnvConfig
 ) -> tuple[Sequence[Task], Sequence[Task]]:
     """Return the tasks to train and to evaluate on with these sandboxes, and list the unusable ones. Raises
     BadTasks if those are refused, or a part has none left."""
     every = {task.id: task for part in parts for task in part}
-    problems = await _unusable(every, config)
+    problems = await _objections(every, config)
     if not problems:
         return parts
     train, evaluate = ([task for task in part if task.id not in problems] for part in parts)
     none_left = (parts[0] and not train) or (parts[1] and not evaluate)
     others = [task for name, task in every.items() if name not in problems]
-    usable_of(BadTasks("task", list(problems.values()), others), "refuse" if none_left else config.bad_tasks)
+    select_usable(BadTasks("task", list(problems.values()), others), "refuse" if none_left else config.bad_tasks)
     return train, evaluate
 
 
@@ -136,7 +136,7 @@ async def _check(host: Host, config: SWEEnvConfig) -> None:
         )
 
 
-async def _unusable(tasks: Mapping[str, Task], config: SWEEnvConfig) -> Mapping[str, str]:
+async def _objections(tasks: Mapping[str, Task], config: SWEEnvConfig) -> Mapping[str, str]:
     """Return the objections against tasks common to every responsive Docker daemon, or of a place that builds no
     images, by task. Raises SandboxError."""
     if config.sandbox != "docker":
@@ -148,9 +148,9 @@ async def _unusable(tasks: Mapping[str, Task], config: SWEEnvConfig) -> Mapping[
         try:
             async with connect(host.url or None, host.certificates) as docker:
                 known = await ask(docker, list(tasks.values()), config.base_image)
-        except SandboxError as error:  # which is said, or waited for, where sandboxes are made
+        except SandboxError as error:  # reported, or waited for, where sandboxes are made
             logger.debug("what %s can build is not known: %s", host.url or "the Docker daemon", error)
             continue
-        said = {name: unusable(task, known, config.base_image) for name, task in tasks.items()}
-        by_host.append({name: why for name, why in said.items() if why is not None})
+        reasons = {name: unusable(task, known, config.base_image) for name, task in tasks.items()}
+        by_host.append({name: why for name, why in reasons.items() if why is not None})
     return {name: why for name, why in by_host[0].items() if all(name in one for one in by_host)} if by_host else {}

@@ -96,7 +96,7 @@ async def _docker(config: SWEEnvConfig, train: Sequence[Task], evaluate: Sequenc
     yield _starter(config, crun)
     yield _images(train, here)
     if bad := [why for task in every if (why := unusable(task, known, config.base_image)) is not None]:
-        yield _unusable(bad, len(every), config)
+        yield _check_unusable(bad, len(every), config)
     yield _disk(config, Path(info.get("DockerRootDir") or "/"))
 
 
@@ -116,7 +116,7 @@ async def _others(config: SWEEnvConfig, train: Sequence[Task], evaluate: Sequenc
     yield check
     every = {task.id: task for task in (*train, *evaluate)}
     if check.status is not Status.WRONG and (bad := unbuildable(every, config)):
-        yield _unusable(list(bad.values()), len(every), config)
+        yield _check_unusable(list(bad.values()), len(every), config)
     yield _disk(config)
 
 
@@ -156,7 +156,7 @@ def _images(tasks: Sequence[Task], here: Collection[str]) -> Check:
     return Check("images", Status.OK, f"{len(wanted)} named and here, {built} built from the tasks' Dockerfiles")
 
 
-def _unusable(bad: Sequence[str], tasks: int, config: SWEEnvConfig) -> Check:
+def _check_unusable(bad: Sequence[str], tasks: int, config: SWEEnvConfig) -> Check:
     """Report the unusable ones of so many tasks."""
     status = Status.NOTE if config.bad_tasks == "skip" and len(bad) < tasks else Status.WRONG
     text = f"{len(bad)} of {plural(tasks, 'task')} can't be used here: {bad[0]}"

@@ -16,9 +16,9 @@ from envs.base import AgentEnv
 from envs.judging.workplace import GuestFactory, PlainGuest, Workplace, Workplaces, plain_guest
 from envs.running.telemetry import traced
 from envs.swe.config import SWEEnvConfig
-from envs.swe.daemons import backend_options, sandbox_problems, without_unusable
+from envs.swe.daemons import backend_options, drop_unusable, sandbox_problems
 from envs.swe.servers import check_servers, servers_of
-from envs.swe.source import judge_problems, load_parts, warn_of_unchecked
+from envs.swe.source import judge_problems, load_parts, warn_unchecked
 from envs.types import Outcome, Seat, Task
 from sandboxes.base import Backend, Sandbox
 from sandboxes.registry import load_backend
@@ -40,7 +40,7 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         return train, evaluate
 
     async def ready_tasks(self) -> tuple[Sequence[Task], Sequence[Task]]:
-        return await without_unusable(self.tasks(), self.config)
+        return await drop_unusable(self.tasks(), self.config)
 
     @classmethod
     async def preflight(cls, config: SWEEnvConfig) -> None:
@@ -56,7 +56,7 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         problems += await judge_problems(config)
         if problems:
             raise ExceptionGroup("the environment can't be used as it is", problems)
-        warn_of_unchecked(config)
+        warn_unchecked(config)
 
     @classmethod
     def find_agent(cls, name: str) -> type[AtroposAgent]:

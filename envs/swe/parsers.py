@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from envs.checking.manifest import NAME
-from envs.messages import SWE, as_called
+from envs.messages import SWE, replace_command
 from envs.tasks.adapters import ADAPTERS, ROWS
 from envs.tasks.adapters.sets import SETS
 from sandboxes.arguments import Parser, count, file, folder, new_file, web_address
@@ -52,7 +52,7 @@ class _TasksParser(Parser):
 
 def tasks_parser() -> Parser:
     """Return the parser of `tasks`; `command` in its result is the chosen one."""
-    parser = _TasksParser(prog=as_called(f"{SWE} tasks"))
+    parser = _TasksParser(prog=replace_command(f"{SWE} tasks"))
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
     _add_check(commands)
     _add_attack(commands)
@@ -166,7 +166,7 @@ def _address(text: str) -> str:
 
 def rejudge_parser() -> Parser:
     """Return the parser of `rejudge`."""
-    parser = Parser(prog=as_called(f"{SWE} rejudge"), description=as_called(_REJUDGE))
+    parser = Parser(prog=replace_command(f"{SWE} rejudge"), description=replace_command(_REJUDGE))
     add = parser.add_argument
     add("run_dir", type=Path, metavar="RUN", help="directory of the run")
     add("--tasks", metavar="FOLDER", help='by these tasks, or "starter"; the run\'s own, as they are now, without it')

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from envs.cli import Program, run
-from envs.messages import SWE, as_called
+from envs.messages import SWE, replace_command
 from envs.swe.config import SWEEnvConfig
 from sandboxes.naming import later
 
@@ -20,4 +20,4 @@ PROGRAM = Program(
 
 def main(command: str, argv: Sequence[str]) -> int:
     """Run a command of the environment. Returns the exit status."""
-    return run(replace(PROGRAM, prog=as_called(SWE)), [command, *argv])
+    return run(replace(PROGRAM, prog=replace_command(SWE)), [command, *argv])

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from envs.checking.rejudge import Judge, RejudgeResult, rejudge_all
-from envs.messages import told
+from envs.messages import describe_error
 from envs.records.disk import append_line
 from envs.records.progress import Bar
 from envs.records.provenance import FILE_NAME, read_starts
@@ -51,39 +51,39 @@ def main(argv: Sequence[str]) -> int:
     try:
         if not any(options.run_dir.glob("rollouts*.jsonl")):
             raise BadTask(f"{options.run_dir} holds no rollouts; name the directory of a run")
-        setting = setting_of(options)
+        setting = read_setting(options)
         return run_to_end(_rejudge(options, setting))
     except (ValueError, SandboxError, OSError) as error:
-        print(told(error), file=sys.stderr)
+        print(describe_error(error), file=sys.stderr)
         return 2
 
 
-def setting_of(options: argparse.Namespace) -> Setting:
+def read_setting(options: argparse.Namespace) -> Setting:
     """Return the setting for judging a run again: from the command line, and else from the run's last start.
 
     Raises BadTask, and ValueError for an unusable reward."""
     starts = read_starts(options.run_dir / FILE_NAME)
-    told: dict[str, Any] = starts[-1].get("options", {}) if starts else {}
-    if "tasks" not in told and not options.tasks:
+    saved: dict[str, Any] = starts[-1].get("options", {}) if starts else {}
+    if "tasks" not in saved and not options.tasks:
         raise BadTask(
             f"{options.run_dir} has no {FILE_NAME} that names a folder of tasks, and nothing else has tests to run "
             "again; give --tasks"
         )
-    sources = [options.tasks] if options.tasks else [told.get("tasks") or "starter", told.get("eval_tasks")]
-    judge = judge_model(*(told.get(name, "") for name in ("judge", "judge_model", "judge_key")))
+    sources = [options.tasks] if options.tasks else [saved.get("tasks") or "starter", saved.get("eval_tasks")]
+    judge = judge_model(*(saved.get(name, "") for name in ("judge", "judge_model", "judge_key")))
     tasks = {task.id: task for source in sources if source for task in load_source(source, None, "skip", judge)}
-    sandbox = options.sandbox or told.get("sandbox") or "docker"
+    sandbox = options.sandbox or saved.get("sandbox") or "docker"
     return Setting(
         tasks,
-        _rewarding(options.reward or told.get("reward", ""), told.get("shaping", {})),
+        _rewarding(options.reward or saved.get("reward", ""), saved.get("shaping", {})),
         sandbox,
         {
-            "hosts": options.hosts or told.get("hosts"),
-            "pods": told.get("pods") if sandbox == "kubernetes" else None,
-            "e2b": told.get("e2b") if sandbox == "e2b" else None,
-            "base_image": options.base_image or told.get("base_image"),
-            "runtime": told.get("sandbox_runtime"),
-            "starter": told.get("sandbox_starter"),
+            "hosts": options.hosts or saved.get("hosts"),
+            "pods": saved.get("pods") if sandbox == "kubernetes" else None,
+            "e2b": saved.get("e2b") if sandbox == "e2b" else None,
+            "base_image": options.base_image or saved.get("base_image"),
+            "runtime": saved.get("sandbox_runtime"),
+            "starter": saved.get("sandbox_starter"),
         },
     )
 
@@ -99,7 +99,7 @@ async def _rejudge(options: argparse.Namespace, setting: Setting) -> int:
         await stack.enter_async_context(backend)
         judge = Judge(backend, setting.tasks, setting.rewarding)
         bar = stack.enter_context(Bar("judging again"))
-        results = rejudge_all(judge, _chosen(options, setting.tasks), options.concurrency)
+        results = rejudge_all(judge, _select_rollouts(options, setting.tasks), options.concurrency)
         async for one in await stack.enter_async_context(aclosing(results)):
             bar.advance(one.task)
             append_line(out, orjson.dumps({**asdict(one), "changed": one.changed}))
@@ -138,7 +138,7 @@ def _status(status: str | None) -> str:
     return "not there" if status is None else str(status)
 
 
-def _chosen(options: argparse.Namespace, tasks: Mapping[str, Task]) -> Iterator[SavedRollout]:
+def _select_rollouts(options: argparse.Namespace, tasks: Mapping[str, Task]) -> Iterator[SavedRollout]:
     only = {*options.only, *(task.id for task in tasks.values() if named(task, options.only))}
     return (saved for saved in read_rollouts(options.run_dir) if not only or saved.task_id in only)
 

@@ -12,11 +12,11 @@ from envs.checking.manifest import NAME as MANIFEST
 from envs.judging.judge_model import Bench, JudgeRefuses
 from envs.judging.steps import parts
 from envs.judging.watched_tasks import select
-from envs.messages import SWE, as_called
+from envs.messages import SWE, replace_command
 from envs.swe import STARTER
 from envs.swe.config import SWEEnvConfig
 from envs.tasks.harbor import load_tasks
-from envs.tasks.selection import checked, of_use, shard, solved_shares, split, tagged
+from envs.tasks.selection import keep_sound, of_use, select_tagged, shard, solved_shares, split
 from envs.types import BadTask, BadTasks, JudgeModel, Task
 
 logger = logging.getLogger(__name__)
@@ -29,9 +29,9 @@ def load_parts(config: SWEEnvConfig) -> tuple[Sequence[Task], Sequence[Task]]:
     others = load_source(config.eval_tasks, None, config.bad_tasks, judge) if config.eval_tasks else tasks
     if config.eval_share and not config.eval_tasks:
         tasks, others = split(tasks, config.eval_share, config.seed)
-    chosen = tagged(tasks, config.tags, "--env.tags", without=config.skip_tags)
+    chosen = select_tagged(tasks, config.tags, "--env.tags", without=config.skip_tags)
     train = shard(select(chosen, config.unwatched), config.shard, config.seed)
-    evaluate = tagged(others, config.eval_tags, "--env.eval_tags", without=config.skip_tags)
+    evaluate = select_tagged(others, config.eval_tags, "--env.eval_tags", without=config.skip_tags)
     evaluate = shard(evaluate, config.shard, config.seed, least=0)
     if config.difficulty_from:
         train = of_use(train, solved_shares(config.difficulty_from), config.difficulty_rollouts)
@@ -45,12 +45,12 @@ def load_source(source: str, manifest: Path | None, bad: str, judge: JudgeModel 
     try:
         tasks = load_tasks(folder)
     except BadTasks as error:
-        tasks = usable_of(error, bad)
+        tasks = select_usable(error, bad)
     try:
         tasks = with_judge(tasks, judge)
     except BadTasks as error:
-        tasks = usable_of(error, bad)
-    return checked(tasks, folder, manifest)
+        tasks = select_usable(error, bad)
+    return keep_sound(tasks, folder, manifest)
 
 
 def judge_model(url: str, name: str, key: str, requests: int = 32) -> JudgeModel | None:
@@ -65,8 +65,8 @@ def judge_model(url: str, name: str, key: str, requests: int = 32) -> JudgeModel
 
 
 async def judge_problems(config: SWEEnvConfig) -> list[Exception]:
-    """Return what keeps the judge of the options from answering, apart from its being away. A missing key is told by
-    `load_parts`."""
+    """Return what keeps the judge of the options from answering, apart from its being away. `load_parts` reports a
+    missing key."""
     try:
         model = judge_model(config.judge, config.judge_model, config.judge_key)
         if model is None:
@@ -85,17 +85,17 @@ def with_judge(tasks: Sequence[Task], judge: JudgeModel | None) -> list[Task]:
     asking = {task.id for task in tasks if any(part.hidden.asks_judge for part in parts(task))}
     if asking and judge is None:
         usable = [task for task in tasks if task.id not in asking]
-        said = "its test.sh asks a model to judge; name one with --env.judge URL"
-        raise BadTasks("task", [f"task {name}: {said}" for name in sorted(asking)], usable)
-    return [_judged(task, judge) if task.id in asking else task for task in tasks]
+        remedy = "its test.sh asks a model to judge; name one with --env.judge URL"
+        raise BadTasks("task", [f"task {name}: {remedy}" for name in sorted(asking)], usable)
+    return [_set_judge(task, judge) if task.id in asking else task for task in tasks]
 
 
-def _judged(task: Task, judge: JudgeModel | None) -> Task:
+def _set_judge(task: Task, judge: JudgeModel | None) -> Task:
     steps = [replace(step, hidden=replace(step.hidden, judge=judge)) for step in task.steps]
     return replace(task, hidden=replace(task.hidden, judge=judge), steps=steps)
 
 
-def usable_of(error: BadTasks, bad: str) -> list[Task]:
+def select_usable(error: BadTasks, bad: str) -> list[Task]:
     """Return the usable tasks, and list the others. Raises the error if none is left, or if
     bad is "refuse"."""
     if bad == "refuse" or not error.usable:
@@ -104,17 +104,17 @@ def usable_of(error: BadTasks, bad: str) -> list[Task]:
     return error.usable
 
 
-def warn_of_unchecked(config: SWEEnvConfig) -> None:
+def warn_unchecked(config: SWEEnvConfig) -> None:
     """Name the command for checking tasks not yet listed as sound in a manifest."""
-    for folder in unchecked(config.tasks, config.manifest, config.eval_tasks):
+    for folder in unchecked_folders(config.tasks, config.manifest, config.eval_tasks):
         logger.warning(
             "%s has no manifest, so nobody has seen that its tasks can be solved, or not without work: "
             "`%s tasks check %s` makes one",
-            *(folder, as_called(SWE), folder),
+            *(folder, replace_command(SWE), folder),
         )
 
 
-def unchecked(tasks: str, manifest: Path | None, eval_tasks: str) -> list[str]:
+def unchecked_folders(tasks: str, manifest: Path | None, eval_tasks: str) -> list[str]:
     """Return the folders with tasks not listed as sound in a manifest. The starter pack is checked here."""
     given = [*([] if manifest else [tasks]), *([eval_tasks] if eval_tasks else [])]
     folders = [one for one in dict.fromkeys(given) if one != "starter"]

@@ -20,7 +20,7 @@ from envs.checking.flakes import doubts_of
 from envs.checking.manifest import NAME, CheckResult, read_manifest, write_manifest
 from envs.cli import Program
 from envs.cli import main as run_command
-from envs.messages import SWE, as_called
+from envs.messages import SWE, replace_command
 from envs.options import UsageError
 from envs.options.reading import read_options
 from envs.records.progress import Bar
@@ -36,7 +36,7 @@ from envs.tasks.adapters.published import download, pin
 from envs.tasks.adapters.sets import SETS
 from envs.tasks.forge.forge import Tally, forge
 from envs.tasks.harbor import load_task, load_tasks
-from envs.tasks.selection import tagged
+from envs.tasks.selection import select_tagged
 from envs.types import BadTask, BadTasks, Task
 from sandboxes.base import SandboxError
 from sandboxes.naming import later
@@ -50,7 +50,7 @@ _WRITING = 0.05
 """The most of a check's time that goes to writing its manifest."""
 
 
-_ATTACKING = Program(as_called(SWE), SWEEnvConfig, later("envs.swe.attack_env:AttackEnv"))
+_ATTACKING = Program(replace_command(SWE), SWEEnvConfig, later("envs.swe.attack_env:AttackEnv"))
 """The environment for a model's attacks."""
 
 
@@ -71,16 +71,16 @@ def _check_command(options: argparse.Namespace) -> int:
 
 
 async def _check(options: argparse.Namespace) -> list[CheckResult]:
-    tasks, path = _chosen(options), _manifest(options)
+    tasks, path = _select_tasks(options), _manifest(options)
     try:
-        kept = _kept(path)
+        kept = _recorded_results(path)
     except BadTask:
         if not options.again:
             raise
         kept = {}  # of another version: every task is checked
     doubts = doubts_of(options.seen)
     async with docker_backend(options.hosts, base_image=options.base_image) as backend:
-        with Bar("checking", len(tasks)) as bar, _noting(bar, path, kept) as note:
+        with Bar("checking", len(tasks)) as bar, _recording(bar, path, kept) as note:
             results = await check_tasks(
                 backend,
                 tasks,
@@ -97,17 +97,17 @@ async def _check(options: argparse.Namespace) -> list[CheckResult]:
     return results
 
 
-def _chosen(options: argparse.Namespace) -> list[Task]:
+def _select_tasks(options: argparse.Namespace) -> list[Task]:
     """Return the requested tasks. Raises BadTask."""
     try:
         tasks = load_tasks(STARTER if options.folder == "starter" else Path(options.folder))
     except BadTasks as error:
-        tasks = _usable(error, options.skip_bad)
+        tasks = _skip_bad(error, options.skip_bad)
     try:
         tasks = with_judge(tasks, judge_model(options.judge or "", options.judge_model, options.judge_key))
     except BadTasks as error:
-        tasks = _usable(error, options.skip_bad)
-    return tagged(tasks, options.only, "--only")
+        tasks = _skip_bad(error, options.skip_bad)
+    return select_tagged(tasks, options.only, "--only")
 
 
 def _manifest(options: argparse.Namespace) -> Path | None:
@@ -131,29 +131,29 @@ def _attack_command(options: argparse.Namespace) -> int:
             given |= {name: getattr(options, name) or "" for name in ("judge", "judge_model", "judge_key")}
             given |= {"base_image": options.base_image, "eval_tags": ",".join(options.only)}
             given |= {} if model.env.run_dir else {"run_dir": run_dir}
-            told = [f"--env.{name}={value}" for name, value in given.items() if value]
-            if status := run_command(_ATTACKING, "evaluate", [*options.model, *told]):
+            arguments = [f"--env.{name}={value}" for name, value in given.items() if value]
+            if status := run_command(_ATTACKING, "evaluate", [*options.model, *arguments]):
                 return status
-            results = _taken_in(options.manifest, run_dir)
+            results = _merge_attacks(options.manifest, run_dir)
     paper().print(render_attacks(results))
     return 1 if any(result.accepts for result in results) else 0
 
 
 async def _attack(options: argparse.Namespace) -> list[CheckResult]:
     """Try the generic cheats on the sound tasks."""
-    kept = _kept(options.manifest)
-    tasks = [task for task in _chosen(options) if task.id in kept and kept[task.id].ok]
+    kept = _recorded_results(options.manifest)
+    tasks = [task for task in _select_tasks(options) if task.id in kept and kept[task.id].ok]
     async with docker_backend(options.hosts, base_image=options.base_image) as backend:
         with (
             Bar("attacking", len(tasks)) as bar,
-            _noting(bar, options.manifest, kept, lambda result: f"{len(result.accepts)} rewarded") as note,
+            _recording(bar, options.manifest, kept, lambda result: f"{len(result.accepts)} rewarded") as note,
         ):
             return await attack_tasks(backend, tasks, dict(kept), concurrency=options.concurrency, on_result=note)
 
 
-def _taken_in(manifest: Path, run_dir: Path) -> list[CheckResult]:
+def _merge_attacks(manifest: Path, run_dir: Path) -> list[CheckResult]:
     """Write the results of a model's attempts into the manifest. Returns the results of the attacked tasks."""
-    kept, attacked = _kept(manifest), set()
+    kept, attacked = _recorded_results(manifest), set()
     for saved in read_rollouts(run_dir):
         if (result := kept.get(saved.task_id)) is not None and result.ok:
             by, name = saved.result.conditions.model or "a model", f"attempt {(saved.seat.member or 0) + 1}"
@@ -163,39 +163,39 @@ def _taken_in(manifest: Path, run_dir: Path) -> list[CheckResult]:
     return [result for name, result in kept.items() if name in attacked]
 
 
-def _kept(path: Path | None) -> dict[str, CheckResult]:
+def _recorded_results(path: Path | None) -> dict[str, CheckResult]:
     """Return the results of earlier checks. Raises BadTask if they can't be read."""
     return read_manifest(path) if path is not None and path.is_file() else {}
 
 
-def _usable(error: BadTasks, skip_bad: bool, file: Path | None = None) -> list[Task]:
+def _skip_bad(error: BadTasks, skip_bad: bool, file: Path | None = None) -> list[Task]:
     """Return the usable tasks, with the others listed on stderr. Raises BadTask if none may be left out,
     or none is left.
 
     file: takes a long list, of which the terminal shows the beginning."""
-    said = str(error)
-    lines = said.splitlines()
+    message = str(error)
+    lines = message.splitlines()
     if file is not None and len(lines) > _SHOWN + 1:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"{said}\n", encoding="utf-8")
-        said = "\n".join([*lines[: _SHOWN + 1], f"… all of them are in {file}"])
+        file.write_text(f"{message}\n", encoding="utf-8")
+        message = "\n".join([*lines[: _SHOWN + 1], f"… all of them are in {file}"])
     if not (skip_bad and error.usable):
-        raise BadTask(said if skip_bad else f"{said}\n--skip-bad leaves them out") from None
-    print(said, file=sys.stderr)
+        raise BadTask(message if skip_bad else f"{message}\n--skip-bad leaves them out") from None
+    print(message, file=sys.stderr)
     return error.usable
 
 
 @contextmanager
-def _noting(
+def _recording(
     bar: Bar,
     path: Path | None,
     kept: dict[str, CheckResult],
-    said: Callable[[CheckResult], str] = lambda result: "ok" if result.ok else "FAILED",
+    describe: Callable[[CheckResult], str] = lambda result: "ok" if result.ok else "FAILED",
 ) -> Iterator[Callable[[CheckResult], None]]:
     """Give the action for each result: it is written into the manifest at `path`, beside the `kept` ones. A manifest
     that takes long to write is written less often, and at the end.
 
-    said: the remark about it. Raises BadTask if nothing can be written there."""
+    describe: returns the remark about it. Raises BadTask if nothing can be written there."""
     folder = next((one for one in path.absolute().parents if one.exists()), None) if path is not None else None
     if folder is not None and not os.access(folder, os.W_OK):
         raise BadTask(f"{path}: this user can't write in {folder}; give another --manifest FILE")
@@ -207,7 +207,7 @@ def _noting(
         kept[result.task_id] = result
         if behind and time.monotonic() >= due:  # so that an interrupted check goes on from there
             write()
-        bar.advance(f"{result.task_id}: {said(result)}")
+        bar.advance(f"{result.task_id}: {describe(result)}")
 
     def write() -> None:
         nonlocal behind, due
@@ -232,11 +232,11 @@ def _convert_command(options: argparse.Namespace) -> int:
     try:
         tasks = load(options.source, options.out)
     except BadTasks as error:
-        tasks = _usable(error, options.skip_bad, options.out / _LEFT_OUT)
+        tasks = _skip_bad(error, options.skip_bad, options.out / _LEFT_OUT)
     if not tasks:
         raise BadTask(f"{options.source} holds nothing to convert")
     if not options.check:
-        sound = sum(kept.ok for kept in _still_true(tasks, _kept(options.out / NAME)))
+        sound = sum(kept.ok for kept in _current_results(tasks, _recorded_results(options.out / NAME)))
         known = f"{sound} sound by {NAME}; " if sound else ""
         paper().print(f"{options.out} holds {plural(len(tasks), 'task')}; {known}`tasks check` tells which can be used")
         return 0
@@ -253,15 +253,15 @@ def _get_command(options: argparse.Namespace) -> int:
     return _convert_command(options)
 
 
-def _still_true(tasks: Sequence[Task], kept: Mapping[str, CheckResult]) -> list[CheckResult]:
+def _current_results(tasks: Sequence[Task], kept: Mapping[str, CheckResult]) -> list[CheckResult]:
     """Return the results of checks of tasks that are unchanged since."""
     return [kept[task.id] for task in tasks if task.id in kept and kept[task.id].digest == task.digest]
 
 
 async def _check_converted(tasks: list[Task], path: Path, hosts: str | None) -> list[CheckResult]:
-    kept = _kept(path)
+    kept = _recorded_results(path)
     async with docker_backend(hosts) as backend:
-        with Bar("checking", len(tasks)) as bar, _noting(bar, path, kept) as note:
+        with Bar("checking", len(tasks)) as bar, _recording(bar, path, kept) as note:
             return await check_tasks(backend, tasks, known=dict(kept), on_result=note)
 
 
@@ -306,7 +306,7 @@ async def _forge(options: argparse.Namespace) -> tuple[list[Tally], list[CheckRe
         if options.no_check or not made:
             return tallies, []
         path = options.out / NAME
-        with Bar("checking", len(made)) as bar, _noting(bar, path, _kept(path)) as note:
+        with Bar("checking", len(made)) as bar, _recording(bar, path, _recorded_results(path)) as note:
             results = await check_tasks(
                 backend,
                 [load_task(path) for path in sorted(made)],

@@ -195,7 +195,7 @@ def hidden(source: Source, levels: Sequence[tuple[Verifier, Path | None]], artif
         network=network,
         allowed_hosts=hosts,
         protected=tuple(config.metadata.protected_paths),
-        graded=_graded(source, folders, artifacts, separate),
+        graded=_graded_paths(source, folders, artifacts, separate),
         graded_alone=separate,
         own=own,
         asks_judge=bool(_OF_JUDGES & {*env}) or source.config.metadata.judge or any(map(_has_judge, folders)),
@@ -211,26 +211,28 @@ def _has_judge(tests: Path) -> bool:
     return any(_JUDGE_TABLE.search(path.read_text(encoding="utf-8", errors="replace")) for path in files)
 
 
-def _graded(source: Source, folders: Sequence[Path], artifacts: Sequence[Artifact], separate: bool) -> tuple[str, ...]:
+def _graded_paths(
+    source: Source, folders: Sequence[Path], artifacts: Sequence[Artifact], separate: bool
+) -> tuple[str, ...]:
     """Return the judged paths beside the working directory: the task's own list, else those named in its tests. Raises
     BadTask for artifacts out of a separate verifier's reach."""
-    said = source.config.metadata.graded_paths
+    declared = source.config.metadata.graded_paths
     if not separate:
         listed = any((folder / "tests.json").is_file() for folder in folders)  # a repository's, which name examples
-        return tuple(said) if said is not None else () if listed else named_paths(folders)
+        return tuple(declared) if declared is not None else () if listed else named_paths(folders)
     for one in artifacts:
         if one.service not in (None, "main"):
             raise source.bad(f"task.toml: artifacts: service {one.service!r}: several containers aren't supported")
         if (why := refusal(one.source)) is not None:
             raise source.bad(f"task.toml: artifacts: {one.source!r} {why}")
-    return tuple(dict.fromkeys([*(said or []), _PUBLISHED, *(one.source for one in artifacts)]))
+    return tuple(dict.fromkeys([*(declared or []), _PUBLISHED, *(one.source for one in artifacts)]))
 
 
 def _own(source: Source, levels: Sequence[tuple[Verifier, Path | None]]) -> tuple[VerifierImage | None, bool]:
     """Return the verifier's own image, and whether it sees the artifacts alone: as Harbor's
     `resolve_verifier_environment_definition` says. Raises BadTask."""
-    said = [level.separate for level, _ in levels if level.separate is not None]
-    if not (said and said[-1]):
+    separate = [level.separate for level, _ in levels if level.separate is not None]
+    if not (separate and separate[-1]):
         return None, False
     environment = next((level.environment for level, _ in reversed(levels) if level.environment), None)
     phase = levels[-1][0]

@@ -31,7 +31,7 @@ class TaskSampler:
         self._shuffled: list[Task] = []
 
     def draw(self, number: int) -> Task:
-        """Return the task of the group with this number; asked again, the same."""
+        """Return the task of the group with this number, the same in each call."""
         epoch, place = divmod(number - self._first, len(self._tasks))
         if epoch != self._epoch:
             rng = random.Random(f"{self._seed}/{self._first}/{epoch}")

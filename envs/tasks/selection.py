@@ -23,7 +23,9 @@ _SHOWN = 40
 """Most tags in a message."""
 
 
-def tagged(tasks: Sequence[Task], tags: Collection[str], option: str, *, without: Collection[str] = ()) -> list[Task]:
+def select_tagged(
+    tasks: Sequence[Task], tags: Collection[str], option: str, *, without: Collection[str] = ()
+) -> list[Task]:
     """Return the tasks with one of `tags` (all of them when there are none) and none of `without`.
 
     option: as it is written, for the message. Raises BadTask when none is left."""
@@ -41,7 +43,7 @@ def named(task: Task, names: Collection[str]) -> bool:
     return not {task.id, *task.tags}.isdisjoint(names)
 
 
-def checked(tasks: Sequence[Task], folder: Path, manifest: Path | None) -> list[Task]:
+def keep_sound(tasks: Sequence[Task], folder: Path, manifest: Path | None) -> list[Task]:
     """Return the tasks listed as sound in the manifest; all of them if the folder has none and none is named."""
     path = manifest or folder / NAME
     if manifest is None and not path.is_file():

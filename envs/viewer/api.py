@@ -28,25 +28,25 @@ MOST = 500
 _LISTS = frozenset({"engine", "tool"})
 """Metrics that are samples of a thousand."""
 
-Answer = Callable[["Asked"], dict[str, Any]]
+Answer = Callable[["ApiRequest"], dict[str, Any]]
 
 
-class Asked:
-    """A request for a page about one run. given: the filters."""
+class ApiRequest:
+    """A request for a page about one run. filters: those of the query."""
 
     def __init__(self, request: Request, run: ShownRun) -> None:
         self.run = run
         self.size = min(MOST, number_in(request, "size", SIZE)) or SIZE
         self.page = max(1, number_in(request, "page", 1))
-        self.given = {name: value for name, value in request.query_params.items() if name not in ("run", "size")}
+        self.filters = {name: value for name, value in request.query_params.items() if name not in ("run", "size")}
 
     def take(self, *names: str) -> dict[str, str]:
         """Return filters of these names. Raises BadFilter for any other."""
-        if wrong := [name for name in self.given if name not in (*names, "page")]:
+        if wrong := [name for name in self.filters if name not in (*names, "page")]:
             raise search.BadFilter(f"there is no filter {wrong[0]!r} here; there are {', '.join(names) or 'none'}")
-        return {name: value for name, value in self.given.items() if name != "page"}
+        return {name: value for name, value in self.filters.items() if name != "page"}
 
-    def listed(self, name: str, lines: Sequence[Any]) -> dict[str, Any]:
+    def page_of(self, name: str, lines: Sequence[Any]) -> dict[str, Any]:
         """Return a page of lines, with the number of the next page."""
         return {name: lines, "page": self.page, "next": self.page + 1 if len(lines) == self.size else None}
 
@@ -58,7 +58,7 @@ class Api:
         self._frame = frame
         answers = (rollouts, groups, tasks, metrics, resources, failures)
         self.routes: list[BaseRoute] = [Route("/api/runs", self.runs)]
-        self.routes += [Route(f"/api/{answer.__name__}", self._answering(answer)) for answer in answers]
+        self.routes += [Route(f"/api/{answer.__name__}", self._endpoint(answer)) for answer in answers]
 
     def runs(self, request: Request) -> Response:
         """List the runs."""
@@ -68,65 +68,65 @@ class Api:
         ]
         return _json({"runs": about})
 
-    def _answering(self, answer: Answer) -> Callable[[Request], Response]:
-        def answering(request: Request) -> Response:
+    def _endpoint(self, answer: Answer) -> Callable[[Request], Response]:
+        def endpoint(request: Request) -> Response:
             run = self._frame.numbered(number_in(request, "run"))
-            self._frame.looked()
+            self._frame.record_visit()
             coverage = run.index.coverage()
-            told = {"run": run.number, "indexed": coverage.share, "damaged": coverage.damaged}
-            return _json({**told, **answer(Asked(request, run))})
+            coverage_fields = {"run": run.number, "indexed": coverage.share, "damaged": coverage.damaged}
+            return _json({**coverage_fields, **answer(ApiRequest(request, run))})
 
-        return answering
+        return endpoint
 
 
-def rollouts(asked: Asked) -> dict[str, Any]:
+def rollouts(request: ApiRequest) -> dict[str, Any]:
     """List the matching rollouts. `place` leads to the whole one: /RUN/rollouts/PLACE/raw."""
-    filters = search.Filters.asked(asked.given)
-    with asked.run.index.reading() as db:
-        found = search.find(db, filters, asked.size)
-    told = {"count": min(found.count, search.COUNTED), "more": found.count > search.COUNTED}
-    return {**asked.listed("rollouts", [line_of(row) for row in found.rollouts]), **told}
+    filters = search.Filters.parse(request.filters)
+    with request.run.index.reading() as db:
+        found = search.find(db, filters, request.size)
+    counts = {"count": min(found.count, search.COUNTED), "more": found.count > search.COUNTED}
+    return {**request.page_of("rollouts", [line_of(row) for row in found.rollouts]), **counts}
 
 
-def groups(asked: Asked) -> dict[str, Any]:
+def groups(request: ApiRequest) -> dict[str, Any]:
     """List the matching groups, newest first."""
-    filters = asked.take("state", "task", "resource")
-    found = journal.groups(asked.run.directory, **filters, page=asked.page, size=asked.size)
+    filters = request.take("state", "task", "resource")
+    found = journal.groups(request.run.directory, **filters, page=request.page, size=request.size)
     lines = [{**asdict(group), "rewards": group.rewards} for group in found]
-    return asked.listed("groups", lines)
+    return request.page_of("groups", lines)
 
 
-def tasks(asked: Asked) -> dict[str, Any]:
+def tasks(request: ApiRequest) -> dict[str, Any]:
     """List the tasks with the figures of their rollouts."""
-    filters = asked.take("kind")
-    with asked.run.index.reading() as db:
-        lines = search.task_lines(db, filters.get("kind", ""), size=asked.size, page=asked.page)
-    return asked.listed("tasks", lines)
+    filters = request.take("kind")
+    with request.run.index.reading() as db:
+        lines = search.task_lines(db, filters.get("kind", ""), size=request.size, page=request.page)
+    return request.page_of("tasks", lines)
 
 
-def metrics(asked: Asked) -> dict[str, Any]:
+def metrics(request: ApiRequest) -> dict[str, Any]:
     """Give the figures of the matching rollouts, in a line for each `by`, and the counters of the whole run."""
-    by = asked.given.pop("by", "")
-    with asked.run.index.reading() as db:
-        lines = search.figures(db, search.Filters.asked(asked.given), by, size=asked.size)
-    whole = asked.run.metrics()
+    by = request.filters.pop("by", "")
+    with request.run.index.reading() as db:
+        lines = search.figures(db, search.Filters.parse(request.filters), by, size=request.size)
+    whole = request.run.metrics()
     counted = orjson.loads(whole.to_json()) if whole is not None else {}
     counters = {name: value for name, value in counted.items() if name not in _LISTS}
     scalars = whole.scalars() if whole is not None else {}
-    return {**asked.listed("figures", lines), "counters": counters, "scalars": scalars}
+    return {**request.page_of("figures", lines), "counters": counters, "scalars": scalars}
 
 
-def resources(asked: Asked) -> dict[str, Any]:
+def resources(request: ApiRequest) -> dict[str, Any]:
     """List the versions of the run's texts, newest first."""
-    asked.take()
-    first = asked.size * (asked.page - 1)
-    return asked.listed("resources", asked.run.resources.history()[::-1][first : first + asked.size])
+    request.take()
+    first = request.size * (request.page - 1)
+    return request.page_of("resources", request.run.resources.history()[::-1][first : first + request.size])
 
 
-def failures(asked: Asked) -> dict[str, Any]:
+def failures(request: ApiRequest) -> dict[str, Any]:
     """Give the evidence of quarantined tasks, newest first."""
-    asked.take()
-    return {"failures": asked.run.failures()}
+    request.take()
+    return {"failures": request.run.failures()}
 
 
 def _starts(run: ShownRun) -> Sequence[Any]:

@@ -6,10 +6,12 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from envs.records.metrics import Metrics
+from envs.records.stats import percent
 
 POINTS = 400
 """Points of a line, at most; more are joined."""
@@ -29,14 +31,14 @@ class Chart:
     filled: bool = False
 
     @property
-    def tells(self) -> bool:
+    def has_line(self) -> bool:
         """Tell whether any of its lines has two points: a single dot shows no course."""
         return any(sum(value is not None for value in line) > 1 for line in self.values.values())
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """Return the chart in words: each line's last figure, its least and its greatest."""
-        form = _percent if self.form == "share" else _short
+        form = partial(percent, decimals=1) if self.form == "share" else _short
         return " ".join(
             f"{name}: {form(known[-1])} at the end, from {form(min(known))} to {form(max(known))}."
             for name, line in self.values.items()
@@ -56,10 +58,6 @@ class Chart:
 
 
 Sums = Mapping[str, float]
-
-
-def _percent(value: float) -> str:
-    return f"{value:.1%}"
 
 
 def _short(value: float) -> str:
@@ -135,7 +133,7 @@ def pool_charts(db: sqlite3.Connection) -> list[Chart]:
     if len(found) < 2:
         return []
     names = {"rewards differ": "differ", "all 0": "none", "all alike, above 0": "same"}
-    values = {said: [float(line[name]) for line in found] for said, name in names.items()}
+    values = {label: [float(line[name]) for line in found] for label, name in names.items()}
     about = "Groups by their rewards: only where they differ is something to be learnt"
     return [Chart("Groups with signal", about, [line["step"] for line in found], values, "count", filled=True)]
 

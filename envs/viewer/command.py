@@ -7,7 +7,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from envs.messages import SWE, as_called, told
+from envs.messages import SWE, describe_error, replace_command
 from envs.records.report import write_report
 from envs.runs.reader import TOKENIZER, NoRun, decoder
 from envs.viewer.choosing import Choice, NothingChosen, choose
@@ -24,7 +24,7 @@ CHOSEN_BY = ("latest", "step", "best", "worst", "group", "rollout")
 
 def main(argv: Sequence[str], *, prog: str = SWE) -> int:
     """Serve the page until Ctrl-C, or write a file. Returns 0, or 2 when there is no run or nothing was chosen."""
-    prog = as_called(prog)
+    prog = replace_command(prog)
     options = view_parser(prog).parse_args(argv)
     try:
         directories = run_directories(options.runs)
@@ -39,7 +39,7 @@ def main(argv: Sequence[str], *, prog: str = SWE) -> int:
         print(error, file=sys.stderr)
         return WRONG_USE
     except OSError as error:
-        print(f"{prog} view: {told(error)}", file=sys.stderr)
+        print(f"{prog} view: {describe_error(error)}", file=sys.stderr)
         return 1
 
 

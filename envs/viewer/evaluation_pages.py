@@ -58,7 +58,7 @@ class EvaluationPages:
             if name in files and name not in own and (other := self._beside(run, name)) is not None:
                 holder, step = other, 0
             try:
-                saved = evaluations.saved(name, files[name]) if name in files else None
+                saved = evaluations.parse_evaluation(name, files[name]) if name in files else None
             except (KeyError, TypeError, ValueError) as error:
                 logger.warning("%s of %s can't be shown: %r", name, run.directory, error)
                 continue

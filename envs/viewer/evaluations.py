@@ -114,13 +114,13 @@ class Evaluation:
         return Rates({task.task: task.rate for task in self.tasks}, self.samples, self.about)
 
 
-def saved(name: str, told: Mapping[str, Any]) -> Evaluation:
+def parse_evaluation(name: str, document: Mapping[str, Any]) -> Evaluation:
     """Return an evaluation as its file has it. Raises KeyError, TypeError or ValueError for a damaged one."""
-    tasks = [EvaluatedTask(str(one["task_id"]), int(one["samples"]), int(one["solved"])) for one in told["tasks"]]
-    about = told.get("about") or {}
+    tasks = [EvaluatedTask(str(one["task_id"]), int(one["samples"]), int(one["solved"])) for one in document["tasks"]]
+    about = document.get("about") or {}
     missing = int((about.get("samples") or {}).get("missing", 0))
-    unsampled = [str(one) for one in told.get("unsampled") or ()]
-    agents = {str(agent): saved(name, of) for agent, of in (told.get("agents") or {}).items()}
+    unsampled = [str(one) for one in document.get("unsampled") or ()]
+    agents = {str(agent): parse_evaluation(name, of) for agent, of in (document.get("agents") or {}).items()}
     sampled = [one for one in tasks if one.samples > 0]
     return Evaluation(name, step_of(name), sampled, unsampled, missing, True, about, agents)
 
@@ -151,13 +151,13 @@ def with_attempts(
         if not found:
             return None
         names = sorted({at.agent for attempts, _ in found.values() for at in attempts})
-        agents = {agent: _going_on(name, found, agent) for agent in names} if len(names) > 1 else {}
-        return replace(_going_on(name, found), agents=agents)
+        agents = {agent: _running_evaluation(name, found, agent) for agent in names} if len(names) > 1 else {}
+        return replace(_running_evaluation(name, found), agents=agents)
     known = ((task, *found.get(task.task, ((), ()))) for task in one.tasks)
     return replace(one, tasks=[replace(task, attempts=attempts, tags=tags) for task, attempts, tags in known])
 
 
-def _going_on(
+def _running_evaluation(
     name: str, found: Mapping[str, tuple[Sequence[Attempt], Sequence[str]]], agent: str | None = None
 ) -> Evaluation:
     """Return what is there of an evaluation: of one agent, or all."""

@@ -28,7 +28,7 @@ class Filling:
 
     def __init__(self, indexes: Sequence[Index]) -> None:
         self._indexes = list(indexes)
-        self._looked = threading.Event()
+        self._visited = threading.Event()
         self._last = 0.0
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._fill, name="index", daemon=True)
@@ -39,23 +39,23 @@ class Filling:
 
     def __exit__(self, *exc: object) -> None:
         self._ends.set()
-        self._looked.set()
+        self._visited.set()
         self._thread.join()
 
     def add(self, index: Index) -> None:
         """Fill one more index."""
         self._indexes.append(index)
 
-    def looked(self) -> None:
-        """Note that somebody looks."""
+    def record_visit(self) -> None:
+        """Record that a user looks at the page."""
         self._last = time.monotonic()
-        self._looked.set()
+        self._visited.set()
 
     def _fill(self) -> None:
         while not self._ends.is_set():
             if time.monotonic() - self._last > LOOKED_S:
-                self._looked.clear()
-                self._looked.wait()
+                self._visited.clear()
+                self._visited.wait()
                 continue
             pauses = [self._advance(index) for index in tuple(self._indexes)]
             self._ends.wait(min(pauses, default=PAUSE_S))

@@ -22,7 +22,7 @@ from envs.running.database import OVER, RunDirectoryError
 from envs.runs import journal, search
 from envs.runs.reader import goes_on
 from envs.viewer.filling import Filling
-from envs.viewer.runs import ShownRun, added, pair_of, run_directories
+from envs.viewer.runs import ShownRun, open_more, pair_of, run_directories
 from envs.viewer.states import meaning, packets, tone
 
 logger = logging.getLogger(__name__)
@@ -44,29 +44,29 @@ class Frame:
         self.runs = list(runs)
         self.base = base
         self._roots = list(roots)
-        self._looked_for_more = 0.0
+        self._last_search = 0.0
         self._filling = filling
 
-    def looked(self) -> None:
-        """Note that somebody looks."""
-        self._filling.looked()
+    def record_visit(self) -> None:
+        """Record that a user looks at the page."""
+        self._filling.record_visit()
 
-    def look_for_more(self) -> None:
+    def find_new_runs(self) -> None:
         """Show the runs that have appeared in the folders of runs."""
-        if not self._roots or time.monotonic() - self._looked_for_more < MORE_S:
+        if not self._roots or time.monotonic() - self._last_search < MORE_S:
             return
-        self._looked_for_more = time.monotonic()
+        self._last_search = time.monotonic()
         known = {run.directory.resolve() for run in self.runs}
         for directory in run_directories(self._roots):
             if directory.resolve() not in known:
-                more = added(self.runs, directory)
+                more = open_more(self.runs, directory)
                 self.runs.append(more)
                 self._filling.add(more.index)
 
     def page(self, request: Request, template: str, run: ShownRun | None, status: int = 200, **values: Any) -> Response:
         """Make a page. run: its run; None for a page about several. values: the template's."""
-        self._filling.looked()
-        self.look_for_more()
+        self._filling.record_visit()
+        self.find_new_runs()
         html = (
             _templates()
             .get_template(template)
@@ -87,7 +87,7 @@ class Frame:
 
     def unchanged(self, request: Request, run: ShownRun) -> Response | None:
         """Return an empty answer if the browser's page is up to date."""
-        self._filling.looked()
+        self._filling.record_visit()
         return Response(status_code=204) if request.headers.get(_SEEN) == _mark(run) else None
 
     def run(self, request: Request) -> ShownRun:

@@ -22,12 +22,12 @@ _BRIEF = 160
 
 @dataclass(frozen=True, slots=True)
 class TurnLine:
-    """A turn in a line. part: as in `Turn`. said: the beginning of the messages before it. what: the calls, or the
+    """A turn in a line. part: as in `Turn`. messages: the beginning of the messages before it. what: the calls, or the
     beginning of the reply. error: whether one of its results is one."""
 
     number: int
     part: str
-    said: Sequence[str]
+    messages: Sequence[str]
     what: str
     error: bool
 
@@ -82,8 +82,8 @@ def _lines(detail: Detail) -> list[TurnLine]:
         ]
         what = " · ".join(calls) or turn.step.content or turn.step.response
         failed = turn.step.correction is not None or any(error for _, _, error in turn.exchanges)
-        said = [f"{message['role']}: {_brief(str(message.get('content') or ''))}" for message in turn.step.said]
-        found.append(TurnLine(turn.step.index + 1, turn.part, said, _brief(what), failed))
+        messages = [f"{message['role']}: {_brief(str(message.get('content') or ''))}" for message in turn.step.said]
+        found.append(TurnLine(turn.step.index + 1, turn.part, messages, _brief(what), failed))
     return found
 
 

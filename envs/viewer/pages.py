@@ -58,7 +58,7 @@ class Pages:
 
     def start(self, request: Request) -> Response:
         """List the runs; with a single one, lead to it."""
-        self._frame.look_for_more()
+        self._frame.find_new_runs()
         if len(self._frame.runs) == 1:
             return RedirectResponse(f"{self._frame.base}/0/")
         standings = [(run, standing_of(run), run.index.coverage(), goes_on(run.directory)) for run in self._frame.runs]
@@ -92,5 +92,5 @@ class Pages:
         status = 400 if isinstance(error, search.BadFilter) else 404
         if request.url.path.startswith(f"{self._frame.base}/api/"):
             return refusal(error, status)
-        said = "there is nothing at this address" if not isinstance(error, ValueError) else str(error)
-        return self._frame.page(request, "wrong.html.j2", None, status, said=said)
+        message = "there is nothing at this address" if not isinstance(error, ValueError) else str(error)
+        return self._frame.page(request, "wrong.html.j2", None, status, message=message)

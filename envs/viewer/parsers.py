@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentTypeError
 from pathlib import Path
 
-from envs.messages import SWE, as_called
+from envs.messages import SWE, replace_command
 from sandboxes.arguments import Parser, count, file, natural, port
 
 _VIEW = """\
@@ -19,8 +19,8 @@ compared task by task. It answers on this machine only, behind a key in its addr
 
 def view_parser(prog: str = SWE) -> Parser:
     """Return the parser of `view`."""
-    prog = as_called(prog)
-    parser = Parser(prog=f"{prog} view", description=as_called(_VIEW, prog))
+    prog = replace_command(prog)
+    parser = Parser(prog=f"{prog} view", description=replace_command(_VIEW, prog))
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="directory of a run, or of several")
     parser.add_argument("--port", type=port, default=0, help="where the page answers on this machine (a free port)")
     parser.add_argument(

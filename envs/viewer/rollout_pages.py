@@ -19,7 +19,7 @@ from envs.runs import journal, search
 from envs.runs.facts import KINDS
 from envs.runs.reading import NoRollout, read_document, read_rollout, snippet
 from envs.viewer.frame import Frame, NotThere, number_in
-from envs.viewer.rollout_view import opened
+from envs.viewer.rollout_view import build_view
 from envs.viewer.runs import ShownRun
 from envs.viewer.tokens import PAGE, NoRow, token_page
 
@@ -72,7 +72,7 @@ class RolloutPages:
                 request,
                 "rollout.html.j2",
                 run,
-                shown=opened(rollout, None if number is None else journal.group(run.directory, number), place),
+                shown=build_view(rollout, None if number is None else journal.group(run.directory, number), place),
                 place=place,
                 filters=filters,
                 newer=newer,

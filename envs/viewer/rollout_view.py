@@ -43,7 +43,7 @@ class RolloutView:
     counts: bool
 
 
-def opened(rollout: SavedRollout, group: SavedGroup | None, place: int) -> RolloutView:
+def build_view(rollout: SavedRollout, group: SavedGroup | None, place: int) -> RolloutView:
     """Return a rollout as it is shown. place: of its line."""
     result = rollout.result
     lanes = [

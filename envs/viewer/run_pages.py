@@ -55,7 +55,7 @@ class RunPages:
             charts=[
                 chart
                 for chart in (*charts.step_charts(sums, metrics, run.trainer()), *pools, *charts.time_charts(lines))
-                if chart.tells
+                if chart.has_line
             ],
             changes=charts.changes(lines)[:12],
             signs=[(row["name"], row["count"]) for row in labels if row["kind"] == "sign"],
@@ -112,7 +112,7 @@ class RunPages:
             group=group,
             last=sum(standing.groups.values()) - 1 if standing else number,
             seats=seats,
-            asked=next((seat.detail.opening for seat in seats if seat.detail is not None), ()),
+            opening=next((seat.detail.opening for seat in seats if seat.detail is not None), ()),
         )
 
     def failures(self, request: Request) -> Response:

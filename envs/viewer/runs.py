@@ -34,7 +34,7 @@ def run_directories(paths: Sequence[Path]) -> list[Path]:
 
 
 def open_runs(directories: Sequence[Path], tokenizer: Path | None = None) -> list[ShownRun]:
-    """Open runs to show them. Runs with one name are told apart by their directories."""
+    """Open runs to show them. Their directories distinguish runs with one name."""
     names = _names([directory.resolve() for directory in directories])
     return [
         ShownRun(directory, Index(directory), tokenizer, number, name)
@@ -42,7 +42,7 @@ def open_runs(directories: Sequence[Path], tokenizer: Path | None = None) -> lis
     ]
 
 
-def added(runs: Sequence[ShownRun], directory: Path) -> ShownRun:
+def open_more(runs: Sequence[ShownRun], directory: Path) -> ShownRun:
     """Open one more run beside those shown; their numbers and names stay."""
     named = _names([*(run.directory.resolve() for run in runs), directory.resolve()])
     return ShownRun(directory, Index(directory), runs[0].tokenizer if runs else None, len(runs), named[-1])

@@ -20,7 +20,7 @@ def serve(
     begun: Callable[[uvicorn.Server], object],
     roots: Sequence[Path] = (),
 ) -> None:
-    """Answer until the process is asked to end. begun: called with the server before the first answer. roots: folders
+    """Serve until a signal ends the process. begun: called with the server before the first answer. roots: folders
     of runs, of which later ones are shown as well."""
     try:
         with Filling([run.index for run in runs]) as filling:

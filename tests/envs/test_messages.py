@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from envs.messages import SWE, as_called, called_as, told
+from envs.messages import SWE, current_command, describe_error, replace_command
 from envs.swe.__main__ import main
 
 
@@ -30,21 +30,21 @@ def called(monkeypatch: pytest.MonkeyPatch, module: str | None, argv0: str) -> N
 )
 def test_our_command_is_written_as_it_was_called(monkeypatch, module, argv0, shown):
     called(monkeypatch, module, argv0)
-    assert as_called(f"{SWE} view RUN") == shown
+    assert replace_command(f"{SWE} view RUN") == shown
 
 
 def test_a_command_of_another_environment_is_written_as_it_says(monkeypatch):
     called(monkeypatch, None, "/usr/local/bin/atropos-agent")
-    assert as_called(f"`{SWE} groups RUN_DIR`", "python mine.py") == "`python mine.py groups RUN_DIR`"
+    assert replace_command(f"`{SWE} groups RUN_DIR`", "python mine.py") == "`python mine.py groups RUN_DIR`"
 
 
 def test_an_error_without_a_text_is_called_by_its_name():
-    assert told(AssertionError()) == "AssertionError"
+    assert describe_error(AssertionError()) == "AssertionError"
 
 
 def test_a_script_of_the_users_is_called_by_python(monkeypatch):
     called(monkeypatch, None, "mine.py")
-    assert called_as() == "python mine.py"
+    assert current_command() == "python mine.py"
 
 
 COMMANDS = [[], ["serve"], ["view"], ["groups"], ["agents"], ["agents", "update"], ["join"], ["export"], ["tasks"]]
@@ -74,36 +74,40 @@ def test_a_terminal_of_another_encoding_gets_escapes(encoding):
 def test_a_failure_of_a_file_names_the_place_and_the_remedy(tmp_path):
     with pytest.raises(OSError) as raised:
         (tmp_path / "absent").read_bytes()
-    assert told(raised.value) == (
+    assert describe_error(raised.value) == (
         f"{tmp_path / 'absent'} can't be used (No such file or directory); mend that, or give another"
     )
     with pytest.raises(OSError) as raised:
         (tmp_path / "absent").rename(tmp_path / "there/name")
-    assert told(raised.value).startswith(f"{tmp_path / 'there/name'} can't be used")
-    assert told(OSError(28, "No space left on device")).startswith("the disk is full ([Errno 28] No space left on")
-    assert told(OSError("the disk is away")) == "the disk is away"
-    assert told(ValueError("no number")) == "no number"
+    assert describe_error(raised.value).startswith(f"{tmp_path / 'there/name'} can't be used")
+    assert describe_error(OSError(28, "No space left on device")).startswith(
+        "the disk is full ([Errno 28] No space left on"
+    )
+    assert describe_error(OSError("the disk is away")) == "the disk is away"
+    assert describe_error(ValueError("no number")) == "no number"
 
 
 def test_a_missing_file_of_certificates_is_named(monkeypatch):
     monkeypatch.setenv("SSL_CERT_FILE", "/no/such.pem")
-    assert told(FileNotFoundError(2, "No such file")) == (
+    assert describe_error(FileNotFoundError(2, "No such file")) == (
         "SSL_CERT_FILE names /no/such.pem, which is not there; correct or unset it"
     )
 
 
 def test_a_socks_proxy_is_told_in_a_sentence():
-    code = "import sys, httpx; from envs.messages import said; sys.exit(said(lambda _: httpx.Client() and 0, []))"
+    code = (
+        "import sys, httpx; from envs.messages import run_main; sys.exit(run_main(lambda _: httpx.Client() and 0, []))"
+    )
     env = {**os.environ, "ALL_PROXY": "socks5://127.0.0.1:9"}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
     sentence = "the environment names a SOCKS proxy: unset ALL_PROXY, or pip install 'httpx[socks]'"
     assert (done.returncode, done.stderr) == (1, f"{sentence}\n")
-    assert told(ImportError("Using SOCKS proxy, but …")) == sentence, "as a run's commands say it, too"
+    assert describe_error(ImportError("Using SOCKS proxy, but …")) == sentence, "as a run's commands say it, too"
 
 
 SLEEPER = """
 import sys, time
-from envs.messages import said
+from envs.messages import run_main
 
 def main(_):
     try:
@@ -112,7 +116,7 @@ def main(_):
     finally:
         print("tidied", flush=True)
 
-sys.exit(said(main, []))
+sys.exit(run_main(main, []))
 """
 
 

@@ -115,7 +115,7 @@ def convert_rows(path: Path, out: Path, convert: Callable[[Row, Path], Path]) ->
         try:
             for where, read in read_rows(path):
                 begun = True
-                yield where, partial(_converted, convert, read)
+                yield where, partial(_convert_row, convert, read)
         except BadTask as problem:
             if not begun:
                 raise
@@ -124,7 +124,7 @@ def convert_rows(path: Path, out: Path, convert: Callable[[Row, Path], Path]) ->
     return convert_each(sources(), out, "row", str(path))
 
 
-def _converted(convert: Callable[[Row, Path], Path], read: Callable[[], Row], out: Path) -> Path:
+def _convert_row(convert: Callable[[Row, Path], Path], read: Callable[[], Row], out: Path) -> Path:
     return convert(read(), out)
 
 

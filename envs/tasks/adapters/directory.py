@@ -51,11 +51,14 @@ def convert_each(sources: Iterable[tuple[str, Callable[[Path], Path]]], out: Pat
                 digests[new.name] = digest if known is None else ""
                 if known is not None:
                     tasks.pop(new.name, None)
-                    raise BadTask(f"a second {what} with the id {new.name}, and another content; neither is used")
+                    raise BadTask(
+                        f"a second {what} with the id {new.name}, and another content; neither is used: convert the "
+                        f"{what}s one by one, each with its own --out"
+                    )
                 tasks[new.name] = _put(new, out / new.name, digest)
             except BadTask as problem:
-                said = str(problem)
-                problems.append(said if said.startswith(place) else f"{place}: {said}")
+                message = str(problem)
+                problems.append(message if message.startswith(place) else f"{place}: {message}")
     if repeated:
         logger.warning("%s in %s, such as %s", plural(len(repeated), f"repeated {what}"), where, repeated[0])
     if problems:

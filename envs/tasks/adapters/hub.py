@@ -32,9 +32,9 @@ class Dataset:
 
         None if it can be neither."""
         head, _, split = source.rpartition(":")
-        for folder, asked in ((source, None), (head, split)):
+        for folder, chosen in ((source, None), (head, split)):
             if folder and Path(folder).is_dir():
-                return cls(folder, asked)
+                return cls(folder, chosen)
         match = _NAME.fullmatch(source)
         return cls(*match.groups()) if match and not match[1].endswith(_FILES) else None
 

@@ -46,14 +46,14 @@ class Patch:
 
 
 def read_patch(text: str, where: str) -> Patch:
-    """Return a patch, with errors of form mended. where: its place, for messages. Raises BadTask."""
+    """Return a patch, with errors of form repaired. where: its place, for messages. Raises BadTask."""
     try:
-        mended = _mended(text)
-        names = _names(mended)
+        repaired = _repair(text)
+        names = _names(repaired)
     except ValueError as error:
         raise BadTask(f"{where}: git can't read this patch: {error}; mend it, or leave it out") from None
-    old = re.findall(r"^(?:--- a/|rename from )(.+?)(?:\t.*)?$", mended, re.MULTILINE)
-    return Patch(mended, list(dict.fromkeys([*names, *(name for name in old if not _leads_out(name))])))
+    old = re.findall(r"^(?:--- a/|rename from )(.+?)(?:\t.*)?$", repaired, re.MULTILINE)
+    return Patch(repaired, list(dict.fromkeys([*names, *(name for name in old if not _leads_out(name))])))
 
 
 def _names(text: str) -> list[str]:
@@ -82,7 +82,7 @@ def _leads_out(path: str) -> bool:
     return path.startswith("/") or not {"..", ".git"}.isdisjoint(path.split("/"))
 
 
-def _mended(text: str) -> str:
+def _repair(text: str) -> str:
     """Return a patch with each hunk as long as its header says. Raises ValueError."""
     lines = text.removeprefix("\ufeff").split("\n")
     ended = not lines[-1]
@@ -91,18 +91,18 @@ def _mended(text: str) -> str:
     if all(line.endswith("\r") for line in lines if _HEADER.match(line)):
         lines = [line.removesuffix("\r") for line in lines]
     lines = _prefixed(lines)
-    mended, at = [], 0
+    repaired, at = [], 0
     while at < len(lines):
         head = _HUNK.match(lines[at])
         part, at = _hunk(head, lines, at, ended) if head else (lines[at : at + 1], at + 1)
-        mended += part
-    if "GIT binary patch" in mended and mended[-1]:
-        mended.append("")  # which ends a binary file
-    return "\n".join(mended) + "\n"
+        repaired += part
+    if "GIT binary patch" in repaired and repaired[-1]:
+        repaired.append("")  # which ends a binary file
+    return "\n".join(repaired) + "\n"
 
 
 def _hunk(head: re.Match[str], lines: Sequence[str], at: int, ended: bool) -> tuple[list[str], int]:
-    """Return one hunk from its first line, with the text behind it, mended, and the line of its end.
+    """Return one hunk from its first line, with the text behind it, repaired, and the line of its end.
 
     head: of the hunk. ended: the patch has its last line end. Raises ValueError."""
     wanted = int(head[2] or 1), int(head[4] or 1)

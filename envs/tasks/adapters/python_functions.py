@@ -91,13 +91,13 @@ def _tested(test: str, entry_point: str) -> str:
 
 
 def _mbpp(row: Row) -> tuple[str, str, str, list[str]]:
-    said, reference = row.text("text", "prompt"), row.text("code")
+    description, reference = row.text("text", "prompt"), row.text("code")
     assertions = [*row.texts("test_list"), *row.texts("challenge_test_list")]
     if not assertions:
         raise BadTask(f"{row.where}: test_list is missing or empty")
     setup = row.text("test_setup_code", default="") or "\n".join(row.texts("test_imports"))
     shown = f"```python\n{assertions[0].strip()}\n```"
-    instruction = f"{said.strip()}\n\nWrite it into /app/solution.py. This must hold:\n\n{shown}\n"
+    instruction = f"{description.strip()}\n\nWrite it into /app/solution.py. This must hold:\n\n{shown}\n"
     cases = [
         f"def test_{number}():\n{textwrap.indent(assertion.strip(), '    ')}\n"
         for number, assertion in enumerate(assertions, 1)

@@ -59,8 +59,8 @@ def load(path: Path, out: Path) -> list[Task]:
 def _convert(row: Row, out: Path) -> Path:
     task_id = f"{row.text('repo_name')}__{row.text('commit_hash')[:12]}"
     where = f"{row.where}: {task_id}"
-    said = row.text("problem_statement")
-    issue = re.search(r"\[ISSUE\](.*)\[/ISSUE\]", said, re.DOTALL)
+    problem = row.text("problem_statement")
+    issue = re.search(r"\[ISSUE\](.*)\[/ISSUE\]", problem, re.DOTALL)
     run = row.table("execution_result_content")
     tests = _tests(run, where)
     modules = {name: code for name, code in tests.items() if name.startswith("test") and name.endswith(".py")}
@@ -89,7 +89,7 @@ def _convert(row: Row, out: Path) -> Path:
             protected=[_FOLDER, ".venv", "tox.ini"],
             folders=_support(_parse(code, name, where) for name, code in tests.items() if name.endswith(".py")),
         ),
-        "instruction.md": (issue[1] if issue else said).strip() + "\n",
+        "instruction.md": (issue[1] if issue else problem).strip() + "\n",
         "environment/Dockerfile": (f"FROM {row.line('docker_image')}\nWORKDIR /testbed\nRUN {layer}\n{PATH}\n"),
         "solution/fix.patch": _fix(row.table("parsed_commit_content"), where),
         "solution/solve.sh": "#!/bin/bash\nset -e\ngit apply --whitespace=fix /solution/fix.patch\n",

@@ -82,10 +82,10 @@ def load(path: Path, out: Path, family: str = "swebench", *, printed_results: bo
     """
     if family != "smith" and family not in FAMILIES:
         raise BadTask(f"there is no family {family!r}; known are smith, {', '.join(FAMILIES)}")
-    return convert_rows(path, out, lambda row, folder: _convert(_unwrapped(row), folder, family, printed_results))
+    return convert_rows(path, out, lambda row, folder: _convert(_unwrap(row), folder, family, printed_results))
 
 
-def _unwrapped(row: Row) -> Row:
+def _unwrap(row: Row) -> Row:
     """Return the row, or the one inside: rows of NeMo Gym have it in a field, also as JSON."""
     left: list[Any] = [row.values]
     for text in left:  # grows
@@ -275,8 +275,12 @@ def _node_id(method: re.Match[str], files: Sequence[str], django: bool) -> str:
 
 
 def _instruction(row: Row) -> str:
-    said, names = row.text("problem_statement"), row.text("interface", default="")
-    return f"{said}\n\nTests call this interface:\n\n{names}\n" if names and "No new interfaces" not in names else said
+    problem, names = row.text("problem_statement"), row.text("interface", default="")
+    return (
+        f"{problem}\n\nTests call this interface:\n\n{names}\n"
+        if names and "No new interfaces" not in names
+        else problem
+    )
 
 
 def _dockerfile(instance: _Instance, printed: bool, smith: bool) -> str:

@@ -46,7 +46,7 @@ def write_instruction(task: ForgedTask, seed: int) -> str:
 
 def _documented(bugs: tuple[Bug, ...]) -> Iterator[tuple[str, str]]:
     """Yield touched public functions, or else their classes, with the first paragraph of their docstrings."""
-    told = set()
+    seen = set()
     for bug in bugs:
         docstrings = dict(_docstrings(ast.parse(bug.original), ()))
         for mutation in bug.mutations:
@@ -54,8 +54,8 @@ def _documented(bugs: tuple[Bug, ...]) -> Iterator[tuple[str, str]]:
             while names and (any(name.startswith("_") for name in names) or ".".join(names) not in docstrings):
                 names.pop()
             function = ".".join(names)
-            if function and function not in told:
-                told.add(function)
+            if function and function not in seen:
+                seen.add(function)
                 yield function, docstrings[function].split("\n\n")[0].strip()
 
 

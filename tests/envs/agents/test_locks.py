@@ -56,7 +56,7 @@ def test_packages_are_locked_with_all_that_they_depend_on(agent, cpu):
 
 def test_a_lock_has_the_hashes_of_wheels_for_linux_alone(monkeypatch):
     monkeypatch.setattr(locks, "_run", lambda command, given: "packages = []" if "--no-deps" in command else PYLOCK)
-    assert locks.made(PYPI, X64).splitlines() == [
+    assert locks.build(PYPI, X64).splitlines() == [
         "# of: mine==1.0 alone==2.0",
         "mine==1.0 --hash=sha256:aa --hash=sha256:bb",
         "tomli==2.0 ; python_full_version < '3.11' --hash=sha256:cc",
@@ -79,7 +79,7 @@ def test_a_lock_of_npms_has_what_its_platform_needs_alone(monkeypatch):
         Path(folder, "package-lock.json").write_text(json.dumps({"name": "x", "packages": packages}))
 
     monkeypatch.setattr(locks, "_run", npm)
-    lock = json.loads(locks.made(Recipe(npm=("mine@1.0",)), X64))
+    lock = json.loads(locks.build(Recipe(npm=("mine@1.0",)), X64))
     assert list(lock["packages"]) == ["", "node_modules/mine", "node_modules/pty-linux", "node_modules/pty-posix"]
     assert lock["packages"]["node_modules/mine"] == {
         "version": "1.0",

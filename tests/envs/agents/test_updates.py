@@ -120,6 +120,6 @@ def test_a_tokenizer_that_is_a_program_runs_on_request_alone(monkeypatch, capsys
 @pytest.mark.parametrize("agent", FOREIGN.values(), ids=FOREIGN)
 def test_the_registry_is_asked_for_the_agents_own_package(agent, monkeypatch):
     asked = []
-    monkeypatch.setattr(updates, "_said", lambda command: asked.append(command) or "")
+    monkeypatch.setattr(updates, "_read_first_line", lambda command: asked.append(command) or "")
     updates.newest_of(agent.recipe)
     assert not any(agent.recipe.pin in part for part in asked[0])

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from envs.checking.manifest import Attack, CheckResult, read_manifest, usable, write_manifest
-from envs.tasks.selection import checked
+from envs.tasks.selection import keep_sound
 from envs.types import BadTask, Task
 
 GOOD = CheckResult("good", "d1", "image", (1.0, 1.0), (0.0, 0.0), 1.5, verifier_s=0.5, memory_mb=40.0, image_mb=209.0)
@@ -43,7 +43,7 @@ def test_fields_that_an_older_manifest_lacks_have_their_defaults(tmp_path):
 def test_only_tasks_that_were_seen_to_be_sound_are_used(tmp_path, caplog):
     write_manifest(tmp_path / "manifest.json", [GOOD, BAD, FLAKY])
     with caplog.at_level(logging.WARNING):
-        assert [task.id for task in checked([*TASKS, Task("new", "")], tmp_path, None)] == ["good"]
+        assert [task.id for task in keep_sound([*TASKS, Task("new", "")], tmp_path, None)] == ["good"]
     assert "3 of 4 tasks are left out" in caplog.text
     assert "2 failed its check, 1 have changed or are new since" in caplog.text
 

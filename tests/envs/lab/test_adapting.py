@@ -55,10 +55,10 @@ async def test_one_transcript_in_so_many_is_told_whole(smollm2_tokenizer: Any, m
     opening = [HistoryMessage("user", f"Solve this: {_TASK}\nWith bash.")]
     manner = Manner(FOREIGN["mini-swe-agent"], opening, [BASH], [HistoryMessage("tool", "silence")])
 
-    async def heard(*_: object) -> Manner:
+    async def record(*_: object) -> Manner:
         return manner
 
-    monkeypatch.setattr(Manner, "heard", heard)
+    monkeypatch.setattr(Manner, "record", record)
     recipe = replace(TINY, agent="mini-swe-agent", kinds=EASY)
     tasks = examples(8, 0, EASY)
     for whole, told in ((4, [0, 4]), (1, [*range(8)])):

@@ -25,16 +25,16 @@ from atropos_agent.cpu_engine.model import DEFAULT_CACHE
 from envs.agents.naming import foreign
 from envs.lab import smoke, trainer
 from envs.lab.learn import (
-    _chosen,
     _config,
     _engine,
     _environment,
     _evaluate,
-    _kept_current,
+    _find_conflict,
+    _keep_current,
+    _select_preset,
     _trainer,
     _warm_start,
     _write_tasks,
-    _wrong,
     main,
 )
 from envs.lab.parsers import learn_parser
@@ -89,20 +89,20 @@ def test_the_name_that_presets_once_had_is_understood(tmp_path: Path, capsys: py
 
 def test_an_agent_that_is_not_ours_works_on_the_tasks_with_room_for_its_opening(tmp_path: Path) -> None:
     given = options(tmp_path, "--preset", "laptop", "--agent", "mini-swe-agent")
-    settings = _environment(_chosen(given), given, "http://engine/v1")
+    settings = _environment(_select_preset(given), given, "http://engine/v1")
     assert settings["env.agent"] == "mini-swe-agent"
     assert settings["env.max_token_length"] == 4096
-    assert _config(given, _chosen(given))["environment"]["env.agent"] == "mini-swe-agent"
-    assert (_chosen(given).steps, "--autocast" in _trainer(_chosen(given), given, [])) == (10, True)
+    assert _config(given, _select_preset(given))["environment"]["env.agent"] == "mini-swe-agent"
+    assert (_select_preset(given).steps, "--autocast" in _trainer(_select_preset(given), given, [])) == (10, True)
     given = options(tmp_path, "--preset", "laptop", "--steps", "3", "--agent", "mini-swe-agent")
-    assert _chosen(given).milestones == [0, 3], "what is given wins"
+    assert _select_preset(given).milestones == [0, 3], "what is given wins"
 
 
 def test_the_size_of_a_step_and_the_looks_are_as_given(tmp_path: Path) -> None:
     given = options(tmp_path, "--steps", "8", "--groups", "6", "--group-size", "1", "--evaluations", "3")
-    preset, settings = _chosen(given), _environment(_chosen(given), given, "http://engine/v1")
+    preset, settings = _select_preset(given), _environment(_select_preset(given), given, "http://engine/v1")
     assert (preset.batch_size, preset.milestones, settings["env.group_size"]) == (6, [0, 4, 8], 1)
-    assert _wrong(options(tmp_path, "--evaluations", "1")) == (
+    assert _find_conflict(options(tmp_path, "--evaluations", "1")) == (
         "--evaluations 1: one is before and one after training; give 2 or more"
     )
 
@@ -123,7 +123,7 @@ async def test_our_own_agent_by_its_name_is_as_no_agent_at_all(
     found = []
     for more in ([], ["--agent", "atropos"]):
         given = options(tmp_path, "--preset", preset, *more)
-        chosen = _chosen(given)
+        chosen = _select_preset(given)
         warm = await _warm_start(chosen, given, Console())
         if chosen.model:
             parts: Any = SimpleNamespace(engine=stands_in, alongside=lambda coroutine: coroutine)
@@ -139,7 +139,7 @@ def test_other_options_of_the_environment_are_passed_on(tmp_path, capsys):
     given = options(
         tmp_path, "--env", "workers=ray", "--env", "ray.address=a:6379", "--env", "max_concurrent_rollouts=9"
     )
-    settings = _environment(_chosen(given), given, "http://engine/v1")
+    settings = _environment(_select_preset(given), given, "http://engine/v1")
     assert (settings["env.workers"], settings["env.ray.address"]) == ("ray", "a:6379")
     assert settings["env.max_concurrent_rollouts"] == "9", "what is given wins"
     with pytest.raises(SystemExit):
@@ -175,7 +175,7 @@ async def test_the_warm_start_is_in_the_manner_of_who_works(tmp_path: Path, monk
     monkeypatch.setattr("envs.lab.learn.adapter", adapter)
     for more in ([], ["--agent", "mini-swe-agent"], ["--agent", "atropos"]):
         given = options(tmp_path, "--preset", "laptop", *more)
-        await _warm_start(_chosen(given), given, Console())
+        await _warm_start(_select_preset(given), given, Console())
     assert asked == [("full", ""), ("few", "mini-swe-agent"), ("full", "")]
 
 
@@ -237,19 +237,21 @@ def test_a_trainer_of_others_is_refused_where_it_is_not_installed_or_gives_no_we
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("envs.lab.learn.find_spec", lambda name: None)
-    assert install("trl") in (_wrong(options(tmp_path, "--trainer", "trl")) or "")
-    assert _wrong(options(tmp_path)) is None
+    assert install("trl") in (_find_conflict(options(tmp_path, "--trainer", "trl")) or "")
+    assert _find_conflict(options(tmp_path)) is None
     monkeypatch.setattr("envs.lab.learn.find_spec", lambda name: name)
     monkeypatch.setattr("envs.lab.learn.version", lambda name: "1.15.2")
-    assert "made for 1.16, and 1.15.2 is installed" in (_wrong(options(tmp_path, "--trainer", "trl")) or "")
+    assert "made for 1.16, and 1.15.2 is installed" in (_find_conflict(options(tmp_path, "--trainer", "trl")) or "")
     monkeypatch.setattr("envs.lab.learn.version", lambda name: "1.16.0")
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert "needs a GPU" in (_wrong(options(tmp_path, "--trainer", "trl")) or ""), "before an evaluation, not behind it"
-    assert _wrong(options(tmp_path)) is None
+    assert "needs a GPU" in (_find_conflict(options(tmp_path, "--trainer", "trl")) or ""), (
+        "before an evaluation, not behind it"
+    )
+    assert _find_conflict(options(tmp_path)) is None
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     for preset in ("smoke", "laptop"):
-        assert _wrong(options(tmp_path, "--trainer", "trl", "--preset", preset)) is None
-    assert "take smoke or laptop" in (_wrong(options(tmp_path, "--trainer", "trl", "--preset", "gpu")) or "")
+        assert _find_conflict(options(tmp_path, "--trainer", "trl", "--preset", preset)) is None
+    assert "take smoke or laptop" in (_find_conflict(options(tmp_path, "--trainer", "trl", "--preset", "gpu")) or "")
 
 
 def test_every_task_of_the_smoke_preset_is_there(tmp_path: Path) -> None:
@@ -291,10 +293,10 @@ async def test_an_evaluation_waits_for_the_weights_of_its_step(tmp_path: Path) -
             self.loaded.append(version)
 
     (tmp_path / "step-000003").mkdir()
-    async with await _kept_current(Parts(tmp_path), server := New(), tmp_path, 3):
+    async with await _keep_current(Parts(tmp_path), server := New(), tmp_path, 3):
         assert server.loaded == [3]
     with pytest.raises(PartError, match="step-000003, and those of step 4 were to be evaluated"):
-        await _kept_current(Parts(tmp_path), server, tmp_path, 4)
+        await _keep_current(Parts(tmp_path), server, tmp_path, 4)
 
 
 async def test_an_evaluation_in_which_nothing_could_be_judged_is_told_and_made_again(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from sandboxes.docker.backend import DockerBackend
 
 MINI = FOREIGN["mini-swe-agent"]
 BASH = {"type": "function", "function": {"name": "bash", "parameters": {"type": "object", "properties": {}}}}
-HEARD = Manner(
+MANNER = Manner(
     MINI,
     [HistoryMessage("system", "Help."), HistoryMessage("user", f"Solve this: {_TASK}\nUse bash.")],
     [BASH],
@@ -40,7 +40,7 @@ def test_only_agents_that_others_made_have_a_manner_of_their_own() -> None:
 
 
 def test_what_our_agent_says_is_said_with_the_tools_of_the_other() -> None:
-    first, last = map(HEARD.said, (call("terminal", "Plan: touch.", command="touch a"), call("submit")))
+    first, last = map(MANNER.convert_reply, (call("terminal", "Plan: touch.", command="touch a"), call("submit")))
     assert (first.content, first.calls[0].name, first.calls[0].arguments) == (
         "Plan: touch.",
         "bash",
@@ -49,12 +49,12 @@ def test_what_our_agent_says_is_said_with_the_tools_of_the_other() -> None:
     assert last.calls[0].arguments == {"command": SUBMIT}
     pi = Manner(FOREIGN["pi"], (), (), ())
     assert pi.said(call("submit")) == Reply(None, "Done.", (), ()), "its end is a reply without calls"
-    assert HEARD.said(first) == first
+    assert MANNER.convert_reply(first) == first
 
 
 async def rows(tokenizer: Any, tasks: Sequence[Example], replies: Any) -> list[str]:
     found = []
-    async for row in HEARD.transcripts(tasks, tokenizer, replies):
+    async for row in MANNER.transcripts(tasks, tokenizer, replies):
         trained = [token for token in row.masked_tokens if token != IGNORED]
         found.append((row.full_text, tokenizer.decode(trained)))
     return found
@@ -77,9 +77,9 @@ async def test_behind_another_first_reply_nothing_is_made_up(smollm2_tokenizer: 
 
 async def test_briefly_nothing_stands_behind_the_task(smollm2_tokenizer: Any) -> None:
     (task,) = examples(1, 0)
-    opening = [*HEARD.opening, HistoryMessage("user", "Now begin.")]
-    (whole,) = [row async for row in HEARD.transcripts([task], smollm2_tokenizer, expert)]
-    brief = replace(HEARD, opening=opening).brief()
+    opening = [*MANNER.opening, HistoryMessage("user", "Now begin.")]
+    (whole,) = [row async for row in MANNER.transcripts([task], smollm2_tokenizer, expert)]
+    brief = replace(MANNER, opening=opening).brief()
     (row,) = [row async for row in brief.transcripts([task], smollm2_tokenizer, expert)]
     assert row.full_text == whole.full_text.replace("\nUse bash.", "")
     assert [token for token in row.masked_tokens if token != IGNORED] == [
@@ -92,7 +92,7 @@ async def test_briefly_nothing_stands_behind_the_task(smollm2_tokenizer: Any) ->
 async def test_the_tokens_are_those_of_the_real_agent(
     docker_backend: DockerBackend, base_image: str, smollm2_tokenizer: Any
 ) -> None:
-    manner = await Manner.heard(MINI, smollm2_tokenizer)
+    manner = await Manner.record(MINI, smollm2_tokenizer)
     fitted = FittedFormat.of("auto", ChatTemplate(smollm2_tokenizer))
     task = Example("create_empty_file", "Make the file ready, of size zero.", "touch ready", plan="touch it.")
     (row,) = [row async for row in manner.transcripts([task], smollm2_tokenizer, expert)]

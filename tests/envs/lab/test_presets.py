@@ -94,10 +94,10 @@ def test_through_an_agent_tasks_are_held_out_that_nobody_saw(run_dirs: Callable[
 
 
 def test_a_task_that_a_warm_start_saw_is_not_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert learn._unseen(20)
+    assert learn._unseen_tasks(20)
     same = SimpleNamespace(examples=20, seed=learn.HELD_OUT_SEED, kinds=EASY)
     monkeypatch.setattr(learn, "RECIPES", {"same": same})
-    assert not learn._unseen(20)
+    assert not learn._unseen_tasks(20)
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))

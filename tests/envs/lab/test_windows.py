@@ -22,7 +22,7 @@ from envs.agents.facts import ForeignAgent
 from envs.agents.naming import foreign
 from envs.agents.rehearsal import play, shows_shell
 from envs.lab import windows
-from envs.lab.presets import HEARD_WINDOW, PRESETS, WINDOW, WINDOWS_TOOLS
+from envs.lab.presets import FOREIGN_WINDOW, PRESETS, WINDOW, WINDOWS_TOOLS
 from envs.lab.synthetic import WORKING_DIR, Example, call
 from sandboxes.base import SandboxSpec
 from sandboxes.docker.backend import DockerBackend
@@ -106,7 +106,7 @@ class Reader:
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Any:
-    return asyncio.run(windows.spelled(random.Random(0)))
+    return asyncio.run(windows.make_word_tokenizer(random.Random(0)))
 
 
 @pytest.mark.engine
@@ -144,13 +144,13 @@ class ReaderBehindPi(Reader):
 @pytest.mark.timeout(900)
 async def test_pi_takes_three_windows(docker_backend: DockerBackend, base_image: str) -> None:
     """With the vocabulary and the budgets of its preset, in which it is the one that decides when to sum up."""
-    tokenizer = await windows.spelled(random.Random(0), await windows.listen(PI))
+    tokenizer = await windows.make_word_tokenizer(random.Random(0), await windows.record_agent(PI))
     fitted = FittedFormat.of(AUTO, ChatTemplate(tokenizer))
     given = PRESETS["windows"].through(SMALL_PI).environment
     config = AgentConfig(
         max_tokens=given["env.max_reply_tokens"],  # type: ignore[arg-type]
         max_steps=given["env.max_steps"],  # type: ignore[arg-type]
-        max_total_tokens=HEARD_WINDOW - 8,
+        max_total_tokens=FOREIGN_WINDOW - 8,
         max_seconds=120.0,
     )
     for task in (TRAIN[0], HELD_OUT[0]):

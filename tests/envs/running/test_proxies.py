@@ -10,7 +10,7 @@ from atropos_agent.engines.http import proxy_of
 from atropos_agent.engines.protocols import server_for
 from envs.cli.program import read_env_file
 from envs.delivery.trainer_api import TrainerAPI
-from envs.messages import told
+from envs.messages import describe_error
 from envs.options import EngineConfig
 from envs.running.proxies import ask_loopback_directly
 
@@ -53,7 +53,7 @@ async def test_no_package_for_a_socks_proxy_is_missed_where_none_is_asked(monkey
     await (near.close() if hasattr(near, "close") else near.__aexit__())
     with pytest.raises(ImportError) as caught:
         made("http://far.example/v1")
-    assert "pip install 'httpx[socks]'" in told(caught.value)
+    assert "pip install 'httpx[socks]'" in describe_error(caught.value)
 
 
 def test_an_environment_without_proxies_stays_as_it_is(monkeypatch):

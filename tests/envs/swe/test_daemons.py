@@ -3,7 +3,7 @@
 import pytest
 
 from envs.swe.config import SWEEnvConfig
-from envs.swe.daemons import check_daemons, sandbox_problems, uses_daemons, without_unusable
+from envs.swe.daemons import check_daemons, drop_unusable, sandbox_problems, uses_daemons
 from envs.types import BadTasks, Task
 from sandboxes.base import SandboxError
 
@@ -45,7 +45,7 @@ async def test_of_several_daemons_one_has_to_answer(base_image):
 
 async def test_where_no_daemon_answers_no_task_is_left_out():
     parts = ([Task("a", "Do it.", image="one")], [Task("b", "Do it.", image="two")])
-    assert await without_unusable(parts, SWEEnvConfig(hosts=NOBODY)) == parts
+    assert await drop_unusable(parts, SWEEnvConfig(hosts=NOBODY)) == parts
 
 
 @pytest.mark.parametrize(("sandbox", "why"), [("e2b", "make a template of it"), ("kubernetes", "--env.pods.builder")])
@@ -54,14 +54,14 @@ async def test_tasks_of_a_dockerfile_are_left_out_before_a_run_where_no_image_is
     built, named = Task("built", "Do it.", context=tmp_path), Task("named", "Do it.", image="there")
     made = Task("made", "Do it.", image="of-it", context=tmp_path)
     config = SWEEnvConfig(sandbox=sandbox)
-    assert await without_unusable(([built, named, made], [named]), config) == ([named, made], [named])
+    assert await drop_unusable(([built, named, made], [named]), config) == ([named, made], [named])
     assert "task built: " in caplog.text and why in caplog.text
     with pytest.raises(BadTasks, match=f"task built: .*{why}"):
-        await without_unusable(([built], [named]), config)
+        await drop_unusable(([built], [named]), config)
 
 
 async def test_a_cluster_with_a_builder_leaves_no_task_out(tmp_path):
     (tmp_path / "Dockerfile").write_text("FROM scratch\n")
     parts = ([Task("built", "Do it.", context=tmp_path)], [])
     pods = {"registry": "here.example/tasks", "builder": "true"}
-    assert await without_unusable(parts, SWEEnvConfig(sandbox="kubernetes", pods=pods)) == parts
+    assert await drop_unusable(parts, SWEEnvConfig(sandbox="kubernetes", pods=pods)) == parts

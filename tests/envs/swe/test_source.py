@@ -3,16 +3,16 @@
 import pytest
 
 from envs.swe.config import SWEEnvConfig
-from envs.swe.source import judge_problems, load_parts, unchecked
+from envs.swe.source import judge_problems, load_parts, unchecked_folders
 from envs.types import BadTask
 
 
 def test_the_starter_pack_and_folders_with_a_manifest_need_no_word(tmp_path):
-    assert unchecked("starter", None, "") == []
-    assert unchecked("starter", None, str(tmp_path)) == [str(tmp_path)]
-    assert unchecked(str(tmp_path), tmp_path / "other.json", "") == []
+    assert unchecked_folders("starter", None, "") == []
+    assert unchecked_folders("starter", None, str(tmp_path)) == [str(tmp_path)]
+    assert unchecked_folders(str(tmp_path), tmp_path / "other.json", "") == []
     (tmp_path / "manifest.json").write_text("{}")
-    assert unchecked(str(tmp_path), None, "") == []
+    assert unchecked_folders(str(tmp_path), None, "") == []
 
 
 async def test_a_missing_key_of_the_judge_is_told_once_with_the_tasks(monkeypatch):

@@ -101,6 +101,6 @@ def test_what_starts_sandboxes_is_said(option, found, status, said):
     ("tasks", "option", "status"), [(2, "skip", Status.NOTE), (2, "refuse", Status.WRONG), (1, "skip", Status.WRONG)]
 )
 def test_tasks_that_the_docker_daemon_can_not_make_are_said(tasks, option, status):
-    check = doctor._unusable(["task a: line 3"], tasks, SWEEnvConfig(bad_tasks=option))
+    check = doctor._check_unusable(["task a: line 3"], tasks, SWEEnvConfig(bad_tasks=option))
     assert check.status is status
     assert check.text == f"1 of {plural(tasks, 'task')} can't be used here: task a: line 3"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from envs.tasks.selection import checked, of_use, shard, solved_shares, split, tagged
+from envs.tasks.selection import keep_sound, of_use, select_tagged, shard, solved_shares, split
 from envs.types import BadTask, Task
 
 TASKS = [Task(f"task-{number}", "Do it.", tags=("even",) if number % 2 == 0 else ("odd",)) for number in range(40)]
@@ -15,19 +15,25 @@ def ids(tasks):
 
 
 def test_tags_choose_and_leave_out():
-    assert ids(tagged(TASKS, ["even"], "--env.tags")) == [f"task-{number}" for number in range(0, 40, 2)]
-    assert ids(tagged(TASKS, [], "--env.tags", without=["even"])) == [f"task-{number}" for number in range(1, 40, 2)]
+    assert ids(select_tagged(TASKS, ["even"], "--env.tags")) == [f"task-{number}" for number in range(0, 40, 2)]
+    assert ids(select_tagged(TASKS, [], "--env.tags", without=["even"])) == [
+        f"task-{number}" for number in range(1, 40, 2)
+    ]
     with pytest.raises(
         BadTask, match=r"no task has one of the tags none \(--env.tags\); there are even, odd, and task ids"
     ):
-        tagged(TASKS, ["none"], "--env.tags")
+        select_tagged(TASKS, ["none"], "--env.tags")
     many = [Task(f"task-{number}", "Do it.", tags=(f"tag-{number:03}",)) for number in range(100)]
     with pytest.raises(BadTask, match=r"there are tag-000, .*, tag-039 and 60 others, and task ids"):
-        tagged(many, ["none"], "--env.tags")
+        select_tagged(many, ["none"], "--env.tags")
 
 
 def test_a_tasks_id_chooses_it_as_its_tags_do():
-    assert ids(tagged(TASKS, ["task-3", "even"], "--only", without=["task-2"]))[:3] == ["task-0", "task-3", "task-4"]
+    assert ids(select_tagged(TASKS, ["task-3", "even"], "--only", without=["task-2"]))[:3] == [
+        "task-0",
+        "task-3",
+        "task-4",
+    ]
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 7, 40])
@@ -77,6 +83,6 @@ def test_what_was_always_or_never_solved_teaches_nothing(tmp_path):
 
 
 def test_without_a_manifest_all_tasks_are_used(tmp_path):
-    assert checked(TASKS, tmp_path, None) == TASKS
+    assert keep_sound(TASKS, tmp_path, None) == TASKS
     with pytest.raises(BadTask, match=r"named.json is no manifest"):
-        checked(TASKS, tmp_path, tmp_path / "named.json")
+        keep_sound(TASKS, tmp_path, tmp_path / "named.json")

@@ -81,11 +81,13 @@ def test_a_single_dot_is_no_chart():
     def chart(*line):
         return Chart("Reward", "", list(range(len(line))), {"reward": line})
 
-    assert chart(0.5, None, 0.7).tells
-    assert not chart(0.5).tells and not chart(None, 0.5).tells and not chart(None, None).tells
+    assert chart(0.5, None, 0.7).has_line
+    assert not chart(0.5).has_line and not chart(None, 0.5).has_line and not chart(None, None).has_line
 
 
 def test_a_chart_is_also_told_in_words():
-    said = Chart("Reward", "", [0, 1, 2, 3], {"reward": (0.25, 0.0, None, 0.125), "never": (None,) * 4}).told
-    assert said == "reward: 0.125 at the end, from 0 to 0.25."
-    assert Chart("Signs", "", [0, 1], {"rollouts": (0.0, 0.5)}, "share").told.startswith("rollouts: 50.0% at the end")
+    summary = Chart("Reward", "", [0, 1, 2, 3], {"reward": (0.25, 0.0, None, 0.125), "never": (None,) * 4}).summary
+    assert summary == "reward: 0.125 at the end, from 0 to 0.25."
+    assert Chart("Signs", "", [0, 1], {"rollouts": (0.0, 0.5)}, "share").summary.startswith(
+        "rollouts: 50.0% at the end"
+    )

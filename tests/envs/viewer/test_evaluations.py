@@ -7,13 +7,13 @@ from shown_runs import evaluated, indexed, make_run
 
 from envs.records.stats import summarise
 from envs.runs.reader import step_of
-from envs.viewer.evaluations import Attempt, attempts_in, beside, curve, saved, with_attempts
+from envs.viewer.evaluations import Attempt, attempts_in, beside, curve, parse_evaluation, with_attempts
 
 
 def evaluation(name, solved):
     """Eight tasks with four samples, of which so many are solved."""
     rewards = {f"t{task}": [1.0] * count + [0.0] * (4 - count) for task, count in enumerate(solved)}
-    return saved(name, summarise(rewards).to_json())
+    return parse_evaluation(name, summarise(rewards).to_json())
 
 
 def test_pass_at_k_has_the_interval_of_the_tasks():
@@ -34,7 +34,7 @@ def test_the_curve_has_a_point_for_each_step_and_none_with_a_single_one():
     assert chart.values["95% from"][1] < 0.375 < chart.values["95% to"][1]
     assert curve(points[:1]) is None
     assert curve([]) is None
-    lost = [saved(name, summarise({"t": []}).to_json()) for name in ("eval-0", "eval-8")]
+    lost = [parse_evaluation(name, summarise({"t": []}).to_json()) for name in ("eval-0", "eval-8")]
     assert curve(lost) is None, "no sample of either was made"
 
 
@@ -73,7 +73,7 @@ async def test_a_sample_that_was_made_again_after_a_kill_is_one_attempt(tmp_path
 def test_agents_are_told_apart_also_while_the_evaluation_goes_on():
     told = replace(summarise({"t": [1.0, 0.0]}), agents={"a": summarise({"t": [1.0]}), "b": summarise({"t": [0.0]})})
     found = {"t": ([Attempt(0, 0, 1.0, True, "a"), Attempt(1, 0, 0.0, False, "b")], [])}
-    for one in (saved("eval-0", told.to_json()), with_attempts(None, found, "eval-0")):
+    for one in (parse_evaluation("eval-0", told.to_json()), with_attempts(None, found, "eval-0")):
         assert [(agent, of.samples, more) for agent, of, more in one.by_agent()] == [("a", 1, "+0%"), ("b", 1, "-100%")]
         assert one.samples == 2
     assert not with_attempts(None, {"t": (found["t"][0][:1], [])}, "eval-0").agents
@@ -81,4 +81,4 @@ def test_agents_are_told_apart_also_while_the_evaluation_goes_on():
 
 def test_a_damaged_file_is_an_error_of_its_own():
     with pytest.raises((KeyError, TypeError, ValueError)):
-        saved("eval-0", {"tasks": [{"task_id": "t"}]})
+        parse_evaluation("eval-0", {"tasks": [{"task_id": "t"}]})

@@ -19,7 +19,7 @@ def test_nothing_is_indexed_before_somebody_looks(run_dir, tmp_path):
     with Filling([index]) as filling:
         time.sleep(0.1)
         assert index.coverage().indexed == 0
-        filling.looked()
+        filling.record_visit()
         assert in_time(lambda: index.coverage().share == 1.0)
 
 

@@ -22,7 +22,7 @@ def test_what_was_said_between_replies_is_there(run_dir):
     first, second = rollout.result.steps
     steps = [first, replace(second, said=({"role": "user", "content": "go\n on"}, {"role": "user", "content": None}))]
     lines = _lines(detail_of(replace(rollout, result=replace(rollout.result, steps=steps))))
-    assert [line.said for line in lines] == [[], ["user: go on", "user: "]]
+    assert [line.messages for line in lines] == [[], ["user: go on", "user: "]]
 
 
 def test_members_that_are_not_there_have_a_place_and_no_advantage_is_told(run_dir):

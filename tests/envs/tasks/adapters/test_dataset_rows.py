@@ -54,7 +54,7 @@ def test_of_different_rows_with_one_name_none_is_used(tmp_path, ids, tests, usab
     try:
         found = convert_rows(tmp_path / "rows.jsonl", tmp_path / "out", named)
     except BadTasks as error:
-        assert "and another content; neither is used" in str(error)
+        assert "neither is used: convert the rows one by one, each with its own --out" in str(error)
         found = error.usable
     assert [task.id for task in found] == usable == [folder.name for folder in (tmp_path / "out").glob("*")]
 

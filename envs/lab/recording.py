@@ -48,13 +48,13 @@ class Script:
     date: str = ""
 
     @property
-    def told(self) -> list[str]:
+    def texts(self) -> list[str]:
         """Return the texts that the agent repeats."""
         return [self.task, *self.outputs, *self.summaries]
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class RecordedRollout:
     """An agent's requests in a rollout with this script, in their order."""
 
     agent: ForeignAgent
@@ -62,10 +62,10 @@ class Heard:
     turns: Sequence[Turn]
 
     @classmethod
-    async def working(
+    async def record(
         cls, agent: ForeignAgent, tokenizer: Any, script: Script, files: Mapping[str, str], full: Sequence[int]
-    ) -> Heard:
-        """Listen to the real agent. files: of the task. full: numbers of commands behind which its window is full.
+    ) -> RecordedRollout:
+        """Record the real agent. files: of the task. full: numbers of commands behind which its window is full.
 
         Raises InfraError, SandboxError, AgentError if it can't work, or makes no room."""
         template = ChatTemplate(tokenizer)
@@ -94,20 +94,20 @@ class Heard:
         parts: it ends with the first reply of this one; 0 for a whole one."""
         template = ChatTemplate(tokenizer)
         fitted = FittedFormat.of(AUTO, template)
-        texts = dict(zip(self.script.told, script.told, strict=True))
+        texts = dict(zip(self.script.texts, script.texts, strict=True))
         works, sums = _replies(self.agent, fitted, script)
         replies = [(works if turn.asked.tools else sums).pop(0) for turn in self.turns]
         played: dict[Turn, Turn] = {}
         async with Session(ScriptedServer(replies, tokenizer), template, fitted, _CONFIG) as session:
             for turn in self.turns:
-                given, behind = [_retold(one, texts, script.date) for one in turn.given], None
+                given, behind = [_replace_texts(one, texts, script.date) for one in turn.given], None
                 if turn.parent is not None and (before := played[turn.parent].sampled) is not None:
                     given = [replace(one, call_id=one.call_id and before.answer.calls[0].id) for one in given]
                     behind = before.answer.number
-                asked = session.ask(GatewayRequest(given, tools=turn.asked.tools, behind=behind))
-                if asked.work is not None:
-                    await asked.work
-                asked.taken, played[turn] = True, asked
+                replayed = session.ask(GatewayRequest(given, tools=turn.asked.tools, behind=behind))
+                if replayed.work is not None:
+                    await replayed.work
+                replayed.taken, played[turn] = True, replayed
                 parts -= turn.parent is None and bool(turn.asked.tools)
                 if not parts:
                     break
@@ -120,7 +120,7 @@ def _replies(agent: ForeignAgent, fitted: FittedFormat, script: Script) -> tuple
     return [*map(fitted.format.turn, calls), "Done."], [*script.summaries]
 
 
-def _retold(message: HistoryMessage, texts: Mapping[str, str], date: str) -> HistoryMessage:
+def _replace_texts(message: HistoryMessage, texts: Mapping[str, str], date: str) -> HistoryMessage:
     text = _DATE.sub(date, message.text)
     for old, new in texts.items():
         text = text.replace(old, new)

@@ -15,12 +15,12 @@ from atropos_agent.gateway.requests import GatewayRequest, HistoryMessage
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import IGNORED, AgentConfig
 from envs.agents.naming import FOREIGN
-from envs.lab.heard import Heard, Script, _replies
+from envs.lab.recording import RecordedRollout, Script, _replies
 
 PI = FOREIGN["pi"]
 BASH = [{"type": "function", "function": {"name": "bash", "parameters": {"type": "object", "properties": {}}}}]
 SYSTEM = HistoryMessage("system", "Work. Today is 2026-11-27.")
-HEARD = Script("Look twice.", ["look", "look"], ["one is seen", "two is seen"], ["I have seen one thing."])
+RECORDED = Script("Look twice.", ["look", "look"], ["one is seen", "two is seen"], ["I have seen one thing."])
 OTHER = Script("Watch.", ["watch", "wait"], ["a bird", "a cat"], ["There was nothing but a bird."], "2031-02-03")
 
 
@@ -29,11 +29,11 @@ def said(*texts: str) -> list[HistoryMessage]:
 
 
 @pytest.fixture
-async def heard(smollm2_tokenizer: Any) -> Heard:
+async def recorded(smollm2_tokenizer: Any) -> RecordedRollout:
     """The agent sums up behind its first look, and goes on from that alone."""
     template = ChatTemplate(smollm2_tokenizer)
     fitted = FittedFormat.of(AUTO, template)
-    works, sums = _replies(PI, fitted, HEARD)
+    works, sums = _replies(PI, fitted, RECORDED)
     server = ScriptedServer([works[0], sums[0], *works[1:]], smollm2_tokenizer)
     turns: list[Turn] = []
     async with Session(server, template, fitted, AgentConfig(max_tokens=512)) as session:
@@ -45,30 +45,32 @@ async def heard(smollm2_tokenizer: Any) -> Heard:
             turn.taken = True
             turns.append(turn)
 
-        await ask(said(HEARD.task))
-        await ask([HistoryMessage("user", f"Sum up: {HEARD.task} {HEARD.outputs[0]}")], tools=())
-        await ask(said(f"Until now: {HEARD.summaries[0]}"))
+        await ask(said(RECORDED.task))
+        await ask([HistoryMessage("user", f"Sum up: {RECORDED.task} {RECORDED.outputs[0]}")], tools=())
+        await ask(said(f"Until now: {RECORDED.summaries[0]}"))
         answer = turns[-1].sampled.answer  # type: ignore[union-attr]
-        await ask([HistoryMessage("tool", HEARD.outputs[1], call_id=answer.calls[0].id)], behind=answer.number)
-    return Heard(PI, HEARD, turns)
+        await ask([HistoryMessage("tool", RECORDED.outputs[1], call_id=answer.calls[0].id)], behind=answer.number)
+    return RecordedRollout(PI, RECORDED, turns)
 
 
-async def test_other_texts_stand_in_the_agents_own_words(heard: Heard, smollm2_tokenizer: Any) -> None:
-    rows = await heard.rows(OTHER, smollm2_tokenizer, 0)
+async def test_other_texts_stand_in_the_agents_own_words(recorded: RecordedRollout, smollm2_tokenizer: Any) -> None:
+    rows = await recorded.rows(OTHER, smollm2_tokenizer, 0)
     first, second, summary = (row.full_text for row in rows)
     assert "Today is 2031-02-03." in first and "Watch." in first and '"command": "watch"' in first
     assert "Until now: There was nothing but a bird." in second and "a cat" in second and '"command": "wait"' in second
     assert "Sum up: Watch. a bird" in summary
-    assert not any(text in "".join((first, second, summary)) for text in (*HEARD.told, "2026"))
+    assert not any(text in "".join((first, second, summary)) for text in (*RECORDED.texts, "2026"))
 
 
-async def test_each_reply_is_trained_once_the_summary_too(heard: Heard, smollm2_tokenizer: Any) -> None:
-    rows = await heard.rows(OTHER, smollm2_tokenizer, 0)
+async def test_each_reply_is_trained_once_the_summary_too(recorded: RecordedRollout, smollm2_tokenizer: Any) -> None:
+    rows = await recorded.rows(OTHER, smollm2_tokenizer, 0)
     trained = [smollm2_tokenizer.decode([one for one in row.masked_tokens if one != IGNORED]) for row in rows]
     assert [text.count("<|im_end|>") for text in trained] == [1, 2, 1]
     assert trained[2] == "There was nothing but a bird.<|im_end|>"
 
 
-async def test_a_dialogue_may_end_where_it_went_on_from_a_summary(heard: Heard, smollm2_tokenizer: Any) -> None:
-    rows = await heard.rows(OTHER, smollm2_tokenizer, 2)
+async def test_a_dialogue_may_end_where_it_went_on_from_a_summary(
+    recorded: RecordedRollout, smollm2_tokenizer: Any
+) -> None:
+    rows = await recorded.rows(OTHER, smollm2_tokenizer, 2)
     assert [row.turns for row in rows] == [1, 1, 1]
