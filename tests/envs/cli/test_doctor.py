@@ -81,7 +81,7 @@ async def test_a_withheld_stop_token_is_told_and_rows_stay_right(engine, tokeniz
         (lambda c: c.pop("token_ids"), "without token ids"),
         (lambda c: c.pop("logprobs"), "no logprobs"),
         (lambda c: c["logprobs"]["token_logprobs"].pop(), "ids but"),
-        (lambda c: c["logprobs"].update(token_logprobs=[None] * len(c["token_ids"])), "missing"),
+        (lambda c: c["logprobs"].update(token_logprobs=[None] * len(c["token_ids"])), "returned None as the logprob"),
     ],
     ids=["re-tokenised", "no prompt ids", "no ids", "no logprobs", "a logprob too few", "empty logprobs"],
 )
