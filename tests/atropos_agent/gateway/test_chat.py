@@ -32,8 +32,8 @@ async def test_why_a_reply_ended(fitted):
 
 
 def test_developers_are_the_system():
-    asked = Chat().read({"messages": [{"role": "developer", "content": "Be good."}]})
-    assert list(asked.messages) == [HistoryMessage("system", "Be good.")]
+    request = Chat().read({"messages": [{"role": "developer", "content": "Be good."}]})
+    assert list(request.messages) == [HistoryMessage("system", "Be good.")]
 
 
 def test_a_budgets_end_has_the_code_that_clients_know():

@@ -20,8 +20,8 @@ def test_a_message_is_told_in_parts():
         {"inlineData": {"mimeType": "image/png", "data": "QUJD"}},
         {"text": "Go on."},
     ]
-    asked = Gemini().read({"contents": [{"role": "user", "parts": results}]})
-    assert list(asked.messages) == [
+    request = Gemini().read({"contents": [{"role": "user", "parts": results}]})
+    assert list(request.messages) == [
         HistoryMessage("tool", "x", call_id="b"),
         HistoryMessage("tool", '{"error": "no", "code": 3}', call_id="a"),
         HistoryMessage("tool", "", call_id="c"),
@@ -47,11 +47,11 @@ def test_both_cases_of_googles_json_are_read_and_schemas_are_json_schemas():
         "generation_config": {"max_output_tokens": 5, "top_k": 3},
         "contents": [{"parts": [{"function_call": {"name": "say", "args": {"to_whom": "me"}}}], "role": "model"}],
     }
-    asked = Gemini().read(body)
-    assert asked.messages[0] == HistoryMessage("system", "Be good.")
-    assert asked.messages[1].calls[0].arguments == {"to_whom": "me"}
-    assert (asked.max_tokens, asked.noted) == (5, ("topK",))
-    assert asked.tools[0]["function"]["parameters"] == {
+    request = Gemini().read(body)
+    assert request.messages[0] == HistoryMessage("system", "Be good.")
+    assert request.messages[1].calls[0].arguments == {"to_whom": "me"}
+    assert (request.max_tokens, request.noted) == (5, ("topK",))
+    assert request.tools[0]["function"]["parameters"] == {
         "type": "object",
         "properties": {"to_whom": {"type": "string"}, "type": {"type": "array"}},
     }

@@ -34,36 +34,36 @@ def user(text):
 async def like_codex(client):
     """It asks without tools, behind the whole history, and begins with its own words and the summary."""
     agent = await begins(client)
-    asked = ChatAgent(client, tools=())
-    asked.history = [*agent.history, user("Sum up.")]
-    said = (await asked.ask())["content"]
-    await ends(client, user("go"), user(f"Another model has begun this:\n{said}"))
+    summarizer = ChatAgent(client, tools=())
+    summarizer.history = [*agent.history, user("Sum up.")]
+    summary = (await summarizer.ask())["content"]
+    await ends(client, user("go"), user(f"Another model has begun this:\n{summary}"))
 
 
 async def like_openhands(client):
     """It shows the events as text to a conversation of its own, and keeps the first ones."""
     agent = await begins(client)
-    asked = ChatAgent(client, system=None, tools=())
-    asked.user(f"You keep a summary of this:\n{4 * LONG}")
-    said = (await asked.ask())["content"]
-    await ends(client, *agent.history[1:4], user(f"<summary>\n{said}\n</summary>"))
+    summarizer = ChatAgent(client, system=None, tools=())
+    summarizer.user(f"You keep a summary of this:\n{4 * LONG}")
+    summary = (await summarizer.ask())["content"]
+    await ends(client, *agent.history[1:4], user(f"<summary>\n{summary}\n</summary>"))
 
 
 async def like_claude_code(client):
     """It asks with its tools, in the conversation itself, and leaves out a part of the summary."""
     agent = await begins(client)
     agent.user("Sum up.")
-    said = (await agent.ask())["content"].splitlines()[1]
-    await ends(client, user(f"This goes on from before. {said}"))
+    summary = (await agent.ask())["content"].splitlines()[1]
+    await ends(client, user(f"This goes on from before. {summary}"))
 
 
 async def like_opencode(client):
     """It tells the summary as a reply of the model's."""
     agent = await begins(client)
-    asked = ChatAgent(client, tools=())
-    asked.history = [*agent.history, user("Sum up.")]
-    said = await asked.ask()
-    await ends(client, user("What did you do?"), said, user("Go on."))
+    summarizer = ChatAgent(client, tools=())
+    summarizer.history = [*agent.history, user("Sum up.")]
+    summary = await summarizer.ask()
+    await ends(client, user("What did you do?"), summary, user("Go on."))
 
 
 WAYS = [like_codex, like_openhands, like_claude_code, like_opencode]
@@ -100,9 +100,9 @@ async def test_summaries_are_masked_as_our_own_agents_are(fitted, way):
 async def test_a_summary_from_which_nothing_goes_on_is_not_trained(fitted, content):
     async def forgets(client):
         agent = await begins(client)
-        asked = ChatAgent(client, tools=())
-        asked.history = [*agent.history, user("Sum up.")]
-        await asked.ask()
+        summarizer = ChatAgent(client, tools=())
+        summarizer.history = [*agent.history, user("Sum up.")]
+        await summarizer.ask()
         if content:
             await ends(client, user("go, and be short"))
         else:
