@@ -198,8 +198,8 @@ async def test_where_a_proxy_stands_in_the_way_it_is_named(monkeypatch, proxy):
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
     client = HttpClient("http://127.0.0.1:9", timeout_s=2.0)
-    said = f"by way of the proxy {proxy.rpartition('@')[2]} .*NO_PROXY"
-    with pytest.raises(NoAnswer, match=said) as caught:
+    expected = f"by way of the proxy {proxy.rpartition('@')[2]} .*NO_PROXY"
+    with pytest.raises(NoAnswer, match=expected) as caught:
         await client.get("/v1/models")
     assert "word" not in str(caught.value)
     assert ("a proxy is given as http://HOST:PORT" in str(caught.value)) == (not proxy.startswith("http"))
