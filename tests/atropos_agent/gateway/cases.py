@@ -363,9 +363,9 @@ async def _(client, engine):
         agent.results(await agent.ask())
     summary = ChatAgent(client, tools=())
     summary.history = [*agent.history, {"role": "user", "content": "Summarise."}]
-    said = await summary.ask()
+    answer = await summary.ask()
     again = ChatAgent(client)
-    again.user(f"go\n\n{said['content']}")
+    again.user(f"go\n\n{answer['content']}")
     again.results(await again.ask())
     await again.ask()
 

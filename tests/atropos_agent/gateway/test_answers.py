@@ -16,8 +16,8 @@ from atropos_agent.gateway.requests import ReplyCall
 from tools.base import ToolCall
 
 
-async def answered(fitted, said, **body):
-    async with opened(fitted, [said]) as (client, _):
+async def answered(fitted, scripted, **body):
+    async with opened(fitted, [scripted]) as (client, _):
         agent = ChatAgent(client, **body)
         agent.user("go")
         return await agent.ask()

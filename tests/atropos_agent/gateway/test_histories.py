@@ -81,8 +81,8 @@ MORE = ("smollm2", "deepseek_v31", "mistral_v3")
 
 def shown(fitted, engine, texts):
     """The texts in the order in which the last prompt shows them behind the reply."""
-    said = fitted.template.decode(engine.exchanges[-1].prompt[len(engine.exchanges[0].prompt) :])
-    return re.findall("|".join(map(re.escape, texts)), said)
+    output = fitted.template.decode(engine.exchanges[-1].prompt[len(engine.exchanges[0].prompt) :])
+    return re.findall("|".join(map(re.escape, texts)), output)
 
 
 @pytest.mark.parametrize("kind", AGENTS)
@@ -163,26 +163,26 @@ async def test_calls_that_are_not_ours_have_ids_as_the_format_makes_them(fit, fa
 
 def few_shot(agent, number, name):
     """Put a call and its result into an agent's history that nobody sampled."""
-    arguments, said = '{"text": "x"}', f"shown {number[-1]}"
+    arguments, output = '{"text": "x"}', f"shown {number[-1]}"
     if agent.path.endswith("generateContent"):
         call = {"id": number, "name": name, "args": {"text": "x"}}
         agent.history.append({"role": "model", "parts": [{"functionCall": call}]})
-        told = {"id": number, "name": name, "response": {"output": said}}
+        told = {"id": number, "name": name, "response": {"output": output}}
         agent.history.append({"role": "user", "parts": [{"functionResponse": told}]})
         agent.history.append({"role": "model", "parts": [{"text": "It is said."}]})
         return
     if agent.path.endswith("messages"):
         use = {"type": "tool_use", "id": number, "name": name, "input": {"text": "x"}}
         agent.history.append({"role": "assistant", "content": [use]})
-        told = {"type": "tool_result", "tool_use_id": number, "content": said}
+        told = {"type": "tool_result", "tool_use_id": number, "content": output}
         agent.history.append({"role": "user", "content": [told]})
     elif agent.path.endswith("responses"):
         agent.history.append({"type": "function_call", "call_id": number, "name": name, "arguments": arguments})
-        agent.history.append({"type": "function_call_output", "call_id": number, "output": said})
+        agent.history.append({"type": "function_call_output", "call_id": number, "output": output})
     else:
         call = {"id": number, "type": "function", "function": {"name": name, "arguments": arguments}}
         agent.history.append({"role": "assistant", "content": None, "tool_calls": [call]})
-        agent.history.append({"role": "tool", "tool_call_id": number, "content": said})
+        agent.history.append({"role": "tool", "tool_call_id": number, "content": output})
     agent.history.append({"role": "assistant", "content": "It is said."})
 
 

@@ -81,13 +81,15 @@ async def result_of(fitted, way, script=SCRIPT, **options):
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_summary_from_which_an_agent_goes_on_is_trained_and_told_as_our_own_agents(fitted, way):
     result, engine = await result_of(fitted, way)
-    told = result.metadata["gateway"]
-    assert told["branches"] == {"main": 4, "summary": 1}
-    assert told["untrained_tokens"] == {}
-    assert [step.index for step in result.steps if step.branch == "summary"] == told["compaction"]["summaries"] == [2]
+    metadata = result.metadata["gateway"]
+    assert metadata["branches"] == {"main": 4, "summary": 1}
+    assert metadata["untrained_tokens"] == {}
+    assert (
+        [step.index for step in result.steps if step.branch == "summary"] == metadata["compaction"]["summaries"] == [2]
+    )
     before, after = len(engine.exchanges[2].prompt), len(engine.exchanges[3].prompt)
-    assert told["compaction"]["count"] == 1
-    assert told["compaction"]["tokens_saved"] >= before - after > 0
+    assert metadata["compaction"]["count"] == 1
+    assert metadata["compaction"]["tokens_saved"] >= before - after > 0
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -131,10 +133,10 @@ async def test_what_else_is_asked_without_tools_stays_what_it_is(fitted):
 
     script = [Said(content="The title of the whole work"), asks("one"), Said(content="no"), DONE]
     result, _ = await result_of(fitted, judged, script)
-    told = result.metadata["gateway"]
-    assert told["branches"] == {"side call": 1, "main": 2, "summary": 1}
-    assert set(told["untrained_tokens"]) == {"side call"}
-    assert told["compaction"]["count"] == 0
+    metadata = result.metadata["gateway"]
+    assert metadata["branches"] == {"side call": 1, "main": 2, "summary": 1}
+    assert set(metadata["untrained_tokens"]) == {"side call"}
+    assert metadata["compaction"]["count"] == 0
 
 
 async def test_results_that_are_cleared_are_a_compaction_without_a_summary(fitted):
@@ -145,6 +147,6 @@ async def test_results_that_are_cleared_are_a_compaction_without_a_summary(fitte
         await agent.ask()
 
     result, _ = await result_of(fitted, clears, [asks("one"), asks("two"), asks("three"), DONE])
-    told = result.metadata["gateway"]["compaction"]
-    assert (told["count"], told["summaries"]) == (1, [])
-    assert told["tokens_saved"] > 100
+    metadata = result.metadata["gateway"]["compaction"]
+    assert (metadata["count"], metadata["summaries"]) == (1, [])
+    assert metadata["tokens_saved"] > 100

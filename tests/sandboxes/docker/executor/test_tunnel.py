@@ -107,14 +107,14 @@ async def nobody(*_):
 
 async def test_one_that_is_opened_here_is_served_and_closed_in_the_end():
     async def ask(tunnel):
-        heard.append(await tunnel.read())
+        received.append(await tunnel.read())
         await tunnel.write_eof()
 
-    heard = []
+    received = []
     tunnels = Tunnels(nobody)
     inside = Inside(tunnels, (b"O", b"welcome"))
     await (await tunnels.open(PORT, inside, ask))
-    assert heard == [b"welcome"]
+    assert received == [b"welcome"]
     assert inside.frames == [(OURS, b"J", PORT), (OURS, b"Z", b""), (OURS, b"K", b"")]
 
 
