@@ -160,7 +160,7 @@ class AtroposAgent:
 async def _session(server: ServerManager | APIServer, template: ChatTemplate | None) -> AsyncIterator[ManagedServer]:
     """Open the inference server for one run, and a place for its rows."""
     if template is None:
-        yield ManagedServer(_first(server), tokenizer=object())  # which is never asked for anything
+        yield ManagedServer(_first(server), tokenizer=object())  # which is never used
     elif isinstance(server, APIServer):
         yield ManagedServer(server, tokenizer=template.tokenizer)
     else:

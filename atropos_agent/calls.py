@@ -70,7 +70,7 @@ class Calls:
         self._note(ledger, results, time.monotonic() - started)
         return results, ended
 
-    def told(self, fitted: FittedFormat) -> list[Message]:
+    def messages(self, fitted: FittedFormat) -> list[Message]:
         """Return the messages to the model: the results of all calls, in their order, and the problems of malformed
         ones."""
         if not self.any:

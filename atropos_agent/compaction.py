@@ -1,6 +1,6 @@
 """Shorten a conversation when it grows too long for the model: policies, each a function of `Turns`.
 
-A policy is asked before each reply. One of your own is such a function, or an agent written so
+A policy is called before each reply. One of your own is such a function, or an agent written so
 (`examples/compacts.py`).
 """
 
@@ -50,17 +50,17 @@ async def summary(turns: Turns) -> None:
     """Have the model sum up, and go on from the task, the summary and the last turns.
 
     An unusable summary, empty or cut off, is not trained: old results are cut instead."""
-    asked = turns.fork(Branch.SUMMARY)
-    asked.add(SUM_UP)
-    reply = await asked.reply(max_tokens=_reply_tokens(turns) // 2)
-    if asked.ended is not StopReason.ANSWERED or not reply.content.strip():
-        asked.leave_out(UNUSED_SUMMARY)
+    branch = turns.fork(Branch.SUMMARY)
+    branch.add(SUM_UP)
+    reply = await branch.reply(max_tokens=_reply_tokens(turns) // 2)
+    if branch.ended is not StopReason.ANSWERED or not reply.content.strip():
+        branch.leave_out(UNUSED_SUMMARY)
         await cut(turns)
         return
     if not turns.ledger.sampler.config.trains_summaries:
-        asked.leave_out(MASKED_SUMMARY)
-    told = {"role": "user", "content": SUMMED_UP.format(summary=reply.content.strip())}
-    turns.restart([*turns.task, told], keep=KEPT_TURNS)
+        branch.leave_out(MASKED_SUMMARY)
+    opening = {"role": "user", "content": SUMMED_UP.format(summary=reply.content.strip())}
+    turns.restart([*turns.task, opening], keep=KEPT_TURNS)
 
 
 async def notes(turns: Turns) -> None:

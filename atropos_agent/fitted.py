@@ -96,7 +96,7 @@ class FittedFormat:
 
     @classmethod
     def _named(cls, chosen: ToolFormat, template: ChatTemplate, found: FittedFormat) -> FittedFormat:
-        """Return the format asked for. found: the template's own."""
+        """Return the requested format. found: the template's own."""
         shape = learn(template, chosen)
         own = shape is not None or (found.own and type(found.format) is type(chosen))
         return cls(chosen, template, shape, own, unread="" if own else _written(template))
@@ -192,7 +192,7 @@ class FittedFormat:
             return {**message, "content": message.get("content") or ""}
         quote, given = self.template.quote, message.get("content") or ""
         if message["role"] == "assistant":
-            content = self._said(self.template, given)
+            content = self._quote_reply(self.template, given)
         else:
             content = quote(given, keep=self.format.control if message["role"] == "system" else ())
         calls = [_call(call) for call in message.get("tool_calls") or ()]
@@ -204,17 +204,17 @@ class FittedFormat:
         reply = Reply(thinking, message.get("content") or "", calls, ())
         if (taken := self._taken(reply)) is not None:
             return taken[0]
-        return {"role": "assistant", "content": self._said(self.template, self.format.turn(reply))}
+        return {"role": "assistant", "content": self._quote_reply(self.template, self.format.turn(reply))}
 
-    def _said(self, template: ChatTemplate, text: str) -> str:
+    def _quote_reply(self, template: ChatTemplate, text: str) -> str:
         """Return a reply's text, quoted but for the format's control tokens; these too where the template refuses
         them."""
-        said = template.quote(text, keep=self.format.control)
-        if any(token in said for token in self.format.control):
-            asked: Message = {"role": "user", "content": PROBE}
-            if template.refuses([asked, {"role": "assistant", "content": said}, asked]):
+        quoted = template.quote(text, keep=self.format.control)
+        if any(token in quoted for token in self.format.control):
+            question: Message = {"role": "user", "content": PROBE}
+            if template.refuses([question, {"role": "assistant", "content": quoted}, question]):
                 return template.quote(text)
-        return said
+        return quoted
 
     # A turn
 
@@ -258,13 +258,13 @@ class FittedFormat:
 
         problems: of the malformed calls. called: the reply's calls are the template's (`message`)."""
         quote = str if self.template is None else self.template.quote
-        told = [replace(result, content=quote(result.content)) for result in results]
+        quoted = [replace(result, content=quote(result.content)) for result in results]
         correction = self.format.correction([quote(problem) for problem in problems]) if problems else None
         if correction is not None and self.template is not None:
             # The format's own words may show a call, in the ids that the model itself must write.
             correction = self.template.quote_rest(correction, keep=self.format.control)
         if not (called or self.native or self.results_behind_text):
-            return self.format.messages(told, correction, role=self.role)
+            return self.format.messages(quoted, correction, role=self.role)
         messages: list[Message] = [
             {
                 "role": "tool",
@@ -272,12 +272,12 @@ class FittedFormat:
                 "name": quote(result.call.name) if result.call else "",
                 "content": result.content,
             }
-            for result in told
+            for result in quoted
         ]
         if correction is not None and self.native:
             messages.append({"role": "user", "content": correction})
         elif correction is not None:
-            number = self.format.call_id(len(told), "error")
+            number = self.format.call_id(len(quoted), "error")
             messages.append({"role": "tool", "tool_call_id": number, "name": "error", "content": correction})
         return messages
 

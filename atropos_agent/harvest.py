@@ -128,8 +128,8 @@ def compaction_of(steps: Sequence[AgentStep], count: int, saved: int, version: s
     found = _summaries(steps)
     if not (count or found["summaries"]):
         return {}
-    told = {"version": version} if version else {}
-    return {"compaction": {**told, "count": count, "tokens_saved": saved, **found}}
+    texts = {"version": version} if version else {}
+    return {"compaction": {**texts, "count": count, "tokens_saved": saved, **found}}
 
 
 def metadata_of(results: Sequence[AgentResult], steps: Sequence[AgentStep]) -> dict[str, Any]:
@@ -137,9 +137,9 @@ def metadata_of(results: Sequence[AgentResult], steps: Sequence[AgentStep]) -> d
     up, of anything else the last result's stands. steps: of all results, with their new numbers."""
     found = {name: value for result in results for name, value in result.metadata.items()}
     for name in ("conversations", "gateway"):
-        told = [result.metadata[name] for result in results if name in result.metadata]
-        if told:
-            found[name] = reduce(_added, told) | {"branches": dict(Counter(step.branch for step in steps))}
+        summaries = [result.metadata[name] for result in results if name in result.metadata]
+        if summaries:
+            found[name] = reduce(_added, summaries) | {"branches": dict(Counter(step.branch for step in steps))}
             if compaction := found[name].get("compaction"):
                 found[name]["compaction"] = {**compaction, **_summaries(steps)}
     return found

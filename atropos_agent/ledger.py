@@ -32,7 +32,7 @@ LATE_S = 5.0
 
 
 class BudgetSpent(Exception):
-    """Another reply was asked for behind the end of a budget. The rollout ends there, and is graded normally.
+    """Another reply was requested behind the end of a budget. The rollout ends there, and is graded normally.
 
     reason: names the budget."""
 
@@ -44,13 +44,13 @@ class BudgetSpent(Exception):
 @dataclass(eq=False, slots=True)
 class Line:
     """A conversation with its replies. branch: see `Branch`. inherited: replies from before it was forked from
-    another. said: messages added since its last reply, beside results of calls."""
+    another. added: messages added since its last reply, beside results of calls."""
 
     conversation: Conversation | ChatLog
     branch: str
     replies: list[HarvestedReply] = field(default_factory=list)
     inherited: int = 0
-    said: Sequence[Message] = ()
+    added: Sequence[Message] = ()
 
     def go_on(self, messages: Sequence[Message]) -> None:
         """Add messages behind the last reply. Raises jinja2's TemplateError; then nothing has changed."""
@@ -158,8 +158,8 @@ class Ledger:
     ) -> tuple[HarvestedReply, Read]:
         read = await aside(work, len(completion.ids))
         self.sampler.accept(completion)
-        step = replace(read.step, said=line.said if read.step.index else ())
-        taken, line.said = HarvestedReply(step, exchange, line.branch), ()
+        step = replace(read.step, said=line.added if read.step.index else ())
+        taken, line.added = HarvestedReply(step, exchange, line.branch), ()
         line.replies.append(taken)
         self._taken.append(taken)
         self._harvest = None
@@ -243,10 +243,10 @@ class Ledger:
         found = self.harvest()
         kinds = Counter(one.branch for one in self._taken)
         several = len(self._lines) > 1 or found.untrained
-        told: dict[str, Any] = {"branches": dict(kinds), "untrained_tokens": dict(found.untrained)}
+        details: dict[str, Any] = {"branches": dict(kinds), "untrained_tokens": dict(found.untrained)}
         version, count, saved = self._compacted
         if count:
-            told |= compaction_of(found.steps, count, saved, version)
+            details |= compaction_of(found.steps, count, saved, version)
         return AgentResult(
             success=reason in (StopReason.ANSWERED, StopReason.SUBMITTED),
             final_response=final,
@@ -255,7 +255,7 @@ class Ledger:
             segments=found.rows,
             messages=tuple(messages),
             error=error,
-            metadata={"conversations": told} if several else {},
+            metadata={"conversations": details} if several else {},
             record=found.record,
             counts=self.counts + self.sampler.counts,
             carries_tokens=self.sampler.template is not None,

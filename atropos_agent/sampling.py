@@ -33,14 +33,14 @@ longer, it hangs or is slow, by no fault of the model's."""
 CHARACTERS_OF_TOKEN = 4
 """Characters of a token, about, if an inference server returns text alone."""
 
-_TOLD = (
+_CONDITIONS = (
     *("temperature", "top_p", "top_k", "min_p", "max_tokens", "max_steps", "max_total_tokens", "max_seconds"),
     *("history", "compaction"),
 )
 """Fields of `AgentConfig` that say how a model was sampled."""
 
 TRIES = 3
-"""How often a turn is asked of a server for messages that cuts its reply off."""
+"""How often a turn is sent to a server for messages that cuts its reply off."""
 
 T = TypeVar("T")
 
@@ -82,14 +82,14 @@ class Sampler:
         max_tokens: as `budget` returns it. stop: strings that end this reply, beside the configuration's.
         Raises EngineError, TokenMismatch, ContextOverflow."""
         sent = list(conversation.prompt)
-        with self._place.unless_traced(), tracing.engine_call(self._model, self.config, len(sent), max_tokens) as asked:
+        with self._place.unless_traced(), tracing.engine_call(self._model, self.config, len(sent), max_tokens) as span:
             completion = await self._sample(conversation, sent, max_tokens, stop)
-            tracing.tell_reply(asked, conversation.plain_messages, lambda: self._text(completion), completion)
+            tracing.tell_reply(span, conversation.plain_messages, lambda: self._text(completion), completion)
         return completion
 
     def conditions(self, tools: Sequence[Mapping[str, Any]]) -> Conditions:
         """Return the conditions of sampling. tools: those shown to the model."""
-        sampling = {name: getattr(self.config, name) for name in _TOLD} | {"stop": list(self.config.stop)}
+        sampling = {name: getattr(self.config, name) for name in _CONDITIONS} | {"stop": list(self.config.stop)}
         return Conditions(self._model, tuple(tools), sampling)
 
     @property
@@ -120,8 +120,8 @@ class Sampler:
             if self.template is None:
                 assert isinstance(conversation, ChatLog)  # noqa: S101 - without a template it is no other
                 messages = [dict(message) for message in conversation.messages]
-                asked: dict[str, Any] = {**options, **({"tools": conversation.tools} if conversation.tools else {})}
-                completion = await self._chat(messages, asked)
+                request: dict[str, Any] = {**options, **({"tools": conversation.tools} if conversation.tools else {})}
+                completion = await self._chat(messages, request)
                 self._give_back(began, outage_s, len(completion.text or "") // CHARACTERS_OF_TOKEN)
                 return completion
             asking = self.server.tokens_and_logprobs_completion(input_ids=sent, **options)
@@ -138,11 +138,11 @@ class Sampler:
         self.record.add(sent, completion.ids, completion.logprobs)
         return completion
 
-    async def _chat(self, messages: list[dict[str, Any]], asked: Mapping[str, Any]) -> Completion:
-        """Return a reply to messages. One that the server cut off is asked for again: nothing has come of it yet."""
+    async def _chat(self, messages: list[dict[str, Any]], options: Mapping[str, Any]) -> Completion:
+        """Return a reply to messages. One that the server cut off is requested again: nothing has come of it yet."""
         for left in reversed(range(TRIES)):
             try:
-                return sound_chat(await self._answer(self.server.chat_completion(messages=messages, **asked)))
+                return sound_chat(await self._answer(self.server.chat_completion(messages=messages, **options)))
             except UnsoundReply as error:
                 if not (error.passing and left and self.remaining() > 0):
                     raise
@@ -159,13 +159,13 @@ class Sampler:
         """Return the seconds left to the rollout."""
         return self.deadline - time.monotonic()
 
-    def budget(self, prompt_tokens: int, asked: int | None = None) -> int | None:
+    def budget(self, prompt_tokens: int, requested: int | None = None) -> int | None:
         """Return the most tokens of the next reply; None if an inference server that takes messages decides.
 
-        asked: at most so many. A server for ids is always given a number: several would stop after 16 without.
+        requested: at most so many. A server for ids is always given a number: several would stop after 16 without.
         Raises ValueError if none is known."""
         room = self.room(prompt_tokens)
-        limits = [limit for limit in (self.config.max_tokens, asked, room) if limit is not None]
+        limits = [limit for limit in (self.config.max_tokens, requested, room) if limit is not None]
         if not limits and self.template is not None:
             raise ValueError(
                 "AgentConfig.max_tokens is None, and how long a reply may be is not known: the inference server does "
@@ -249,11 +249,11 @@ class Sampler:
 
     @property
     def _lost_tokens(self) -> int:
-        """Return a `Route`'s count of tokens in replies it asked for again; 0 for other servers."""
+        """Return a `Route`'s count of tokens in replies it requested again; 0 for other servers."""
         return int(getattr(self.server, "lost_tokens", 0))
 
     async def _alive(self) -> bool:
-        """Tell whether the inference server answers at all; taken for granted of servers that can't be asked."""
+        """Tell whether the inference server answers at all; taken for granted of servers without such a request."""
         ask = getattr(self.server, "alive", None)
         return ask is None or bool(await ask())
 

@@ -104,10 +104,10 @@ def telling(telemetry: Telemetry) -> Iterator[None]:
 
 
 @contextmanager
-def span(name: str, told: Mapping[str, Any] | None = None, kind: SpanKind = SpanKind.INTERNAL) -> Iterator[Span]:
-    """Record a span. told: its attributes; those with the value None are left out. An exception marks it as an
+def span(name: str, attributes: Mapping[str, Any] | None = None, kind: SpanKind = SpanKind.INTERNAL) -> Iterator[Span]:
+    """Record a span. attributes: those with the value None are left out. An exception marks it as an
     error."""
-    found = _begun(name, told or {}, kind)
+    found = _begun(name, attributes or {}, kind)
     try:
         with within(found):
             yield found
@@ -140,13 +140,13 @@ def end(found: Span) -> None:
         found.end()
 
 
-def _begun(name: str, told: Mapping[str, Any], kind: SpanKind) -> Span:
+def _begun(name: str, attributes: Mapping[str, Any], kind: SpanKind) -> Span:
     telemetry = _TELEMETRY.get()
     if telemetry is None and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return trace.INVALID_SPAN  # nobody has set a tracer
     tracer = telemetry.tracer if telemetry else trace.get_tracer(SCOPE)
     found = tracer.start_span(_clean(name), kind=kind)
-    tell(found, told)
+    tell(found, attributes)
     return found
 
 
@@ -161,10 +161,10 @@ async def opening(what: str, manager: AbstractAsyncContextManager[T]) -> AsyncIt
             await stack.aclose()
 
 
-def tell(found: Span, told: Mapping[str, Any]) -> None:
+def tell(found: Span, attributes: Mapping[str, Any]) -> None:
     """Add attributes to a span, except those with the value None."""
     if found.is_recording():
-        known = {key: value for key, value in told.items() if value is not None}
+        known = {key: value for key, value in attributes.items() if value is not None}
         found.set_attributes({key: _clean(value) if isinstance(value, str) else value for key, value in known.items()})
 
 
@@ -205,7 +205,7 @@ class Place:
 @contextmanager
 def engine_call(model: str, config: AgentConfig, prompt: int, most: int | None) -> Iterator[Span]:
     """Record a request to an inference server. prompt: its tokens; most: how many it may answer with; None for any."""
-    told = {
+    attributes = {
         OPERATION: "chat",
         PROVIDER: "atropos",
         REQUEST_MODEL: model or None,
@@ -214,7 +214,7 @@ def engine_call(model: str, config: AgentConfig, prompt: int, most: int | None) 
         MAX_TOKENS: most,
         INPUT_TOKENS: prompt or None,
     }
-    with span(f"chat {model}".strip(), told, SpanKind.CLIENT) as found:
+    with span(f"chat {model}".strip(), attributes, SpanKind.CLIENT) as found:
         yield found
 
 
@@ -242,19 +242,19 @@ def tell_reply(
 ) -> None:
     """Add a reply to the span of its request. messages: returns the messages before it. text: returns its text."""
     reason = completion.finish_reason
-    told = {OUTPUT_TOKENS: len(completion.ids), FINISH_REASONS: [reason], POLICY_VERSION: completion.version}
-    tell(found, told)
+    attributes = {OUTPUT_TOKENS: len(completion.ids), FINISH_REASONS: [reason], POLICY_VERSION: completion.version}
+    tell(found, attributes)
     if _holds_content(found):
-        said = {"role": "assistant", "parts": [_part(text())], "finish_reason": reason}
-        asked = [{"role": message["role"], "parts": [_part(str(message["content"]))]} for message in messages()]
-        tell(found, {INPUT_MESSAGES: json.dumps(asked), OUTPUT_MESSAGES: json.dumps([said])})
+        output = {"role": "assistant", "parts": [_part(text())], "finish_reason": reason}
+        inputs = [{"role": message["role"], "parts": [_part(str(message["content"]))]} for message in messages()]
+        tell(found, {INPUT_MESSAGES: json.dumps(inputs), OUTPUT_MESSAGES: json.dumps([output])})
 
 
 @contextmanager
 def tool_call(call: ToolCall) -> Iterator[Span]:
     """Record a call of a tool."""
-    told = {OPERATION: "execute_tool", TOOL: call.name, TOOL_TYPE: "function", TOOL_CALL: call.id or None}
-    with span(f"execute_tool {call.name[:100]}", told) as found:
+    attributes = {OPERATION: "execute_tool", TOOL: call.name, TOOL_TYPE: "function", TOOL_CALL: call.id or None}
+    with span(f"execute_tool {call.name[:100]}", attributes) as found:
         if _holds_content(found):
             tell(found, {TOOL_ARGUMENTS: json.dumps(call.arguments, default=str)[:MAX_TEXT]})
         yield found
@@ -269,7 +269,7 @@ def tell_result(found: Span, result: ToolResult) -> None:
 
 def tell_rollout(found: Span, result: AgentResult, *, rollout: str, reward: float, verdict: float) -> None:
     """Add a rollout's outcome to its span."""
-    told = {
+    attributes = {
         CONVERSATION: rollout,
         REQUEST_MODEL: result.conditions.model or None,
         INPUT_TOKENS: sum(step.prompt_tokens for step in result.steps),
@@ -280,7 +280,7 @@ def tell_rollout(found: Span, result: AgentResult, *, rollout: str, reward: floa
         VERDICT: verdict,
         SOLVED: verdict >= 1.0,
     }
-    tell(found, told)
+    tell(found, attributes)
     score: dict[str, str | float] = {EVALUATION_NAME: "verifier", EVALUATION_SCORE: verdict}
     score[EVALUATION_LABEL] = "solved" if verdict >= 1.0 else "not solved"
     found.add_event(EVALUATION, score)

@@ -116,7 +116,7 @@ class Turns:
     async def execute(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """Run calls of the last reply, in order, for the model to see their results. Returns these.
 
-        The model is told of malformed calls as well, and of calls not run. If a tool ends the conversation, or the
+        The model gets notes on malformed calls as well, and on calls not run. If a tool ends the conversation, or the
         rollout's time is over, the calls behind it are not run; behind the end of a budget none is. Raises
         ValueError for a call that isn't the reply's, and a tool's exception if it is an infrastructure failure."""
         if self.ended in SPENT:
@@ -155,11 +155,11 @@ class Turns:
 
         keep: so many of the last turns stand behind them, as context; None for all. edit: changes the messages
         before the last two turns."""
-        said = [] if self._line is None else [*self._line.conversation.messages, *self._told()]
-        starts = [place for place, message in enumerate(said) if message["role"] == "assistant"]
-        first = len(said) if keep == 0 or not starts else starts[0 if keep is None else max(0, len(starts) - keep)]
-        recent = starts[-2] if len(starts) > 1 else len(said)
-        changed = [edit(one) if edit is not None and place < recent else one for place, one in enumerate(said)]
+        history = [] if self._line is None else [*self._line.conversation.messages, *self._result_messages()]
+        starts = [place for place, message in enumerate(history) if message["role"] == "assistant"]
+        first = len(history) if keep == 0 or not starts else starts[0 if keep is None else max(0, len(starts) - keep)]
+        recent = starts[-2] if len(starts) > 1 else len(history)
+        changed = [edit(one) if edit is not None and place < recent else one for place, one in enumerate(history)]
         self._line, self._last, self._given, self.ended, self._kept = None, None, [], None, changed[first:]
         self.add(messages)
 
@@ -173,14 +173,14 @@ class Turns:
         """Return the conversation as people read it, with the messages before the next reply."""
         if self._line is None:
             return [*map(dict, self._given), *(quoted(message, unquoted) for message in self._kept)]
-        shown = self._told() if self._last is not None and self._last.shown else []
+        shown = self._result_messages() if self._last is not None and self._last.shown else []
         waiting = [quoted(message, unquoted) for message in shown]
         return [*self._line.conversation.plain_messages(), *waiting, *map(dict, self._given)]
 
     def room(self) -> int | None:
         """Return about how many tokens of room are left in the conversation; None if unknown."""
         sampler, written = self.ledger.sampler, 0 if self._line is None else len(self._line.conversation.prompt)
-        waiting = [*self._told(), *self._given, *([] if self._line is not None else self._kept)]
+        waiting = [*self._result_messages(), *self._given, *([] if self._line is not None else self._kept)]
         return sampler.room(written + sum(sampler.tokens(message["content"] or "") for message in waiting))
 
     @property
@@ -260,18 +260,18 @@ class Turns:
             if not self._given:
                 raise ValueError("a conversation needs at least one message")
             self._line = fitting(lambda messages: self.ledger.begin(messages, self._branch, self._kept), self._given)
-        elif new := [*self._told(), *self.ledger.fitted.opening(self._given)]:
+        elif new := [*self._result_messages(), *self.ledger.fitted.opening(self._given)]:
             fitting(self._line.go_on, new)
         elif self._line.conversation.messages[-1]["role"] == "assistant":
             raise ValueError("the last message is the model's own; add what it is to reply to")
-        self._line.said = (*self._line.said, *self._given)
+        self._line.added = (*self._line.added, *self._given)
         self.task = self.task or tuple(self._given)
         self._given, self._last = [], None
         return self._line
 
-    def _told(self) -> list[Message]:
+    def _result_messages(self) -> list[Message]:
         """Return the messages to the model about its last calls."""
-        return [] if self._last is None else self._last.told(self.ledger.fitted)
+        return [] if self._last is None else self._last.messages(self.ledger.fitted)
 
 
 def _whole(reply: Reply, completion: Completion) -> Reply:

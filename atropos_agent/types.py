@@ -52,11 +52,11 @@ class Branch(enum.StrEnum):
     SUMMARY = "summary"
     """Asked without tools, in a conversation with replies: a compaction, for example."""
     RETRY = "retry"
-    """The agent had the reply, asked the same again, and went on from the other reply."""
+    """The agent had the reply, sent the same request again, and went on from the other reply."""
     SIDE = "side call"
     """Asked without tools and without any reply before: a title, a topic check."""
     UNTAKEN = "untaken"
-    """The agent went away before it had the whole reply, and never asked for it again."""
+    """The agent went away before it had the whole reply, and never requested it again."""
 
 
 FORCIBLE = ("tool_choice", "response_format", "text.format", "output_format", "responseMimeType")
@@ -143,7 +143,7 @@ class TeacherScores:
     """Hold a teacher's logprobs at the sampled tokens of a row, in order.
 
     logprobs: of the sampled tokens. ids, top: the teacher's likeliest tokens at the same places and their logprobs, the
-    likeliest first; empty if they were not asked for.
+    likeliest first; empty if they were not requested.
     """
 
     logprobs: Sequence[float]
@@ -284,7 +284,7 @@ class Counts:
     refused_tokens: sampled tokens in no row, because the reply was aborted, or refused as unsound or as
         contradicting its request. They were paid for.
     abandoned_requests: requests given up before their answer came.
-    unshown: contents returned by tools that no text can show, such as pictures; the model was told of them in words.
+    unshown: contents returned by tools that no text can show, such as pictures; the model got words for them.
     """
 
     tool_calls: int = 0

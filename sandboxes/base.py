@@ -460,7 +460,7 @@ class Sandbox(Protocol):
     async def overran(self) -> str | None:
         """Return the limit at which the programs inside have ended the sandbox or made it fall silent: "memory",
         "processes", or "executor" if they have made a program of ours fail. None without proof, as after a kill
-        from outside. To be asked after SandboxDied or SandboxTimeout."""
+        from outside. To be called after SandboxDied or SandboxTimeout."""
         return None
 
     async def host_out_of_memory(self) -> bool:

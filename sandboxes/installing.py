@@ -13,10 +13,10 @@ NAME = "atropos-agent"
 def origin() -> dict[str, Any]:
     """Return what pip wrote down of the place that the package was installed from (PEP 610); nothing of an index."""
     try:
-        told = json.loads(distribution(NAME).read_text("direct_url.json") or "{}")
+        found = json.loads(distribution(NAME).read_text("direct_url.json") or "{}")
     except (PackageNotFoundError, ValueError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return found if isinstance(found, dict) else {}
 
 
 def install(extra: str) -> str:

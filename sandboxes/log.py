@@ -34,23 +34,23 @@ class OwnRecords(logging.Filter):
         return not _of_library(record.pathname)
 
 
-class SaidOnce(logging.Filter):
+class LogOnceFilter(logging.Filter):
     """Passes a message at most once in `again_s` seconds; one with a traceback always."""
 
     again_s = 60.0
 
     def __init__(self) -> None:
         super().__init__()
-        self._said: dict[tuple[str, str], float] = {}
+        self._logged: dict[tuple[str, str], float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.exc_info:
             return True
         what, now = (record.name, record.getMessage()), record.created
-        if now - self._said.get(what, -self.again_s) < self.again_s:
+        if now - self._logged.get(what, -self.again_s) < self.again_s:
             return False
-        self._said = {one: at for one, at in self._said.items() if now - at < self.again_s}
-        self._said[what] = now
+        self._logged = {one: at for one, at in self._logged.items() if now - at < self.again_s}
+        self._logged[what] = now
         return True
 
 
@@ -73,4 +73,4 @@ def set_up_log(
     logging.basicConfig(level=level, format=form, stream=stream or sys.stderr)
     for handler in logging.getLogger().handlers:
         handler.addFilter(OwnRecords(own))
-        handler.addFilter(SaidOnce())
+        handler.addFilter(LogOnceFilter())

@@ -45,19 +45,19 @@ def resolve(option: str, value: str, known: Mapping[str, Any], group: str = "") 
 @contextmanager
 def importing(option: str, value: str, module: str) -> Iterator[None]:
     """Raise ValueError, with the option, the place and the remedy, for whatever a module raises as it is imported."""
-    said = f"{option} {value}: {module} can't be imported:"
+    prefix = f"{option} {value}: {module} can't be imported:"
     try:
         yield
     except ImportError as error:
         remedy = "install it, or put its folder on the PYTHONPATH"
         if module.endswith(".py"):
             remedy = f"a module is named without its folder and ending: {Path(module).stem}:{value.partition(':')[2]}"
-        raise ValueError(f"{said} {error}; {remedy}") from error
+        raise ValueError(f"{prefix} {error}; {remedy}") from error
     except SyntaxError as error:
-        raise ValueError(f"{said} {error.msg} ({error.filename}, line {error.lineno})") from error
+        raise ValueError(f"{prefix} {error.msg} ({error.filename}, line {error.lineno})") from error
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
-        raise ValueError(f"{said} {type(error).__name__}: {error} ({place.filename}, line {place.lineno})") from error
+        raise ValueError(f"{prefix} {type(error).__name__}: {error} ({place.filename}, line {place.lineno})") from error
 
 
 def later(path: str) -> Callable[[], Any]:

@@ -28,18 +28,18 @@ async def patiently(question: Awaitable[T], where: str, most_s: float | None = N
     where: its place, for the log. most_s: of the wait, in seconds; None where the question has a limit of its own.
 
     Raises TimeoutError, and the question's errors."""
-    asked, began = asyncio.ensure_future(question), time.monotonic()
+    task, began = asyncio.ensure_future(question), time.monotonic()
     try:
-        while not (await asyncio.wait({asked}, timeout=remind_s if most_s is None else min(remind_s, most_s)))[0]:
+        while not (await asyncio.wait({task}, timeout=remind_s if most_s is None else min(remind_s, most_s)))[0]:
             waited = time.monotonic() - began
             if most_s is not None and waited >= most_s:
                 raise TimeoutError
             most = "" if most_s is None else f", up to {most_s:g} s"
             logger.warning("%s has not answered for %.0f s; waiting for it%s", where, waited, most)
-        return asked.result()
+        return task.result()
     finally:
-        asked.cancel()
-        await asyncio.gather(asked, return_exceptions=True)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 @asynccontextmanager

@@ -26,7 +26,7 @@ _END_OF_INPUT = b"\x04"
 
 class RunningProcess(Process):
     """The common part of backends' processes. A subclass implements the abstract methods and reports its news:
-    `heard`, and in the end `ended` or `failed`. Requests to an ended command do nothing."""
+    `receive_output`, and in the end `ended` or `failed`. Requests to an ended command do nothing."""
 
     def __init__(self, *, stdin: bool, pty: PtySize | None, split: bool, max_output: int) -> None:
         if pty is not None and split:
@@ -103,7 +103,7 @@ class RunningProcess(Process):
 
     # What a backend says
 
-    def heard(self, data: bytes, stream: int = 0) -> None:
+    def receive_output(self, data: bytes, stream: int = 0) -> None:
         """Take new output."""
         self._collected.add(data, stream)
         self._streams[stream].feed(data)

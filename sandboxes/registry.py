@@ -32,7 +32,7 @@ def docker_backend(
     return FleetBackend(read_hosts(hosts), **options) if hosts else DockerBackend(**options)
 
 
-_SAID = {
+_FLAGS = {
     "e2b": "--env.e2b",
     "pods": "--env.pods",
     "pool": "--env.warm_sandboxes",
@@ -59,8 +59,8 @@ def named_factory(name: str, **options: Any) -> Callable[..., Backend]:
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values()):
         unknown = sorted(_given(options).keys() - taken.keys())
         if unknown:
-            said = ", ".join(f"{option} ({_SAID[option]})" if option in _SAID else option for option in unknown)
-            raise ValueError(f"{_OPTION} {name}: this backend takes no {said}; leave that away or choose another one")
+            names = ", ".join(f"{option} ({_FLAGS[option]})" if option in _FLAGS else option for option in unknown)
+            raise ValueError(f"{_OPTION} {name}: this backend takes no {names}; leave that away or choose another one")
     return factory
 
 

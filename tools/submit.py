@@ -9,6 +9,6 @@ async def submit(answer: str = "") -> ToolResult:
     """Finish the task. Nothing can be done afterwards.
 
     Args:
-        answer: the final answer, if one was asked for.
+        answer: the final answer, if one was requested.
     """
     return ToolResult(answer, done=True)

@@ -32,8 +32,8 @@ _MAX_OUTPUT = 1_000_000
 """Bytes fetched from the sandbox and kept in the file of a long output."""
 
 _CHANGES_STATE = re.compile(r"\b(cd|pushd|popd|export|declare|unset|umask|alias|source|eval)\b|\w=|\(\)")
-"""Matches a command that may have lost a change if it has ended its shell. The model is then told. A plain `exit 3`
-is told by its exit code alone."""
+"""Matches a command that may have lost a change if it has ended its shell. The model then gets a notice. A plain
+`exit 3` shows by its exit code alone."""
 
 _AS_BEFORE = "the working directory and variables are as before"
 
@@ -47,7 +47,7 @@ class Terminal:
     `set -e`, `-u`, `-v`, `-x` and a trap on EXIT. Such a trap runs at the end of its own command.
 
     If a command ends the shell (`exit`, `exec`, `set -e`, a signal, the memory killer) or times out, only its own
-    changes are lost: the next one finds the state as it was before, and the model is told. Only bash can hand its
+    changes are lost: the next one finds the state as it was before, and the model gets a notice. Only bash can hand its
     functions and aliases on to the shell that takes its place.
 
     The command stands in a file, not among the arguments of a process, so `pkill -f server.py` does not find and

@@ -187,7 +187,7 @@ def _behind_a_start(network: Any, rows: Sequence[TrainingRow], trained: Sequence
 
 
 def _alone(network: Any, row: TrainingRow, places: Sequence[int]) -> Tensor:
-    """Return a row's logits by the network's own computation: of the wanted places alone, if it can be asked so."""
+    """Return a row's logits by the network's own computation: of the wanted places alone, if it can compute that."""
     tokens = torch.tensor([row.tokens], device=network.device)
     before = torch.tensor(places, device=network.device) - 1
     if "logits_to_keep" in inspect.signature(network.forward).parameters:

@@ -168,7 +168,7 @@ def _choice(
     shown: list[Logprobs | None] = list(places)
     ids = list(result.token_ids)
     if request.echo:
-        # vLLM leaves the prompt's text out when ids were asked for.
+        # vLLM leaves the prompt's text out when ids were requested.
         text = ("" if request.return_token_ids else tokenizer.decode(prompt)) + text
         shown = [*(result.prompt_logprobs or []), *places]
         ids = [*prompt, *ids]

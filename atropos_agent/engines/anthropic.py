@@ -14,7 +14,7 @@ from typing import Any
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig, ReasoningConfig
 
 from atropos_agent.engines.chat import NOT_OPENAI, ChatServer, paused
-from atropos_agent.engines.errors import ODD, EngineDown, NoCompletion, Refused, refusal, said_error, shown
+from atropos_agent.engines.errors import ODD, EngineDown, NoCompletion, Refused, parse_error, refusal, shown
 from atropos_agent.engines.http import HttpClient, NoAnswer, Response
 from atropos_agent.tokens.chat import RAW
 from atropos_agent.types import Message
@@ -73,7 +73,7 @@ class HttpChatServer(ChatServer):
             what = f"{self.label} answered {response.status_code} and points to {onward}"
             raise Refused(f"{what}; set --openai.base_url to an address there", status=response.status_code)
         if response.status_code != 200:
-            raise paused(refusal(self.label, response.status_code, _said(response)), response.headers)
+            raise paused(refusal(self.label, response.status_code, _error_text(response)), response.headers)
         try:
             answer = response.json()
         except ValueError as error:
@@ -111,29 +111,29 @@ class AnthropicServer(HttpChatServer):
         return read(answer, self.label)
 
 
-def _said(response: Response) -> str:
+def _error_text(response: Response) -> str:
     """Return the text of an answer that is an error, in the server's own words."""
     try:
-        said = said_error(response.json())
+        error = parse_error(response.json())
     except ValueError:
-        said = None
-    return response.text if said is None else said[1]
+        error = None
+    return response.text if error is None else error[1]
 
 
 def request(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the body of a request for the `options`, which are in OpenAI's words."""
     messages: Sequence[Message] = options["messages"]
     system = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
-    said: list[Message] = []
+    turns: list[Message] = []
     for message in messages:
         role, content = "assistant" if message["role"] == "assistant" else "user", _content(message)
         if message["role"] == "system" or not content:  # an empty message is refused
             continue
-        if said and said[-1]["role"] == role:
-            said[-1]["content"] = _joined(said[-1]["content"], content)
+        if turns and turns[-1]["role"] == role:
+            turns[-1]["content"] = _joined(turns[-1]["content"], content)
         else:
-            said.append({"role": role, "content": content})
-    body: dict[str, Any] = {"model": model, "max_tokens": options.get("max_tokens") or MOST_TOKENS, "messages": said}
+            turns.append({"role": role, "content": content})
+    body: dict[str, Any] = {"model": model, "max_tokens": options.get("max_tokens") or MOST_TOKENS, "messages": turns}
     if "temperature" in options:
         body["temperature"] = min(1.0, options["temperature"])
     # Newer models refuse top_p beside the temperature, and all of them min_p; they say so, and it is left out.
@@ -203,10 +203,10 @@ def read(answer: Any, label: str) -> Any:
     )
 
 
-def _usage(told: Mapping[str, Any]) -> Any:
+def _usage(usage: Mapping[str, Any]) -> Any:
     """Return usage in OpenAI's words; Anthropic counts the tokens of caches apart."""
-    cached = int(told.get("cache_read_input_tokens") or 0)
-    read_in = int(told.get("input_tokens") or 0) + int(told.get("cache_creation_input_tokens") or 0) + cached
+    cached = int(usage.get("cache_read_input_tokens") or 0)
+    read_in = int(usage.get("input_tokens") or 0) + int(usage.get("cache_creation_input_tokens") or 0) + cached
     details = SimpleNamespace(cached_tokens=cached)
-    used = int(told.get("output_tokens") or 0)
+    used = int(usage.get("output_tokens") or 0)
     return SimpleNamespace(prompt_tokens=read_in, completion_tokens=used, prompt_tokens_details=details)

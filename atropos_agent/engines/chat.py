@@ -100,7 +100,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
         self.left_out: list[str] = []
         """Options that the model does not take."""
         self._has_key = config.api_key != _NO_KEY
-        self._told_until = 0.0
+        self._quiet_until = 0.0
         self._renames = False
         """Whether the model takes `max_completion_tokens` alone."""
         self._prices: list[float] = list(getattr(self.config, "prices", ()))
@@ -132,8 +132,8 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
         usual = wait_exponential(multiplier=0.5, max=20)
         async with self.sem if split == "train" else self.eval_sem:
             async for attempt in AsyncRetrying(
-                stop=lambda state: _asked_to_wait(state) is None and state.attempt_number >= TRIES,
-                wait=lambda state: _pause(_asked_to_wait(state), usual(state)),
+                stop=lambda state: _requested_pause(state) is None and state.attempt_number >= TRIES,
+                wait=lambda state: _pause(_requested_pause(state), usual(state)),
                 retry=retry_if_exception_type(EngineDown),
                 before_sleep=self._tell_pause,
                 reraise=True,
@@ -162,12 +162,12 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
         `_once` does."""
         full: ContextOverflow | None = None
         while True:
-            asked = {name: value for name, value in options.items() if name not in self.left_out}
+            remaining = {name: value for name, value in options.items() if name not in self.left_out}
             try:
-                return await self._once(asked)
+                return await self._once(remaining)
             except ContextOverflow as error:
-                limit = int(asked.get("max_tokens") or 0)
-                # What a server names may be too much, too: then it is asked for half as much.
+                limit = int(remaining.get("max_tokens") or 0)
+                # What a server names may be too much, too: then half as much is requested.
                 limit = room_left(str(error).partition(": ")[2], limit) if full is None else limit // 2
                 full = full or error
                 if limit == 0:
@@ -176,8 +176,8 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
             except Refused as error:
                 if full is not None:  # fewer tokens than it gives at all
                     raise full from error
-                if (name := refused_option(str(error), asked)) is None:
-                    if remedy := _remedy(str(error), asked):
+                if (name := refused_option(str(error), remaining)) is None:
+                    if remedy := _remedy(str(error), remaining):
                         raise Refused(f"{error}; {remedy}", status=error.status) from error
                     raise
                 if name not in self.left_out:
@@ -191,14 +191,14 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
             options["max_completion_tokens"] = options.pop("max_tokens")
         own = {name: options[name] for name in NOT_OPENAI if options.get(name) is not None}
         known = {name: value for name, value in options.items() if name not in NOT_OPENAI}
-        asked = self._inject_reasoning_kwargs({**known, "model": self.config.model_name})
+        request = self._inject_reasoning_kwargs({**known, "model": self.config.model_name})
         if own:
-            asked["extra_body"] = {**asked.get("extra_body", {}), **own}
+            request["extra_body"] = {**request.get("extra_body", {}), **own}
         try:
-            answer = await self.openai.chat.completions.create(**asked)
+            answer = await self.openai.chat.completions.create(**request)
         except openai.APIStatusError as error:
-            said = error.body.get("message") if isinstance(error.body, dict) else None
-            text = str(said or error.response.text)
+            message = error.body.get("message") if isinstance(error.body, dict) else None
+            text = str(message or error.response.text)
             if error.status_code == 400 and "max_completion_tokens" in text and "max_tokens" in options:
                 self._renames = True
                 return await self._once(options)
@@ -250,14 +250,14 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
     def _tell_pause(self, state: RetryCallState) -> None:
         """Log a long pause before another try; of many requests' pauses, one a minute."""
         seconds, now = state.upcoming_sleep, time.monotonic()
-        if seconds >= LONG_S and now >= self._told_until:
-            self._told_until = now + TOLD_S
+        if seconds >= LONG_S and now >= self._quiet_until:
+            self._quiet_until = now + TOLD_S
             error = None if state.outcome is None else state.outcome.exception()
             logger.warning("%s; the next try is in %.0f s", error, seconds)
 
-    def _wrong_key(self, said: str) -> NotThisServer:
+    def _wrong_key(self, message: str) -> NotThisServer:
         given = "its key" if self._has_key else "its key (none was given)"
-        return NotThisServer(f"{said}; set --openai.api_key to {given}")
+        return NotThisServer(f"{message}; set --openai.api_key to {given}")
 
     def _note(self, split: str, seconds: float, tries: int) -> None:
         """Keep atroposlib's statistics of a request, which it never bounds."""
@@ -275,20 +275,20 @@ def paused(error: AgentError, headers: Mapping[str, str]) -> AgentError:
     return error
 
 
-def _remedy(text: str, asked: Mapping[str, Any]) -> str:
+def _remedy(text: str, options: Mapping[str, Any]) -> str:
     """Return the option that changes what a refusal names; "" if none does."""
-    if "tools" in asked and "tool" in text.lower():
+    if "tools" in options and "tool" in text.lower():
         return "for an endpoint without tools give --env.tool_format hermes"
     return "set --env.max_reply_tokens to a number that it takes" if _LIMIT.search(text) else ""
 
 
-def _pause(told: float | None, usual: float) -> float:
-    """Return the pause before another try, in seconds. told: by the last answer, perhaps 0 for ever."""
-    return usual if told is None else max(told, min(usual, LEAST_S))
+def _pause(requested: float | None, usual: float) -> float:
+    """Return the pause before another try, in seconds. requested: by the last answer, perhaps 0 for ever."""
+    return usual if requested is None else max(requested, min(usual, LEAST_S))
 
 
-def _asked_to_wait(state: RetryCallState) -> float | None:
-    """Return the pause in seconds that the last answer asked for; None without one."""
+def _requested_pause(state: RetryCallState) -> float | None:
+    """Return the pause in seconds that the last answer requested; None without one."""
     error = None if state.outcome is None else state.outcome.exception()
     return error.pause_s if isinstance(error, EngineDown) else None
 

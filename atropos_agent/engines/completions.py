@@ -27,8 +27,8 @@ from atropos_agent.engines.errors import (
     NotThisServer,
     OddAnswer,
     counted,
+    parse_error,
     refusal,
-    said_error,
     shown,
     unfit,
 )
@@ -72,11 +72,11 @@ class CompletionsServer(TokenServer):
     attempts = 4
     """Tries of a request before its error is raised, and odd answers before their cause is looked for."""
     question_s = 150.0
-    """Seconds in which a question beside sampling is asked again while it is not answered."""
+    """Seconds in which a question beside sampling is repeated while it is not answered."""
     first_s = 10.0
     """Seconds for its first answer."""
     probe_s = 20.0
-    """Seconds without an answer before the server is asked whether it lives."""
+    """Seconds without an answer before a request whether the server lives."""
     alive_s = 30.0
     """Seconds for the answer to this question."""
 
@@ -125,8 +125,8 @@ class CompletionsServer(TokenServer):
         if self.config.model_name not in served:
             remedy = f"set --openai.model_name to one of {', '.join(served)}" if served else "load a model there"
             name = self.config.model_name
-            said = "is not told which model is meant" if name in UNNAMED else f"does not serve {name!r}"
-            raise ModelNotServed(f"{self.label} {said}; {remedy}")
+            problem = "is not told which model is meant" if name in UNNAMED else f"does not serve {name!r}"
+            raise ModelNotServed(f"{self.label} {problem}; {remedy}")
         model = served[self.config.model_name]
         # An adapter's own root is the adapter's folder, which need hold no tokenizer.
         base = served.get(str(model.get("parent")), model)
@@ -239,7 +239,7 @@ class CompletionsServer(TokenServer):
 
     async def version(self) -> str | None:
         """Return the version of the inference server's program; None when it does not say."""
-        http = self._made_client()  # of its own: it is asked before a run is open, which closes the others
+        http = self._made_client()  # of its own: this runs before a run is open, which closes the others
         try:
             return await program_version(http)
         finally:
@@ -259,7 +259,7 @@ class CompletionsServer(TokenServer):
         options = {key: value for key, value in kwargs.items() if value is not None}
         body = self.request(prompt, options)
         answer = await while_alive(
-            self._asked(self.path, body, session=session), self.alive, every_s=self.probe_s, label=self.label
+            self._post(self.path, body, session=session), self.alive, every_s=self.probe_s, label=self.label
         )
         try:
             return self.read(answer, prompt)
@@ -357,7 +357,7 @@ class CompletionsServer(TokenServer):
             left = self.question_s - (time.monotonic() - began)
             try:
                 # Short at first: a request may be lost, and a server that starts may be slow.
-                return await self._asked(path, body, max(1.0, min(left, self.first_s * 2**tries)))
+                return await self._post(path, body, max(1.0, min(left, self.first_s * 2**tries)))
             except EngineDown as error:
                 pause = backoff_s(tries - 1, most=8.0)
                 tries += 1
@@ -367,7 +367,7 @@ class CompletionsServer(TokenServer):
                     raise EngineError(f"{error} ({tries} attempts)") from error
             await asyncio.sleep(pause)
 
-    async def _asked(
+    async def _post(
         self, path: str, body: dict[str, Any], seconds: float | None = None, session: Session | None = None
     ) -> Any:
         """Post to a path once. seconds: for the answer; None for the configured silence. session: the owner of the
@@ -379,15 +379,15 @@ class CompletionsServer(TokenServer):
         except NoAnswer as error:
             raise EngineDown(f"{self.label} did not answer: {error}") from error
         if session is not None:
-            session.heard(self.url, response.headers)
+            session.note_response(self.url, response.headers)
         if response.status_code != 200:
             raise refusal(self.label, response.status_code, response.text, known=self._known)
         try:
             answer = response.json()
         except ValueError as error:
             raise OddAnswer(f"{self.label} answered with something else than JSON: {response.text[:200]!r}") from error
-        if (said := said_error(answer)) is not None:
-            raise refusal(self.label, *said, known=self._known)
+        if (failure := parse_error(answer)) is not None:
+            raise refusal(self.label, *failure, known=self._known)
         self._known = True
         return answer
 

@@ -77,16 +77,16 @@ class NotThisServer(Refused):
     """The answering program is no inference server that we can use with these options, and will not become one."""
 
 
-def unfit(label: str, status: int, text: str, asked: str, location: str = "") -> EngineError | None:
+def unfit(label: str, status: int, text: str, path: str, location: str = "") -> EngineError | None:
     """Return the exception for an answer at the start that is an error: NotThisServer if only the user can mend it.
 
-    asked: the path of the request. location: the address that a redirection names."""
+    path: of the request. location: the address that a redirection names."""
     if status in (401, 403):
         return NotThisServer(f"{label} refuses us ({status}: {text[:200]}); set --openai.api_key to its key")
     if 300 <= status < 500 and status not in RETRIED:
         onward = f" and points to {location}" if location else ""
         return NotThisServer(
-            f"{label} answers {asked} with {status}{onward}, so it is another program or another protocol; "
+            f"{label} answers {path} with {status}{onward}, so it is another program or another protocol; "
             "set --openai.base_url to an inference server's address, such as http://HOST:PORT/v1, or "
             "--openai.server_type to what it speaks"
         )
@@ -99,30 +99,30 @@ def refusal(label: str, status: int | None, text: str, *, known: bool = False) -
     label: the server's name in messages. status: HTTP's, or the one in the answer's body; None if it names none.
     known: whether the server has answered such a request before. It may find a thing again that it finds no more: it
     was restarted and has not loaded its adapter yet, or something else answers in its place."""
-    said = f"{label} answered {'with an error' if status is None else status}: {text[:300]}"
+    message = f"{label} answered {'with an error' if status is None else status}: {text[:300]}"
     if "is out of vocabulary" in text:  # vLLM's words
-        said += "; the tokenizer has more tokens than the model: set --env.tokenizer_name to the model's own"
+        message += "; the tokenizer has more tokens than the model: set --env.tokenizer_name to the model's own"
     if status == 404 and known:
-        what = f"{said}; it did serve that before, so it is waited for: load the model or adapter again"
+        what = f"{message}; it did serve that before, so it is waited for: load the model or adapter again"
         return OddAnswer(what, broken=True)
     if (status is None or status in MAY_BE_TOO_LONG) and _TOO_LONG.search(text):
-        return ContextOverflow(said)
+        return ContextOverflow(message)
     if status is None:
-        return OddAnswer(said)
+        return OddAnswer(message)
     if status == 500:
-        return OddAnswer(said, broken=True)
-    return EngineDown(said) if status in RETRIED or status > 505 else Refused(said, status=status)
+        return OddAnswer(message, broken=True)
+    return EngineDown(message) if status in RETRIED or status > 505 else Refused(message, status=status)
 
 
-def said_error(body: Any) -> tuple[int | None, str] | None:
+def parse_error(body: Any) -> tuple[int | None, str] | None:
     """Return the status, if any, and the text of an answer's body that is an error, whatever HTTP says; else None."""
     if not isinstance(body, dict):
         return None
     error = body.get("error") or (body if body.get("object") == "error" else None) or body.get("detail")
     if not error:
         return None
-    said = (error.get("message") or error) if isinstance(error, dict) else error
-    text = said if isinstance(said, str) else shown(said)
+    message = (error.get("message") or error) if isinstance(error, dict) else error
+    text = message if isinstance(message, str) else shown(message)
     parts = [part for part in (error, body) if isinstance(part, dict)]
     codes = [part.get(name) for part in parts for name in ("code", "status_code")]
     found = [_STATUS.fullmatch(str(code)) for code in codes if isinstance(code, int | str)]

@@ -49,10 +49,10 @@ class Usage:
         counts = [_count(getattr(usage, name, None)) for name in ("prompt_tokens", "completion_tokens")]
         self.input, self.output = self.input + counts[0], self.output + counts[1]
         self.cached += _count(getattr(details, "cached_tokens", None))
-        told = getattr(usage, "cost", None)  # some gateways name it
+        reported = getattr(usage, "cost", None)  # some gateways name it
         known = prices and any(counts)
         price = sum(count * one / 1e6 for count, one in zip(counts, prices, strict=True)) if known else None
-        if (cost := told if isinstance(told, int | float) else price) is not None:
+        if (cost := reported if isinstance(reported, int | float) else price) is not None:
             self.cost = (self.cost or 0.0) + cost
 
     def to_json(self) -> dict[str, Any]:
@@ -79,28 +79,28 @@ def usage_of(servers: Iterable[Any]) -> list[dict[str, Any]]:
     ]
 
 
-def refused_option(text: str, asked: Mapping[str, Any]) -> str | None:
+def refused_option(text: str, options: Mapping[str, Any]) -> str | None:
     """Return the option of a request that a model does not take, as an error's text names it; None if it names none.
 
-    asked: the request's options by OpenAI's names."""
+    options: the request's by OpenAI's names."""
     if not _REFUSALS.search(text):
         return None
     for name in OPTIONAL:
         words = "|".join(map(re.escape, _NAMES.get(name, (name,))))
-        if name in asked and re.search(rf"(?<![\w-])({words})(?![\w-])", text, re.IGNORECASE):
+        if name in options and re.search(rf"(?<![\w-])({words})(?![\w-])", text, re.IGNORECASE):
             return name
     return None
 
 
-def room_left(text: str, asked: int) -> int:
-    """Return the tokens of room behind a prompt, as the refusal of a prompt with a reply of `asked` tokens names window
+def room_left(text: str, max_tokens: int) -> int:
+    """Return the tokens of room behind a prompt, as the refusal of a prompt with a reply of `max_tokens` names window
     and prompt, or half as much where it does not; 0 for a prompt without any."""
     if _FULL.search(text):
         return 0
-    told = {int(number) for number in _NUMBER.findall(_THOUSANDS.sub("", text))} - {asked}
-    sizes = sorted(told - {number + asked for number in told})[-2:]  # of the prompt and of the window
-    left = sizes[1] - sizes[0] if len(sizes) == 2 else asked
-    return left if left < asked else asked // 2
+    numbers = {int(number) for number in _NUMBER.findall(_THOUSANDS.sub("", text))} - {max_tokens}
+    sizes = sorted(numbers - {number + max_tokens for number in numbers})[-2:]  # of the prompt and of the window
+    left = sizes[1] - sizes[0] if len(sizes) == 2 else max_tokens
+    return left if left < max_tokens else max_tokens // 2
 
 
 def pause_s(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
@@ -108,19 +108,21 @@ def pause_s(headers: Mapping[str, str], now: datetime | None = None) -> float | 
 
     `Retry-After` (seconds or a date) and `retry-after-ms` come first; else the latest of the limits that are used up,
     as `x-ratelimit-reset-*` (OpenAI: 6m0s, others: seconds) and `anthropic-ratelimit-*-reset` (RFC 3339) name it."""
-    told = {name.lower(): value.strip() for name, value in headers.items()}
+    values = {name.lower(): value.strip() for name, value in headers.items()}
     now = now or datetime.now(UTC)
-    first = _number(told.get("retry-after-ms"))
-    waits = [None if first is None else first / 1000, _moment(told.get("retry-after"), now)]
+    first = _number(values.get("retry-after-ms"))
+    waits = [None if first is None else first / 1000, _moment(values.get("retry-after"), now)]
     if (wait := next((one for one in waits if one is not None), None)) is None:
-        spent = [name for name in told if name.endswith(("-reset", *_RESETS)) or name in _RESETS]
-        left = [_moment(told[name], now) for name in spent if told.get(name.replace("reset", "remaining"), "0") == "0"]
+        spent = [name for name in values if name.endswith(("-reset", *_RESETS)) or name in _RESETS]
+        left = [
+            _moment(values[name], now) for name in spent if values.get(name.replace("reset", "remaining"), "0") == "0"
+        ]
         wait = max((one for one in left if one is not None), default=None)
     return None if wait is None else min(max(wait, 0.0), LONGEST_S)
 
 
-def _count(told: Any) -> int:
-    return told if isinstance(told, int) else 0
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def _number(text: str | None) -> float | None:

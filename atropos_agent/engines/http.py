@@ -136,9 +136,9 @@ class HttpClient:
                 return Response(answer.status, await _body(answer), answer.charset or "utf-8", answer.headers)
         # The second where a connection breaks, the last where a header or the URL is nonsense.
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            said = _short(error)
+            reason = _short(error)
             other = isinstance(error, aiohttp.ClientResponseError | aiohttp.ClientSSLError)
-            raise (NotHttp if other else NoAnswer)(said + _way(self._url)) from error
+            raise (NotHttp if other else NoAnswer)(reason + _way(self._url)) from error
 
     def _open(self) -> aiohttp.ClientSession:
         parts = urlsplit(self._url)

@@ -108,8 +108,8 @@ class SGLangServer(CompletionsServer):
         body = {**prompt, "sampling_params": sampling, "return_logprob": True, "logprob_start_len": 0}
 
         def read(answer: Any) -> list[tuple[int, float]]:
-            told = answer["meta_info"].get("input_token_logprobs") or ()
-            return [(int(token), float(logprob) if place else 0.0) for place, (logprob, token, *_) in enumerate(told)]
+            rows = answer["meta_info"].get("input_token_logprobs") or ()
+            return [(int(token), float(logprob) if place else 0.0) for place, (logprob, token, *_) in enumerate(rows)]
 
         return await self.ask(self.path, body, read, "score a prompt")
 

@@ -40,7 +40,7 @@ class Defect(enum.StrEnum):
     SEVERAL = "several"
     """The answer holds more than one."""
     LONGER = "longer"
-    """It is longer than was asked for."""
+    """It is longer than requested."""
     EMPTY = "empty"
     """It holds no token, not even the end of the turn."""
     UNKNOWN_IDS = "unknown ids"
@@ -115,8 +115,8 @@ def sound(
 
 def sound_chat(response: Any) -> Completion:
     """Return the one reply in an OpenAI ChatCompletion, as text without ids. Raises UnsoundReply."""
-    told = getattr(getattr(response, "usage", None), "completion_tokens", None)
-    lost = told if isinstance(told, int) else 0
+    count = getattr(getattr(response, "usage", None), "completion_tokens", None)
+    lost = count if isinstance(count, int) else 0
     if not response.choices:
         raise UnsoundReply(Defect.MISSING, "the inference server returned no reply")
     if len(response.choices) > 1:
@@ -146,12 +146,12 @@ def check_ended(finish_reason: Any, *, lost_tokens: int = 0) -> None:
     raise UnsoundReply(defect, what, lost_tokens=lost_tokens)
 
 
-def _experts(told: Sequence[Any], tokens: int, label: str, lost: int) -> Experts | None:
+def _experts(payload: Sequence[Any], tokens: int, label: str, lost: int) -> Experts | None:
     """Return the experts of prompt and reply, of so many tokens; None if the server does not say."""
-    if not isinstance(told[0], str):
+    if not isinstance(payload[0], str):
         return None
     try:
-        experts = read_experts(told[0])
+        experts = read_experts(payload[0])
     except ValueError as error:
         raise TokenMismatch(f"{label}: {error}", lost_tokens=lost) from error
     if len(experts) < tokens - 1:

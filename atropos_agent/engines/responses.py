@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from atropos_agent.engines.anthropic import HttpChatServer
-from atropos_agent.engines.errors import ODD, NoCompletion, refusal, said_error, shown
+from atropos_agent.engines.errors import ODD, NoCompletion, parse_error, refusal, shown
 from atropos_agent.tokens.chat import RAW
 from atropos_agent.types import Message
 
@@ -40,8 +40,8 @@ class ResponsesServer(HttpChatServer):
         return body
 
     def read(self, answer: Any) -> Any:
-        if (said := said_error(answer)) is not None:
-            raise refusal(self.label, *said)
+        if (failure := parse_error(answer)) is not None:
+            raise refusal(self.label, *failure)
         try:
             return _completion(answer)
         except ODD as error:
@@ -90,10 +90,10 @@ def _completion(answer: Any) -> Any:
     )
     usage = answer.get("usage") or {}
     details = SimpleNamespace(cached_tokens=(usage.get("input_tokens_details") or {}).get("cached_tokens", 0))
-    told = SimpleNamespace(
+    reported = SimpleNamespace(
         prompt_tokens=usage.get("input_tokens", 0),
         completion_tokens=usage.get("output_tokens", 0),
         prompt_tokens_details=details,
         cost=usage.get("cost"),
     )
-    return SimpleNamespace(choices=[SimpleNamespace(message=message, finish_reason=reason)], usage=told)
+    return SimpleNamespace(choices=[SimpleNamespace(message=message, finish_reason=reason)], usage=reported)

@@ -45,7 +45,7 @@ class Route(TokenServer):
         self._lost_s = 0.0
         self._failing_since: float | None = None
         self.lost_tokens = 0
-        """Sampled tokens of aborted or unsound replies, which were asked for again."""
+        """Sampled tokens of aborted or unsound replies, which were requested again."""
         self._engines = engines
         self._unknown_id = unknown_id
         self._end_of = end_of
@@ -105,12 +105,12 @@ class Route(TokenServer):
         finally:
             self._lost_s, self._failing_since = self.outage_s, None
 
-    def _check(self, engine: CompletionsServer, answer: Answer, asked: Mapping[str, Any]) -> None:
+    def _check(self, engine: CompletionsServer, answer: Answer, request: Mapping[str, Any]) -> None:
         """Check that a reply is sound, and whole if the server says so. Raises UnsoundReply, TokenMismatch."""
-        most = asked.get("max_tokens")
-        reply = sound(answer, asked["input_ids"], self._unknown_id, label=engine.label, most=most)
+        most = request.get("max_tokens")
+        reply = sound(answer, request["input_ids"], self._unknown_id, label=engine.label, most=most)
         if self._end_of is not None:
-            engine.check_end(reply, self._end_of(reply.ids, asked.get("stop") or ()))
+            engine.check_end(reply, self._end_of(reply.ids, request.get("stop") or ()))
 
     async def _settled(self, engine: CompletionsServer, error: AgentError, tries: int, prompt: list[int]) -> AgentError:
         """Return the exception for an error: a repeated one may be permanent."""

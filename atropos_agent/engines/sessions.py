@@ -32,7 +32,7 @@ class Session:
         """Return the session's headers for the next request to a server. names: of the headers for the id."""
         return dict.fromkeys(names, self.id) | self._tokens.get(url, {})
 
-    def heard(self, url: str, headers: Mapping[str, str]) -> None:
+    def note_response(self, url: str, headers: Mapping[str, str]) -> None:
         """Keep the replica's name from a server's answer."""
         if found := {name: headers[name] for name in ECHOED if name in headers}:
             self._tokens[url] = found

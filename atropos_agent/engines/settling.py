@@ -42,7 +42,7 @@ async def settled(server: ProbedServer, error: OddAnswer, prompt: list[int]) -> 
             fits, fails = (middle, fails) if await server.answers(filler * middle) else (fits, middle)
         if not await server.answers(filler * fits):
             return error  # it has broken meanwhile
-        # With the token that was asked for.
+        # With the requested token.
         server.max_model_len = fits + 1
         return ContextOverflow(f"{server.label} takes prompts of up to {fits} tokens, not of {len(prompt)}: {error}")
     return EngineError(f"{error} (each time, while it answers other requests)")

@@ -17,7 +17,7 @@ from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import IGNORED, AgentResult, EngineError, SequenceData, TeacherScores
 
 PATIENCE_S = 1800.0
-"""Seconds in which a teacher that does not answer is asked again, as long as an inference server is waited for."""
+"""Seconds in which a teacher that does not answer gets more requests, as long as an inference server is waited for."""
 FIRST_S = 120.0
 """Seconds for its first answer: a long row takes its time on a busy server."""
 _ANSWER_S = 1200
@@ -42,10 +42,10 @@ class TeacherServer(CompletionsServer):
         try:
             await super().connect()
         except EngineError as error:
-            said = str(error)
+            message = str(error)
             for theirs, ours in _NAMES:
-                said = said.replace(theirs, ours)
-            raise type(error)(said) from error
+                message = message.replace(theirs, ours)
+            raise type(error)(message) from error
 
 
 class Teacher:
@@ -112,5 +112,5 @@ class Teacher:
 
 def _conversation(template: ChatTemplate) -> str:
     """Return a conversation as the template writes it: models of one vocabulary may differ in their control tokens."""
-    said: Sequence[dict[str, Any]] = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "x"}]
-    return template.render(list(said)) + "".join(template.tokenizer.decode([i]) for i in sorted(template.stop_ids))
+    messages: Sequence[dict[str, Any]] = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "x"}]
+    return template.render(list(messages)) + "".join(template.tokenizer.decode([i]) for i in sorted(template.stop_ids))

@@ -33,8 +33,8 @@ async def compare_tokenizers(server: CompletionsServer, tokenizer: Any, text: st
         return None
     place = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), 0)
     shown = [[tokenizer.decode([i]) for i in ids[max(0, place - 3) : place + 4]] for ids in (ours, theirs)]
-    said = (
+    summary = (
         f"the same text is {len(ours)} ids here and {len(theirs)} there "
         f"({first_difference(ours, theirs)}, that is {shown[0]} instead of {shown[1]})"
     )
-    return Difference(ours, theirs, place, said)
+    return Difference(ours, theirs, place, summary)

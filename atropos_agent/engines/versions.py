@@ -48,13 +48,13 @@ async def program_version(http: HttpClient) -> str | None:
     for path in _PROGRAMS:
         try:
             response = await http.get(path, timeout=5.0)
-            told = response.json() if response.status_code == 200 else None
+            body = response.json() if response.status_code == 200 else None
         except NoAnswer:
             return None
         except ValueError:
             continue
-        if isinstance(told, Mapping) and isinstance(told.get("version"), str):
-            return str(told["version"])[:100]
+        if isinstance(body, Mapping) and isinstance(body.get("version"), str):
+            return str(body["version"])[:100]
     return None
 
 
@@ -68,8 +68,8 @@ class ServedAdapter:
     def __init__(self, http: HttpClient, name: str) -> None:
         self._http = http
         self._name = name
-        self._asked = -math.inf
-        """When the server was last asked (`time.monotonic`)."""
+        self._checked_at = -math.inf
+        """When the last request was sent (`time.monotonic`)."""
         self._version: int | None = None
         self._first: asyncio.Future[int | None] | None = None
         """The first answer, for which all requests wait: later ones have an older version meanwhile."""
@@ -84,12 +84,12 @@ class ServedAdapter:
 
     async def _looked_up(self) -> int | None:
         version = self._version
-        if time.monotonic() - self._asked > self.believed_s:
-            self._asked = time.monotonic()  # so that of many requests one asks
+        if time.monotonic() - self._checked_at > self.believed_s:
+            self._checked_at = time.monotonic()  # so that of many requests one asks
             try:
                 models = (await self._http.get("/v1/models", timeout=5.0)).raise_for_status().json()["data"]
                 version = next(version_of(m.get("root")) for m in models if m["id"] == self._name)
-                self._asked, self._version = time.monotonic(), version
+                self._checked_at, self._version = time.monotonic(), version
             except (NoAnswer, *ODD, StopIteration) as error:
                 logger.debug("the server does not say which adapter it serves as %s: %r", self._name, error)
         return version

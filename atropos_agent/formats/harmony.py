@@ -140,9 +140,9 @@ def _read(recipients: Sequence[str], content_type: str, text: str, start: int) -
     name = recipients[0].removeprefix(FUNCTIONS)
     if len(recipients) > 1 or not recipients[0].startswith(FUNCTIONS) or not name:
         raise ValueError(f"a call must go to {FUNCTIONS}NAME, not to {' and '.join(recipients)}")
-    said = _RECIPIENT.sub("", content_type).strip()
-    if said not in ("", "json"):
-        raise ValueError(f"a call's content type must be json, not {said}")
+    kind = _RECIPIENT.sub("", content_type).strip()
+    if kind not in ("", "json"):
+        raise ValueError(f"a call's content type must be json, not {kind}")
     if (place := skip_space(text, start)) == len(text) or _ENDS.match(text, place):
         raise ValueError("the call's arguments are missing: write {} where there are none")
     arguments, place = read_arguments(text, start)

@@ -1,4 +1,4 @@
-"""Shared reading of replies for tool formats: thinking told from content, calls found by a tag, strict JSON."""
+"""Shared reading of replies for tool formats: thinking separated from content, calls found by a tag, strict JSON."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class Section:
 
 @dataclass(slots=True)
 class _ScannedReply:
-    """A reply in its parts. spans: the places of calls, malformed ones too; said: whether there was content."""
+    """A reply in its parts. spans: the places of calls, malformed ones too; has_content: whether there was some."""
 
     thoughts: list[str] = field(default_factory=list)
     content: list[str] = field(default_factory=list)
-    said: bool = False
+    has_content: bool = False
     calls: list[Read] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     spans: list[tuple[int, int]] = field(default_factory=list)
@@ -124,7 +124,7 @@ class TaggedFormat(ToolFormat):
                 self._end(found)
                 return found
             if tag[0] == think:
-                found.orderly &= not (found.thoughts or found.calls or found.said)
+                found.orderly &= not (found.thoughts or found.calls or found.has_content)
                 position, inside = tag.end(), True
             elif len(found.problems) >= MOST_MALFORMED:
                 found.problems.append(f"what stands behind the first {MOST_MALFORMED} malformed calls was not read")
@@ -174,7 +174,7 @@ class TaggedFormat(ToolFormat):
 def _add_content(found: _ScannedReply, text: str) -> None:
     found.content.append(text)
     if text and text.strip():
-        found.said = True
+        found.has_content = True
         found.orderly &= not found.calls
 
 

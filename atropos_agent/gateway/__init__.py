@@ -12,7 +12,7 @@ other, and its rows hold exactly the ids given to the inference server and the i
             result = await session.result()                      # AgentResult, or AgentError: a failure of ours
 
 `Session` by itself has no address: `await session.handle(scope, receive, send)` is the ASGI application of this one
-rollout. Use it if the connection already identifies the rollout (no key is asked for). See docs/gateway.md.
+rollout. Use it if the connection already identifies the rollout (it needs no key). See docs/gateway.md.
 """
 
 from atropos_agent.gateway.branches import TRAINED

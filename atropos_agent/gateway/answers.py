@@ -25,7 +25,7 @@ def answer_of(
     text: str,
     reply: Reply,
     completion: Completion,
-    asked: GatewayRequest,
+    request: GatewayRequest,
     fitted: FittedFormat,
     *,
     number: int,
@@ -36,21 +36,21 @@ def answer_of(
     """Return the answer for an agent.
 
     text: the reply as sampled; reply: the same, parsed. number: the answer's; first_id: of its first call."""
-    content, stopped_at = _until(reply.content, asked.stop)
+    content, stopped_at = _cut_at_stop(reply.content, request.stop)
     spans = [text[start:end] for start, end in fitted.format.literals(text, thinking_open=thinking_open)]
-    names = {tool["function"]["name"] for tool in asked.tools}
+    names = {tool["function"]["name"] for tool in request.tools}
     calls = [
         ReplyCall(call.id, call.name, sampled, call, offered=call.name in names)
-        for call, sampled in zip(reply.calls, _sampled(reply.calls, spans), strict=True)
+        for call, sampled in zip(reply.calls, _sampled_arguments(reply.calls, spans), strict=True)
     ]
     if reply.problems:
-        broken = list(_broken(spans, fitted, asked, first_id + len(calls)))
+        broken = list(_broken_calls(spans, fitted, request, first_id + len(calls)))
         calls += broken
     return Answer(
         number,
         reply.thinking,
         content,
-        _served(calls, first_id),
+        _with_own_ids(calls, first_id),
         "length" if completion.finish_reason == "length" and stopped_at is None else "stop",
         prompt_tokens,
         len(completion.ids),
@@ -58,13 +58,13 @@ def answer_of(
     )
 
 
-def _until(content: str, stop: Sequence[str]) -> tuple[str, str | None]:
+def _cut_at_stop(content: str, stop: Sequence[str]) -> tuple[str, str | None]:
     """Return content up to the first of the stop strings, and this string. The inference server samples it."""
     found = min(((content.find(one), one) for one in stop if one in content), default=None)
     return (content, None) if found is None else (content[: found[0]].rstrip(), found[1])
 
 
-def _sampled(calls: Sequence[ToolCall], spans: Sequence[str]) -> Iterator[str]:
+def _sampled_arguments(calls: Sequence[ToolCall], spans: Sequence[str]) -> Iterator[str]:
     """Yield calls' arguments as they were sampled, in this order; as JSON if the format writes none.
 
     No object is decoded twice, and none within the arguments of an earlier call."""
@@ -101,12 +101,14 @@ def _object_at(spans: Sequence[str], place: tuple[int, int]) -> _Object | None:
     return _Object(place, end, value)
 
 
-def _broken(spans: Sequence[str], fitted: FittedFormat, asked: GatewayRequest, number: int) -> Iterator[ReplyCall]:
+def _broken_calls(
+    spans: Sequence[str], fitted: FittedFormat, request: GatewayRequest, number: int
+) -> Iterator[ReplyCall]:
     """Yield the unreadable calls with a readable name."""
     for span in spans:
         if not fitted.format.parse(span).problems:
             continue
-        name = _name(span, [tool["function"]["name"] for tool in asked.tools])
+        name = _name(span, [tool["function"]["name"] for tool in request.tools])
         if name is not None:
             yield ReplyCall(fitted.format.call_id(number, name), name, _behind_name(span, name, fitted.format.control))
             number += 1
@@ -134,7 +136,7 @@ def _behind_name(span: str, name: str, control: Sequence[str]) -> str:
     return behind.strip()
 
 
-def _served(calls: Sequence[ReplyCall], first_id: int) -> Sequence[ReplyCall]:
+def _with_own_ids(calls: Sequence[ReplyCall], first_id: int) -> Sequence[ReplyCall]:
     """Return calls with ids of our own: a format's ids may occur twice, or hold characters replaced by clients
     (Kimi's do)."""
     return [

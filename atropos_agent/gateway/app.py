@@ -74,11 +74,11 @@ class Asks(typing.Protocol):
         """Return the rollout's share of the event loop."""
         ...
 
-    def ask(self, asked: GatewayRequest) -> Turn:
+    def ask(self, request: GatewayRequest) -> Turn:
         """Return the turn that answers a request. Raises Refusal and AgentError."""
         ...
 
-    def count_tokens(self, asked: GatewayRequest) -> int:
+    def count_tokens(self, request: GatewayRequest) -> int:
         """Return how many tokens a request has. Raises Refusal and AgentError."""
         ...
 
@@ -159,7 +159,7 @@ class _Exchange:
     async def begin(self, status: int, kind: bytes, *headers: tuple[bytes, bytes]) -> None:
         """Begin the response."""
         self.begun = True
-        await self._sent(
+        await self._send_message(
             {"type": "http.response.start", "status": status, "headers": [(b"content-type", kind), *headers]}
         )
 
@@ -172,7 +172,7 @@ class _Exchange:
             await asyncio.sleep(0)
             if leaving.done():
                 raise _ClientGone
-        await self._sent({"type": "http.response.body", "body": content, "more_body": not last})
+        await self._send_message({"type": "http.response.body", "body": content, "more_body": not last})
 
     async def whole(self, status: int, kind: bytes, content: bytes, *headers: tuple[bytes, bytes]) -> None:
         """Send a response with one body."""
@@ -185,10 +185,10 @@ class _Exchange:
         """Send a JSON value as the response."""
         await self.whole(status, b"application/json", dumped(body), *headers)
 
-    async def refuse(self, refusal: Refusal, asked: GatewayRequest | None) -> None:
+    async def refuse(self, refusal: Refusal, request: GatewayRequest | None) -> None:
         """Send an error."""
-        if self.begun and asked is not None:
-            await self.write(self.protocol.error_event(refusal, asked), last=True)
+        if self.begun and request is not None:
+            await self.write(self.protocol.error_event(refusal, request), last=True)
             return
         await self.tell(refusal.fault.status, self.protocol.error(refusal), (b"x-should-retry", b"false"))
 
@@ -206,7 +206,7 @@ class _Exchange:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
-    async def _sent(self, message: MutableMapping[str, Any]) -> None:
+    async def _send_message(self, message: MutableMapping[str, Any]) -> None:
         try:
             async with asyncio.timeout(SEND_S):
                 await self._send(message)
@@ -221,7 +221,7 @@ def protocol_of(path: str) -> Protocol | None:
 
 async def respond(session: Asks, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer one request of a session's agent."""
-    exchange, asked, body = _Exchange(scope, receive, send), None, None
+    exchange, request, body = _Exchange(scope, receive, send), None, None
     try:
         if scope["method"] in ("GET", "HEAD"):
             await _look(exchange)
@@ -232,25 +232,25 @@ async def respond(session: Asks, scope: Scope, receive: Receive, send: Send) -> 
         await exchange.turn(session.share)
         with session.share.taken():
             body = of_path(exchange.path, scope.get("query_string", b""), _loaded(content))
-            asked = exchange.protocol.read(body)
-            found = session.count_tokens(asked) if exchange.counts else session.ask(asked)
+            request = exchange.protocol.read(body)
+            found = session.count_tokens(request) if exchange.counts else session.ask(request)
         if isinstance(found, int):
             await exchange.tell(200, exchange.protocol.counted(found))
         else:
-            await _answer(found, asked, exchange)
+            await _answer(found, request, exchange)
     except _ClientGone:
         logger.debug("a client went away")
     except (Refusal, AgentError) as error:
         if isinstance(error, Refusal) and scope["method"] == "POST" and not exchange.counts:
-            session.turned_away(error, tools=bool((body or {}).get("tools") if asked is None else asked.tools))
-        await _refuse(exchange, error, asked)
+            session.turned_away(error, tools=bool((body or {}).get("tools") if request is None else request.tools))
+        await _refuse(exchange, error, request)
     except TooLong as error:
-        await _refuse(exchange, session.too_long(error, counting=exchange.counts), asked)
+        await _refuse(exchange, session.too_long(error, counting=exchange.counts), request)
     except RecursionError:
-        await _refuse(exchange, _too_deep(), asked)
+        await _refuse(exchange, _too_deep(), request)
     except Exception as error:  # the agent gets an answer, and the rollout fails by it
         logger.error("the gateway failed at a request", exc_info=error)
-        await _refuse(exchange, session.fail(error), asked)
+        await _refuse(exchange, session.fail(error), request)
     finally:
         exchange.close()
 
@@ -260,10 +260,10 @@ async def deny(scope: Scope, receive: Receive, send: Send) -> None:
     await _refuse(_Exchange(scope, receive, send), Refusal("the API key is not known here", Fault.UNKNOWN_KEY), None)
 
 
-async def _refuse(exchange: _Exchange, error: Refusal | AgentError, asked: GatewayRequest | None) -> None:
+async def _refuse(exchange: _Exchange, error: Refusal | AgentError, request: GatewayRequest | None) -> None:
     refusal = error if isinstance(error, Refusal) else Refusal(f"the rollout has failed: {error}", Fault.OURS)
     try:
-        await exchange.refuse(refusal, asked)
+        await exchange.refuse(refusal, request)
     except _ClientGone:
         logger.debug("a client went away before it was told: %s", refusal.fault)
 
@@ -288,11 +288,11 @@ async def _look(exchange: _Exchange) -> None:
             raise Refusal(f"there is nothing at GET /{exchange.path[:100]}", Fault.NOT_FOUND)
 
 
-async def _answer(turn: Turn, asked: GatewayRequest, exchange: _Exchange) -> None:
+async def _answer(turn: Turn, request: GatewayRequest, exchange: _Exchange) -> None:
     """Answer a request for a reply. The sampled reply is kept, whether or not the client takes it."""
     turn.waiting += 1
     try:
-        if asked.stream:
+        if request.stream:
             while not await exchange.wait(turn, PING_S):
                 if not exchange.begun:
                     await exchange.begin(200, *_STREAM)
@@ -303,12 +303,12 @@ async def _answer(turn: Turn, asked: GatewayRequest, exchange: _Exchange) -> Non
             turn.work.result()
         if turn.sampled is None:
             raise Refusal("the rollout has ended", Fault.TOO_LONG)
-        if not asked.stream:
-            await exchange.tell(200, exchange.protocol.body(turn.sampled.answer, asked))
+        if not request.stream:
+            await exchange.tell(200, exchange.protocol.body(turn.sampled.answer, request))
         else:
-            told = b"".join(exchange.protocol.events(turn.sampled.answer, asked))
+            stream = b"".join(exchange.protocol.events(turn.sampled.answer, request))
             kind, header = _STREAM
-            await (exchange.write(told, last=True) if exchange.begun else exchange.whole(200, kind, told, header))
+            await (exchange.write(stream, last=True) if exchange.begun else exchange.whole(200, kind, stream, header))
         turn.taken = True
         exchange.scope.setdefault("extensions", {})[UNTAKEN] = lambda: setattr(turn, "taken", False)
     finally:

@@ -71,7 +71,7 @@ def branches_of(forest: Forest) -> dict[Turn, Branch]:
     turns = [turn for turn, _ in forest.turns]
     roots = {turn: turn.path[0] for turn in turns}
     answers = Counter(roots.values())
-    tooled = [root for root in forest.roots if root.asked.tools and root in answers]
+    tooled = [root for root in forest.roots if root.request.tools and root in answers]
     # An agent without tools talks most in its own conversation.
     first = tooled[0] if tooled else max(answers, key=lambda root: answers[root], default=None)
     found: dict[Turn, Branch] = {}
@@ -88,47 +88,53 @@ def branches_of(forest: Forest) -> dict[Turn, Branch]:
 def _kind_of(root: Turn, main: Turn | None) -> Branch:
     if main is None or root is main or _same_head(root, main):
         return Branch.MAIN
-    if root.asked.tools:
+    if root.request.tools:
         # Tools that change in mid-conversation change the whole prompt.
         return Branch.MAIN if root.retells else Branch.SUB_AGENT
     return Branch.SUMMARY if root.retells else Branch.SIDE
 
 
 def _same_head(root: Turn, main: Turn) -> bool:
-    return same_tools(root.asked.tools, main.asked.tools) and same_messages(_head(root.given), _head(main.given))
+    return same_tools(root.request.tools, main.request.tools) and same_messages(_head(root.given), _head(main.given))
 
 
 def _head(messages: Sequence[HistoryMessage]) -> list[HistoryMessage]:
     """Return the system messages at the beginning of messages."""
-    end = next((place for place, told in enumerate(messages) if told.role != "system"), len(messages))
+    end = next((place for place, message in enumerate(messages) if message.role != "system"), len(messages))
     return list(messages[:end])
 
 
 def _given_up(turn: Turn, forest: Forest) -> bool:
-    """Tell whether the agent asked the same again, and the work went on from the other reply or from none."""
+    """Tell whether the agent sent the same request again, and the work went on from the other reply or from none."""
     if turn.children:
         return False
     beside = [
         other
         for other in (forest.roots if turn.parent is None else turn.parent.children)
-        if other.sampled and same_tools(other.asked.tools, turn.asked.tools) and same_messages(other.given, turn.given)
+        if other.sampled
+        and same_tools(other.request.tools, turn.request.tools)
+        and same_messages(other.given, turn.given)
     ]
     return any(other.children for other in beside) or beside.index(turn) < len(beside) - 1
 
 
 def _taken(turn: Turn, sampled: SampledReply, kind: Branch, untrained: str) -> HarvestedReply:
-    said = [{"role": "user", "content": told.text} for told in _behind_replies(turn.given) if told.role == "user"]
-    step = replace(sampled.step, results=_results(turn, sampled), said=said if sampled.step.index else ())
+    user_messages = [
+        {"role": "user", "content": message.text} for message in _behind_replies(turn.given) if message.role == "user"
+    ]
+    step = replace(sampled.step, results=_results(turn, sampled), said=user_messages if sampled.step.index else ())
     return HarvestedReply(step, sampled.exchange, kind.value, untrained)
 
 
 def _behind_replies(given: Sequence[HistoryMessage]) -> Sequence[HistoryMessage]:
     """Return the messages behind the last reply: a history that is not ours is context."""
-    return given[max((place for place, told in enumerate(given, 1) if told.role == "assistant"), default=0) :]
+    return given[max((place for place, message in enumerate(given, 1) if message.role == "assistant"), default=0) :]
 
 
 def _results(turn: Turn, sampled: SampledReply) -> Sequence[ToolResult]:
-    """Return the calls' results as the agent told them, if it went on."""
+    """Return the calls' results as the agent sent them, if it went on."""
     calls = {call.id: call.call for call in sampled.answer.calls}
     following = turn.children[-1].given if turn.children else ()
-    return tuple(ToolResult(told.text, call=calls.get(told.call_id)) for told in following if told.role == "tool")
+    return tuple(
+        ToolResult(message.text, call=calls.get(message.call_id)) for message in following if message.role == "tool"
+    )

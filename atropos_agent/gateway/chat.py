@@ -51,42 +51,42 @@ class Chat(Protocol):
             },
         )
 
-    def body(self, answer: Answer, asked: GatewayRequest) -> Mapping[str, Any]:
+    def body(self, answer: Answer, request: GatewayRequest) -> Mapping[str, Any]:
         message: dict[str, Any] = {"role": "assistant", "content": answer.content or (None if answer.calls else "")}
         if answer.thinking is not None:
             message["reasoning_content"] = answer.thinking
         if answer.calls:
-            message["tool_calls"] = _calls(answer, asked)
+            message["tool_calls"] = _calls(answer, request)
         choice = {"index": 0, "message": message, "finish_reason": _reason(answer), "logprobs": None}
-        return {**_head(answer, asked, "chat.completion"), "choices": [choice], "usage": _usage(answer)}
+        return {**_head(answer, request, "chat.completion"), "choices": [choice], "usage": _usage(answer)}
 
-    def events(self, answer: Answer, asked: GatewayRequest) -> Iterator[bytes]:
-        head = _head(answer, asked, "chat.completion.chunk")
+    def events(self, answer: Answer, request: GatewayRequest) -> Iterator[bytes]:
+        head = _head(answer, request, "chat.completion.chunk")
         deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
         if answer.thinking is not None:
             deltas.append({"reasoning_content": answer.thinking})
         if answer.content:
             deltas.append({"content": answer.content})
-        deltas += [{"tool_calls": [{"index": place, **call}]} for place, call in enumerate(_calls(answer, asked))]
+        deltas += [{"tool_calls": [{"index": place, **call}]} for place, call in enumerate(_calls(answer, request))]
         for delta in deltas:
             yield event({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
         yield event({**head, "choices": [{"index": 0, "delta": {}, "finish_reason": _reason(answer)}]})
-        if asked.extras["include_usage"]:
+        if request.extras["include_usage"]:
             yield event({**head, "choices": [], "usage": _usage(answer)})
         yield b"data: [DONE]\n\n"
 
     def error(self, refusal: Refusal) -> Mapping[str, Any]:
         return openai_error(refusal)
 
-    def error_event(self, refusal: Refusal, asked: GatewayRequest) -> bytes:
+    def error_event(self, refusal: Refusal, request: GatewayRequest) -> bytes:
         return event(self.error(refusal))
 
 
 def openai_error(refusal: Refusal) -> Mapping[str, Any]:
     """Return an error as OpenAI's clients know it."""
-    said = {"message": str(refusal), "type": _KINDS.get(refusal.fault, "invalid_request_error")}
+    error = {"message": str(refusal), "type": _KINDS.get(refusal.fault, "invalid_request_error")}
     code = "context_length_exceeded" if refusal.fault is Fault.TOO_LONG else None
-    return {"error": {**said, "param": refusal.param, "code": code}}
+    return {"error": {**error, "param": refusal.param, "code": code}}
 
 
 def tool(given: Mapping[str, Any], where: str) -> Mapping[str, Any]:
@@ -146,8 +146,8 @@ def _message(message: Mapping[str, Any], where: str, answers: bool) -> HistoryMe
         number = fields.text(call.get("id"), f"{at}.id")
         if call.get("type") == "custom":
             custom = fields.mapping(call.get("custom"), f"{at}.custom")
-            said = {"input": fields.text(custom.get("input"), f"{at}.custom.input")}
-            calls.append(HistoryCall(number, fields.text(custom.get("name"), f"{at}.custom.name"), said))
+            arguments = {"input": fields.text(custom.get("input"), f"{at}.custom.input")}
+            calls.append(HistoryCall(number, fields.text(custom.get("name"), f"{at}.custom.name"), arguments))
             continue
         function = fields.mapping(call.get("function"), f"{at}.function")
         name = fields.text(function.get("name"), f"{at}.function.name")
@@ -156,18 +156,18 @@ def _message(message: Mapping[str, Any], where: str, answers: bool) -> HistoryMe
     call_id = fields.text(message.get("tool_call_id"), f"{where}.tool_call_id") if role == "tool" else ""
     thought = thinking if isinstance(thinking, str) else None
     refuses = role in ("system", "user") and not answers
-    text, unshown = parts.told(message.get("content"), f"{where}.content", refuses=refuses)
+    text, unshown = parts.flatten_content(message.get("content"), f"{where}.content", refuses=refuses)
     return HistoryMessage(role, text, tuple(calls), thought, call_id, unshown=unshown)
 
 
-def _head(answer: Answer, asked: GatewayRequest, kind: str) -> dict[str, Any]:
-    return {"id": f"chatcmpl-{answer.number}", "object": kind, "created": int(time.time()), "model": asked.model}
+def _head(answer: Answer, request: GatewayRequest, kind: str) -> dict[str, Any]:
+    return {"id": f"chatcmpl-{answer.number}", "object": kind, "created": int(time.time()), "model": request.model}
 
 
-def _calls(answer: Answer, asked: GatewayRequest) -> list[Mapping[str, Any]]:
+def _calls(answer: Answer, request: GatewayRequest) -> list[Mapping[str, Any]]:
     return [
         {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": input_of(call)}}
-        if call.name in asked.extras["custom"]
+        if call.name in request.extras["custom"]
         else {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.text}}
         for call in answer.calls
     ]

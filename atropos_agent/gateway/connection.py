@@ -31,7 +31,7 @@ class Connection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             super().data_received(data)
-        except h11.LocalProtocolError:  # what it sends is wrong, and it is being answered: nothing else can be told
+        except h11.LocalProtocolError:  # what it sends is wrong, and it is being answered: nothing else can be sent
             self.transport.abort()
             return
         begun = self.conn.their_state is not h11.IDLE

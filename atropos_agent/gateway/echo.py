@@ -14,58 +14,62 @@ from typing import Any
 from atropos_agent.gateway.requests import Answer, HistoryCall, HistoryMessage, ReplyCall, Schemas
 
 
-def echoes(told: HistoryMessage, answer: Answer) -> bool:
+def echoes(message: HistoryMessage, answer: Answer) -> bool:
     """Tell whether a message is our answer as agents send it back."""
-    if told.role != "assistant" or len(told.calls) > len(answer.calls):
+    if message.role != "assistant" or len(message.calls) > len(answer.calls):
         return False
     sound = [call for call in answer.calls if call.call is not None]
-    if by_ids := [call.id for call in told.calls] == [call.id for call in answer.calls]:
+    if by_ids := [call.id for call in message.calls] == [call.id for call in answer.calls]:
         # What an agent makes of a broken call, or one of a tool that it has not, is its business: its id tells.
-        known = zip(told.calls, answer.calls, strict=True)
+        known = zip(message.calls, answer.calls, strict=True)
         pairs = [(one, ours) for one, ours in known if ours.call is not None and ours.offered]
-    elif len(told.calls) == len(sound):
+    elif len(message.calls) == len(sound):
         # Broken calls are text where the protocol can't carry them. Ids may be the agent's own.
-        pairs = list(zip(told.calls, sound, strict=True))
+        pairs = list(zip(message.calls, sound, strict=True))
     else:
         return False
     if any(one.name != ours.name or not _means(one, ours) for one, ours in pairs):
         return False
-    if by_ids and told.calls:
+    if by_ids and message.calls:
         return True  # whatever it makes of the words and the thinking beside them
-    if not (told.thinking is None or told.handle == answer.number or same(told.thinking, answer.thinking or "")):
+    if not (
+        message.thinking is None or message.handle == answer.number or same(message.thinking, answer.thinking or "")
+    ):
         return False
-    # A broken call is told in other words, some in the text.
-    broken = len(sound) < len(answer.calls) and (told.handle == answer.number or bool(told.calls))
-    return broken or same(told.text, answer.content if by_ids else answer.whole)
+    # An agent sends a broken call back in other words, some in the text.
+    broken = len(sound) < len(answer.calls) and (message.handle == answer.number or bool(message.calls))
+    return broken or same(message.text, answer.content if by_ids else answer.whole)
 
 
-def same_messages(told: Sequence[HistoryMessage], ours: Sequence[HistoryMessage]) -> bool:
+def same_messages(messages: Sequence[HistoryMessage], ours: Sequence[HistoryMessage]) -> bool:
     """Tell whether two stretches of messages say the same."""
-    return len(told) == len(ours) and all(map(same_message, told, ours))
+    return len(messages) == len(ours) and all(map(same_message, messages, ours))
 
 
-def same_message(told: HistoryMessage, ours: HistoryMessage) -> bool:
+def same_message(message: HistoryMessage, ours: HistoryMessage) -> bool:
     """Tell whether two messages say the same."""
     return (
-        told.role == ours.role
-        and told.call_id == ours.call_id
-        and same(told.text, ours.text)
-        and len(told.calls) == len(ours.calls)
+        message.role == ours.role
+        and message.call_id == ours.call_id
+        and same(message.text, ours.text)
+        and len(message.calls) == len(ours.calls)
         and all(
             a.id == b.id and a.name == b.name and (a.arguments == b.arguments or arguments_of(a) == arguments_of(b))
-            for a, b in zip(told.calls, ours.calls, strict=True)
+            for a, b in zip(message.calls, ours.calls, strict=True)
         )
     )
 
 
-def same(told: str, ours: str) -> bool:
+def same(text: str, ours: str) -> bool:
     """Tell whether two texts are the same but for white space at their ends."""
-    return told == ours or told.strip() == ours.strip()
+    return text == ours or text.strip() == ours.strip()
 
 
-def same_tools(told: Schemas, ours: Schemas) -> bool:
+def same_tools(tools: Schemas, ours: Schemas) -> bool:
     """Tell whether two lists hold the same tools, in any order."""
-    return told == ours or (len(told) == len(ours) and sorted(map(_canonical, told)) == sorted(map(_canonical, ours)))
+    return tools == ours or (
+        len(tools) == len(ours) and sorted(map(_canonical, tools)) == sorted(map(_canonical, ours))
+    )
 
 
 def arguments_of(call: HistoryCall) -> Any:
@@ -78,23 +82,23 @@ def arguments_of(call: HistoryCall) -> Any:
         return call.arguments
 
 
-def _means(told: HistoryCall, ours: ReplyCall) -> bool:
-    return told.arguments == ours.text or (ours.call is not None and _alike(arguments_of(told), ours.call.arguments))
+def _means(call: HistoryCall, ours: ReplyCall) -> bool:
+    return call.arguments == ours.text or (ours.call is not None and _alike(arguments_of(call), ours.call.arguments))
 
 
-def _alike(told: Any, ours: Any) -> bool:
+def _alike(value: Any, ours: Any) -> bool:
     """Tell whether a JSON value is ours as a client sends it back: JavaScript's numbers are doubles, and halves of
     surrogate pairs are lost on the way."""
-    match told, ours:
+    match value, ours:
         case Mapping(), Mapping():
-            return told.keys() == ours.keys() and all(_alike(told[key], ours[key]) for key in ours)
+            return value.keys() == ours.keys() and all(_alike(value[key], ours[key]) for key in ours)
         case list(), list() | tuple():
-            return len(told) == len(ours) and all(map(_alike, told, ours))
+            return len(value) == len(ours) and all(map(_alike, value, ours))
         case str(), str():
-            return told == ours or told.encode("utf-8", "replace") == ours.encode("utf-8", "replace")
-        case (int() | float(), int() | float()) if not isinstance(told, bool):
-            return _double(told) == _double(ours)
-    return bool(told == ours)
+            return value == ours or value.encode("utf-8", "replace") == ours.encode("utf-8", "replace")
+        case (int() | float(), int() | float()) if not isinstance(value, bool):
+            return _double(value) == _double(ours)
+    return bool(value == ours)
 
 
 def _double(number: float) -> float:

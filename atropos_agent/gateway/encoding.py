@@ -19,15 +19,15 @@ def opening(
     messages: Sequence[HistoryMessage],
     fitted: FittedFormat,
     schemas: Schemas,
-    retold: Callable[[HistoryMessage], Turn | None],
+    find_turn: Callable[[HistoryMessage], Turn | None],
     check: Callable[[Sequence[Message]], None] | None = None,
 ) -> list[Message]:
     """Return the messages before a first reply, with the tools in a system message if the template shows none.
 
-    retold: finds replies of ours; they are told in our own words. check: is given the messages with these replies."""
-    turns = [retold(told) for told in messages]
+    find_turn: finds replies of ours; they keep our own words. check: is given the messages with these replies."""
+    turns = [find_turn(message) for message in messages]
     names = _call_ids(messages, turns, fitted)
-    given = [_message(told, turn, ids) for told, turn, ids in zip(messages, turns, names, strict=True)]
+    given = [_message(message, turn, ids) for message, turn, ids in zip(messages, turns, names, strict=True)]
     if check is not None:
         check(given)
     _name_results(messages, given, fitted)
@@ -39,10 +39,10 @@ def opening(
 
 
 def foreign_calls(
-    messages: Sequence[HistoryMessage], retold: Callable[[HistoryMessage], Turn | None]
+    messages: Sequence[HistoryMessage], find_turn: Callable[[HistoryMessage], Turn | None]
 ) -> list[HistoryCall]:
     """Return the calls of a history that are none of ours."""
-    return [call for told in messages if told.calls and retold(told) is None for call in told.calls]
+    return [call for message in messages if message.calls and find_turn(message) is None for call in message.calls]
 
 
 def _call_ids(
@@ -52,12 +52,12 @@ def _call_ids(
     ours = [turn.sampled.answer.calls if turn is not None and turn.sampled is not None else None for turn in turns]
     used = {call.template_id for calls in ours for call in calls or ()}
     numbers = count()
-    for told, calls in zip(messages, ours, strict=True):
+    for message, calls in zip(messages, ours, strict=True):
         if calls is not None:
             yield [call.template_id for call in calls]
             continue
         ids: list[str] = []
-        for call in told.calls:
+        for call in message.calls:
             ids.append(next(one for n in numbers if (one := fitted.format.call_id(n, call.name)) not in used))
         yield ids
 
@@ -65,16 +65,16 @@ def _call_ids(
 def _name_results(messages: Sequence[HistoryMessage], given: Sequence[Message], fitted: FittedFormat) -> None:
     """Give each result the name and the id of the call before it in the chat template."""
     known: dict[str, list[tuple[str, str]]] = {}
-    for told, message in zip(messages, given, strict=True):
-        if message["role"] == "assistant":
-            called = message.get("tool_calls", ())
+    for message, rendered in zip(messages, given, strict=True):
+        if rendered["role"] == "assistant":
+            called = rendered.get("tool_calls", ())
             known = {}
-            for call, shown in zip(told.calls, called, strict=False):
+            for call, shown in zip(message.calls, called, strict=False):
                 known.setdefault(call.id, []).append((shown["function"]["name"], shown["id"]))
-        elif message["role"] == "tool":
-            there = known.get(told.call_id)
+        elif rendered["role"] == "tool":
+            there = known.get(message.call_id)
             name, number = there.pop(0) if there else ("", fitted.format.call_id(0, "unknown"))
-            message |= {"name": name, "tool_call_id": number}
+            rendered |= {"name": name, "tool_call_id": number}
 
 
 def following(messages: Sequence[HistoryMessage], fitted: FittedFormat, sampled: SampledReply) -> list[Message]:
@@ -83,24 +83,24 @@ def following(messages: Sequence[HistoryMessage], fitted: FittedFormat, sampled:
     unknown = ToolCall("", {}, fitted.format.call_id(0, "unknown"))
     found: list[Message] = []
     results: list[ToolResult] = []
-    for told in messages:
-        if told.role == "tool":
-            results.append(ToolResult(told.text, call=calls.get(told.call_id) or unknown))
+    for message in messages:
+        if message.role == "tool":
+            results.append(ToolResult(message.text, call=calls.get(message.call_id) or unknown))
             continue
-        found += _shown(results, fitted, sampled) + fitted.opening([_message(told, None, ())])
+        found += _shown(results, fitted, sampled) + fitted.opening([_message(message, None, ())])
         results = []
     return found + _shown(results, fitted, sampled)
 
 
-def folded(messages: Sequence[HistoryMessage]) -> list[HistoryMessage]:
+def fold_messages(messages: Sequence[HistoryMessage]) -> list[HistoryMessage]:
     """Return messages for templates that take nothing but a reply behind results: the text of other messages there is
     added to the last result."""
     found: list[list[HistoryMessage]] = []
-    for told in messages:
-        if found and found[-1][0].role == "tool" and told.role in ("user", "system"):
-            found[-1].append(told)
+    for message in messages:
+        if found and found[-1][0].role == "tool" and message.role in ("user", "system"):
+            found[-1].append(message)
         else:
-            found.append([told])
+            found.append([message])
     return [
         replace(
             first,
@@ -111,15 +111,15 @@ def folded(messages: Sequence[HistoryMessage]) -> list[HistoryMessage]:
     ]
 
 
-def answered(messages: Sequence[HistoryMessage]) -> list[HistoryMessage]:
-    """Return messages for templates that take no call without a result behind it: such a call is told in words."""
+def put_calls_into_words(messages: Sequence[HistoryMessage]) -> list[HistoryMessage]:
+    """Return messages for templates that take no call without a result behind it: such a call becomes text."""
     found: list[HistoryMessage] = []
-    for place, told in enumerate(messages, start=1):
+    for place, message in enumerate(messages, start=1):
         results = {one.call_id for one in takewhile(lambda one: one.role == "tool", messages[place:])}
-        left = [call for call in told.calls if call.id not in results]
-        words = "\n".join(part for part in (told.text, *map(_words, left)) if part)
-        kept = [call for call in told.calls if call.id in results]
-        found.append(replace(told, text=words, calls=kept, handle=None, refers=()) if left else told)
+        left = [call for call in message.calls if call.id not in results]
+        words = "\n".join(part for part in (message.text, *map(_words, left)) if part)
+        kept = [call for call in message.calls if call.id in results]
+        found.append(replace(message, text=words, calls=kept, handle=None, refers=()) if left else message)
     return found
 
 
@@ -132,27 +132,27 @@ def _shown(results: Sequence[ToolResult], fitted: FittedFormat, sampled: Sampled
     return fitted.results(results, (), called=sampled.called) if results else []
 
 
-def _message(told: HistoryMessage, turn: Turn | None, ids: Sequence[str]) -> Message:
+def _message(message: HistoryMessage, turn: Turn | None, ids: Sequence[str]) -> Message:
     """Return a message in OpenAI's shape. turn: the one whose answer it tells; None if it is not ours. ids: of its
     calls."""
-    message: Message = {"role": told.role, "content": told.text}
-    if told.role == "tool":
-        message["tool_call_id"] = told.call_id
-    calls = [(call.name, arguments_of(call)) for call in told.calls]
-    thinking = told.thinking
+    rendered: Message = {"role": message.role, "content": message.text}
+    if message.role == "tool":
+        rendered["tool_call_id"] = message.call_id
+    calls = [(call.name, arguments_of(call)) for call in message.calls]
+    thinking = message.thinking
     if turn is not None and turn.sampled is not None:
         answer = turn.sampled.answer
-        message["content"], thinking = answer.content, answer.thinking
+        rendered["content"], thinking = answer.content, answer.thinking
         calls = [(call.name, call.call.arguments if call.call else call.text) for call in answer.calls]
     broken = [f"{name}({arguments})" for name, arguments in calls if not isinstance(arguments, dict)]
     if broken:
         # No template takes what is no call.
-        message["content"] = "\n".join(part for part in (message["content"], *broken) if part)
+        rendered["content"] = "\n".join(part for part in (rendered["content"], *broken) if part)
     elif calls:
-        message["tool_calls"] = [
+        rendered["tool_calls"] = [
             {"id": number, "type": "function", "function": {"name": name, "arguments": written_json(arguments)}}
             for number, (name, arguments) in zip(ids, calls, strict=True)
         ]
     if thinking:
-        message["reasoning_content"] = thinking
-    return message
+        rendered["reasoning_content"] = thinking
+    return rendered

@@ -51,7 +51,7 @@ class Turn:
     line: Line
     parent: Turn | None
     given: Sequence[HistoryMessage]
-    asked: GatewayRequest
+    request: GatewayRequest
     retells: bool = False
     sampled: SampledReply | None = None
     work: asyncio.Task[None] | None = None
@@ -71,12 +71,12 @@ class Turn:
             turn = turn.parent
         return found[::-1]
 
-    def is_echoed(self, told: HistoryMessage) -> bool:
+    def is_echoed(self, message: HistoryMessage) -> bool:
         """Tell whether a message is the answer as agents send it back."""
         if self.sampled is None:
             return False
-        if told == self.echo or echoes(told, self.sampled.answer):
-            self.echo = told
+        if message == self.echo or echoes(message, self.sampled.answer):
+            self.echo = message
             return True
         return False
 
@@ -105,10 +105,10 @@ class Forest:
         self._broken: list[Turn] = []
         """Turns with unreadable calls; nothing is sure about their echo."""
 
-    def locate(self, asked: GatewayRequest) -> HistoryMatch:
+    def locate(self, request: GatewayRequest) -> HistoryMatch:
         """Find how much of a request's history is ours."""
-        messages = asked.messages
-        roots = [root for root in self.roots if same_tools(root.asked.tools, asked.tools)]
+        messages = request.messages
+        roots = [root for root in self.roots if same_tools(root.request.tools, request.tools)]
         deepest: tuple[Turn | None, int] = None, 0
         stack = [(root, 0) for root in roots]
         while stack:
@@ -129,49 +129,49 @@ class Forest:
         behind = [] if last is None else [one for one in last.children if same_messages(rest, one.given)]
         return HistoryMatch(last, rest, [*behind, *begun])
 
-    def whole(self, asked: GatewayRequest) -> GatewayRequest:
+    def whole(self, request: GatewayRequest) -> GatewayRequest:
         """Return a request with its whole history, if it names answers instead, or parts of them. Raises Refusal."""
-        if any(told.refers for told in asked.messages):
-            asked = replace(asked, messages=[self._named(told) for told in asked.messages])
-        if asked.behind is None:
-            return asked
-        if asked.behind not in self._answered:
-            raise Refusal(f"previous_response_id: there is no response {asked.behind}", param="previous_response_id")
-        first = int(asked.instructed)
-        history, new = list(asked.messages[:first]), asked.messages[first:]
-        for turn in self._answered[asked.behind].path:
-            history += turn.given[turn.parent is None and turn.asked.instructed :]
+        if any(message.refers for message in request.messages):
+            request = replace(request, messages=[self._resolve_references(message) for message in request.messages])
+        if request.behind is None:
+            return request
+        if request.behind not in self._answered:
+            raise Refusal(f"previous_response_id: there is no response {request.behind}", param="previous_response_id")
+        first = int(request.instructed)
+        history, new = list(request.messages[:first]), request.messages[first:]
+        for turn in self._answered[request.behind].path:
+            history += turn.given[turn.parent is None and turn.request.instructed :]
             if turn.sampled is not None:
                 answer = turn.sampled.answer
                 calls = [HistoryCall(call.id, call.name, call.text) for call in answer.calls]
                 history.append(HistoryMessage("assistant", answer.content, calls, handle=answer.number))
-        return replace(asked, messages=[*history, *new], behind=None)
+        return replace(request, messages=[*history, *new], behind=None)
 
-    def _named(self, told: HistoryMessage) -> HistoryMessage:
+    def _resolve_references(self, message: HistoryMessage) -> HistoryMessage:
         """Return a message with the parts of our answer to which it refers. Raises Refusal."""
-        if not told.refers:
-            return told
-        turn = self._answered.get(-1 if told.handle is None else told.handle)
+        if not message.refers:
+            return message
+        turn = self._answered.get(-1 if message.handle is None else message.handle)
         answer = turn.sampled.answer if turn is not None and turn.sampled is not None else None
-        places = [place for place in told.refers if isinstance(place, int)]
+        places = [place for place in message.refers if isinstance(place, int)]
         if answer is None or any(place >= len(answer.calls) for place in places):
-            raise Refusal(f"item_reference: response {told.handle} has no such item", param="input")
+            raise Refusal(f"item_reference: response {message.handle} has no such item", param="input")
         calls = [HistoryCall(call.id, call.name, call.text) for call in (answer.calls[place] for place in places)]
-        text = answer.content if "text" in told.refers else told.text
-        return replace(told, text=text, calls=(*told.calls, *calls), refers=())
+        text = answer.content if "text" in message.refers else message.text
+        return replace(message, text=text, calls=(*message.calls, *calls), refers=())
 
-    def retold(self, told: HistoryMessage) -> Turn | None:
+    def find_turn(self, message: HistoryMessage) -> Turn | None:
         """Return the turn whose answer a message tells, in any place; None if it tells none."""
-        if told.role != "assistant":
+        if message.role != "assistant":
             return None
-        if told.handle is not None and (turn := self._answered.get(told.handle)) and turn.is_echoed(told):
+        if message.handle is not None and (turn := self._answered.get(message.handle)) and turn.is_echoed(message):
             return turn
-        ids = tuple(call.id for call in told.calls)
+        ids = tuple(call.id for call in message.calls)
         near = [*self._by_words.get(ids, ())] if ids else []
-        near += self._by_words.get(told.text.strip(), ())
-        if told.calls or told.handle is not None:
+        near += self._by_words.get(message.text.strip(), ())
+        if message.calls or message.handle is not None:
             near += self._broken
-        return next((turn for turn in near if turn.is_echoed(told)), None)
+        return next((turn for turn in near if turn.is_echoed(message)), None)
 
     def add(self, turn: Turn) -> None:
         """Add a turn behind its parent, or as a root."""
@@ -210,18 +210,18 @@ def change(found: HistoryMatch, turn: Turn, roots: Sequence[Turn]) -> str | None
     if found.turn is not None and turn.parent is None:
         return "edited"
     beside = roots if turn.parent is None else turn.parent.children
-    if any(begins(turn.given, other.given) for other in beside if same_tools(other.asked.tools, turn.asked.tools)):
+    if any(begins(turn.given, other.given) for other in beside if same_tools(other.request.tools, turn.request.tools)):
         return "reply dropped"
     if turn.parent is None:
         return "rewritten" if turn.retells else None
     return "branched" if beside else None
 
 
-def begins(told: Sequence[HistoryMessage], ours: Sequence[HistoryMessage]) -> bool:
+def begins(messages: Sequence[HistoryMessage], ours: Sequence[HistoryMessage]) -> bool:
     """Tell whether messages begin with others. The last of those may be continued."""
-    if len(told) < len(ours):
+    if len(messages) < len(ours):
         return False
     *before, last = ours
-    return same_messages(told[: len(before)], before) and (
-        same(told[len(before)].text, last.text) or told[len(before)].text.startswith(last.text.strip())
+    return same_messages(messages[: len(before)], before) and (
+        same(messages[len(before)].text, last.text) or messages[len(before)].text.startswith(last.text.strip())
     )

@@ -67,29 +67,29 @@ class Gemini(Protocol):
             noted=_noted(config),
         )
 
-    def body(self, answer: Answer, asked: GatewayRequest) -> Mapping[str, Any]:
+    def body(self, answer: Answer, request: GatewayRequest) -> Mapping[str, Any]:
         total = answer.prompt_tokens + answer.completion_tokens
         counted = {"promptTokenCount": answer.prompt_tokens, "candidatesTokenCount": answer.completion_tokens}
-        told = {
+        candidate = {
             "content": {"role": "model", "parts": _parts(answer)},
             "finishReason": "MAX_TOKENS" if answer.finish_reason == "length" else "STOP",
             "index": 0,
         }
         return {
-            "candidates": [told],
+            "candidates": [candidate],
             "usageMetadata": {**counted, "totalTokenCount": total},
-            "modelVersion": asked.model,
+            "modelVersion": request.model,
             "responseId": f"gw-{answer.number}",
         }
 
-    def events(self, answer: Answer, asked: GatewayRequest) -> Iterator[bytes]:
-        yield event(self.body(answer, asked))
+    def events(self, answer: Answer, request: GatewayRequest) -> Iterator[bytes]:
+        yield event(self.body(answer, request))
 
     def error(self, refusal: Refusal) -> Mapping[str, Any]:
         status = _STATUS.get(refusal.fault, "INVALID_ARGUMENT")
         return {"error": {"code": refusal.fault.status, "message": str(refusal), "status": status}}
 
-    def error_event(self, refusal: Refusal, asked: GatewayRequest) -> bytes:
+    def error_event(self, refusal: Refusal, request: GatewayRequest) -> bytes:
         return dumped(self.error(refusal)) + b"\n"
 
     def counted(self, tokens: int) -> Mapping[str, Any]:
@@ -166,14 +166,14 @@ def _history(body: Mapping[str, Any]) -> Iterator[HistoryMessage]:
         at = f"contents[{place}]"
         role = fields.text(content.get("role"), f"{at}.role", default="user")
         if role == "model":
-            said = _reply(content, at, unnamed)
-            calls, unnamed = list(said.calls), unnamed + len(said.calls)
+            reply = _reply(content, at, unnamed)
+            calls, unnamed = list(reply.calls), unnamed + len(reply.calls)
             answers = False
-            yield said
+            yield reply
             continue
         if role not in ("user", "function"):
             raise fields.wrong(f"{at}.role", "must be one of user, model, function")
-        for one in _told(content, at, calls, answers=answers):
+        for one in _split_content(content, at, calls, answers=answers):
             yield one
             answers = parts.answers(one, answers)
 
@@ -191,7 +191,7 @@ def _part(block: Mapping[str, Any], where: str, *, refuses: bool) -> tuple[str, 
     return parts.part({"type": kind, **block}, where, refuses=refuses)
 
 
-def _told(
+def _split_content(
     content: Mapping[str, Any], where: str, calls: list[HistoryCall], *, answers: bool
 ) -> Iterator[HistoryMessage]:
     """Yield the parts of a message: the results in it, each by itself, and its text. calls: those without a result
@@ -261,19 +261,19 @@ def _reply(content: Mapping[str, Any], where: str, unnamed: int) -> HistoryMessa
 def _parts(answer: Answer) -> list[Mapping[str, Any]]:
     """Return an answer's parts. A call that can't be read is text: arguments must be an object."""
     signed = {"thoughtSignature": base64.b64encode(f"gw-{answer.number}".encode()).decode()}
-    told: list[Mapping[str, Any]] = [{"text": answer.thinking, "thought": True}] if answer.thinking else []
+    blocks: list[Mapping[str, Any]] = [{"text": answer.thinking, "thought": True}] if answer.thinking else []
     if answer.whole:
-        told.append({"text": answer.whole, **signed})
+        blocks.append({"text": answer.whole, **signed})
     sound = [call for call in answer.calls if call.call is not None]
-    told += [{"functionCall": {"id": one.id, "name": one.name, "args": object_of(one)}, **signed} for one in sound]
-    return told or [{"text": ""}]
+    blocks += [{"functionCall": {"id": one.id, "name": one.name, "args": object_of(one)}, **signed} for one in sound]
+    return blocks or [{"text": ""}]
 
 
 def _number_of(signature: Any) -> int | None:
     """Return the number of the answer with this signature; None for another one."""
     try:
-        told = base64.b64decode(str(signature or ""), altchars=b"-_", validate=True)
+        decoded = base64.b64decode(str(signature or ""), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         return None
-    found = re.fullmatch(rb"gw-(\d{1,9})", told)
+    found = re.fullmatch(rb"gw-(\d{1,9})", decoded)
     return int(found[1]) if found else None

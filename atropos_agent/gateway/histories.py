@@ -26,56 +26,62 @@ _SHOWN = 60
 _TAGS = re.compile(f"{THINK}|{THINK_END}")
 
 
-def settled(
-    messages: Sequence[HistoryMessage], retold: Callable[[HistoryMessage], Turn | None]
+def order_history(
+    messages: Sequence[HistoryMessage], find_turn: Callable[[HistoryMessage], Turn | None]
 ) -> list[HistoryMessage]:
-    """Return a history in order. retold: finds the turn whose answer a message tells."""
+    """Return a history in order. find_turn: finds the turn whose answer a message tells."""
     found: list[HistoryMessage] = []
     reply: HistoryMessage | None = None
     behind: list[HistoryMessage] = []
-    for told in _joined(messages, retold):
-        if told.role != "assistant":
-            behind.append(told)
+    for message in _merge_thinking(messages, find_turn):
+        if message.role != "assistant":
+            behind.append(message)
             continue
-        found += _behind(reply, behind)
-        found.append(told)
-        reply, behind = told, []
-    return found + _behind(reply, behind)
+        found += _order_results(reply, behind)
+        found.append(message)
+        reply, behind = message, []
+    return found + _order_results(reply, behind)
 
 
-def _joined(
-    messages: Sequence[HistoryMessage], retold: Callable[[HistoryMessage], Turn | None]
+def _merge_thinking(
+    messages: Sequence[HistoryMessage], find_turn: Callable[[HistoryMessage], Turn | None]
 ) -> list[HistoryMessage]:
     """Return messages with each reply's thinking in the reply, not in a message of its own."""
     found: list[HistoryMessage] = []
-    for told in messages:
+    for message in messages:
         before = found[-1] if found else None
-        if before is not None and before.role == told.role == "assistant" and _is_thought(before, told, retold):
-            handle = before.handle if told.handle is None else told.handle
-            thinking = told.thinking or before.thinking or _TAGS.sub("", before.text)
-            found[-1] = replace(told, thinking=thinking, handle=handle)
+        if (
+            before is not None
+            and before.role == message.role == "assistant"
+            and _is_thought(before, message, find_turn)
+        ):
+            handle = before.handle if message.handle is None else message.handle
+            thinking = message.thinking or before.thinking or _TAGS.sub("", before.text)
+            found[-1] = replace(message, thinking=thinking, handle=handle)
         else:
-            found.append(told)
+            found.append(message)
     return found
 
 
-def _is_thought(told: HistoryMessage, reply: HistoryMessage, retold: Callable[[HistoryMessage], Turn | None]) -> bool:
+def _is_thought(
+    message: HistoryMessage, reply: HistoryMessage, find_turn: Callable[[HistoryMessage], Turn | None]
+) -> bool:
     """Tell whether a message holds nothing but the thinking before the reply behind it."""
-    if told.calls:
+    if message.calls:
         return False
-    if not told.text.strip():
-        return bool(told.thinking)
-    turn = retold(reply)
+    if not message.text.strip():
+        return bool(message.thinking)
+    turn = find_turn(reply)
     thought = turn.sampled.answer.thinking if turn is not None and turn.sampled is not None else None
-    return bool(thought) and same(_TAGS.sub("", told.text), thought or "")
+    return bool(thought) and same(_TAGS.sub("", message.text), thought or "")
 
 
-def _behind(reply: HistoryMessage | None, messages: Sequence[HistoryMessage]) -> list[HistoryMessage]:
+def _order_results(reply: HistoryMessage | None, messages: Sequence[HistoryMessage]) -> list[HistoryMessage]:
     """Return the messages behind a reply, the results first: one for each of its calls, then those of no call of it."""
     sent: dict[str, deque[HistoryMessage]] = {}
-    for told in messages:
-        if told.role == "tool":
-            sent.setdefault(told.call_id, deque()).append(told)
+    for message in messages:
+        if message.role == "tool":
+            sent.setdefault(message.call_id, deque()).append(message)
     calls = () if reply is None else reply.calls
     results: list[HistoryMessage] = []
     of_one = Counter(call.id for call in calls)
@@ -84,25 +90,25 @@ def _behind(reply: HistoryMessage | None, messages: Sequence[HistoryMessage]) ->
         there = sent.get(call.id)
         if there:
             # The last of several calls with one id has all that is left.
-            results.append(there.popleft() if of_one[call.id] else _one(sent.pop(call.id)))
+            results.append(there.popleft() if of_one[call.id] else _merge_results(sent.pop(call.id)))
         elif isinstance(arguments_of(call), dict):  # of one that can't be read there need be none
             results.append(HistoryMessage("tool", MISSING, call_id=call.id))
-    foreign = [_named(told) for some in sent.values() for told in some]
+    foreign = [_mark_foreign(message) for some in sent.values() for message in some]
     if results and foreign:
-        results[-1] = _one([results[-1], *foreign])
+        results[-1] = _merge_results([results[-1], *foreign])
         foreign = []
-    return [*results, *foreign, *(told for told in messages if told.role != "tool")]
+    return [*results, *foreign, *(message for message in messages if message.role != "tool")]
 
 
-def _one(results: Sequence[HistoryMessage]) -> HistoryMessage:
+def _merge_results(results: Sequence[HistoryMessage]) -> HistoryMessage:
     """Return several messages as one result, the first one's."""
     if len(results) == 1:
         return results[0]
-    unshown = sum(told.unshown for told in results)
-    return replace(results[0], text="\n\n".join(told.text for told in results), unshown=unshown)
+    unshown = sum(message.unshown for message in results)
+    return replace(results[0], text="\n\n".join(message.text for message in results), unshown=unshown)
 
 
-def _named(told: HistoryMessage) -> HistoryMessage:
+def _mark_foreign(message: HistoryMessage) -> HistoryMessage:
     """Return a result with words that say it belongs to none of the reply's calls."""
-    said = FOREIGN.format(told.call_id[:_SHOWN])
-    return told if told.text.startswith(said) else replace(told, text=f"{said}\n{told.text}")
+    notice = FOREIGN.format(message.call_id[:_SHOWN])
+    return message if message.text.startswith(notice) else replace(message, text=f"{notice}\n{message.text}")

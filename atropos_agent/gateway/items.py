@@ -33,8 +33,8 @@ class CallItem:
     def read(self, item: Mapping[str, Any], where: str) -> Any:
         """Return the arguments in an item. Raises Refusal."""
         if self.fixed is None:
-            said = fields.text(item.get(self.key), f"{where}.{self.key}")
-            return said if self.key == _ARGUMENTS else {_INPUT: said}
+            text = fields.text(item.get(self.key), f"{where}.{self.key}")
+            return text if self.key == _ARGUMENTS else {_INPUT: text}
         held = fields.mapping(item.get(self.key), f"{where}.{self.key}")
         return {key: one for key, one in held.items() if one is not None and one != self.fixed.get(key)}
 
@@ -67,14 +67,14 @@ def _of_shell(item: Mapping[str, Any], output: Any) -> Any:
     """Return the output of commands, and how each ended."""
     if not isinstance(output, list) or not all(isinstance(one, dict) for one in output):
         return output
-    said = []
+    texts = []
     for one in output:
         outcome = one.get("outcome")
         ended = outcome if isinstance(outcome, dict) else {}
         end = "timed out" if ended.get("type") == "timeout" else f"exit code {ended.get('exit_code')}"
-        said += [text for text in (one.get("stdout"), one.get("stderr")) if isinstance(text, str) and text]
-        said.append(f"[{end}]")
-    return "\n".join(said)
+        texts += [text for text in (one.get("stdout"), one.get("stderr")) if isinstance(text, str) and text]
+        texts.append(f"[{end}]")
+    return "\n".join(texts)
 
 
 def _of_patch(item: Mapping[str, Any], output: Any) -> Any:

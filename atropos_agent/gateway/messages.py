@@ -37,23 +37,23 @@ class Messages(Protocol):
     def read(self, body: Mapping[str, Any]) -> GatewayRequest:
         refusals.check(body)
         system = _system(body.get("system"))
-        told = [HistoryMessage("system", system)] if system else []
+        messages = [HistoryMessage("system", system)] if system else []
         answers = False
         for place, message in enumerate(fields.objects(body.get("messages"), "messages")):
-            for one in _told(message, f"messages[{place}]", answers=answers):
-                told.append(one)
+            for one in _split_message(message, f"messages[{place}]", answers=answers):
+                messages.append(one)
                 answers = parts.answers(one, answers)
         tools = [_tool(one, f"tools[{n}]") for n, one in enumerate(fields.objects(body.get("tools"), "tools"))]
         choice = fields.mapping(body.get("tool_choice"), "tool_choice")
         kind = choice.get("type", "auto")
         forced = {} if kind in ("auto", "none") else {"tool_choice": str(choice.get("name") or kind)[:60]}
-        said = fields.mapping(body.get("output_format"), "output_format") or fields.mapping(
+        output_format = fields.mapping(body.get("output_format"), "output_format") or fields.mapping(
             fields.mapping(body.get("output_config"), "output_config").get("format"), "output_config.format"
         )
-        if said:
-            forced["output_format"] = str(said.get("type"))[:60]
+        if output_format:
+            forced["output_format"] = str(output_format.get("type"))[:60]
         return GatewayRequest(
-            told,
+            messages,
             fields.text(body.get("model"), "model", default=""),
             () if kind == "none" else tools,
             fields.whole(body.get("max_tokens"), "max_tokens", least=1),
@@ -63,40 +63,40 @@ class Messages(Protocol):
             noted=noted(body, _KNOWN),
         )
 
-    def body(self, answer: Answer, asked: GatewayRequest) -> Mapping[str, Any]:
-        # A call that can't be read can't be told without a stream, but as text.
+    def body(self, answer: Answer, request: GatewayRequest) -> Mapping[str, Any]:
+        # Without a stream, a call that can't be read can only be sent as text.
         sound = [call for call in answer.calls if call.call is not None]
         blocks = _thinking(answer)
         if answer.whole:
             blocks.append({"type": "text", "text": answer.whole})
         blocks += [{"type": "tool_use", "id": one.id, "name": one.name, "input": object_of(one)} for one in sound]
         usage = {"input_tokens": answer.prompt_tokens, "output_tokens": answer.completion_tokens}
-        return _message(answer, asked, usage) | {
+        return _message(answer, request, usage) | {
             "content": blocks,
             "stop_reason": _reason(answer, called=bool(sound)),
             "stop_sequence": answer.stopped_at,
         }
 
-    def events(self, answer: Answer, asked: GatewayRequest) -> Iterator[bytes]:
-        def told(kind: str, **data: Any) -> bytes:
+    def events(self, answer: Answer, request: GatewayRequest) -> Iterator[bytes]:
+        def make_event(kind: str, **data: Any) -> bytes:
             return event({"type": kind, **data}, kind)
 
-        begun = _message(answer, asked, {"input_tokens": answer.prompt_tokens, "output_tokens": 1})
-        yield told("message_start", message=begun)
+        begun = _message(answer, request, {"input_tokens": answer.prompt_tokens, "output_tokens": 1})
+        yield make_event("message_start", message=begun)
         for place, (block, deltas) in enumerate(_streamed(answer)):
-            yield told("content_block_start", index=place, content_block=block)
+            yield make_event("content_block_start", index=place, content_block=block)
             for delta in deltas:
-                yield told("content_block_delta", index=place, delta=delta)
-            yield told("content_block_stop", index=place)
+                yield make_event("content_block_delta", index=place, delta=delta)
+            yield make_event("content_block_stop", index=place)
         reason = {"stop_reason": _reason(answer, called=bool(answer.calls)), "stop_sequence": answer.stopped_at}
-        yield told("message_delta", delta=reason, usage={"output_tokens": answer.completion_tokens})
-        yield told("message_stop")
+        yield make_event("message_delta", delta=reason, usage={"output_tokens": answer.completion_tokens})
+        yield make_event("message_stop")
 
     def error(self, refusal: Refusal) -> Mapping[str, Any]:
         kind = _KINDS.get(refusal.fault, "invalid_request_error")
         return {"type": "error", "error": {"type": kind, "message": str(refusal)}}
 
-    def error_event(self, refusal: Refusal, asked: GatewayRequest) -> bytes:
+    def error_event(self, refusal: Refusal, request: GatewayRequest) -> bytes:
         return event(self.error(refusal), "error")
 
 
@@ -108,14 +108,16 @@ def _system(system: Any) -> str:
     return "\n".join(text for text in texts if not text.startswith(_BILLING))
 
 
-def _told(message: Mapping[str, Any], where: str, *, answers: bool) -> Iterator[HistoryMessage]:
+def _split_message(message: Mapping[str, Any], where: str, *, answers: bool) -> Iterator[HistoryMessage]:
     """Yield the parts of a message: the results in it, each by itself, and its text. answers: whether it stands behind
     results."""
     role = fields.text(message.get("role"), f"{where}.role")
     if role not in ("user", "assistant", "system"):
         raise fields.wrong(f"{where}.role", "must be one of user, assistant, system")
-    said = message.get("content")
-    blocks = [{"type": "text", "text": said}] if isinstance(said, str) else fields.objects(said, f"{where}.content")
+    content = message.get("content")
+    blocks = (
+        [{"type": "text", "text": content}] if isinstance(content, str) else fields.objects(content, f"{where}.content")
+    )
     if role == "assistant":
         yield _reply(blocks, where)
         return
@@ -132,7 +134,7 @@ def _told(message: Mapping[str, Any], where: str, *, answers: bool) -> Iterator[
         if texts:
             yield HistoryMessage(role, "\n".join(texts), unshown=unshown)
             texts, unshown = [], 0
-        text, words = parts.told(block.get("content"), f"{at}.content", refuses=False)
+        text, words = parts.flatten_content(block.get("content"), f"{at}.content", refuses=False)
         number = fields.text(block.get("tool_use_id"), f"{at}.tool_use_id")
         yield HistoryMessage("tool", text, call_id=number, unshown=words)
     if texts or not blocks:
@@ -168,12 +170,12 @@ def _tool(tool: Mapping[str, Any], where: str) -> Mapping[str, Any]:
     return schema(tool, where, parameters="input_schema")
 
 
-def _message(answer: Answer, asked: GatewayRequest, usage: Mapping[str, int]) -> dict[str, Any]:
+def _message(answer: Answer, request: GatewayRequest, usage: Mapping[str, int]) -> dict[str, Any]:
     return {
         "id": f"msg_gw_{answer.number}",
         "type": "message",
         "role": "assistant",
-        "model": asked.model,
+        "model": request.model,
         "content": [],
         "stop_reason": None,
         "stop_sequence": None,

@@ -31,7 +31,7 @@ def answers(last: HistoryMessage, before: bool) -> bool:
     return last.role == "tool" or (before and last.role != "assistant")
 
 
-def told(value: Any, where: str, *, refuses: bool) -> tuple[str, int]:
+def flatten_content(value: Any, where: str, *, refuses: bool) -> tuple[str, int]:
     """Return a message's content as text, of all its parts, and how many of them are words for something else.
 
     refuses: whether those are refused instead. Raises Refusal, also for a value that is no content."""
@@ -46,7 +46,7 @@ def told(value: Any, where: str, *, refuses: bool) -> tuple[str, int]:
 
 
 def part(block: Mapping[str, Any], where: str, *, refuses: bool) -> tuple[str, int]:
-    """Return one part as `told` does."""
+    """Return one part as `flatten_content` does."""
     kind = block.get("type")
     if isinstance(kind, str) and kind in _PLAIN:
         return fields.text(block.get(_PLAIN[kind]), f"{where}.{_PLAIN[kind]}"), 0

@@ -11,7 +11,7 @@ from jinja2 import TemplateError
 
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.gateway.bounds import Bounds
-from atropos_agent.gateway.encoding import answered, folded, following, opening
+from atropos_agent.gateway.encoding import fold_messages, following, opening, put_calls_into_words
 from atropos_agent.gateway.forest import Forest, HistoryMatch, Line, SampledReply, Turn
 from atropos_agent.gateway.requests import GatewayRequest, HistoryMessage, Refusal
 from atropos_agent.tokens.template import ChatTemplate
@@ -19,18 +19,18 @@ from atropos_agent.tokens.template import ChatTemplate
 T = TypeVar("T")
 
 
-def check_request(asked: GatewayRequest, tolerates: Collection[str]) -> None:
+def check_request(request: GatewayRequest, tolerates: Collection[str]) -> None:
     """Raise Refusal for a request that no reply can follow. tolerates: as `Session` takes it."""
-    for name, wanted in asked.forced.items():
+    for name, wanted in request.forced.items():
         if name not in tolerates:
             raise Refusal(
                 f"{name}: {wanted!r} can't be forced on the model here; leave it to the model, or let the session "
                 f"tolerate {name!r}",
                 param=name,
             )
-    if not asked.messages:
+    if not request.messages:
         raise Refusal("messages: must hold a message", param="messages")
-    if asked.messages[-1].role == "assistant":
+    if request.messages[-1].role == "assistant":
         raise Refusal("messages: the last one must not be the assistant's own: no reply is begun for the model")
 
 
@@ -50,15 +50,15 @@ class Prompts:
         self._keeps_thinking = keeps_thinking
 
     def place(
-        self, asked: GatewayRequest, found: HistoryMatch, bounds: Bounds, *, counting: bool = False
+        self, request: GatewayRequest, found: HistoryMatch, bounds: Bounds, *, counting: bool = False
     ) -> tuple[Line, Turn | None, Sequence[HistoryMessage]]:
         """Return the line for a request's answer, the turn it goes on from, and the new messages in it.
 
         counting: nothing is to be changed. Raises TooLong, and Refusal for messages that the chat template takes in no
         form."""
-        bounds.check_number(asked.messages)
+        bounds.check_number(request.messages)
         try:
-            return self._placed(asked, found, bounds, counting)
+            return self._place_request(request, found, bounds, counting)
         except TemplateError as error:
             raise Refusal(f"messages: the model's chat template refuses them: {error}", param="messages") from error
 
@@ -68,32 +68,32 @@ class Prompts:
         if turn.parent is not None:
             _restore(turn.line, turn.parent)
 
-    def _placed(
-        self, asked: GatewayRequest, found: HistoryMatch, bounds: Bounds, counting: bool
+    def _place_request(
+        self, request: GatewayRequest, found: HistoryMatch, bounds: Bounds, counting: bool
     ) -> tuple[Line, Turn | None, Sequence[HistoryMessage]]:
         parent = found.turn
-        if parent is None or parent.sampled is None or any(told.role == "assistant" for told in found.rest):
-            return self._anew(asked, bounds)
+        if parent is None or parent.sampled is None or any(message.role == "assistant" for message in found.rest):
+            return self._begin_line(request, bounds)
         line = parent.line
         if line.tip is not parent or counting:
             line = Line(line.conversation.fork(parent.sampled.place), line.fitted)
         try:
             _fitting(partial(_go_on, line, parent, parent.sampled, bounds), found.rest)
         except TemplateError:
-            if answered(asked.messages) == list(asked.messages):
+            if put_calls_into_words(request.messages) == list(request.messages):
                 raise
-            return self._anew(asked, bounds)  # a template that takes no reply whose calls have no results
+            return self._begin_line(request, bounds)  # a template that takes no reply whose calls have no results
         return line, parent, found.rest
 
-    def _anew(self, asked: GatewayRequest, bounds: Bounds) -> tuple[Line, None, Sequence[HistoryMessage]]:
+    def _begin_line(self, request: GatewayRequest, bounds: Bounds) -> tuple[Line, None, Sequence[HistoryMessage]]:
         """Begin a line: history that is not ours, or not ours any more, is context."""
-        return _fitting(partial(self._begin, asked, bounds), asked.messages), None, asked.messages
+        return _fitting(partial(self._begin, request, bounds), request.messages), None, request.messages
 
-    def _begin(self, asked: GatewayRequest, bounds: Bounds, told: Sequence[HistoryMessage]) -> Line:
-        bounds.check_size(asked.tools)
-        fitted = self._fitted.with_tools(asked.tools)
-        messages = opening(told, fitted, asked.tools, self._forest.retold, bounds.check_size)
-        begun = fitted.begin(self._template, messages, asked.tools, keeps_thinking=self._keeps_thinking)
+    def _begin(self, request: GatewayRequest, bounds: Bounds, messages: Sequence[HistoryMessage]) -> Line:
+        bounds.check_size(request.tools)
+        fitted = self._fitted.with_tools(request.tools)
+        rendered = opening(messages, fitted, request.tools, self._forest.find_turn, bounds.check_size)
+        begun = fitted.begin(self._template, rendered, request.tools, keeps_thinking=self._keeps_thinking)
         return Line(begun, fitted)
 
 
@@ -116,7 +116,7 @@ def _restore(line: Line, parent: Turn) -> None:
 def _fitting(encode: Callable[[Sequence[HistoryMessage]], T], messages: Sequence[HistoryMessage]) -> T:
     """Return the result of `encode` for messages, in the first form accepted by the chat template. Raises
     TemplateError."""
-    forms = [list(messages), folded(messages), folded(answered(messages))]
+    forms = [list(messages), fold_messages(messages), fold_messages(put_calls_into_words(messages))]
     *others, last = [form for place, form in enumerate(forms) if form not in forms[:place]]
     for form in others:
         with suppress(TemplateError):

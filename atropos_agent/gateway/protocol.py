@@ -1,4 +1,4 @@
-"""A protocol of agents: how a request is read, and how an answer, a stream and an error are told."""
+"""A protocol of agents: how a request is read, and how an answer, a stream and an error are written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from atropos_agent.gateway.requests import Answer, GatewayRequest, Refusal
 class Protocol(ABC):
     """One protocol. It keeps nothing: one object serves every session.
 
-    ping: a stream's content while nothing can be told yet. prefix: of the ids made of an answer's number.
+    ping: a stream's content before there is an answer. prefix: of the ids made of an answer's number.
     """
 
     ping: bytes = b": ping\n\n"
@@ -23,11 +23,11 @@ class Protocol(ABC):
         """Return the request. Raises Refusal, which names the fields that can't be honoured."""
 
     @abstractmethod
-    def body(self, answer: Answer, asked: GatewayRequest) -> Mapping[str, Any]:
+    def body(self, answer: Answer, request: GatewayRequest) -> Mapping[str, Any]:
         """Return the body of an answer."""
 
     @abstractmethod
-    def events(self, answer: Answer, asked: GatewayRequest) -> Iterator[bytes]:
+    def events(self, answer: Answer, request: GatewayRequest) -> Iterator[bytes]:
         """Yield an answer as server-sent events."""
 
     def counted(self, tokens: int) -> Mapping[str, Any]:
@@ -39,7 +39,7 @@ class Protocol(ABC):
         """Return the body of an error."""
 
     @abstractmethod
-    def error_event(self, refusal: Refusal, asked: GatewayRequest) -> bytes:
+    def error_event(self, refusal: Refusal, request: GatewayRequest) -> bytes:
         """Return an error as the last event of a stream."""
 
 

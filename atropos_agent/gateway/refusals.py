@@ -1,6 +1,6 @@
 """Requests refused by name, because nothing here can honour them.
 
-Tools run by a provider, servers asked by a provider and contents fetched by it from an address are ways out of a
+Tools run by a provider, servers called by a provider and contents fetched by it from an address are ways out of a
 sandbox: they are refused in every form.
 """
 

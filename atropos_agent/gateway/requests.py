@@ -69,7 +69,7 @@ class HistoryMessage:
     role: "system", "user", "assistant" or "tool" (the result of the call `call_id`).
     text: its content, all parts of it. thinking: the thinking sent with it; None without.
     handle: number of the answer whose ids it has, beside those of calls; None without one.
-    refers: parts of this answer, named here instead of told: "text", and the places of calls.
+    refers: parts of this answer, named here instead of sent: "text", and the places of calls.
     unshown: how many parts of its content are words in place of something no text can show.
     """
 
@@ -87,7 +87,7 @@ class HistoryMessage:
 class GatewayRequest:
     """A request for a reply.
 
-    messages: the history, as told by the agent; only the part behind the answer of number `behind`, if it names one.
+    messages: the history, as sent by the agent; only the part behind the answer of number `behind`, if it names one.
     instructed: whether the first message is this request's alone, no part of the history of the answer it names.
     model: as the agent calls it, for the answer. tools: those the model may call.
     max_tokens: the most the agent wants; None if it does not say. stop: strings that end the reply.

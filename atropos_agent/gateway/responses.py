@@ -34,9 +34,9 @@ class Responses(Protocol):
             messages = [HistoryMessage("system", body["instructions"]), *messages]
         choice = body.get("tool_choice")
         forced = {} if choice in (None, "auto", "none") else {"tool_choice": _chosen(choice)}
-        said = fields.mapping(fields.mapping(body.get("text"), "text").get("format"), "text.format")
-        if said.get("type", "text") != "text":
-            forced["text.format"] = str(said["type"])[:60]
+        text_format = fields.mapping(fields.mapping(body.get("text"), "text").get("format"), "text.format")
+        if text_format.get("type", "text") != "text":
+            forced["text.format"] = str(text_format["type"])[:60]
         return GatewayRequest(
             messages,
             fields.text(body.get("model"), "model", default=""),
@@ -54,33 +54,33 @@ class Responses(Protocol):
             },
         )
 
-    def body(self, answer: Answer, asked: GatewayRequest) -> Mapping[str, Any]:
-        return _response(answer, asked, _items(answer, asked))
+    def body(self, answer: Answer, request: GatewayRequest) -> Mapping[str, Any]:
+        return _response(answer, request, _items(answer, request))
 
-    def events(self, answer: Answer, asked: GatewayRequest) -> Iterator[bytes]:
+    def events(self, answer: Answer, request: GatewayRequest) -> Iterator[bytes]:
         numbers = count()
 
-        def told(kind: str, **data: Any) -> bytes:
+        def make_event(kind: str, **data: Any) -> bytes:
             return event({"type": kind, "sequence_number": next(numbers), **data}, kind)
 
-        begun = _response(answer, asked, ()) | {"status": "in_progress", "usage": None, "incomplete_details": None}
-        yield told("response.created", response=begun)
-        yield told("response.in_progress", response=begun)
-        items = _items(answer, asked)
+        begun = _response(answer, request, ()) | {"status": "in_progress", "usage": None, "incomplete_details": None}
+        yield make_event("response.created", response=begun)
+        yield make_event("response.in_progress", response=begun)
+        items = _items(answer, request)
         for place, item in enumerate(items):
-            yield told("response.output_item.added", output_index=place, item=_begun(item))
+            yield make_event("response.output_item.added", output_index=place, item=_begun(item))
             for kind, data in _deltas(item):
-                yield told(kind, item_id=item["id"], output_index=place, **data)
-            yield told("response.output_item.done", output_index=place, item=item)
-        whole = _response(answer, asked, items)
-        yield told(f"response.{whole['status']}", response=whole)
+                yield make_event(kind, item_id=item["id"], output_index=place, **data)
+            yield make_event("response.output_item.done", output_index=place, item=item)
+        whole = _response(answer, request, items)
+        yield make_event(f"response.{whole['status']}", response=whole)
 
     def error(self, refusal: Refusal) -> Mapping[str, Any]:
         return openai_error(refusal)
 
-    def error_event(self, refusal: Refusal, asked: GatewayRequest) -> bytes:
+    def error_event(self, refusal: Refusal, request: GatewayRequest) -> bytes:
         code = "context_length_exceeded" if refusal.fault is Fault.TOO_LONG else "server_error"
-        failed = _shell(asked, "resp_failed") | {
+        failed = _shell(request, "resp_failed") | {
             "status": "failed",
             "error": {"code": code, "message": str(refusal)},
         }
@@ -88,7 +88,7 @@ class Responses(Protocol):
 
 
 def _tools(given: Sequence[Mapping[str, Any]]) -> tuple[Schemas, dict[str, Mapping[str, Any]]]:
-    """Return the tools as they are shown to the model, and how their calls are told, by the name shown."""
+    """Return the tools as they are shown to the model, and the form of their calls, by the name shown."""
     shown: list[Mapping[str, Any]] = []
     origins: dict[str, Mapping[str, Any]] = {}
     pending = [(tool, f"tools[{place}]", "") for place, tool in enumerate(given)][::-1]
@@ -124,17 +124,17 @@ def _messages(body: Mapping[str, Any], origins: Mapping[str, Mapping[str, Any]])
     handle: int | None = None
     answers = False
     for place, item in enumerate(fields.objects(body.get("input"), "input")):
-        told = _told(item, f"input[{place}]", shown, answers=answers)
-        answers = parts.answers(told, answers)
-        is_part = handle is None or told.handle is None or handle == told.handle
+        message = _parse_item(item, f"input[{place}]", shown, answers=answers)
+        answers = parts.answers(message, answers)
+        is_part = handle is None or message.handle is None or handle == message.handle
         # A reply of ours has one text: what stands before another is a message of its own.
-        is_part = is_part and not (told.text and replies and any(part.text for part in replies[-1]))
-        if replies and replies[-1][0].role == told.role == "assistant" and is_part:
-            replies[-1].append(told)
-            handle = told.handle if handle is None else handle
+        is_part = is_part and not (message.text and replies and any(part.text for part in replies[-1]))
+        if replies and replies[-1][0].role == message.role == "assistant" and is_part:
+            replies[-1].append(message)
+            handle = message.handle if handle is None else handle
         else:
-            replies.append([told])
-            handle = told.handle
+            replies.append([message])
+            handle = message.handle
     return [_joined(parts) for parts in replies]
 
 
@@ -152,7 +152,7 @@ def _joined(parts: Sequence[HistoryMessage]) -> HistoryMessage:
     )
 
 
-def _told(
+def _parse_item(
     item: Mapping[str, Any], where: str, shown: Mapping[tuple[str, str], str], *, answers: bool
 ) -> HistoryMessage:
     """Return an item as a message. answers: whether it stands behind results of tools."""
@@ -163,7 +163,7 @@ def _told(
         return _call(item, where, BY_ITEM[kind], shown)
     if kind in OUTPUTS:
         number = item.get("call_id") or (item.get("id") if kind == "local_shell_call_output" else None)
-        text, unshown = parts.told(output_of(item), f"{where}.output", refuses=False)
+        text, unshown = parts.flatten_content(output_of(item), f"{where}.output", refuses=False)
         return HistoryMessage("tool", text, call_id=fields.text(number, f"{where}.call_id"), unshown=unshown)
     handle = _number(str(item.get("id") or item.get("encrypted_content") or ""))
     match kind:
@@ -172,12 +172,12 @@ def _told(
             if role is None or role == "tool":
                 raise fields.wrong(f"{where}.role", "must be one of system, developer, user, assistant")
             refuses = role != "assistant" and not answers
-            text, unshown = parts.told(item.get("content"), f"{where}.content", refuses=refuses)
+            text, unshown = parts.flatten_content(item.get("content"), f"{where}.content", refuses=refuses)
             return HistoryMessage(role, text, handle=handle, unshown=unshown)
         case "reasoning":
-            said = [*fields.objects(item.get("summary"), where), *fields.objects(item.get("content"), where)]
+            blocks = [*fields.objects(item.get("summary"), where), *fields.objects(item.get("content"), where)]
             # The same text stands in both, where both are sent.
-            texts = list(dict.fromkeys(fields.text(part.get("text"), where, default="") for part in said))
+            texts = list(dict.fromkeys(fields.text(part.get("text"), where, default="") for part in blocks))
             return HistoryMessage("assistant", thinking="\n".join(texts) if texts else None, handle=handle)
         case "item_reference":
             if handle is None:
@@ -203,7 +203,7 @@ def _number(name: str) -> int | None:
 
 
 def _part_named(name: str) -> Sequence[str | int]:
-    """Return the part of an answer named by an item's id of ours; empty for thinking, which need not be told."""
+    """Return the part of an answer named by an item's id of ours; empty for thinking, which need not be sent."""
     kind, *_, last = name.split("_")
     called = kind == "fc" and last.isdecimal() and len(last) < 10
     return ("text",) if kind == "msg" else (int(last),) if called else ()
@@ -216,23 +216,23 @@ def _previous(name: str) -> int | None:
 
 
 def _chosen(choice: Any) -> str:
-    said = {"name": choice} if isinstance(choice, str) else fields.mapping(choice, "tool_choice")
-    return str(said.get("name") or said.get("type"))[:60]
+    choice = {"name": choice} if isinstance(choice, str) else fields.mapping(choice, "tool_choice")
+    return str(choice.get("name") or choice.get("type"))[:60]
 
 
-def _items(answer: Answer, asked: GatewayRequest) -> list[dict[str, Any]]:
+def _items(answer: Answer, request: GatewayRequest) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
     state = "incomplete" if answer.finish_reason == "length" else "completed"
     if answer.thinking is not None:
         summary = [{"type": "summary_text", "text": answer.thinking}]
-        sealed = {"encrypted_content": f"rs_gw_{answer.number}"} if asked.extras["sealed"] else {}
+        sealed = {"encrypted_content": f"rs_gw_{answer.number}"} if request.extras["sealed"] else {}
         items.append({"id": f"rs_gw_{answer.number}", "type": "reasoning", "summary": summary, **sealed})
     if answer.content or not answer.calls:
         part = {"type": "output_text", "text": answer.content, "annotations": [], "logprobs": []}
         named = {"id": f"msg_gw_{answer.number}", "type": "message", "role": "assistant"}
         items.append({**named, "status": state, "content": [part]})
     for place, call in enumerate(answer.calls):
-        origin = asked.extras["origins"].get(call.name, {"type": "function", "name": call.name})
+        origin = request.extras["origins"].get(call.name, {"type": "function", "name": call.name})
         item = BY_TOOL[origin["type"]].write(call, f"fc_gw_{answer.number}_{place}")
         rest = {key: origin[key] for key in ("name", "namespace") if key in origin}
         items.append({**item, **rest, "status": state})
@@ -240,7 +240,7 @@ def _items(answer: Answer, asked: GatewayRequest) -> list[dict[str, Any]]:
 
 
 def _begun(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an item as it is told before its content."""
+    """Return an item as it is sent before its content."""
     begun = {"summary": [], "content": [], "arguments": "", "input": "", "status": "in_progress"}
     return {**item, **{key: value for key, value in begun.items() if key in item}}
 
@@ -265,16 +265,16 @@ def _deltas(item: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield "response.content_part.done", {**where, "part": part}
         case "function_call":
             yield "response.function_call_arguments.delta", {"delta": item["arguments"]}
-            said = {"arguments": item["arguments"], "name": item["name"]}
-            yield "response.function_call_arguments.done", said
+            done = {"arguments": item["arguments"], "name": item["name"]}
+            yield "response.function_call_arguments.done", done
         case "custom_tool_call":
             yield "response.custom_tool_call_input.delta", {"delta": item["input"]}
             yield "response.custom_tool_call_input.done", {"input": item["input"]}
 
 
-def _response(answer: Answer, asked: GatewayRequest, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _response(answer: Answer, request: GatewayRequest, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     cut = answer.finish_reason == "length"
-    return _shell(asked, f"resp_gw_{answer.number}") | {
+    return _shell(request, f"resp_gw_{answer.number}") | {
         "status": "incomplete" if cut else "completed",
         "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
         "output": list(items),
@@ -288,13 +288,13 @@ def _response(answer: Answer, asked: GatewayRequest, items: Sequence[Mapping[str
     }
 
 
-def _shell(asked: GatewayRequest, name: str) -> dict[str, Any]:
+def _shell(request: GatewayRequest, name: str) -> dict[str, Any]:
     """Return the fields of every response."""
     return {
         "id": name,
         "object": "response",
         "created_at": int(time.time()),
-        "model": asked.model,
+        "model": request.model,
         "output": [],
         "error": None,
         "incomplete_details": None,

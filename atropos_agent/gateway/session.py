@@ -27,7 +27,7 @@ from atropos_agent.gateway.bounds import UNKNOWN, Bounds, Share, TooLong
 from atropos_agent.gateway.branches import TRAINED, harvest
 from atropos_agent.gateway.encoding import foreign_calls
 from atropos_agent.gateway.forest import Forest, HistoryMatch, SampledReply, Turn, change
-from atropos_agent.gateway.histories import settled
+from atropos_agent.gateway.histories import order_history
 from atropos_agent.gateway.prompts import Prompts, check_request
 from atropos_agent.gateway.requests import Fault, GatewayRequest, HistoryCall, Refusal
 from atropos_agent.harvest import compaction_of, take_in
@@ -57,7 +57,7 @@ class Session:
     anthropic_url: for an Anthropic client. Both are "" for a session without a gateway.
     refused: the first refusals of requests for a reply, by whether they showed tools.
     failure: the first infrastructure failure; it spoils the rollout; None without. ended_by: the first budget that was
-        over when the agent asked for more; None before, and if it went on in another conversation than one too long.
+        over when the agent sent a request; None before, and if it went on in another conversation than one too long.
     share: of the event loop.
     """
 
@@ -152,7 +152,7 @@ class Session:
 
     # What the protocols use
 
-    def ask(self, asked: GatewayRequest) -> Turn:
+    def ask(self, request: GatewayRequest) -> Turn:
         """Return the turn that answers a request, when its `work` is done. It is sampled even if no client waits for
         it.
 
@@ -161,22 +161,22 @@ class Session:
             raise self.failure
         if self._closed:
             raise Refusal("the rollout has ended", Fault.TOO_LONG)
-        asked, found = self._located(asked)
-        turn = next((one for one in found.same if _is_wanted(one, asked)), None)
+        request, found = self._locate_request(request)
+        turn = next((one for one in found.same if _is_wanted(one, request)), None)
         if turn is not None:
             self._changes["answer repeated"] += 1
             return turn
         self._check_budget()
-        turn = self._begin(asked, found)
+        turn = self._begin(request, found)
         turn.work = asyncio.create_task(self._sample(turn))
         self._work.add(turn.work)
         turn.work.add_done_callback(self._done)
         return turn
 
-    def count_tokens(self, asked: GatewayRequest) -> int:
+    def count_tokens(self, request: GatewayRequest) -> int:
         """Return how many tokens the prompt for a request would have. Raises Refusal."""
-        asked, found = self._located(asked)
-        return len(self._prompts.place(asked, found, self.bounds, counting=True)[0].conversation.prompt)
+        request, found = self._locate_request(request)
+        return len(self._prompts.place(request, found, self.bounds, counting=True)[0].conversation.prompt)
 
     @property
     def bounds(self) -> Bounds:
@@ -209,17 +209,17 @@ class Session:
 
     # A request
 
-    def _located(self, asked: GatewayRequest) -> tuple[GatewayRequest, HistoryMatch]:
+    def _locate_request(self, request: GatewayRequest) -> tuple[GatewayRequest, HistoryMatch]:
         """Return a request with its whole history, in order, and the history's end in the forest. Raises Refusal."""
-        asked = self._forest.whole(asked)
-        self._take_note(asked)
-        asked = replace(asked, messages=settled(asked.messages, self._forest.retold))
-        return asked, self._forest.locate(asked)
+        request = self._forest.whole(request)
+        self._take_note(request)
+        request = replace(request, messages=order_history(request.messages, self._forest.find_turn))
+        return request, self._forest.locate(request)
 
-    def _take_note(self, asked: GatewayRequest) -> None:
+    def _take_note(self, request: GatewayRequest) -> None:
         """Note a request's settings that are not followed. Raises Refusal if no reply can follow it."""
-        check_request(asked, self._tolerates)
-        for name in (*asked.noted, *asked.forced):
+        check_request(request, self._tolerates)
+        for name in (*request.noted, *request.forced):
             if name in self._noted or len(self._noted) < _NOTED:
                 self._noted[name] += 1
 
@@ -229,13 +229,13 @@ class Session:
         if len(self._forest) + sum(not work.done() for work in self._work) >= self.config.max_steps:
             raise self._ends(StopReason.MAX_STEPS, f"this rollout has had its {self.config.max_steps} turns")
 
-    def _begin(self, asked: GatewayRequest, found: HistoryMatch) -> Turn:
+    def _begin(self, request: GatewayRequest, found: HistoryMatch) -> Turn:
         """Add a request's turn to the forest, with its prompt ready. Raises Refusal."""
-        line, parent, given = self._prompts.place(asked, found, self.bounds)
+        line, parent, given = self._prompts.place(request, found, self.bounds)
         if parent is None:
-            self._minted = max(self._minted, _beyond(foreign_calls(given, self._forest.retold)))
-        turn = Turn(line, parent, given, asked)
-        turn.retells = parent is None and any(self._forest.retold(told) for told in given)
+            self._minted = max(self._minted, _beyond(foreign_calls(given, self._forest.find_turn)))
+        turn = Turn(line, parent, given, request)
+        turn.retells = parent is None and any(self._forest.find_turn(message) for message in given)
         kind = change(found, turn, self._forest.roots)
         if kind is not None:
             self._changes[kind] += 1
@@ -250,12 +250,12 @@ class Session:
             if self._closed:
                 raise Refusal("the rollout has ended", Fault.TOO_LONG)
             tokens = len(line.conversation.prompt)
-            budget = self._sampler.budget(tokens, turn.asked.max_tokens)
+            budget = self._sampler.budget(tokens, turn.request.max_tokens)
             if budget is not None and budget <= 0:
                 raise self._ends(StopReason.MAX_TOKENS, f"{tokens} tokens > {tokens + budget - 1} maximum")
-            completion = await self._sampler.sample(line.conversation, budget, stop=turn.asked.stop)
+            completion = await self._sampler.sample(line.conversation, budget, stop=turn.request.stop)
             await self._take_in(turn, completion, time.monotonic() - started)
-            if ended_by is StopReason.MAX_TOKENS and turn.asked.tools:
+            if ended_by is StopReason.MAX_TOKENS and turn.request.tools:
                 self.ended_by = None  # one conversation was too long, and the agent goes on in another
         except BaseException as error:  # also a cancellation: the turn is taken back
             self._prompts.take_back(turn)
@@ -275,7 +275,7 @@ class Session:
             self._sampler.accept(completion)
             self._minted += len(sampled.answer.calls)
             self._forest.answered(turn, sampled)
-        self._unshown |= {(told.call_id, told.text): told.unshown for told in turn.given if told.unshown}
+        self._unshown |= {(message.call_id, message.text): message.unshown for message in turn.given if message.unshown}
         self._counts += Counts(tool_calls=len(reply.calls), malformed_calls=len(reply.problems))
 
     def _read(
@@ -291,7 +291,7 @@ class Session:
             read.text,
             read.reply,
             completion,
-            turn.asked,
+            turn.request,
             line.fitted,
             number=number,
             first_id=self._minted,
@@ -316,7 +316,7 @@ class Session:
         )
         last = found.main[-1] if found.main else None
         conversation = last.line.conversation if last is not None else None
-        told: Mapping[str, Any] = {
+        details: Mapping[str, Any] = {
             "branches": found.branches,
             "untrained_tokens": found.untrained,
             **compaction_of(found.steps, found.shortened.count, found.shortened.saved),
@@ -331,12 +331,12 @@ class Session:
             segments=found.rows,
             messages=tuple(conversation.plain_messages()) if conversation is not None else (),
             error=error,
-            metadata={"gateway": told},
+            metadata={"gateway": details},
             record=found.record,
             counts=self._counts + self._sampler.counts + Counts(unshown=sum(self._unshown.values())),
             carries_tokens=self.template is not None,
             drift=conversation.drift() if conversation is not None else None,
-            conditions=self._sampler.conditions(last.asked.tools if last is not None else ()),
+            conditions=self._sampler.conditions(last.request.tools if last is not None else ()),
         )
 
 
@@ -347,11 +347,11 @@ def _beyond(calls: Sequence[HistoryCall]) -> int:
     return max([len(calls), *(int(one[1]) + 1 for one in found if one is not None)])
 
 
-def _is_wanted(turn: Turn, asked: GatewayRequest) -> bool:
-    """Tell whether a turn answers a request asked before: no client has had it, or waits for it, and it is not shorter
-    than the reply asked for now."""
-    if turn.taken or turn.waiting or tuple(turn.asked.stop) != tuple(asked.stop):
+def _is_wanted(turn: Turn, request: GatewayRequest) -> bool:
+    """Tell whether a turn answers an earlier request: no client has had it, or waits for it, and it is not shorter
+    than the reply requested now."""
+    if turn.taken or turn.waiting or tuple(turn.request.stop) != tuple(request.stop):
         return False
     if turn.sampled is None:
-        return turn.asked.max_tokens == asked.max_tokens
-    return turn.sampled.answer.finish_reason != "length" or turn.asked.max_tokens == asked.max_tokens
+        return turn.request.max_tokens == request.max_tokens
+    return turn.sampled.answer.finish_reason != "length" or turn.request.max_tokens == request.max_tokens

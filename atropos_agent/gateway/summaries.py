@@ -20,7 +20,7 @@ class Compactions:
     """An agent's compactions.
 
     count: how often its own conversation went on shorter. saved: by how many tokens, about. used: the summaries it went
-    on from, whichever way it asked for them. unused: those it did not go on from."""
+    on from, whichever way it requested them. unused: those it did not go on from."""
 
     count: int = 0
     saved: int = 0
@@ -38,9 +38,9 @@ def find_shortened(forest: Forest, kinds: Mapping[Turn, Branch]) -> Compactions:
         if kinds[turn] in (Branch.SUMMARY, Branch.SIDE):
             beside.append(turn)
         elif kinds[turn] is Branch.MAIN:
-            asked = [one for one in beside if kinds[one] is Branch.SUMMARY]
+            summaries = [one for one in beside if kinds[one] is Branch.SUMMARY]
             if last is None or turn.parent is last:
-                found.unused |= {one for one in asked if _unusable(one) and not _quotes(turn, one, kinds[one])}
+                found.unused |= {one for one in summaries if _unusable(one) and not _quotes(turn, one, kinds[one])}
             else:
                 _begun_again(found, turn, last, beside, kinds)
             last, beside = turn, []
@@ -52,7 +52,7 @@ def _begun_again(
     found: Compactions, turn: Turn, last: Turn, beside: Sequence[Turn], kinds: Mapping[Turn, Branch]
 ) -> None:
     """Note how the main conversation goes on in a turn that is not behind its last one."""
-    # A summary may be asked for with tools, as the next turn of the conversation.
+    # A summary may be requested with tools, as the next turn of the conversation.
     candidates = [*beside, *([last] if _may_be_summary(last) else [])]
     used = {one for one in candidates if _quotes(turn, one, kinds[one])}
     saved = max([_tokens(last, reply=True), *map(_tokens, used)]) - _tokens(turn)
@@ -79,14 +79,14 @@ def _unusable(turn: Turn) -> bool:
 
 
 def _tokens(turn: Turn, *, reply: bool = False) -> int:
-    """Return the tokens of a turn's prompt, with its reply if that is asked for."""
+    """Return the tokens of a turn's prompt, with its reply if requested."""
     if turn.sampled is None:
         return 0
     return turn.sampled.step.prompt_tokens + turn.sampled.step.completion_tokens * reply
 
 
 def _quotes(turn: Turn, summary: Turn, kind: Branch) -> bool:
-    """Tell whether a turn is given words of a reply that were not there when it was asked for.
+    """Tell whether a turn is given words of a reply that were not there when it was requested.
 
     Agents put a summary among words of their own, and leave parts of it out."""
     reply = "" if summary.sampled is None else summary.sampled.answer.content.strip()
@@ -94,10 +94,10 @@ def _quotes(turn: Turn, summary: Turn, kind: Branch) -> bool:
     long = [line for line in lines if len(line) >= _WORDS][:_LINES]
     if not long and kind is not Branch.SUMMARY:
         return False  # a title may be anywhere
-    known = _text([told for one in summary.path for told in one.given])
-    given = _text([told for told in turn.given if kind is Branch.SUMMARY or told.role != "assistant"])
+    known = _text([message for one in summary.path for message in one.given])
+    given = _text([message for message in turn.given if kind is Branch.SUMMARY or message.role != "assistant"])
     return any(line in given and line not in known for line in long or [reply] if line)
 
 
 def _text(messages: Sequence[HistoryMessage]) -> str:
-    return "\n".join(told.text for told in messages)
+    return "\n".join(message.text for message in messages)

@@ -139,7 +139,7 @@ class CallsKind:
 
     shape: CallShape
     thought: bool = False
-    said: bool = False
+    content: bool = False
     several: bool = False
     dropped: bool = False
     emptied: bool = False
@@ -149,7 +149,7 @@ class CallsKind:
         shape = self.shape
         calls = [ToolCall(PROBE, {}, shape.format.call_id(i + n, PROBE)) for n in range(1 + self.several)]
         thinking = "x" if self.thought and not self.dropped else None
-        return shape.marked(shape.message(Reply(thinking, "x" if self.said else "", calls, ())), i)
+        return shape.marked(shape.message(Reply(thinking, "x" if self.content else "", calls, ())), i)
 
     def thoughtless(self) -> CallsKind:
         """Return the kind of the same reply without thinking."""

@@ -75,8 +75,8 @@ def read_chat(response: Any) -> Completion:
         raise EngineError("the inference server returned no reply")
     choice = response.choices[0]
     content, thought = _texts(choice.message.content)
-    told = getattr(choice.message, "reasoning_content", None) or getattr(choice.message, "reasoning", None)
-    reasoning = told or thought
+    separate = getattr(choice.message, "reasoning_content", None) or getattr(choice.message, "reasoning", None)
+    reasoning = separate or thought
     calls = [_call(call) for call in getattr(choice.message, "tool_calls", None) or ()]
     if reasoning and not (content or calls):
         content, reasoning = reasoning, None
@@ -99,16 +99,16 @@ def text_of(message: Message) -> str:
     """Return a reply as one text, with its thinking, and with its calls as people read them."""
     thought = f"{THINK}\n{message[THOUGHT]}\n{THINK_END}\n\n" if message.get(THOUGHT) else ""
     calls = [call["function"] for call in message.get("tool_calls") or ()]
-    told = [f"{call['name']}({call['arguments']})" for call in calls]
-    return thought + "\n".join(part for part in (message["content"], *told) if part)
+    lines = [f"{call['name']}({call['arguments']})" for call in calls]
+    return thought + "\n".join(part for part in (message["content"], *lines) if part)
 
 
 def _call(call: Any) -> dict[str, Any]:
     function = call.function
     given = function.arguments or "{}"
     # Some servers give the object itself.
-    told = {"name": str(function.name), "arguments": given if isinstance(given, str) else json.dumps(given)}
-    return {"id": str(call.id or ""), "type": "function", "function": told}
+    fields = {"name": str(function.name), "arguments": given if isinstance(given, str) else json.dumps(given)}
+    return {"id": str(call.id or ""), "type": "function", "function": fields}
 
 
 def _used(response: Any) -> tuple[int, int] | None:

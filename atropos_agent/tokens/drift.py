@@ -2,7 +2,7 @@
 
 A conversation is encoded piece by piece, by the answers of short probes to the template. A template may treat a long
 conversation otherwise than a short one: keep the last thoughts only, or the last messages. Rows stay the
-truth then, but their prompts are others than the template would make. So it is asked once, at the end.
+truth then, but their prompts are others than the template would make. So it is computed once, at the end.
 """
 
 from __future__ import annotations

@@ -37,11 +37,11 @@ def write_experts(experts: Experts) -> str:
     return base64.b64encode(file.getvalue()).decode()
 
 
-def extended(known: Experts | None, told: Experts | None, tokens: int) -> Experts | None:
+def extended(known: Experts | None, returned: Experts | None, tokens: int) -> Experts | None:
     """Return the experts of a growing sequence of `tokens`: a token's experts, reported when it was
     sampled, stay. None if nothing was reported."""
-    if told is None:
+    if returned is None:
         return None
-    if known is None or known.shape[1:] != told.shape[1:]:
-        return told[: tokens - 1]
-    return np.concatenate([known, told[len(known) : tokens - 1]])
+    if known is None or known.shape[1:] != returned.shape[1:]:
+        return returned[: tokens - 1]
+    return np.concatenate([known, returned[len(known) : tokens - 1]])

@@ -82,8 +82,8 @@ def problems(rows: Sequence[SequenceData], exchanges: Iterable[Exchange]) -> lis
             found.append(None)
     lost = sum(1 for exchange in forest.exchanges if exchange.ids and not exchange.untrained) - len(trained)
     if lost and not any(found):
-        said = f"{plural(len(rows), 'row')} for {plural(len(forest.sequences), 'sequence')} of requests"
-        return [f"{lost} of the recorded replies are trained in no row: {said}"] * len(rows)
+        counts = f"{plural(len(rows), 'row')} for {plural(len(forest.sequences), 'sequence')} of requests"
+        return [f"{lost} of the recorded replies are trained in no row: {counts}"] * len(rows)
     return found
 
 
@@ -212,5 +212,5 @@ def first_difference(ours: Sequence[float], theirs: Sequence[float]) -> str:
     """Describe the first difference of two sequences, with the neighbours of its place."""
     place = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
     shown = slice(max(0, place - 3), place + 4)
-    said = [_SHORT.repr(list(values[shown])) for values in (ours, theirs)]
-    return f"place {place} of {len(ours)}: {said[0]} instead of {said[1]}"
+    excerpts = [_SHORT.repr(list(values[shown])) for values in (ours, theirs)]
+    return f"place {place} of {len(ours)}: {excerpts[0]} instead of {excerpts[1]}"

@@ -17,7 +17,7 @@ from atropos_agent.types import THINK, THINK_END, Message
 
 
 class Renders(Protocol):
-    """A chat template as it is asked here; see `ChatTemplate`."""
+    """A chat template as it is used here; see `ChatTemplate`."""
 
     refusals: tuple[type[Exception], ...]
     header: Header
@@ -31,7 +31,7 @@ class Renders(Protocol):
         ...
 
     def render_probe(self, messages: Sequence[Message], *, replying: bool = True, tools: Tools = ()) -> str:
-        """Return what `render` does, which is asked once for equal messages."""
+        """Return what `render` does, which renders equal messages once."""
         ...
 
     def takes_results_behind_text(self, ids: Sequence[str]) -> bool:
@@ -98,7 +98,7 @@ class Stability:
         first = min(later.index(found) for found in marks_of(sampled))
         begun = later[min(len(earlier), first) : first] if later.startswith(earlier) else ""
         tags = any(tag in begun for tag in kind.shape.format.thinking)
-        # Where thinking has no tags, it is told by its mark.
+        # Where thinking has no tags, it is found by its mark.
         return tags == kind.emptied if not kind.thought else True
 
     def _turn(self, i: int, kind: Kind) -> list[Message]:
@@ -111,8 +111,8 @@ class Stability:
         messages."""
         if "tool_calls" in message and (i < 401 or any("tool_call_id" in one for one in self.messages)):
             results = results_of(message, i)
-            said = [one for one in self.messages if i >= 401 and "tool_call_id" not in one]
-            return results + shaped(said, i + len(results), self.frame)
+            others = [one for one in self.messages if i >= 401 and "tool_call_id" not in one]
+            return results + shaped(others, i + len(results), self.frame)
         following = shaped(self.messages, i, self.frame)
         ids = [one["tool_call_id"] for one in following if "tool_call_id" in one]
         if not ids or self.template.takes_results_behind_text((ids[0], ids[-1])):
@@ -229,7 +229,7 @@ def in_order(kinds: Collection[Kind]) -> list[Kind]:
     """Return kinds in a fixed order."""
     plain: list[Kind] = [kind for kind in ReplyKind if kind in kinds]
     called = [kind for kind in kinds if isinstance(kind, CallsKind)]
-    return plain + sorted(called, key=lambda kind: (kind.thought, kind.said, kind.several, kind.dropped, kind.emptied))
+    return plain + sorted(called, key=lambda one: (one.thought, one.content, one.several, one.dropped, one.emptied))
 
 
 def marks_of(message: Message) -> list[str]:

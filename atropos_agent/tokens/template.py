@@ -338,9 +338,9 @@ class ChatTemplate:
             last = fitted[-1] if fitted else None
             late = self.moves_late_system and given["role"] == "system" and any(m["role"] != "system" for m in fitted)
             message = {**given, "role": "user"} if late else given
-            said = message["content"] if message["role"] == "assistant" else None
-            if self.wants_thinking and said and THINK_END not in said:
-                message = {**message, "content": f"{THINK}\n{THINK_END}\n{said}"}
+            content = message["content"] if message["role"] == "assistant" else None
+            if self.wants_thinking and content and THINK_END not in content:
+                message = {**message, "content": f"{THINK}\n{THINK_END}\n{content}"}
             folds = self.folds_system and last is not None and last["role"] == "system" and message["role"] == "user"
             several = self.joins_turns or (self.merges_system and message["role"] == "system")
             joins = several and last is not None and _joinable(last, message)
@@ -386,7 +386,7 @@ class ChatTemplate:
     def _find_header(self, opening: str, later: str) -> str:
         header = later[: later.index(mark(1))]
         header = header.removeprefix(opening) if header.startswith(opening) else ""
-        # Thinking tags are told from content as everywhere, also where a template writes them empty (GLM).
+        # Thinking tags are separated from content as everywhere, also where a template writes them empty (GLM).
         bare = header.replace(THINK, "").replace(THINK_END, "")
         return header if self._encoder.leading_control(bare) is not None else ""
 

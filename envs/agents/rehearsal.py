@@ -35,7 +35,7 @@ class Rehearsal:
 
     @property
     def turns(self) -> Sequence[Turn]:
-        return [turn for turn in self.every if turn.asked.tools or self.by_text]
+        return [turn for turn in self.every if turn.request.tools or self.by_text]
 
     @property
     def opening(self) -> int:

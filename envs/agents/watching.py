@@ -48,7 +48,7 @@ class WatchedSession(Session):
     @property
     def begun(self) -> bool:
         """Return whether the agent was answered where it shows its tools, or works without."""
-        return self.last is not None and (self.by_text or bool(self.last.asked.tools))
+        return self.last is not None and (self.by_text or bool(self.last.request.tools))
 
     @property
     def only_prepares(self) -> bool:
@@ -78,7 +78,7 @@ class WatchedSession(Session):
             return
         if self.ended_by is None:
             self._over_since = None
-        if turn.asked.tools or self.by_text or self.last is None:  # titles and summaries have none
+        if turn.request.tools or self.by_text or self.last is None:  # titles and summaries have none
             self.last = turn
         self._answered_at = time.monotonic()
 
@@ -101,5 +101,5 @@ def _branches_off(other: Turn, turn: Turn) -> bool:
     """Tell whether the agent requested one turn after another instead of going on from it."""
     if other.parent is None:
         again = turn.parent is None and same_messages(other.given, turn.given)
-        return (other.retells or again) and same_tools(other.asked.tools, turn.asked.tools)
+        return (other.retells or again) and same_tools(other.request.tools, turn.request.tools)
     return other.parent is turn.parent

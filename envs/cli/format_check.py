@@ -56,7 +56,7 @@ def _abilities(fitted: FittedFormat) -> tuple[list[str], list[str]]:
     words = "are given to it as thinking" if shape.thinking is not None else "make the reply text"
     others = [
         ("several calls in one reply stay its text", not template.takes(CallsKind(shape, several=True))),
-        (f"words before a call {words}", not template.takes(CallsKind(shape, said=True))),
+        (f"words before a call {words}", not template.takes(CallsKind(shape, content=True))),
         ("it drops the thinking of replies with calls", shape.thinking is None),
         (
             f"results behind a reply that stays text are messages of role {fitted.role}",

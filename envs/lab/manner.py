@@ -57,7 +57,7 @@ class Manner:
         if not (rest and rest[0].parent is first and any(_TASK in message.text for message in first.given)):
             what = "does not tell its task as it is, or drops a reply that runs a command: its manner can't be learnt"
             raise InfraError(Failure.ENVIRONMENT, f"agent {agent.name} {what}")
-        return cls(agent, first.given, first.asked.tools, rest[0].given)
+        return cls(agent, first.given, first.request.tools, rest[0].given)
 
     def brief(self) -> Manner:
         """Return this manner without its text behind the task before the first reply.

@@ -96,7 +96,7 @@ class RecordedRollout:
         fitted = FittedFormat.of(AUTO, template)
         texts = dict(zip(self.script.texts, script.texts, strict=True))
         works, sums = _replies(self.agent, fitted, script)
-        replies = [(works if turn.asked.tools else sums).pop(0) for turn in self.turns]
+        replies = [(works if turn.request.tools else sums).pop(0) for turn in self.turns]
         played: dict[Turn, Turn] = {}
         async with Session(ScriptedServer(replies, tokenizer), template, fitted, _CONFIG) as session:
             for turn in self.turns:
@@ -104,11 +104,11 @@ class RecordedRollout:
                 if turn.parent is not None and (before := played[turn.parent].sampled) is not None:
                     given = [replace(one, call_id=one.call_id and before.answer.calls[0].id) for one in given]
                     behind = before.answer.number
-                replayed = session.ask(GatewayRequest(given, tools=turn.asked.tools, behind=behind))
+                replayed = session.ask(GatewayRequest(given, tools=turn.request.tools, behind=behind))
                 if replayed.work is not None:
                     await replayed.work
                 replayed.taken, played[turn] = True, replayed
-                parts -= turn.parent is None and bool(turn.asked.tools)
+                parts -= turn.parent is None and bool(turn.request.tools)
                 if not parts:
                     break
             return (await session.result()).segments

@@ -152,8 +152,8 @@ class AtroposSandbox(SandboxEnvironment):
         out, err = ran.raw_stdout or b"", ran.raw_stderr or b""
         for text in (out, err):
             if len(text) > most:
-                said = text[:most].decode(errors="replace")
-                raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR, said)
+                excerpt = text[:most].decode(errors="replace")
+                raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR, excerpt)
         if ran.exit_code == _CANNOT_RUN and b"permission denied" in (out + err)[-1000:].lower():
             raise PermissionError(f"{cmd[0]} can't be run: {(out + err).decode(errors='replace')}")
         return ExecResult(ran.ok, ran.exit_code, out.decode(), err.decode())

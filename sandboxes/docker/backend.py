@@ -140,7 +140,7 @@ class DockerBackend(Backend):
     async def _chosen(
         self, stack: AsyncExitStack, daemon: DaemonStarter, client: DaemonClient, info: Mapping[str, Any]
     ) -> Starter:
-        """Return the starter of containers. Raises SandboxError if crun is asked for and impossible."""
+        """Return the starter of containers. Raises SandboxError if crun is requested and impossible."""
         if self._starter == "docker":
             return daemon
         crun = find_crun(client, info, self._runtime)

@@ -1,6 +1,6 @@
 """Keeps sandboxes' writes within their limits on Docker daemons with a storage without quotas (overlay2 over ext4).
 
-The Docker daemon walks a container's files to measure its writes, so it is asked only for a reason. No sandbox can have
+The Docker daemon walks a container's files to measure its writes, so this needs a reason. No sandbox can have
 grown by more than the whole storage has filled up since its last measurement, and the storage's fill costs one system
 call. If the fill can't be seen from here, every sandbox is measured in turn.
 

@@ -145,7 +145,7 @@ class OpenSandboxes:
         while True:
             await asyncio.sleep(LEASE_S / 5)
             for container in [*self._containers, *self.pool.containers()]:
-                with contextlib.suppress(SandboxError):  # whoever uses it next is told
+                with contextlib.suppress(SandboxError):  # the next caller gets this error
                     await container.channel.show_interest()
 
     async def _remove_everything(self) -> None:

@@ -128,7 +128,7 @@ class WarmPool:
         return None
 
     async def _make_room(self) -> None:
-        """Drop containers of the kind asked for longest ago, so the total keeps its bound."""
+        """Drop containers of the kind requested longest ago, so the total keeps its bound."""
         while sum(map(len, self._idle.values())) + self._starting.total() > self._limits.total and any(
             self._idle.values()
         ):

@@ -73,7 +73,7 @@ _STATUS_S = 5.0
 
 
 def container_command(kind: Kind) -> list[str]:
-    """Return the command of a container: the template's files, and new processes, devices, and if asked network.
+    """Return the command of a container: the template's files, and new processes, devices, and network if requested.
 
     /run is new, because a template's services listen there. /proc/1 is read-only: root could have the kernel kill the
     executor before the commands (/proc/self is this command, which becomes process 1)."""
@@ -118,8 +118,8 @@ class E2BContainer(ToolContainer):
         try:
             stream = await self._inside.tool(*command, stdin=bool(stdin))
             try:
-                said, _ = await together((stream.rest(f"{command[0]} in {self.name}", most), feed()))
-                return said
+                output, _ = await together((stream.rest(f"{command[0]} in {self.name}", most), feed()))
+                return output
             finally:
                 await stream.close()
         except (OSError, SandboxError) as error:
@@ -140,7 +140,7 @@ class E2BContainer(ToolContainer):
 
 
 class Inside:
-    """A container in a sandbox of the server's, seen from that sandbox. ended: its exit code, -1 if nobody said."""
+    """A container in a sandbox of the server's, seen from that sandbox. ended: its exit code, -1 if it is not known."""
 
     def __init__(self, server: Server, envd: Envd, sandbox: str) -> None:
         self.server = server
@@ -159,7 +159,7 @@ class Inside:
         try:
             async with asyncio.timeout(GREET_S):
                 while '"child-pid"' not in stream.error_text or "\n" not in stream.error_text:
-                    if await stream.heard() is None:
+                    if await stream.read_output() is None:
                         raise ImageMissing(
                             f"template {kind.image} has no working bubblewrap: {stream.error_text.strip()}; install it "
                             "in the template (apt-get install bubblewrap)"
@@ -175,7 +175,7 @@ class Inside:
         try:
             await stream.pass_on(lambda data: None)
         except OSError as error:  # then nobody knows the limit
-            logger.debug("%s: its end will not be told: %r", self._sandbox, error)
+            logger.debug("%s: its end will not be reported: %r", self._sandbox, error)
         finally:
             await stream.close()
             if not self.ended.done():
@@ -327,10 +327,10 @@ async def _labelled(server: Server, label: str, value: str) -> list[Mapping[str,
 
 async def _remove_all(server: Server, owner_id: str) -> None:
     """Remove an owner's sandboxes, each once: a server may go on listing one that it has removed, or won't remove."""
-    asked: set[str] = set()
-    while page := {one["sandboxID"] for one in await _labelled(server, "owner", owner_id)} - asked:
+    removed: set[str] = set()
+    while page := {one["sandboxID"] for one in await _labelled(server, "owner", owner_id)} - removed:
         await asyncio.gather(*(_remove(server, name) for name in page))
-        asked |= page
+        removed |= page
 
 
 async def reap(server: Server, host: str) -> int:

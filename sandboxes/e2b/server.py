@@ -82,8 +82,8 @@ async def check_server(options: E2BOptions) -> None:
     """Ask for a list of sandboxes. Raises DaemonUnavailable or Busy, and ValueError for a wrong address or key."""
     try:
         async with Server.connect(options) as server:
-            asked = server.request("GET", "/v2/sandboxes", limit="1")
-            await patiently(asked, f"The E2B server at {options.api_url}")
+            question = server.request("GET", "/v2/sandboxes", limit="1")
+            await patiently(question, f"The E2B server at {options.api_url}")
     except DaemonRefused as error:
         raise ValueError(str(error)) from error
     except SandboxDied as error:
@@ -125,8 +125,8 @@ class Envd(Api):
     async def start(self, *command: str, stdin: bool = False) -> ProgramStream:
         """Start a program. Raises SandboxError."""
         doing = f"starting {command[0]} in {self._sandbox}"
-        asked = {"process": {"cmd": command[0], "args": command[1:]}, "stdin": stdin}
-        body = json.dumps(asked).encode()
+        request = {"process": {"cmd": command[0], "args": command[1:]}, "stdin": stdin}
+        body = json.dumps(request).encode()
         headers = {"Content-Type": "application/connect+json", "Keepalive-Ping-Interval": str(_PING_S)}
         try:
             async with asyncio.timeout(ANSWER_S):
@@ -178,7 +178,7 @@ class ProgramStream:
         self._tell = tell
         self._pid = 0
         self._out = bytearray()
-        self._asked = self._sent = 0
+        self._requested = self._sent = 0
         self._moved = asyncio.Event()
         self._sender: asyncio.Task[None] | None = None
         self.exit_code: int | None = None
@@ -202,31 +202,31 @@ class ProgramStream:
         """Return the next event, {} at the end."""
         try:
             flags, size = _ENVELOPE.unpack(await self._answer.content.readexactly(_ENVELOPE.size))
-            said = json.loads(await self._answer.content.readexactly(size) or b"{}")
+            frame = json.loads(await self._answer.content.readexactly(size) or b"{}")
         except (aiohttp.ClientError, EOFError, TimeoutError, ValueError) as error:
             raise ConnectionResetError(f"the stream broke: {cause(error)}") from error
         if flags & _LAST:
-            if refusal := said.get("error"):
+            if refusal := frame.get("error"):
                 raise _Refused(refusal)
             return {}
-        return dict(said.get("event") or {"keepalive": {}})
+        return dict(frame.get("event") or {"keepalive": {}})
 
-    async def heard(self) -> bytes | None:
+    async def read_output(self) -> bytes | None:
         """Return the next event's output, b"" if it has none, None at the end. Raises ConnectionError."""
         event = await self._next()
         if not event:
             return None
-        said = event.get("data", {})
-        if "stderr" in said:
-            self.error_text = (self.error_text + base64.b64decode(said["stderr"]).decode(errors="replace"))[-4096:]
+        data = event.get("data", {})
+        if "stderr" in data:
+            self.error_text = (self.error_text + base64.b64decode(data["stderr"]).decode(errors="replace"))[-4096:]
         if "end" in event:
             code = int(event["end"].get("exitCode", 0))
             self.exit_code = code if code >= 0 else 137  # of a signal
-        return base64.b64decode(said.get("stdout", ""))
+        return base64.b64decode(data.get("stdout", ""))
 
     async def read(self) -> bytes:
         """Return output, none at the end. Raises ConnectionError for a broken stream."""
-        while (data := await self.heard()) is not None:
+        while (data := await self.read_output()) is not None:
             if data:
                 return data
         return b""
@@ -250,8 +250,8 @@ class ProgramStream:
 
     async def write(self, data: bytes) -> None:
         self._out += data
-        self._asked += len(data)
-        mine = self._asked
+        self._requested += len(data)
+        mine = self._requested
         if self._sender is None or (self._sender.done() and self._sent == mine - len(data)):
             self._sender = asyncio.create_task(self._send_all(), name="input of a sandbox")
         async with asyncio.timeout(TAKEN_S * (2 + len(data) / _MESSAGE)):

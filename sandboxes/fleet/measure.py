@@ -58,7 +58,7 @@ async def _timed(work: Callable[[], Awaitable[object]]) -> float:
 async def _clock(box: Sandbox) -> float:
     """Return by how many seconds a machine's clock is ahead, to about half of a command's time."""
     before = time.time()
-    said = await box.exec("date +%s.%N")
+    result = await box.exec("date +%s.%N")
     between = (before + time.time()) / 2
-    seconds, _, nanoseconds = said.output.strip().partition(".")
+    seconds, _, nanoseconds = result.output.strip().partition(".")
     return float(seconds) + (float(f"0.{nanoseconds}") if nanoseconds.isdigit() else 0.5) - between

@@ -66,7 +66,7 @@ class Member:
         self._leaving: set[asyncio.Task[None]] = set()
         self._processors, self._memory_mb = 1, 1
         self._missed = self._blamed = 0
-        self._asked = math.inf
+        self._probe_began = math.inf
         """The beginning of the present look."""
         self._rest_s, self._rests_until = FIRST_REST_S, 0.0
 
@@ -85,7 +85,7 @@ class Member:
     @property
     def silent(self) -> bool:
         """Tell whether it is lost, or may be: the last look found nothing, or takes long."""
-        return self._backend is None or self._missed > 0 or time.monotonic() - self._asked > SLOW_S
+        return self._backend is None or self._missed > 0 or time.monotonic() - self._probe_began > SLOW_S
 
     @property
     def full(self) -> bool:
@@ -175,14 +175,14 @@ class Member:
                     self._lose(self._backend)
 
     async def _answers(self, backend: DockerBackend) -> bool:
-        self._asked = time.monotonic()
+        self._probe_began = time.monotonic()
         try:
             async with asyncio.timeout(ANSWER_S), daemon_errors("ask a Docker host whether it is there"):
                 await backend.client.version()
         except (SandboxError, OSError):
             return False
         finally:
-            self._asked = math.inf
+            self._probe_began = math.inf
         return True
 
     def _lose(self, backend: DockerBackend) -> None:

@@ -63,7 +63,7 @@ class ClaimStarter(PodStarter):
         while True:
             await asyncio.sleep(_RENEW_S)
             for name in [*self._users]:
-                with suppress(SandboxError):  # whoever uses it next is told
+                with suppress(SandboxError):  # the next caller gets this error
                     await self._cluster.request("PATCH", self._object(name), {"spec": {"lifecycle": _lifecycle()}})
 
     def _object(self, name: str) -> str:

@@ -39,7 +39,7 @@ _REFUSAL: ContextVar[list[str]] = ContextVar("refusal")
 """Takes what the API server says when it opens no WebSocket, which aiohttp drops."""
 
 
-def _refusals_heard() -> aiohttp.TraceConfig:
+def _refusal_trace() -> aiohttp.TraceConfig:
     async def ended(_session: object, _context: object, params: aiohttp.TraceRequestEndParams) -> None:
         if params.response.status >= 400 and "Upgrade" in params.headers:
             _REFUSAL.get().append(message_of(await params.response.text()))
@@ -61,7 +61,7 @@ class Cluster(Api):
     def __init__(self, api: kubernetes.ApiClient, namespace: str) -> None:
         self._configuration = api.configuration
         http = api.rest_client.pool_manager
-        http.trace_configs.append(_refusals_heard())
+        http.trace_configs.append(_refusal_trace())
         super().__init__(http, self._configuration.host, self._configuration.proxy or None)
         self.namespace = namespace
 

@@ -56,8 +56,8 @@ async def examine(options: PodOptions) -> AsyncIterator[Finding]:
     about = "cluster"
     try:
         async with Cluster.connect(options) as cluster:
-            asked = cluster.request("GET", "/version")
-            version = (await patiently(asked, f"The API server at {cluster.url}")).get("gitVersion")
+            question = cluster.request("GET", "/version")
+            version = (await patiently(question, f"The API server at {cluster.url}")).get("gitVersion")
             if version is None:
                 yield Finding(about, False, f"{cluster.url} answers, but names no version of Kubernetes")
                 return
@@ -103,11 +103,11 @@ async def _missing_rights(cluster: Cluster, rights: Rights, namespace: str) -> l
 
     async def granted(group: str, resource: str, verb: str) -> bool:
         kind, _, part = resource.partition("/")
-        asked = {"namespace": namespace, "verb": verb, "group": group, "resource": kind, "subresource": part}
+        attributes = {"namespace": namespace, "verb": verb, "group": group, "resource": kind, "subresource": part}
         review = {
             "apiVersion": _REVIEW,
             "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": asked},
+            "spec": {"resourceAttributes": attributes},
         }
         answer = await cluster.request("POST", f"/apis/{_REVIEW}/selfsubjectaccessreviews", review)
         return bool(answer.get("status", {}).get("allowed"))

@@ -55,7 +55,7 @@ class ExecStream:
         try:
             code = self.exit_code
         except SandboxError as error:
-            if (self._said.get("code") or 0) >= 500 and _TRIED not in str(error):
+            if (self._final_status.get("code") or 0) >= 500 and _TRIED not in str(error):
                 self._trouble(error)
                 raise ConnectionResetError(str(error)) from error
             return
@@ -88,19 +88,19 @@ class ExecStream:
         """Return the program's, after the end of its output; None if the cluster reported none.
 
         Raises SandboxError if the program did not run."""
-        said = self._said
-        if not said:
+        status = self._final_status
+        if not status:
             return None
-        if said.get("status") == "Success":
+        if status.get("status") == "Success":
             return 0
-        for cause in (said.get("details") or {}).get("causes") or ():
+        for cause in (status.get("details") or {}).get("causes") or ():
             if cause.get("reason") == "ExitCode":
                 return int(cause["message"])
-        raise SandboxError(f"the cluster could not run a program of ours: {said.get('message')}")
+        raise SandboxError(f"the cluster could not run a program of ours: {status.get('message')}")
 
     @property
-    def _said(self) -> Mapping[str, Any]:
-        """Return the cluster's last words, none before the end."""
+    def _final_status(self) -> Mapping[str, Any]:
+        """Return the status sent by the cluster at the end; empty before it."""
         try:
             found: Mapping[str, Any] = json.loads(self._status)
         except ValueError:

@@ -92,18 +92,18 @@ def end_of(pod: Pod | None) -> SandboxDied | None:
     if pod is None:
         return PodDeleted("its pod was deleted from outside")
     status, reason = pod.get("status", {}), disrupted(pod)
-    said = status.get("message") or condition(pod, "DisruptionTarget").get("message") or "no message"
+    message = status.get("message") or condition(pod, "DisruptionTarget").get("message") or "no message"
     why, ended = status.get("reason"), _state(pod, BOX, "terminated")
     silent = status.get("phase") == "Unknown" or condition(pod, "Ready").get("reason") == "NodeStatusUnknown"
     found: SandboxDied | None = None
     if reason == "DeletionByTaintManager" or why in _NODE_GONE or silent:
-        found = NodeLost(f"its node is lost ({reason or why or 'silent'}): {said}")
+        found = NodeLost(f"its node is lost ({reason or why or 'silent'}): {message}")
     elif reason or why in ("Evicted", "Preempting"):
-        found = PodEvicted(f"its pod was taken away ({reason or why}): {said}")
+        found = PodEvicted(f"its pod was taken away ({reason or why}): {message}")
     elif why == "DeadlineExceeded":
-        found = PodExpired(f"its pod lived longer than deadline_s: {said}")
+        found = PodExpired(f"its pod lived longer than deadline_s: {message}")
     elif ended or status.get("phase") in ("Failed", "Succeeded"):
-        how = f"{ended.get('reason', 'ended')}, exit code {ended.get('exitCode')}" if ended else f"{why}: {said}"
+        how = f"{ended.get('reason', 'ended')}, exit code {ended.get('exitCode')}" if ended else f"{why}: {message}"
         found = SandboxDied(f"its process 1 has ended: {how}")
     elif pod["metadata"].get("deletionTimestamp"):
         found = PodDeleted("its pod is being deleted from outside")
@@ -116,15 +116,15 @@ def raise_unstartable(pod: Pod | None) -> None:
         raise gone or PodDeleted("its pod was deleted from outside")
     for name in (WHO, BOX, LINK):
         waiting = _state(pod, name, "waiting")
-        reason, said = waiting.get("reason", ""), str(waiting.get("message", ""))
+        reason, message = waiting.get("reason", ""), str(waiting.get("message", ""))
         image = container(pod, name).get("image")
-        if reason in _NEVER or (reason in _UNPULLED and any(word in said.lower() for word in _ABSENT)):
+        if reason in _NEVER or (reason in _UNPULLED and any(word in message.lower() for word in _ABSENT)):
             raise ImageMissing(
-                f"image {image} can't be had on the cluster's node ({reason}: {said}); build it and push it to a "
+                f"image {image} can't be had on the cluster's node ({reason}: {message}); build it and push it to a "
                 "registry that the nodes reach; --env.pods.image_prefix and pull_secrets name one"
             )
         if reason in _UNSTARTED:
-            raise SandboxError(f"the cluster can't start image {image}: {reason}: {said}")
+            raise SandboxError(f"the cluster can't start image {image}: {reason}: {message}")
         failed = _state(pod, name, "terminated")
         if failed.get("exitCode") and name != BOX:
             raise SandboxError(f"container {name} of the pod failed: {failed.get('reason')}: {failed.get('message')}")
@@ -143,5 +143,5 @@ def why_not_up(pod: Pod | None) -> str:
     if scheduled.get("status") != "True":
         return str(scheduled.get("message") or scheduled.get("reason") or "it is not scheduled")
     states = (_state(pod, name, "waiting") for name in (WHO, BOX, LINK))
-    said = [f"{one.get('reason')}: {one.get('message', '')}" for one in states if one]
-    return "; ".join(said) or "it runs"
+    reasons = [f"{one.get('reason')}: {one.get('message', '')}" for one in states if one]
+    return "; ".join(reasons) or "it runs"

@@ -47,7 +47,7 @@ async def choose_guard(
             asks_user=False,
         )
         try:
-            with suppress(QuotaExceeded):  # quotas are asked last: it is admitted once there is room
+            with suppress(QuotaExceeded):  # quotas are checked last: it is admitted once there is room
                 await cluster.request("POST", cluster.path("pods"), trial, dryRun="All")
         except DaemonRefused as error:
             if options.network_off == "namespace" or "PodSecurity" not in str(error):

@@ -139,7 +139,7 @@ class PodContainer(ToolContainer):
         """Return the limit that a running pod is at."""
         for limit, places in _USAGE.items():
             for pair in places:
-                said = (await self.run("show", *(f"/sys/fs/cgroup/{name}" for name in pair))).split()
-                if len(said) == 2 and said[1].isdigit() and int(said[0]) >= _FULL * int(said[1]):
+                values = (await self.run("show", *(f"/sys/fs/cgroup/{name}" for name in pair))).split()
+                if len(values) == 2 and values[1].isdigit() and int(values[0]) >= _FULL * int(values[1]):
                     return limit
         return None

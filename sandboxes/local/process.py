@@ -47,7 +47,7 @@ class LocalProcess(RunningProcess):
             self._process = await self._spawn(argv, env, cwd, theirs)
         except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
             missing = isinstance(error, FileNotFoundError) and str(error.filename) != str(cwd)
-            self.heard(f"sandbox: {error}\n".encode(), self._pipe_count - 1)
+            self.receive_output(f"sandbox: {error}\n".encode(), self._pipe_count - 1)
             self.ended(127 if missing else 126)
             return
         finally:
@@ -222,7 +222,7 @@ class _Source:
         if self.take:
             self._credit -= len(data)
             self.owed = max(0, self.owed - len(data))
-            self._process.heard(data, self._stream)
+            self._process.receive_output(data, self._stream)
 
     def close(self) -> None:
         if self.open:

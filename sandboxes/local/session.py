@@ -114,7 +114,7 @@ class LocalSession(Session):
         nonce = secrets.token_hex(8)
         os.write(shell.control, f"{slot} {nonce} {errors}\n".encode())
         while ended := await shell.report.readline():
-            if ended.startswith(f"ended {nonce} ".encode()):  # what is said of another command means nothing
+            if ended.startswith(f"ended {nonce} ".encode()):  # reports on another command mean nothing
                 self._saved = slot
                 return int(ended.split()[2])
         code = await shell.process.wait()  # the command has ended or replaced the shell

@@ -75,16 +75,16 @@ class _Outage:
 
     def __init__(self) -> None:
         self._since = self._last = -math.inf
-        self._told = False
+        self._reported = False
 
     def to_tell(self) -> bool:
         """Take note of a failure; return whether it is time to speak of the outage."""
         now = time.monotonic()
         if now > self._last + _CALM_S:
-            self._since, self._told = now, False
+            self._since, self._reported = now, False
         self._last = now
-        tells = not self._told and now > self._since + _MOMENT_S
-        self._told = self._told or tells
+        tells = not self._reported and now > self._since + _MOMENT_S
+        self._reported = self._reported or tells
         return tells
 
 

@@ -88,7 +88,7 @@ class RemoteBackend(Backend):
         while True:
             await asyncio.sleep(LEASE_S / 5)
             for one in [*self._open_ones]:
-                with contextlib.suppress(SandboxError):  # whoever uses it next is told
+                with contextlib.suppress(SandboxError):  # the next caller gets this error
                     await one.show_interest()
 
     # What a sandbox asks of its backend
@@ -134,7 +134,7 @@ async def open_channel(
 
 async def ask_image(channel: Channel) -> dict[str, Any]:
     """Return the WorkingDir and Env of an image as its container's first process knows them."""
-    asked = await channel.execute(
+    result = await channel.execute(
         ["/bin/sh", "-c", 'pwd -P; echo "$HOME"'],
         cwd=".",
         env={},
@@ -144,7 +144,7 @@ async def ask_image(channel: Channel) -> dict[str, Any]:
         max_output=10_000,
     )
     channel.has_run = False
-    workdir, home, *_ = [*asked.output.data.decode(errors="replace").splitlines(), "", ""]
+    workdir, home, *_ = [*result.output.data.decode(errors="replace").splitlines(), "", ""]
     return {
         "WorkingDir": workdir if workdir.startswith("/") else "/",
         "Env": [] if home in ("", "/", "/root") else [f"HOME={home}"],

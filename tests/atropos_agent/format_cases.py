@@ -78,13 +78,13 @@ def assert_read(name, text, arguments, content):
     assert reply.content == content
 
 
-def assert_refused(name, text, said):
+def assert_refused(name, text, expected):
     """The reply holds one malformed call, of which this is said, also where inference servers repair it."""
     tool_format = load_format(name).with_tools([WEATHER, AREA])
     reply = tool_format.parse(text)
     assert not reply.calls
     assert len(reply.problems) == 1, reply.problems
-    assert said in reply.problems[0]
+    assert expected in reply.problems[0]
     assert reply.problems[0] in tool_format.correction(reply.problems)
 
 

@@ -92,39 +92,39 @@ class Model(PlaybackServer):
         self.number = 0
 
     async def tokens_and_logprobs_completion(self, **kwargs):
-        prompt, said = list(kwargs["input_ids"]), self.scenario[len(self.exchanges)]
+        prompt, scripted = list(kwargs["input_ids"]), self.scenario[len(self.exchanges)]
         template = self.fitted.template
         opened = template.decode(prompt[-8:]).rstrip().endswith(self.fitted.format.thinking[0])
-        turn = self.turn(said, opened)
+        turn = self.turn(scripted, opened)
         logprobs = [-(1 + (i * 7 + t) % 50) / 16 for i, t in enumerate(turn.ids, start=len(prompt))]
         self.exchanges.append(ScriptedTurn(prompt, turn.ids, logprobs))
         return prompt, [turn.ids], [logprobs], [turn.reason]
 
-    def turn(self, said, opened):
+    def turn(self, scripted, opened):
         tool_format = self.fitted.format
-        named = said.calls or ((("say", {"text": "one"}),) if said.spoiled else ())
+        named = scripted.calls or ((("say", {"text": "one"}),) if scripted.spoiled else ())
         calls = [
             ToolCall(name, given, tool_format.call_id(self.number + n, name)) for n, (name, given) in enumerate(named)
         ]
-        self.number += len(said.calls)
-        thinking = said.thinking
+        self.number += len(scripted.calls)
+        thinking = scripted.thinking
         if thinking is None and (opened or writes_empty_thinking(self.fitted)):
             thinking = ""
-        text = tool_format.turn(Reply(thinking, said.content, calls, ()))
+        text = tool_format.turn(Reply(thinking, scripted.content, calls, ()))
         text = text.removeprefix(tool_format.thinking[0]).removeprefix("\n") if opened else text
-        if said.spoiled:
+        if scripted.spoiled:
             half, rest = text[: text.rindex("one")], text[text.rindex("one") + 3 :]
             rest = re.sub(VALUE_ENDS, "", rest)
-            text = half if said.spoiled == "cut" else f"{half}\x01{rest}"
-        ids = self.ids(text, said)
-        if self.how == "withheld" or said.spoiled == "cut":
-            return Turn(ids, "length" if said.spoiled == "cut" else "stop")
+            text = half if scripted.spoiled == "cut" else f"{half}\x01{rest}"
+        ids = self.ids(text, scripted)
+        if self.how == "withheld" or scripted.spoiled == "cut":
+            return Turn(ids, "length" if scripted.spoiled == "cut" else "stop")
         return Turn([*ids, end_of(self.fitted, text, opened)])
 
-    def ids(self, text, said):
+    def ids(self, text, scripted):
         """Ids of a reply, in which arguments are spelled: a model writes no control tokens there."""
         template = self.fitted.template
-        for _, given in said.calls:
+        for _, given in scripted.calls:
             for value in given.values():
                 for written in (str(value), json.dumps(value, ensure_ascii=False)[1:-1]):
                     if isinstance(value, str) and written in text and (self.how == "odd" or value == HOSTILE):

@@ -57,7 +57,7 @@ def agent_for(tokenizer, *replies, tools=TOOLS, **config):
     return AtroposAgent(server, tools, AgentConfig(**config), tokenizer), server
 
 
-def told(result):
+def tool_messages(result):
     """What the model was told after each reply."""
     return [m["content"] for m in result.messages[2:] if m["role"] != "assistant"]
 
@@ -68,7 +68,7 @@ async def test_a_call_is_run_and_its_result_shown_before_the_answer(tokenizer):
     assert result.stop_reason is StopReason.ANSWERED
     assert result.success
     assert result.final_response == "It is 3."
-    assert told(result) == ["<tool_response>\n3\n</tool_response>"]
+    assert tool_messages(result) == ["<tool_response>\n3\n</tool_response>"]
     assert [m["role"] for m in result.messages] == ["system", "user", "assistant", "user", "assistant"]
 
 
@@ -89,7 +89,7 @@ async def test_a_finishing_tool_ends_the_rollout_and_the_calls_behind_it_do_not_
 
 
 @pytest.mark.parametrize(
-    ("reply", "said"),
+    ("reply", "expected"),
     [
         ("<tool_call>{oops</tool_call>", "not valid JSON"),
         ('<tool_call>{"name": "add"', "not valid JSON"),
@@ -100,13 +100,13 @@ async def test_a_finishing_tool_ends_the_rollout_and_the_calls_behind_it_do_not_
         (call("add", a=1, b=2, c=3), "c"),
     ],
 )
-async def test_a_malformed_call_is_corrected_once_counted_and_survived(tokenizer, reply, said):
+async def test_a_malformed_call_is_corrected_once_counted_and_survived(tokenizer, reply, expected):
     agent, _ = agent_for(tokenizer, reply, "sorry")
     result = await agent.run("Add.")
     assert result.stop_reason is StopReason.ANSWERED
     assert result.counts.malformed_calls >= 1
-    assert len(told(result)) == 1
-    assert said in told(result)[0]
+    assert len(tool_messages(result)) == 1
+    assert expected in tool_messages(result)[0]
     assert not any(r.content == "2" for step in result.steps for r in step.results)
 
 
@@ -116,11 +116,11 @@ async def test_a_correction_shows_a_call_in_the_ids_that_the_model_must_write(an
     result = await agent.run("Add.")
     prompt = server.turns[1].prompt
     for tag in ("<tool_call>", "</tool_call>"):
-        assert tag in told(result)[0]
+        assert tag in tool_messages(result)[0]
         one = any_tokenizer.backend_tokenizer.token_to_id(tag)
         if one in any_tokenizer.added_tokens_decoder:
             assert agent.template.decode(prompt).count(tag) == list(prompt).count(one)
-    assert not Hermes().parse(told(result)[0]).calls
+    assert not Hermes().parse(tool_messages(result)[0]).calls
 
 
 async def test_what_a_problem_quotes_of_the_model_stays_text(any_tokenizer, template):
@@ -129,23 +129,23 @@ async def test_what_a_problem_quotes_of_the_model_stays_text(any_tokenizer, temp
             reply = super().parse(text, **options)
             return replace(reply, problems=[f"what is {text}?" for _ in reply.problems])
 
-    said = "<tool_call>{</tool_call></tool_call>"
-    server = ScriptedServer([said, "</think>sorry"], any_tokenizer)
+    reply_text = "<tool_call>{</tool_call></tool_call>"
+    server = ScriptedServer([reply_text, "</think>sorry"], any_tokenizer)
     agent = AtroposAgent(server, TOOLS, AgentConfig(), template=template, tool_format=Quoting())
     result = await agent.run("Add.")
-    quoted = told(result)[0].count(f"what is {said}?")
+    quoted = tool_messages(result)[0].count(f"what is {reply_text}?")
     assert quoted
     added = {token.content for token in any_tokenizer.added_tokens_decoder.values()}
     tags = [tag for tag in ("<tool_call>", "</tool_call>") if tag in added]
     prompt, ids = server.turns[1].prompt, [any_tokenizer.get_vocab()[tag] for tag in tags]
     written = sum(template.decode(prompt).count(tag) for tag in tags) - sum(i in ids for i in prompt)
-    assert written == quoted * sum(said.count(tag) for tag in tags)
+    assert written == quoted * sum(reply_text.count(tag) for tag in tags)
 
 
 async def test_a_tool_error_is_shown_to_the_model_and_is_not_malformed(tokenizer):
     agent, _ = agent_for(tokenizer, call("fail", reason="no such file"), "ok")
     result = await agent.run("Fail.")
-    assert "no such file" in told(result)[0]
+    assert "no such file" in tool_messages(result)[0]
     assert result.counts.tool_errors == 1
     assert result.counts.malformed_calls == 0
 
@@ -179,7 +179,7 @@ async def test_the_token_budget_counts_prompt_and_replies_together(tokenizer):
 async def test_a_reply_that_is_cut_off_is_said_to_be(tokenizer):
     agent, _ = agent_for(tokenizer, "word " * 100, "short", max_tokens=20)
     result = await agent.run("Talk.")
-    assert "cut off after 20 tokens" in told(result)[0]
+    assert "cut off after 20 tokens" in tool_messages(result)[0]
     assert result.stop_reason is StopReason.ANSWERED
 
 
@@ -212,7 +212,7 @@ def broken(server, change):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "expected"),
     [
         (lambda p, i, q, r: ([*p, 5], i, q, r), "another prompt"),
         (lambda p, i, q, r: (p, i, [q[0][:-1]], r), "logprobs"),
@@ -221,10 +221,10 @@ def broken(server, change):
         (lambda p, i, q, r: (p, i, [[None] * len(q[0])], r), "None as the logprob of token 0"),
     ],
 )
-async def test_an_answer_that_can_not_be_trained_on_is_refused(tokenizer, change, said):
+async def test_an_answer_that_can_not_be_trained_on_is_refused(tokenizer, change, expected):
     agent, server = agent_for(tokenizer, "hello")
     broken(server, change)
-    with pytest.raises(TokenMismatch, match=said):
+    with pytest.raises(TokenMismatch, match=expected):
         await agent.run("Hi.")
 
 
@@ -354,9 +354,9 @@ async def test_an_agent_that_was_made_for_one_rollout_goes_on_with_it_in_a_secon
 
 async def test_runs_of_an_agent_that_was_made_for_none_are_rollouts(tokenizer):
     agent, _ = agent_for(tokenizer, "one", "two")
-    for said in ("one", "two"):
+    for expected in ("one", "two"):
         result = await agent.run("Go.")
-        assert ([m["content"] for m in result.messages[1:]], result.num_steps) == (["Go.", said], 1)
+        assert ([m["content"] for m in result.messages[1:]], result.num_steps) == (["Go.", expected], 1)
 
 
 async def test_a_single_turn_leaves_its_calls_to_the_caller(tokenizer):

@@ -8,7 +8,7 @@ ROW = SequenceData("ab", (1, 2), (IGNORED, 2), (NO_LOGPROB, -0.5))
 
 
 @pytest.mark.parametrize(
-    ("masked", "logprobs", "said"),
+    ("masked", "logprobs", "expected"),
     [
         ((IGNORED,), (1.0, -0.5), "as many"),
         ((IGNORED, 3), (1.0, -0.5), "its mask says 3"),
@@ -17,8 +17,8 @@ ROW = SequenceData("ab", (1, 2), (IGNORED, 2), (NO_LOGPROB, -0.5))
         ((IGNORED, IGNORED), (1.0, -0.5), "not trained but has the logprob"),
     ],
 )
-def test_a_row_that_contradicts_itself_is_refused(masked, logprobs, said):
-    with pytest.raises(ValueError, match=said):
+def test_a_row_that_contradicts_itself_is_refused(masked, logprobs, expected):
+    with pytest.raises(ValueError, match=expected):
         SequenceData("ab", (1, 2), masked, logprobs)
 
 

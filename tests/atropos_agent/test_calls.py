@@ -21,8 +21,8 @@ async def test_the_model_is_told_of_calls_that_were_not_run_and_of_results_in_it
 
     texts = ["".join(call("say", text=text) for text in ("one", "two", "three")), "done"]
     result, _ = await play(smollm2, texts, work)
-    told = result.messages[3]["content"]
-    assert told.index("one") < told.index("This call was not run.") < told.index("three")
+    content = result.messages[3]["content"]
+    assert content.index("one") < content.index("This call was not run.") < content.index("three")
     assert [one.content for one in result.steps[0].results] == ["one", "three"]
 
 

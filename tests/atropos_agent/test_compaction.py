@@ -59,9 +59,9 @@ async def test_a_rollout_goes_on_beyond_its_window_in_parts_that_are_the_truth(a
     assert result.stop_reason is StopReason.ANSWERED
     assert_every_token_is_accounted_for(result, exchanges)
     assert max(len(row.tokens) for row in result.segments) <= WINDOW
-    told = result.metadata["conversations"]["compaction"]
-    assert told["count"] >= (1 if policy == "cut" else 2)
-    assert told["tokens_saved"] > WINDOW / 8
+    metadata = result.metadata["conversations"]["compaction"]
+    assert metadata["count"] >= (1 if policy == "cut" else 2)
+    assert metadata["tokens_saved"] > WINDOW / 8
 
 
 async def test_without_compaction_a_rollout_ends_with_its_window(smollm2):
@@ -93,8 +93,8 @@ async def test_a_turn_costs_no_more_than_without_beyond_the_summary_and_its_head
     summaries = result.metadata["conversations"]["compaction"]["summaries"]
     begun = summaries[0]
     assert [one.prompt for one in exchanges[:begun]] == [one.prompt for one in all_at_once[:begun]]
-    told = sum(len(exchanges[number].ids) for number in summaries)
-    assert sum(len(one.ids) for one in exchanges) - told == sum(len(one.ids) for one in all_at_once)
+    metadata = sum(len(exchanges[number].ids) for number in summaries)
+    assert sum(len(one.ids) for one in exchanges) - metadata == sum(len(one.ids) for one in all_at_once)
     with_it, alone = computed(exchanges) / len(exchanges), computed(all_at_once) / len(all_at_once)
     print(f"computed tokens a turn {with_it:.0f}, without {alone:.0f}; {len(summaries)} summaries")
     assert with_it < 1.3 * alone
@@ -105,14 +105,14 @@ async def test_a_turn_costs_no_more_than_without_beyond_the_summary_and_its_head
 
 async def test_the_model_goes_on_from_the_task_its_summary_and_the_last_turns(smollm2):
     result, exchanges = await play(smollm2, "summary")
-    told = result.metadata["conversations"]["compaction"]
-    at = told["summaries"][0] + 1
+    metadata = result.metadata["conversations"]["compaction"]
+    at = metadata["summaries"][0] + 1
     shown = smollm2.decode(exchanges[at].prompt)
     assert shown.startswith(smollm2.decode(exchanges[0].prompt).removesuffix("<|im_start|>assistant\n"))
     assert "I have looked." in shown
     assert shown.count("<|im_start|>assistant") == 3, "two turns and the next reply"
     assert f"{at - 1} ends" in shown and "1: begins" not in shown
-    assert all(result.steps[number].content == "I have looked." for number in told["summaries"])
+    assert all(result.steps[number].content == "I have looked." for number in metadata["summaries"])
 
 
 async def test_summaries_are_trained_or_counted_as_the_option_says(smollm2):

@@ -131,8 +131,10 @@ async def test_no_schema_can_write_a_control_token(fit, name):
     if not fitted.shows_tools:
         # Then they stand in the system prompt, where the format's own tags may.
         return
-    asked = [{"role": "user", "content": "Go."}]
-    counted = [sum(i in controls for i in template.prompt(asked, fitted.shown([one]))) for one in (harmless, spoiled)]
+    requested = [{"role": "user", "content": "Go."}]
+    counted = [
+        sum(i in controls for i in template.prompt(requested, fitted.shown([one]))) for one in (harmless, spoiled)
+    ]
     assert counted[0] == counted[1]
 
 
@@ -239,8 +241,8 @@ async def test_the_templates_own_calls_are_malformed_where_nothing_reads_them(un
 
 def test_the_templates_own_format_is_taken_where_it_is_asked_for(fit):
     found = fit("Qwen3-Coder, by hand")
-    asked = FittedFormat.of("template", found.template)
-    assert (type(asked.format), asked.shape is None, asked.warning) == (type(found.format), False, None)
+    requested = FittedFormat.of("template", found.template)
+    assert (type(requested.format), requested.shape is None, requested.warning) == (type(found.format), False, None)
     with pytest.raises(ValueError, match="writes no calls"):
         FittedFormat.of("template", fit("smollm2").template)
 
@@ -254,16 +256,16 @@ def test_a_tokenizers_tokens_alone_choose_no_format(smollm2_tokenizer):
 
 
 def test_a_conversation_about_which_many_formats_ask_is_rendered_once(smollm2_tokenizer, monkeypatch):
-    asked = Counter()
+    requested = Counter()
     render = ChatTemplate.render
 
     def counted(template, messages, **options):
-        asked[repr((messages, options))] += any("tool_calls" in message for message in messages)
+        requested[repr((messages, options))] += any("tool_calls" in message for message in messages)
         return render(template, messages, **options)
 
     monkeypatch.setattr(ChatTemplate, "render", counted)
     FittedFormat.of("auto", ChatTemplate(smollm2_tokenizer))
-    assert max(asked.values()) == 1
+    assert max(requested.values()) == 1
 
 
 def test_thinking_without_a_place_in_the_template_is_not_put_in_other_tags(smollm2_tokenizer):

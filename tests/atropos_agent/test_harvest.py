@@ -13,6 +13,6 @@ async def test_a_fork_that_is_dropped_is_trained_and_says_what_it_is(smollm2):
 
 async def test_what_is_left_out_is_counted_by_its_reason(smollm2):
     result, exchanges = await play(smollm2, WAYS[leaves_out][1], leaves_out)
-    told = result.metadata["conversations"]["untrained_tokens"]
-    assert told == {"not wanted": len(exchanges[1].ids)}
+    untrained = result.metadata["conversations"]["untrained_tokens"]
+    assert untrained == {"not wanted": len(exchanges[1].ids)}
     assert [one.untrained for one in result.record] == ["", "not wanted", "", ""]

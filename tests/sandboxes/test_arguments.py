@@ -64,13 +64,13 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("program", "words", "said"), WRONG, ids=[" ".join([p, *w]) for p, w, _ in WRONG])
-def test_a_mistake_is_told_in_a_line_with_status_2(program, words, said, capsys):
+@pytest.mark.parametrize(("program", "words", "expected"), WRONG, ids=[" ".join([p, *w]) for p, w, _ in WRONG])
+def test_a_mistake_is_told_in_a_line_with_status_2(program, words, expected, capsys):
     with pytest.raises(SystemExit) as ended:
         PROGRAMS[program](words)
     assert ended.value.code == 2
     err = capsys.readouterr().err
-    assert said in err
+    assert expected in err
     assert len(err.splitlines()) <= 4 and "--help explains" in err
 
 

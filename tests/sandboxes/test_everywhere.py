@@ -37,13 +37,13 @@ async def suite(*options: str) -> str:
         *command, cwd=HERE.parents[1], env=env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
     try:
-        said = (await process.communicate())[0].decode(errors="replace")
+        output = (await process.communicate())[0].decode(errors="replace")
     finally:
         if process.returncode is None:
             process.terminate()
             await process.wait()
-    assert process.returncode == 0, said[-6000:]
-    return re.findall(r".*\d+ passed.*", said)[-1]
+    assert process.returncode == 0, output[-6000:]
+    return re.findall(r".*\d+ passed.*", output)[-1]
 
 
 @pytest.mark.parametrize("engine", ENGINES)

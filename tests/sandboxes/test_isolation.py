@@ -90,7 +90,7 @@ print(*refused)
 
 async def test_the_same_system_calls_are_refused_and_in_the_same_way(boxes):
     theirs, ours = [
-        dict(call.split(":") for call in said.split()) for said in await both(boxes, ["python3", "-c", CALLS])
+        dict(call.split(":") for call in output.split()) for output in await both(boxes, ["python3", "-c", CALLS])
     ]
     assert ours == theirs
     assert {"165", "166", "175", "246", "272", "304", "321"} <= ours.keys(), "mount, kexec, unshare, bpf and others"
@@ -115,7 +115,7 @@ async def test_masked_paths_show_nothing(boxes):
 
 async def test_what_is_read_only_there_is_here(boxes):
     look = "awk '$6 ~ /(^|,)ro(,|$)/ {print $5}' /proc/self/mountinfo"
-    theirs, ours = [set(said.split()) for said in await both(boxes, look)]
+    theirs, ours = [set(output.split()) for output in await both(boxes, look)]
     assert theirs - ours == set()
     assert ours >= {"/proc/1", "/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/sys", "/sys/fs/cgroup"}
     for write in ("echo x >/proc/sys/kernel/hostname", "touch /sys/kernel/x", "chmod 777 /proc/keys"):
@@ -124,7 +124,7 @@ async def test_what_is_read_only_there_is_here(boxes):
 
 async def test_mounts_are_the_same_but_for_names_of_hosts(boxes):
     look = "awk '{print $5, $(NF-2)}' /proc/self/mountinfo | sed 's/ cgroup.*/ cgroup/; s/ devtmpfs/ tmpfs/'"  # null
-    theirs, ours = [set(said.splitlines()) for said in await both(boxes, look)]
+    theirs, ours = [set(output.splitlines()) for output in await both(boxes, look)]
     bound = {line for line in theirs if re.match(r"/etc/(hosts|hostname|resolv.conf) ", line)}
     assert ours - theirs == set()
     assert {line.split()[0] for line in theirs - bound - ours} <= {"/sys/fs/cgroup/rdma", "/sys/fs/cgroup/unified"}
@@ -135,7 +135,7 @@ async def test_devices_are_the_same(boxes):
     assert set(ours.splitlines()) - set(theirs.splitlines()) <= {"./core l 777 0:0 /proc/kcore"}, "which is masked"
     assert {line.split()[0] for line in ours.splitlines()} >= {"./null", "./zero", "./urandom", "./tty", "./shm"}
     rules = "cat /sys/fs/cgroup/devices/devices.list 2>/dev/null"
-    theirs, ours = [set(said.splitlines()) for said in await both(boxes, rules)]
+    theirs, ours = [set(output.splitlines()) for output in await both(boxes, rules)]
     assert ours <= theirs, "what may be used of the machine's devices"
     assert not (await boxes[1].exec("mknod /x b 8 0")).ok
 
@@ -191,7 +191,7 @@ async def test_the_table_of_mounts_is_where_old_programs_look(boxes):
 
 
 async def test_the_environment_is_the_same_but_for_the_name(boxes):
-    theirs, ours = [sorted(said.splitlines()) for said in await both(boxes, "env")]
+    theirs, ours = [sorted(output.splitlines()) for output in await both(boxes, "env")]
     assert [line for line in ours if "HOSTNAME" not in line] == [line for line in theirs if "HOSTNAME" not in line]
 
 

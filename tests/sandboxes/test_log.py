@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from sandboxes import log
-from sandboxes.log import OwnRecords, SaidOnce
+from sandboxes.log import LogOnceFilter, OwnRecords
 
 
 def record(file, level=logging.INFO, name="somebody"):
@@ -40,11 +40,11 @@ def test_set_up_every_handler_leaves_them_out(monkeypatch):
 
 
 def test_a_message_is_said_once_a_minute_and_one_with_a_traceback_each_time():
-    once = SaidOnce()
+    once = LogOnceFilter()
     waiting, error = record("/home/me/a.py", logging.ERROR), record("/home/me/a.py", logging.ERROR)
     error.exc_info = (ValueError, ValueError(), None)
     assert [once.filter(waiting), once.filter(waiting)] == [True, False]
     assert once.filter(record("/home/me/a.py", name="another")), "another part of the program says the same"
     assert once.filter(error) and once.filter(error)
-    waiting.created += SaidOnce.again_s
+    waiting.created += LogOnceFilter.again_s
     assert once.filter(waiting)

@@ -39,16 +39,16 @@ async def as_user(*command: str, group: int | None = None) -> tuple[int, str]:
     env = dict(os.environ) | ({} if group is None else {"MEMBER_GROUP": str(group)})
     pipe, out = asyncio.subprocess.PIPE, asyncio.subprocess.STDOUT
     process = await asyncio.create_subprocess_exec(".ci/member", *command, cwd=ROOT, env=env, stdout=pipe, stderr=out)
-    said, _ = await asyncio.wait_for(process.communicate(), 100)
-    return process.returncode, said.decode()
+    output, _ = await asyncio.wait_for(process.communicate(), 100)
+    return process.returncode, output.decode()
 
 
 async def test_a_member_of_the_group_docker_has_sandboxes(base_image):
-    code, said = await as_user(".venv/bin/python", "-c", USE, base_image)
-    assert (code, said) == (0, "x\ny\nx\nended\n")
+    code, output = await as_user(".venv/bin/python", "-c", USE, base_image)
+    assert (code, output) == (0, "x\ny\nx\nended\n")
 
 
 async def test_who_is_no_member_is_told_at_once_how_to_become_one(base_image):
-    code, said = await as_user(".venv/bin/python", "-m", "sandboxes", "setup", group=65534)
+    code, output = await as_user(".venv/bin/python", "-m", "sandboxes", "setup", group=65534)
     assert code == 1
-    assert "may not be used by this user" in said and "sudo usermod -aG docker $USER" in said
+    assert "may not be used by this user" in output and "sudo usermod -aG docker $USER" in output

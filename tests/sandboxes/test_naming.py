@@ -34,7 +34,7 @@ def test_a_dotted_path_may_lead_into_a_class():
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "expected"),
     [
         ("two", r"--env.x two: there is none of that name; choose one, or .* package.module:name"),
         ("no_such_module:x", r"no_such_module can't be imported: .*PYTHONPATH"),
@@ -43,8 +43,8 @@ def test_a_dotted_path_may_lead_into_a_class():
         (":x", r"there is none of that name"),
     ],
 )
-def test_what_is_not_there_is_refused_with_the_option_and_the_remedy(value, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_is_not_there_is_refused_with_the_option_and_the_remedy(value, expected):
+    with pytest.raises(ValueError, match=expected):
         resolve("--env.x", value, {"one": 1})
 
 

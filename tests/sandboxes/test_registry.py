@@ -45,7 +45,7 @@ def test_one_of_ones_own_is_found_by_its_path(mine):
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "said"),
+    ("name", "options", "expected"),
     [
         (
             "podman",
@@ -67,6 +67,6 @@ def test_one_of_ones_own_is_found_by_its_path(mine):
         ("my_backend:Mine", {"base_image": "b", "images_mb": 1}, r"takes no base_image, images_mb"),
     ],
 )
-def test_what_cannot_be_had_says_what_to_do(mine, name, options, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_cannot_be_had_says_what_to_do(mine, name, options, expected):
+    with pytest.raises(ValueError, match=expected):
         load_backend(name, **options)

@@ -23,18 +23,18 @@ async def shell(box):
     return await box.session(cwd="/app", env={"SHAPE": "round"})
 
 
-async def said(shell: Session, command: str, timeout: float = 20) -> str:
+async def output_of(shell: Session, command: str, timeout: float = 20) -> str:
     return (await shell.run(command, timeout=timeout)).output
 
 
 async def mark(shell: Session) -> None:
-    assert await said(shell, "mkdir -p kept; cd kept; export MARK=here; plain=5; f() { echo in f; }") == ""
+    assert await output_of(shell, "mkdir -p kept; cd kept; export MARK=here; plain=5; f() { echo in f; }") == ""
 
 
 async def assert_marked(shell: Session) -> None:
     # Other shells can't say what functions they have, so another one can't take them over.
     f = "case ${BASH_VERSION-} in (?*) f;; (*) echo in f;; esac"
-    assert await said(shell, f'echo "${{PWD##*/}} $MARK $plain"; {f}') == "kept here 5\nin f\n"
+    assert await output_of(shell, f'echo "${{PWD##*/}} $MARK $plain"; {f}') == "kept here 5\nin f\n"
 
 
 class TestState:
@@ -43,31 +43,31 @@ class TestState:
 
     async def test_directory_variables_functions_and_umask_last(self, shell):
         await mark(shell)
-        await said(shell, "umask 027")
+        await output_of(shell, "umask 027")
         await assert_marked(shell)
-        assert await said(shell, "umask") == "0027\n"
+        assert await output_of(shell, "umask") == "0027\n"
 
     async def test_it_starts_where_and_with_what_was_asked_for(self, box, shell):
-        assert await said(shell, "pwd; echo $COLOUR $SHAPE") == f"{box.workdir}\ngreen round\n"
+        assert await output_of(shell, "pwd; echo $COLOUR $SHAPE") == f"{box.workdir}\ngreen round\n"
 
     async def test_the_last_exit_code_can_be_asked_for(self, shell):
         assert (await shell.run("false")).exit_code == 1
-        assert await said(shell, "echo $?") == "1\n"
+        assert await output_of(shell, "echo $?") == "1\n"
 
     async def test_background_jobs_can_be_waited_for(self, shell):
-        await said(shell, "(sleep 0.3; exit 7) & job=$!")
+        await output_of(shell, "(sleep 0.3; exit 7) & job=$!")
         result = await shell.run("wait $job")
         assert (result.exit_code, result.shell_ended) == (7, False)
 
     async def test_two_sessions_are_apart(self, box, shell):
         other = await box.session()
-        await said(shell, "export MARK=mine")
-        assert await said(other, "echo [$MARK]") == "[]\n"
+        await output_of(shell, "export MARK=mine")
+        assert await output_of(other, "echo [$MARK]") == "[]\n"
 
     async def test_commands_given_at_once_run_in_turn(self, shell):
-        await said(shell, "n=0")
+        await output_of(shell, "n=0")
         await asyncio.gather(*(shell.run("n=$((n + 1))") for _ in range(20)))
-        assert await said(shell, "echo $n") == "20\n"
+        assert await output_of(shell, "echo $n") == "20\n"
 
     async def test_fresh_commands_run_beside_it(self, box, shell):
         slow = asyncio.create_task(shell.run("sleep 1; echo slow"))
@@ -75,16 +75,16 @@ class TestState:
         assert (await slow).output == "slow\n"
 
     async def test_nothing_of_ours_is_open_in_its_commands(self, shell):
-        assert await said(shell, "sh -c 'cd /proc/$$/fd; echo *'") == "0 1 2 3\n"  # 3 is the folder
+        assert await output_of(shell, "sh -c 'cd /proc/$$/fd; echo *'") == "0 1 2 3\n"  # 3 is the folder
 
     async def test_streams_keep_their_order(self, shell):
-        assert await said(shell, "echo a; echo b >&2; echo c") == "a\nb\nc\n"
+        assert await output_of(shell, "echo a; echo b >&2; echo c") == "a\nb\nc\n"
 
     async def test_or_they_are_apart(self, shell):
         result = await shell.run("echo a; echo b >&2; echo c; (echo d >&2); false", split=True)
         assert (result.stdout, result.stderr, result.exit_code) == ("a\nc\n", "b\nd\n", 1)
         assert sorted(result.output.split()) == ["a", "b", "c", "d"]
-        assert await said(shell, "echo a; echo b >&2; echo c") == "a\nb\nc\n"
+        assert await output_of(shell, "echo a; echo b >&2; echo c") == "a\nb\nc\n"
         assert (await shell.run("echo x", split=True)).stderr == ""
         with pytest.raises(ValueError, match="one stream"):
             _ = (await shell.run("echo x")).stdout
@@ -108,13 +108,13 @@ class TestState:
         await assert_marked(shell)
 
     async def test_what_is_said_of_a_missing_directory_is_no_output_of_the_command(self, shell):
-        await said(shell, "mkdir gone; cd gone; rmdir ../gone")
+        await output_of(shell, "mkdir gone; cd gone; rmdir ../gone")
         result = await shell.run("echo here", split=True)
         assert result.stdout == "here\n" and "gone is gone; now in" in result.stderr
 
     async def test_a_long_command_is_taken_whole(self, shell):
         text = "".join(f"echo line {i}\n" for i in range(20_000))
-        assert await said(shell, text) == "".join(f"line {i}\n" for i in range(20_000))
+        assert await output_of(shell, text) == "".join(f"line {i}\n" for i in range(20_000))
 
     async def test_output_is_bounded(self, shell):
         result = await shell.run("yes | head -c 3000000", max_output=1000)
@@ -165,7 +165,7 @@ class TestShellsThatBreak:
 
     @pytest.mark.parametrize(("command", "code"), END.values(), ids=END)
     async def test_the_state_from_before_is_there_after(self, shell, command, code):
-        if command == END["nounset"][0] and await said(shell, "echo ${BASH_VERSION-}") == "\n":
+        if command == END["nounset"][0] and await output_of(shell, "echo ${BASH_VERSION-}") == "\n":
             pytest.skip("this shell goes on")
         await mark(shell)
         result = await shell.run(f"cd /; export MARK=gone; {command}", timeout=10)
@@ -175,14 +175,14 @@ class TestShellsThatBreak:
         await assert_marked(shell)
 
     async def test_variables_of_any_content_come_back(self, shell):
-        await said(shell, """A='quote " and '"'"'\nnewline $HOME `date` \\ %s ü'""")
+        await output_of(shell, """A='quote " and '"'"'\nnewline $HOME `date` \\ %s ü'""")
         await shell.run("exit")
-        assert await said(shell, 'printf "%s" "$A"') == """quote " and '\nnewline $HOME `date` \\ %s ü"""
+        assert await output_of(shell, 'printf "%s" "$A"') == """quote " and '\nnewline $HOME `date` \\ %s ü"""
 
     async def test_a_state_that_was_not_saved_to_its_end_is_not_taken(self, box, shell):
         await mark(shell)
         await asyncio.sleep(0.1)  # so that the files' times tell them apart
-        await said(shell, "cd /; MARK=half")
+        await output_of(shell, "cd /; MARK=half")
         result = await shell.run(
             'cd "$__dir"; if [ state.0 -nt state.1 ]; then : >state.0; else : >state.1; fi; kill -9 $$'
         )
@@ -191,17 +191,17 @@ class TestShellsThatBreak:
 
     async def test_a_command_that_is_cancelled_at_once_takes_no_state_with_it(self, shell):
         for number in range(40):
-            await said(shell, f"NUMBER={number}; eval 'f{number}() {{ :; }}'")
+            await output_of(shell, f"NUMBER={number}; eval 'f{number}() {{ :; }}'")
             running = asyncio.create_task(shell.run("sleep 60"))
             await asyncio.sleep(0)
             running.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await running
-            assert await said(shell, "echo $NUMBER") == f"{number}\n"
+            assert await output_of(shell, "echo $NUMBER") == f"{number}\n"
 
     async def test_a_shell_that_dies_between_two_commands_is_replaced(self, box, shell):
         await mark(shell)
-        pid = (await said(shell, "echo $$")).strip()
+        pid = (await output_of(shell, "echo $$")).strip()
         await box.exec(f"kill -9 {pid}")
         await asyncio.sleep(0.1)
         await assert_marked(shell)
@@ -211,41 +211,41 @@ class TestWhatOneCommandOnlyLeavesToItself:
     async def test_a_trap_on_exit_runs_at_the_end_of_its_command(self, shell):
         result = await shell.run("trap 'echo bye $?; x=5' EXIT; echo hello; false")
         assert (result.exit_code, result.output, result.shell_ended) == (1, "hello\nbye 1\n", False)
-        assert await said(shell, "echo next $x") == "next 5\n"
+        assert await output_of(shell, "echo next $x") == "next 5\n"
 
     async def test_it_also_runs_when_its_command_exits(self, shell):
         result = await shell.run("trap 'echo bye' EXIT; exit 7")
         assert (result.exit_code, result.output, result.shell_ended) == (7, "bye\n", True)
 
     async def test_other_traps_last(self, shell):
-        await said(shell, """trap 'echo "it'"'"'s a signal"' USR1; trap '' INT; trap 'true' EXIT""")
-        assert await said(shell, "kill -USR1 $$") == "it's a signal\n"
+        await output_of(shell, """trap 'echo "it'"'"'s a signal"' USR1; trap '' INT; trap 'true' EXIT""")
+        assert await output_of(shell, "kill -USR1 $$") == "it's a signal\n"
 
 
 class TestDirectoriesThatAreGone:
     async def test_the_next_command_is_told_and_starts_where_the_session_did(self, box, shell):
-        await said(shell, "mkdir gone; cd gone; rmdir ../gone")
-        told = f"[the directory {box.workdir}/gone is gone; now in {box.workdir}]\n"
-        assert await said(shell, "pwd") == f"{told}{box.workdir}\n"
-        assert await said(shell, "pwd") == f"{box.workdir}\n"
+        await output_of(shell, "mkdir gone; cd gone; rmdir ../gone")
+        notice = f"[the directory {box.workdir}/gone is gone; now in {box.workdir}]\n"
+        assert await output_of(shell, "pwd") == f"{notice}{box.workdir}\n"
+        assert await output_of(shell, "pwd") == f"{box.workdir}\n"
 
     async def test_one_that_went_with_the_shell_is_told_too(self, box, shell):
-        await said(shell, "mkdir gone; cd gone")
+        await output_of(shell, "mkdir gone; cd gone")
         await shell.run("rmdir ../gone; kill -9 $$")
         result = await shell.run("echo here", split=True)
         assert result.stdout == "here\n" and "gone is gone; now in" in result.stderr
 
     async def test_a_session_survives_its_first_directory(self, box, shell):
-        await said(shell, "mkdir sub")
+        await output_of(shell, "mkdir sub")
         other = await box.session(cwd="sub")
-        await said(other, "cd /usr")
-        await said(shell, "rm -rf sub")
+        await output_of(other, "cd /usr")
+        await output_of(shell, "rm -rf sub")
         await other.run("exit 3")
-        assert (await said(other, "pwd")).endswith("/usr\n")
+        assert (await output_of(other, "pwd")).endswith("/usr\n")
 
     async def test_an_assigned_PWD_is_put_right(self, box, shell):
-        await said(shell, "cd /usr; PWD=/nowhere")
-        assert await said(shell, "echo $PWD; cd - >/dev/null; pwd") == f"/usr\n{box.workdir}\n"
+        await output_of(shell, "cd /usr; PWD=/nowhere")
+        assert await output_of(shell, "echo $PWD; cd - >/dev/null; pwd") == f"/usr\n{box.workdir}\n"
 
 
 class TestTimeLimits:
@@ -261,12 +261,12 @@ class TestTimeLimits:
         await assert_marked(shell)
 
     async def test_a_server_from_an_earlier_command_lives_on(self, shell):
-        await said(shell, "(while :; do echo tick >>ticks; sleep 0.05; done) & sleep 0.1")
+        await output_of(shell, "(while :; do echo tick >>ticks; sleep 0.05; done) & sleep 0.1")
         assert (await shell.run("sleep 60", timeout=0.3)).timed_out
-        before = int(await said(shell, "wc -l <ticks"))
+        before = int(await output_of(shell, "wc -l <ticks"))
         for _ in range(20):
             await asyncio.sleep(0.1)
-            if int(await said(shell, "wc -l <ticks")) > before:
+            if int(await output_of(shell, "wc -l <ticks")) > before:
                 return
         pytest.fail("it ticks no more")
 
@@ -285,17 +285,17 @@ class TestTimeLimits:
     async def test_a_flood_is_stopped(self, shell):
         result = await shell.run("yes", timeout=0.5, max_output=1000)
         assert result.timed_out and result.truncated
-        assert await said(shell, "echo fine") == "fine\n"
+        assert await output_of(shell, "echo fine") == "fine\n"
 
 
 class TestEnds:
     async def test_what_a_job_prints_between_commands_is_nobodys(self, shell):
-        await said(shell, "(sleep 0.2; echo late) &")
+        await output_of(shell, "(sleep 0.2; echo late) &")
         await asyncio.sleep(0.5)
-        assert await said(shell, "echo next") == "next\n"
+        assert await output_of(shell, "echo next") == "next\n"
 
     async def test_closing_kills_what_it_started(self, box, shell):
-        await said(shell, "sleep 98765 & ")
+        await output_of(shell, "sleep 98765 & ")
         await shell.close()
         left = count_of(98765)
         assert (await box.exec(left)).output == "0\n"

@@ -161,11 +161,11 @@ class TestAProgram:
 
 @pytest.mark.parametrize("error", [ValueError("wrong"), asyncio.CancelledError(), None])
 def test_what_ends_a_block_is_told_and_goes_on(error):
-    told = []
-    with suppress(ValueError, asyncio.CancelledError), on_failure(told.append):
+    errors = []
+    with suppress(ValueError, asyncio.CancelledError), on_failure(errors.append):
         if error is not None:
             raise error
-    assert told == ([] if error is None else [error])
+    assert errors == ([] if error is None else [error])
 
 
 async def test_the_error_of_shared_work_that_nobody_waits_for_any_more_is_no_traceback(caplog):

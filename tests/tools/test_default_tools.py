@@ -95,7 +95,7 @@ async def test_settings_stand_behind_a_tools_name(sandbox):
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "expected"),
     [
         ("terminal:time_out=3", r"no setting time_out; did you mean timeout\?; it has output_chars, timeout"),
         ("submit:fast=true", "no setting fast; it has none"),
@@ -106,9 +106,9 @@ async def test_settings_stand_behind_a_tools_name(sandbox):
         (f"{__name__}:scaled:factor=two", "factor: .*valid integer"),
     ],
 )
-def test_a_setting_that_a_tool_does_not_have_or_take_is_refused(name, said):
+def test_a_setting_that_a_tool_does_not_have_or_take_is_refused(name, expected):
     (problem,) = check_names([name])
-    assert re.search(said, str(problem))
+    assert re.search(expected, str(problem))
 
 
 async def untyped(x):
@@ -146,7 +146,7 @@ class Browser:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "expected"),
     [
         ("untyped", "untyped: tool 'untyped': parameter 'x' needs a type annotation"),
         ("with_untyped", "parameter 'x' needs a type annotation"),
@@ -156,9 +156,9 @@ class Browser:
         ("NotHere", "has no NotHere"),
     ],
 )
-def test_a_tool_of_ones_own_without_a_schema_is_refused_before_there_is_a_sandbox(name, said):
+def test_a_tool_of_ones_own_without_a_schema_is_refused_before_there_is_a_sandbox(name, expected):
     (problem,) = check_names([f"{__name__}:{name}"])
-    assert re.search(said, str(problem))
+    assert re.search(expected, str(problem))
 
 
 def test_a_tool_that_needs_its_sandbox_at_once_is_left_to_the_first_rollout():

@@ -152,11 +152,11 @@ async def test_the_closest_lines_of_a_large_file_are_found_in_time(files):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"), [("", "x", "old is empty"), ("import os", "import os", "old and new are the same")]
+    ("old", "new", "expected"), [("", "x", "old is empty"), ("import os", "import os", "old and new are the same")]
 )
-async def test_pointless_replacements_are_refused(files, old, new, said):
+async def test_pointless_replacements_are_refused(files, old, new, expected):
     await files.create("a.py", CODE)
-    with pytest.raises(ToolError, match=said):
+    with pytest.raises(ToolError, match=expected):
         await files.replace("a.py", old, new)
 
 
@@ -254,10 +254,10 @@ async def test_missing_files_and_wrong_kinds_are_refused(files, sandbox):
         "end is 0": files.view("dir/file", 1, 0),
         "x" * 300: files.view("x" * 300),
     }
-    for said, attempt in refused.items():
+    for expected, attempt in refused.items():
         with pytest.raises(ToolError) as refusal:
             await attempt
-        assert said in str(refusal.value)
+        assert expected in str(refusal.value)
 
 
 async def test_what_is_no_regular_file_is_refused(files, sandbox):

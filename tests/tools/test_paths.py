@@ -29,9 +29,9 @@ def test_a_path_is_a_directory_and_a_name_that_is_no_option(path, place):
     assert locate(BOX, path) == place
 
 
-@pytest.mark.parametrize(("path", "said"), [("", "empty"), ("a\0b", "null")])
-def test_what_can_be_no_path_is_the_models_mistake(path, said):
-    with pytest.raises(ToolError, match=said):
+@pytest.mark.parametrize(("path", "expected"), [("", "empty"), ("a\0b", "null")])
+def test_what_can_be_no_path_is_the_models_mistake(path, expected):
+    with pytest.raises(ToolError, match=expected):
         check(path)
 
 

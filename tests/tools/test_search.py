@@ -94,7 +94,7 @@ async def test_a_path_with_a_dash_is_a_path(search, tree):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         ({"pattern": "ret(urn"}, "wrong pattern: grep: "),
         ({"pattern": "[a"}, "wrong pattern: grep: "),
@@ -107,8 +107,8 @@ async def test_a_path_with_a_dash_is_a_path(search, tree):
         ({"pattern": "a", "include": "*.{c,h}"}, "braces"),
     ],
 )
-async def test_what_cannot_be_searched_is_refused(search, tree, arguments, said):
-    with pytest.raises(ToolError, match=said):
+async def test_what_cannot_be_searched_is_refused(search, tree, arguments, expected):
+    with pytest.raises(ToolError, match=expected):
         await search.search(**arguments)
 
 

@@ -63,9 +63,9 @@ async def test_variables_that_are_not_exported_functions_and_aliases_last(termin
 
 
 async def test_a_shell_that_ends_with_changes_is_told(terminal):
-    told = "; the shell has ended: the working directory and variables are as before]"
+    notice = "; the shell has ended: the working directory and variables are as before]"
     for command, code in {"cd /; exit 3": 3, "A=1; exec true": 0, "export A=1; kill -9 $$": 137}.items():
-        assert await run(terminal, command) == f"[exit code {code}{told}"
+        assert await run(terminal, command) == f"[exit code {code}{notice}"
     assert await run(terminal, "exit 3") == "[exit code 3]", "it has lost nothing"
 
 

@@ -1,7 +1,7 @@
 """Tools of MCP servers in a rollout: each server is started, its tools are listed, and their calls are bounded.
 
-A call that comes to no end, or a server ended by a signal, may be the model's doing: it is told, and the server is
-started again. Everything else that isn't an answer is a `BrokenServer`.
+A call that comes to no end, or a server ended by a signal, may be the model's doing: it gets the error, and the server
+is started again. Everything else that isn't an answer is a `BrokenServer`.
 """
 
 from __future__ import annotations
@@ -190,7 +190,10 @@ class _Life:
 
     async def _live(self) -> None:
         try:
-            async with messages_of(self._sandbox, self.watch) as (heard, said), ClientSession(heard, said) as session:
+            async with (
+                messages_of(self._sandbox, self.watch) as (incoming, outgoing),
+                ClientSession(incoming, outgoing) as session,
+            ):
                 self._session.set_result(session)
                 await self._over.wait()
         except (SandboxError, BrokenServer, CutOff) as error:
@@ -215,7 +218,7 @@ class _Life:
 
     async def _ask(self, asking: Any) -> Any:
         """Return an answer, unless what ended the server comes first. Raises MCPError for an answer with an error."""
-        self.watch.heard = 0
+        self.watch.received = 0
         if self.watch.ended is not None:
             asking.close()
             raise self.watch.ended

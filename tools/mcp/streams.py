@@ -36,14 +36,14 @@ Messages = tuple[Any, Any]
 
 
 class Watch:
-    """What is known of a server at work. heard: bytes since the last request. said: the end of its errors.
+    """What is known of a server at work. received: bytes since the last request. error_text: the end of its stderr.
 
     ended: why nothing more comes of it."""
 
     def __init__(self, server: MCPServer) -> None:
         self.server = server
-        self.heard = 0
-        self.said = ""
+        self.received = 0
+        self.error_text = ""
         self.ended: Exception | None = None
 
     def end(self, error: Exception) -> None:
@@ -51,8 +51,8 @@ class Watch:
 
     def hear(self, size: int, messages: int = 0) -> None:
         """Count what came. Raises CutOff for too much."""
-        self.heard += size + messages * _MESSAGE
-        if self.heard > _MOST_BYTES:
+        self.received += size + messages * _MESSAGE
+        if self.received > _MOST_BYTES:
             most = f"{_MOST_BYTES >> 20} MB, or {_MOST_BYTES // _MESSAGE:,} messages,"
             raise CutOff(self.server, f"said more than {most} without an answer among them")
 
@@ -63,8 +63,8 @@ class Watch:
         if exit_code is not None and exit_code > _SIGNALS:
             return CutOff(self.server, f"was ended by signal {exit_code - _SIGNALS}")
         how = "closed its output" if exit_code is None else f"ended by itself with status {exit_code}"
-        said = f": {self.said.strip()}" if self.said.strip() else ""
-        return BrokenServer(self.server, how + said, hopeless=exit_code in _NOT_FOUND)
+        detail = f": {self.error_text.strip()}" if self.error_text.strip() else ""
+        return BrokenServer(self.server, how + detail, hopeless=exit_code in _NOT_FOUND)
 
 
 def messages_of(sandbox: Sandbox, watch: Watch) -> AbstractAsyncContextManager[Messages]:
@@ -74,15 +74,15 @@ def messages_of(sandbox: Sandbox, watch: Watch) -> AbstractAsyncContextManager[M
 
 @asynccontextmanager
 async def _by_stdio(sandbox: Sandbox, watch: Watch) -> AsyncIterator[Messages]:
-    heard, to_session = anyio.create_memory_object_stream[Any](0), anyio.create_memory_object_stream[Any](0)
+    incoming, to_session = anyio.create_memory_object_stream[Any](0), anyio.create_memory_object_stream[Any](0)
     async with sandbox.start(watch.server.command, env=watch.server.env, stdin=True, split=True) as process:
-        work = (_receive(process, heard[0], watch), _send(process, to_session[1], watch))
+        work = (_receive(process, incoming[0], watch), _send(process, to_session[1], watch))
         tasks = {asyncio.create_task(one) for one in (*work, _listen(process.stderr, watch))}
         try:
-            yield heard[1], to_session[0]
+            yield incoming[1], to_session[0]
         finally:
             await stop(tasks)
-            for stream in (*heard, *to_session):
+            for stream in (*incoming, *to_session):
                 stream.close()
 
 
@@ -120,7 +120,7 @@ async def _listen(output: OutputStream, watch: Watch) -> None:
     """Keep the end of a program's errors."""
     with suppress(SandboxError):
         async for piece in output:
-            watch.said = (watch.said + piece.decode(errors="replace"))[-_SHOWN:]
+            watch.error_text = (watch.error_text + piece.decode(errors="replace"))[-_SHOWN:]
 
 
 async def _exit_code(process: Process) -> int | None:

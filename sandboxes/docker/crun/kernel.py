@@ -110,12 +110,12 @@ def forget_connections() -> None:
     """Remove the kernel's memory of past TCP connections, by their addresses, in the thread's network."""
     name = struct.pack("=HH", 4 + len(_METRICS), _FAMILY_NAME) + _METRICS
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_GENERIC) as netlink:
-        told = _ask(netlink, _CONTROL, _REQUEST, _GET_FAMILY, name)
-        while told and (size := struct.unpack_from("=H", told)[0]):
-            if struct.unpack_from("=H", told, 2)[0] == _FAMILY_ID:
-                _ask(netlink, struct.unpack_from("=H", told, 4)[0], _REQUEST | _ACKNOWLEDGE, _FORGET)
+        reply = _ask(netlink, _CONTROL, _REQUEST, _GET_FAMILY, name)
+        while reply and (size := struct.unpack_from("=H", reply)[0]):
+            if struct.unpack_from("=H", reply, 2)[0] == _FAMILY_ID:
+                _ask(netlink, struct.unpack_from("=H", reply, 4)[0], _REQUEST | _ACKNOWLEDGE, _FORGET)
                 return
-            told = told[(size + 3) & ~3 :]
+            reply = reply[(size + 3) & ~3 :]
 
 
 def _ask(netlink: socket.socket, family: int, flags: int, command: int, attributes: bytes = b"") -> bytes:

@@ -96,9 +96,9 @@ def snapshot_layers(process: int, links: Path, name: str, proc: Path = Path("/pr
     try:
         mounts = (proc / str(process) / "mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
         root = next(line.split() for line in mounts if line.split()[4] == "/")
-        told = dict(option.partition("=")[::2] for option in root[-1].split(","))
+        mount = dict(option.partition("=")[::2] for option in root[-1].split(","))
         # Of many layers the paths are relative to the folder of all.
-        below = [Path(told["upperdir"]).parents[1] / folder for folder in told["lowerdir"].split(":")]
+        below = [Path(mount["upperdir"]).parents[1] / folder for folder in mount["lowerdir"].split(":")]
         links.mkdir(mode=0o700, parents=True, exist_ok=True)
         layers = []
         for folder in below:

@@ -186,7 +186,7 @@ def read_tree(root: int, target: str, reader: TreeReader, skip: Collection[str] 
     """
     reading = _Reading(reader, target, skip)
     clean = posixpath.normpath("/" + target)
-    # The last name alone may be a link: it is what is asked for.
+    # The last name alone may be a link: it is what is requested.
     top = open_in(root, target if target.endswith(("/", "/.")) or clean == "/" else clean, _ITSELF)
     try:
         seen = os.fstat(top)

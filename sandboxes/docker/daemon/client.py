@@ -44,7 +44,7 @@ class DaemonSilent(DaemonUnavailable):
 
 
 _API = (1, 51)
-"""The newest version of the Docker daemon's interface that is asked for, that of Docker 28.5; from 1.52 on fields that
+"""The newest version of the Docker daemon's interface that is requested, that of Docker 28.5; from 1.52 on fields that
 are read here are left out."""
 _HEADER = 64 << 10
 """The most bytes of a header: with a tree an engine sends a link's target, up to 4 KB twice and encoded."""
@@ -109,7 +109,7 @@ async def connect(url: str | None = None, certificates: Path | None = None) -> A
         stack.push_async_callback(client.close)
         where = f"The Docker daemon at {url or _named(client)}"
         try:
-            told = await patiently(client.version(), where, PATIENCE_S, _REMIND_S)
+            version = await patiently(client.version(), where, PATIENCE_S, _REMIND_S)
         except (aiodocker.DockerError, aiohttp.ClientError, OSError) as error:
             if (why := _distrust(error, certificates or Path("~/.docker"))) is not None:
                 raise DaemonRefused(f"{where} can't be used: {why}") from error
@@ -118,7 +118,7 @@ async def connect(url: str | None = None, certificates: Path | None = None) -> A
             kind = DaemonSilent if isinstance(error, TimeoutError) else DaemonUnavailable
             why = f"did not answer within {PATIENCE_S:g} s" if kind is DaemonSilent else str(error)
             raise kind(f"{where} is not usable: {why}. {DAEMON_REMEDY}") from error
-        major, minor = min(_API, tuple(map(int, told["ApiVersion"].split("."))))
+        major, minor = min(_API, tuple(map(int, version["ApiVersion"].split("."))))
         client.api_version = f"v{major}.{minor}"
         yield client
 

@@ -51,7 +51,7 @@ _FREEZES = 10
 _LATE_S = 10.0
 """How long the Docker daemon may take a container for paused, or for moving, that no longer is, in seconds: it hears
 of each pause and of its end from containerd too, later."""
-_SAID = {
+_ERRNOS = {
     "too many (links|levels of symbolic links)": errno.ELOOP,
     "not a directory": errno.ENOTDIR,
     "file name too long": errno.ENAMETOOLONG,
@@ -175,14 +175,14 @@ class DaemonContainer(Container):
                 await finish(self.handle.pause())
                 return True
             except aiodocker.DockerError as error:
-                said = str(error.message).lower()
-                if "already paused" in said and time.monotonic() < until:
+                message = str(error.message).lower()
+                if "already paused" in message and time.monotonic() < until:
                     await asyncio.sleep(0.05)
                     continue
-                if "freeze" not in said and "cgroup" not in said:
+                if "freeze" not in message and "cgroup" not in message:
                     return True  # it has ended
                 logger.debug("%s can't be paused: %r", self.name, error)
-                if "not configured" in said or "cgroup" in said:  # an engine without control groups has no freezer
+                if "not configured" in message or "cgroup" in message:  # without control groups there is no freezer
                     break
                 failures += 1
         return False
@@ -276,11 +276,11 @@ class DaemonContainer(Container):
 
 def _raise_callers_mistake(error: aiodocker.DockerError, target: str) -> None:
     """Raise the OSError behind the Docker daemon's answer about a path, if there is one."""
-    said = str(error.message).lower()
-    if error.status == 404 and "no such container" not in said:
+    message = str(error.message).lower()
+    if error.status == 404 and "no such container" not in message:
         raise FileNotFoundError(errno.ENOENT, "no such file or directory in the sandbox", target) from error
-    for words, number in _SAID.items():
-        if re.search(words, said):
+    for words, number in _ERRNOS.items():
+        if re.search(words, message):
             raise OSError(number, os.strerror(number), target) from error
 
 

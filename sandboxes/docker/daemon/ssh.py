@@ -42,8 +42,8 @@ async def ssh_tunnel(url: str) -> AsyncIterator[str]:
             deadline = time.monotonic() + _LIMIT_S
             while not socket.exists():
                 if process.returncode is not None or time.monotonic() > deadline:
-                    said = (await process.stderr.read(2000)).decode(errors="replace") if process.stderr else ""
-                    raise DaemonUnavailable(f"no ssh connection for {url}: {said.strip() or 'no answer in time'}")
+                    error_text = (await process.stderr.read(2000)).decode(errors="replace") if process.stderr else ""
+                    raise DaemonUnavailable(f"no ssh connection for {url}: {error_text.strip() or 'no answer in time'}")
                 await asyncio.sleep(0.02)
             yield f"unix://{socket}"
         finally:

@@ -170,7 +170,7 @@ class DaemonStarter(Starter):
         self._log.close()
 
     async def _image(self, found: str) -> Mapping[str, Any]:
-        """Return the configuration of the image with this id. It never changes, so the Docker daemon is asked once."""
+        """Return the configuration of the image with this id. It never changes, so it is read once."""
         if found not in self._images:
             if len(self._images) >= _IMAGES_KNOWN:
                 self._images.clear()

@@ -198,7 +198,7 @@ class Channel:
         await self._be_still(False)
 
     async def _be_still(self, still: bool) -> None:
-        _, payload, _ = await self._asked(b"", (b"B", bytes([still])), _ANSWER_S)
+        _, payload, _ = await self._send_request(b"", (b"B", bytes([still])), _ANSWER_S)
         _raise_errno(payload, "the processes")
 
     async def kill_everything(self, why: str) -> None:
@@ -221,7 +221,7 @@ class Channel:
         SandboxError if this is impossible."""
         _, payload, _ = await self._request(b"", (b"N", bytes([new_devices])), _ANSWER_S)
         _raise_errno(payload, "a new beginning")
-        # What they have said was of the earlier life.
+        # Their messages were of the earlier life.
         self._connection.end_tunnels(SandboxDied("the sandbox was reset"))
 
     async def show_interest(self) -> None:
@@ -252,9 +252,9 @@ class Channel:
         self, data: bytes, last: tuple[bytes, bytes], timeout_s: float, first: tuple[bytes, bytes] | None = None
     ) -> tuple[bytes, bytes, Call]:
         await self._moving.wait()
-        return await self._asked(data, last, timeout_s, first)
+        return await self._send_request(data, last, timeout_s, first)
 
-    async def _asked(
+    async def _send_request(
         self, data: bytes, last: tuple[bytes, bytes], timeout_s: float, first: tuple[bytes, bytes] | None = None
     ) -> tuple[bytes, bytes, Call]:
         """Send `first`, the data and `last`; return the answer's type and payload, and the call with the data before

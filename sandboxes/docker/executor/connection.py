@@ -42,7 +42,7 @@ class Call:
     data: bytearray = field(default_factory=bytearray)
     apart: dict[bytes, bytearray] = field(default_factory=dict)
     """A command's output to stdout, "o", and to stderr, "e", if they are kept apart."""
-    heard: Callable[[bytes, bytes], None] | None = None
+    on_frame: Callable[[bytes, bytes], None] | None = None
     """Takes the frames of a followed command, kind and payload."""
 
 
@@ -303,14 +303,14 @@ class Connection:
     async def _resume(self, stream: Stream) -> bytearray:
         """Have both sides drop incomplete frames; return the bytes after the executor's token."""
         await stream.write(self._token if self._token_known else _HEADER.pack(_TOKEN_SIZE, 0, b"V") + self._token)
-        heard = bytearray()
+        received = bytearray()
         while data := await stream.read():
-            heard += data
-            before, found, after = heard.partition(self._token)
+            received += data
+            before, found, after = received.partition(self._token)
             if found:
                 self._token_known = True
                 return bytearray(after)
-            heard = before[-_TOKEN_SIZE:]
+            received = before[-_TOKEN_SIZE:]
         raise ConnectionError("the new stream ended")
 
     def _take_frames(self, buffer: bytearray) -> None:
@@ -322,7 +322,7 @@ class Connection:
                 break
             if number & TUNNEL and self._tunnels is not None:
                 send = functools.partial(self.send, era=self.era)
-                self._tunnels.heard(number, kind, bytes(buffer[at + _HEADER.size : end]), send)
+                self._tunnels.receive(number, kind, bytes(buffer[at + _HEADER.size : end]), send)
                 at = end
                 continue
             call = self._calls.get(number)
@@ -334,8 +334,8 @@ class Connection:
                 call.data += payload
             elif kind in b"oe":
                 call.apart.setdefault(kind, bytearray()).extend(payload)
-            elif kind in b"12GY" and call.heard is not None:
-                call.heard(kind, bytes(payload))
+            elif kind in b"12GY" and call.on_frame is not None:
+                call.on_frame(kind, bytes(payload))
             else:
                 self._token_known = self._token_known or number != 0
                 call.answer.set_result((kind, bytes(payload)))

@@ -66,8 +66,8 @@ async def _du(unit: str, host_paths: HostPaths) -> int:
         env=os.environ | {"LC_ALL": "C"},  # "total" in English, whatever this machine's language is
     )
     async with ending(process), asyncio.timeout(_LOOK_S):
-        said, _ = await process.communicate()
-    total = said.splitlines()[-1:] or [b""]
+        output, _ = await process.communicate()
+    total = output.splitlines()[-1:] or [b""]
     if not total[0].endswith(b"total"):
         raise OSError("this host's du is not GNU's")
     return int(total[0].split()[0])

@@ -47,7 +47,7 @@ async def pass_through(tunnel: Tunnel, door: Door, first: bytes = b"") -> None:
         receiving.cancel()
         await asyncio.wait({receiving})
         lost = lost if receiving.cancelled() else receiving.exception() or lost
-        transport.abort()  # a protocol that writes on is told so
+        transport.abort()  # a protocol that writes on gets this error
         protocol.connection_lost(lost if isinstance(lost, Exception) else None)
     if lost is not None:
         raise lost

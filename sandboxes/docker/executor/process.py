@@ -38,7 +38,7 @@ class DockerProcess(RunningProcess):
         self._connection = connection
         self._blame = blame
         self._call = connection.call()
-        self._call.heard = self._take
+        self._call.on_frame = self._take
         self._era = -1
         self._credit = WINDOW
         self._more = asyncio.Event()
@@ -96,7 +96,7 @@ class DockerProcess(RunningProcess):
         elif kind == b"Y":
             self._deaf = True
         else:
-            self.heard(payload, kind == b"2")
+            self.receive_output(payload, kind == b"2")
             return
         self._more.set()
 

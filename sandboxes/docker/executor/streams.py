@@ -90,7 +90,7 @@ class SocketStream(asyncio.BufferedProtocol):
     # What the event loop calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Not asked for: other event loops have transports of their own that derive from nothing.
+        # Not by its class: other event loops have transports of their own that derive from nothing.
         self._transport = cast(asyncio.Transport, transport)
 
     def get_buffer(self, sizehint: int) -> bytearray:

@@ -44,17 +44,17 @@ class ToolContainer(Container):
     async def unpack(self, archive: bytes, target: str) -> None:
         records = await asyncio.to_thread(records_of, archive)
         async with self._still():
-            said = await self.run("unpack", target, stdin=records)
-        end_of_records(said, target)
+            output = await self.run("unpack", target, stdin=records)
+        end_of_records(output, target)
 
     async def read_tree(
         self, target: str, make: Callable[[], Reader], skip: Collection[str] = (), most: int | None = None
     ) -> Reader:
-        # A last name alone may be a link: it is what is asked for.
-        asked = target if target.endswith(("/", "/.")) else posixpath.normpath(posixpath.join("/", target))
+        # A last name alone may be a link: it is what is requested.
+        source = target if target.endswith(("/", "/.")) else posixpath.normpath(posixpath.join("/", target))
         most = MOST_READ if most is None else most
         async with self._still():
-            records = await self.run("pack", asked, str(most), most=2 * most + (1 << 20))
+            records = await self.run("pack", source, str(most), most=2 * most + (1 << 20))
         reader = make()
         await asyncio.to_thread(read_records, records, target, Selected(reader, target, skip), most)
         return reader

@@ -85,7 +85,7 @@ class Tunnel:
         """Return whether the client's end has all written data."""
         return self._credit == _WINDOW
 
-    def heard(self, kind: bytes, payload: bytes) -> None:
+    def receive(self, kind: bytes, payload: bytes) -> None:
         if kind == b"Y":
             self.reset = True
         elif kind == b"O":
@@ -115,7 +115,7 @@ class Tunnels:
         self._free = asyncio.Semaphore(_AT_ONCE)
         self._life = 0
 
-    def heard(self, number: int, kind: bytes, payload: bytes, send: Send) -> None:
+    def receive(self, number: int, kind: bytes, payload: bytes, send: Send) -> None:
         """Take a frame of the executor's."""
         if kind == b"A":
             (port,) = struct.unpack("<I", payload)
@@ -127,7 +127,7 @@ class Tunnels:
             opened.set_result(error or begin())
         elif number in self._open:
             tunnel, task = self._open[number]
-            tunnel.heard(kind, payload)
+            tunnel.receive(kind, payload)
             if kind == b"Y":
                 task.cancel()
 

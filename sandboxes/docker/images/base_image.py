@@ -164,6 +164,6 @@ async def import_image(client: DaemonClient, archive: Path, name: str) -> None:
                 timeout=aiohttp.ClientTimeout(total=_IMPORT_S),
             )
             async with request as response:
-                said = (await response.text()).strip().splitlines()
-    if said and "error" in (last := json.loads(said[-1])):
+                lines = (await response.text()).strip().splitlines()
+    if lines and "error" in (last := json.loads(lines[-1])):
         raise SandboxError(f"import image {name}: {last['error']}")

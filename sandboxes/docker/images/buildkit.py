@@ -32,10 +32,10 @@ class Builder:
     async def of(cls, client: DaemonClient) -> Builder:
         """Ask a Docker daemon. Raises SandboxError."""
         async with daemon_errors("ask the Docker daemon for its version"):
-            said = await client.version()
-        if any("Podman" in str(part.get("Name")) for part in said.get("Components") or []):
+            version = await client.version()
+        if any("Podman" in str(part.get("Name")) for part in version.get("Components") or []):
             return cls(None)
-        found = re.match(r"(\d+)\.(\d+)", str(said.get("Version")))
+        found = re.match(r"(\d+)\.(\d+)", str(version.get("Version")))
         return cls((int(found[1]), int(found[2])) if found else BUILDKIT)
 
     def lacks(self, dockerfile: Dockerfile) -> str | None:
@@ -47,8 +47,8 @@ class Builder:
             return None
         own = f"{self.version[0]}.{self.version[1]}"
         return (
-            f"{missing[0].said}, and this Docker daemon is {own}: update Docker, or write the Dockerfile without it "
-            "(a file and COPY in place of a here-document, RUN with && in place of options)"
+            f"{missing[0].description}, and this Docker daemon is {own}: update Docker, or write the Dockerfile "
+            "without it (a file and COPY in place of a here-document, RUN with && in place of options)"
         )
 
     def by_buildkit(self, dockerfile: Dockerfile) -> bool:
@@ -87,15 +87,15 @@ async def build(
     ) as response:
         try:
             async for line in _lines(response):
-                said = json.loads(line)
-                if "error" in said or "errorDetail" in said:
-                    detail = said.get("errorDetail") or {}
-                    message = str(detail.get("message") or said.get("error"))
+                entry = json.loads(line)
+                if "error" in entry or "errorDetail" in entry:
+                    detail = entry.get("errorDetail") or {}
+                    message = str(detail.get("message") or entry.get("error"))
                     raise aiodocker.DockerStreamError(message, error_detail=detail)
-                if "stream" in said:
-                    yield said["stream"]
-                elif said.get("id") == "moby.buildkit.trace":
-                    for step, text in _trace(base64.b64decode(said["aux"])):
+                if "stream" in entry:
+                    yield entry["stream"]
+                elif entry.get("id") == "moby.buildkit.trace":
+                    for step, text in _trace(base64.b64decode(entry["aux"])):
                         if not step or text not in shown:
                             yield text
                         shown.update([text] if step else [])

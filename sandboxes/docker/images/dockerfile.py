@@ -68,7 +68,7 @@ class Need:
     since: Version
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """Return its name and its requirement."""
         return f"line {self.line}: {self.what} needs BuildKit of Docker {self.since[0]}.{self.since[1]} or later"
 

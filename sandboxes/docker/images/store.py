@@ -258,10 +258,10 @@ class ImageStore:
         progress.ended()
 
 
-def _made(said: Sequence[str]) -> Iterator[str]:
+def _made(lines: Sequence[str]) -> Iterator[str]:
     """Yield the ids of the images that the classic builder made, by its steps' lines; not those that it took."""
     taken = True
-    for line in said:
+    for line in lines:
         if line.startswith("Step "):
             taken = " : FROM " in line.upper()
         elif "Using cache" in line:
@@ -272,16 +272,16 @@ def _made(said: Sequence[str]) -> Iterator[str]:
 
 def _failure(error: aiodocker.DockerError, text: str, dockerfile: Dockerfile) -> SandboxError | None:
     """Return the error behind a failed build; None if the Docker daemon failed beside it."""
-    said = str(error.message)
+    message = str(error.message)
     if "no space left" in text.lower():
         return StorageFull(text)
-    if error.status == 400 or "dockerfile parse error" in said.lower():
+    if error.status == 400 or "dockerfile parse error" in message.lower():
         return ImageUnbuildable(text)
     if not isinstance(error, aiodocker.DockerStreamError):
         return None
-    if _CANNOT_PULL.search(said):
+    if _CANNOT_PULL.search(message):
         return ImageMissing(f"{text}\n{image_remedy(dockerfile.stages[-1].base)}")
-    return ImageUnbuildable(text) if _WRONG.search(said) else SandboxError(text)
+    return ImageUnbuildable(text) if _WRONG.search(message) else SandboxError(text)
 
 
 class _Progress:

@@ -33,7 +33,7 @@ class StoredImage:
 async def disk_usage(client: DaemonClient) -> Mapping[str, Any]:
     """Return what the Docker daemon says of its disk. Raises SandboxError.
 
-    With containerd's image store it loses its way (404) if a container goes meanwhile, so it is asked again."""
+    With containerd's image store it loses its way (404) if a container goes meanwhile, so it is sent again."""
     async with daemon_errors("measure the images"):
         usage: Mapping[str, Any] = await client._query_json("system/df")
     return usage

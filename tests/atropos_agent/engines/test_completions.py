@@ -53,14 +53,14 @@ def server_with(handler, **config):
 @pytest.fixture
 def pauses(monkeypatch):
     """Tries follow each other at once; what would have been waited for is kept."""
-    asked = []
+    requests = []
 
     def none(doublings, *, most):
-        asked.append((doublings, most))
+        requests.append((doublings, most))
         return 0.0
 
     monkeypatch.setattr(completions, "backoff_s", none)
-    return asked
+    return requests
 
 
 def ask(server):
@@ -81,26 +81,26 @@ async def test_a_busy_server_is_asked_again_with_the_same_ids(pauses):
 
 
 async def test_after_the_last_attempt_the_error_says_how_many_there_were(pauses):
-    asked = []
-    server = server_with(lambda request: asked.append(request) or httpx.Response(503, text="busy"))
+    requests = []
+    server = server_with(lambda request: requests.append(request) or httpx.Response(503, text="busy"))
     with pytest.raises(EngineError, match=r"the inference server at http://there answered 503: busy \(4 attempts\)"):
         await ask(server)
-    assert len(asked) == 4
+    assert len(requests) == 4
 
 
 async def test_a_refusal_is_not_asked_again():
-    asked = []
-    server = server_with(lambda request: asked.append(request) or httpx.Response(400, text="no such option"))
+    requests = []
+    server = server_with(lambda request: requests.append(request) or httpx.Response(400, text="no such option"))
     with pytest.raises(EngineError, match="no such option"):
         await ask(server)
-    assert len(asked) == 1
+    assert len(requests) == 1
 
 
 def refused(status, text):
     return lambda request: httpx.Response(status, text=text)
 
 
-def told(body):
+def responding(body):
     return lambda request: httpx.Response(200, json=body)
 
 
@@ -123,21 +123,21 @@ TOO_LONG = "The decoder prompt (length 4000) is longer than the maximum model le
         (refused(404, "no such model"), Refused),
         (refused(200, "<html>please wait</html>"), OddAnswer),
         (refused(200, ""), OddAnswer),
-        (told({"error": {"message": TOO_LONG}}), ContextOverflow),
-        (told({"error": {"message": "overloaded", "code": 503}}), EngineDown),
-        (told({"error": {"message": "no such option", "code": 400}}), Refused),
-        (told({"object": "error", "message": "no such model", "code": 404}), Refused),
-        (told({"detail": "Engine not initialized", "status_code": 503}), EngineDown),
-        (told({"error": "something"}), OddAnswer),
-        (told({"status": "ok"}), OddAnswer),
-        (told([]), OddAnswer),
-        (told(None), OddAnswer),
-        (told({"choices": "none"}), OddAnswer),
-        (told({"choices": [{}]}), OddAnswer),
-        (told({"choices": [CHOICE | {"prompt_token_ids": 1}]}), OddAnswer),
+        (responding({"error": {"message": TOO_LONG}}), ContextOverflow),
+        (responding({"error": {"message": "overloaded", "code": 503}}), EngineDown),
+        (responding({"error": {"message": "no such option", "code": 400}}), Refused),
+        (responding({"object": "error", "message": "no such model", "code": 404}), Refused),
+        (responding({"detail": "Engine not initialized", "status_code": 503}), EngineDown),
+        (responding({"error": "something"}), OddAnswer),
+        (responding({"status": "ok"}), OddAnswer),
+        (responding([]), OddAnswer),
+        (responding(None), OddAnswer),
+        (responding({"choices": "none"}), OddAnswer),
+        (responding({"choices": [{}]}), OddAnswer),
+        (responding({"choices": [CHOICE | {"prompt_token_ids": 1}]}), OddAnswer),
         (refused(200, "[" * 1000 + "]" * 1000), OddAnswer),
         (refused(200, '{"error":' + "[" * 1000 + "]" * 1000 + "}"), OddAnswer),
-        (told({"choices": [CHOICE | {"finish_reason": None}]}), UnsoundReply),
+        (responding({"choices": [CHOICE | {"finish_reason": None}]}), UnsoundReply),
     ],
 )
 async def test_each_answer_that_is_none_means_one_thing(handler, expected):
@@ -151,12 +151,12 @@ async def test_each_answer_that_is_none_means_one_thing(handler, expected):
     [
         refused(404, '{"error": {"message": "The model `policy` does not exist.", "code": 404}}'),
         refused(404, "default backend"),
-        told({"object": "error", "message": "no such model", "code": 404}),
+        responding({"object": "error", "message": "no such model", "code": 404}),
     ],
 )
 async def test_a_model_that_was_there_is_waited_for(pauses, gone):
     """An inference server that was started again has its adapter some time later only."""
-    answers = [told({"choices": [CHOICE]}), gone, gone, told({"choices": [CHOICE]})]
+    answers = [responding({"choices": [CHOICE]}), gone, gone, responding({"choices": [CHOICE]})]
 
     def answer(request):
         return answers.pop(0)(request)
@@ -179,11 +179,11 @@ async def test_an_aborted_reply_without_ids_is_told_as_aborted_and_asked_for_aga
 async def test_the_tokens_of_a_refused_answer_are_counted():
     choice = {"token_ids": [5, 6, 7], "prompt_token_ids": [1], "finish_reason": "error", "logprobs": None}
     with pytest.raises(UnsoundReply) as caught:
-        await server_with(told({"choices": [choice]})).once(input_ids=[1], max_tokens=4, n=1)
+        await server_with(responding({"choices": [choice]})).once(input_ids=[1], max_tokens=4, n=1)
     assert caught.value.lost_tokens == 3
     answer = {"choices": [{**CHOICE, "logprobs": None}], "usage": {"completion_tokens": 9}}
     with pytest.raises(TokenMismatch) as caught:
-        await server_with(told(answer)).once(input_ids=[1], max_tokens=4, n=1)
+        await server_with(responding(answer)).once(input_ids=[1], max_tokens=4, n=1)
     assert caught.value.lost_tokens == 9
     endless = json.dumps({"choices": [{"finish_reason": "stop"}], "usage": {"completion_tokens": math.inf}})
     with pytest.raises(TokenMismatch) as caught:
@@ -201,12 +201,12 @@ async def test_a_question_that_is_answered_oddly_is_an_infrastructure_failure(bo
 
 
 async def test_a_question_is_asked_again_while_nobody_answers(pauses):
-    asked = []
+    requests = []
 
     def answer(request):
-        asked.append(request)
-        if len(asked) < 3:
-            raise httpx.ReadTimeout("slow") if len(asked) == 1 else httpx.ConnectError("refused")
+        requests.append(request)
+        if len(requests) < 3:
+            raise httpx.ReadTimeout("slow") if len(requests) == 1 else httpx.ConnectError("refused")
         return httpx.Response(200, json={"choices": [CHOICE]})
 
     server = server_with(answer)
@@ -216,11 +216,11 @@ async def test_a_question_is_asked_again_while_nobody_answers(pauses):
 
 @pytest.mark.parametrize(("status", "tries"), [(400, 1), (500, 4), (200, 4)])
 async def test_a_question_that_is_refused_is_not_asked_for_ever(pauses, status, tries):
-    asked = []
-    server = server_with(lambda request: asked.append(request) or httpx.Response(status, text="<html>"))
+    requests = []
+    server = server_with(lambda request: requests.append(request) or httpx.Response(status, text="<html>"))
     with pytest.raises(EngineError):
         await server.prompt_ids_of("x")
-    assert len(asked) == tries
+    assert len(requests) == tries
 
 
 async def test_a_question_is_given_up_after_its_time(pauses):
@@ -390,15 +390,15 @@ async def test_an_adapter_has_the_tokenizer_and_the_window_of_its_base():
 async def test_a_reply_has_the_version_of_the_adapter_that_was_served_before_it():
     def answer(request):
         if request.url.path == "/v1/models":
-            asked.append(request)
+            requests.append(request)
             return httpx.Response(200, json={"data": POLICY_AND_BASE})
         return httpx.Response(200, json={"choices": [CHOICE]})
 
-    asked = []
+    requests = []
     server = server_with(answer, model_name="policy")
     await server.connect()
     assert [(await ask(server)).versions for _ in range(20)] == [[3]] * 20
-    assert len(asked) < 20
+    assert len(requests) < 20
 
 
 async def test_requests_that_begin_together_have_the_version_all_of_them():

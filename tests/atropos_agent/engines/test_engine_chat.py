@@ -23,11 +23,11 @@ QUESTION = [{"role": "user", "content": "2 + 2?"}]
 
 
 class Endpoint:
-    """An endpoint that answers one request after the other, the last answer again and again. asked: their bodies."""
+    """An endpoint that answers one request after the other, the last answer again and again. requests: their bodies."""
 
     def __init__(self, httpserver, monkeypatch):
         monkeypatch.setattr(chat, "wait_exponential", lambda **_: lambda _state: 0.0)
-        self.answers, self.asked = [(ANSWER, 200)], []
+        self.answers, self.requests = [(ANSWER, 200)], []
         self.url = httpserver.url_for("/v1")
         self.server = httpserver
         httpserver.expect_request("/v1/chat/completions").respond_with_handler(self._answer)
@@ -40,7 +40,7 @@ class Endpoint:
         return open_server(EngineConfig(base_url=self.url, server_type="openai", model_name=model, api_key=key))
 
     def _answer(self, request):
-        self.asked.append(request.get_json())
+        self.requests.append(request.get_json())
         body, status = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         return Response(json.dumps(body), status, {"x-should-retry": "false"}, content_type="application/json")
 
@@ -64,7 +64,7 @@ async def test_a_refusal_is_said_at_once_in_the_servers_own_words(endpoint):
     async with endpoint.opened() as server:
         with pytest.raises(Refused, match=r"answered 401: Incorrect API key provided: x$"):
             await server.chat_completion(messages=QUESTION)
-    assert len(endpoint.asked) == 1
+    assert len(endpoint.requests) == 1
 
 
 async def test_what_passes_is_asked_again_and_at_last_said_in_the_servers_own_words(endpoint):
@@ -75,11 +75,11 @@ async def test_what_passes_is_asked_again_and_at_last_said_in_the_servers_own_wo
         endpoint.answers = [busy]
         with pytest.raises(EngineDown, match="429: You are too fast"):
             await server.chat_completion(messages=QUESTION)
-    assert len(endpoint.asked) == 3 + chat.TRIES
+    assert len(endpoint.requests) == 3 + chat.TRIES
 
 
 @pytest.mark.parametrize(
-    ("said", "limits"),
+    ("text", "limits"),
     [
         (
             "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens (7500 in the "
@@ -95,11 +95,11 @@ async def test_what_passes_is_asked_again_and_at_last_said_in_the_servers_own_wo
         ("The context window is full", [1500, 750]),
     ],
 )
-async def test_a_reply_has_as_many_tokens_as_the_window_has_room_for(endpoint, said, limits):
-    endpoint.answers = [({"error": {"message": said}}, 400)] * (len(limits) - 1) + [(ANSWER, 200)]
+async def test_a_reply_has_as_many_tokens_as_the_window_has_room_for(endpoint, text, limits):
+    endpoint.answers = [({"error": {"message": text}}, 400)] * (len(limits) - 1) + [(ANSWER, 200)]
     async with endpoint.opened() as server:
         assert await server.chat_completion(messages=QUESTION, max_tokens=1500)
-    assert [asked["max_tokens"] for asked in endpoint.asked] == limits
+    assert [asked["max_tokens"] for asked in endpoint.requests] == limits
 
 
 async def test_a_full_window_is_named_in_the_servers_own_words(endpoint):
@@ -108,16 +108,16 @@ async def test_a_full_window_is_named_in_the_servers_own_words(endpoint):
     async with endpoint.opened() as server:
         with pytest.raises(ContextOverflow, match="The context window is full"):
             await server.chat_completion(messages=QUESTION, max_tokens=5)
-        assert [asked["max_tokens"] for asked in endpoint.asked] == [5, 2, 1]
+        assert [asked["max_tokens"] for asked in endpoint.requests] == [5, 2, 1]
         endpoint.answers = [full, ({"error": {"message": "Expected a value >= 16"}}, 400)]
         with pytest.raises(ContextOverflow, match="The context window is full"):
             await server.chat_completion(messages=QUESTION, max_tokens=5)
-        endpoint.asked.clear()
-        said = "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens."
-        endpoint.answers = [({"error": {"message": said}}, 400)]
+        endpoint.requests.clear()
+        text = "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens."
+        endpoint.answers = [({"error": {"message": text}}, 400)]
         with pytest.raises(ContextOverflow, match="resulted in 9000 tokens"):
             await server.chat_completion(messages=QUESTION, max_tokens=1500)
-        assert len(endpoint.asked) == 1
+        assert len(endpoint.requests) == 1
 
 
 async def test_a_server_that_is_away_is_named():
@@ -169,7 +169,7 @@ async def test_a_model_that_is_not_listed_is_taken_where_it_answers(endpoint):
 
 
 @pytest.mark.parametrize(
-    ("models", "status", "said"),
+    ("models", "status", "expected"),
     [
         (["a", "b"], 200, r"no model is named; set --openai\.model_name to one of a, b of"),
         ([], 200, r"no model is named; set --openai\.model_name to a model of"),
@@ -177,19 +177,19 @@ async def test_a_model_that_is_not_listed_is_taken_where_it_answers(endpoint):
         ([], 401, r"set --openai\.api_key to its key"),
     ],
 )
-async def test_a_model_that_is_not_named_is_asked_for(endpoint, models, status, said):
+async def test_a_model_that_is_not_named_is_asked_for(endpoint, models, status, expected):
     endpoint.lists(*models, status=status)
     async with endpoint.opened("default") as server:
-        with pytest.raises((ModelNotServed, NotThisServer), match=said):
+        with pytest.raises((ModelNotServed, NotThisServer), match=expected):
             await server.connect()
-    assert endpoint.asked == []
+    assert endpoint.requests == []
 
 
 async def test_the_only_model_need_not_be_named(endpoint):
     endpoint.lists("mine")
     async with endpoint.opened("default") as server:
         await server.connect()
-    assert endpoint.asked[0]["model"] == "mine"
+    assert endpoint.requests[0]["model"] == "mine"
 
 
 async def test_another_refusal_of_the_first_request_is_told_in_the_servers_own_words(endpoint):
@@ -230,7 +230,7 @@ async def test_a_reply_that_is_none_is_asked_for_again(endpoint, choice):
     endpoint.answers = [({**ANSWER, "choices": [choice]}, 200), (ANSWER, 200)]
     async with endpoint.opened() as server:
         assert read_chat(await server.chat_completion(messages=QUESTION)).text == "four"
-    assert len(endpoint.asked) == 2
+    assert len(endpoint.requests) == 2
 
 
 async def test_requests_side_by_side_learn_the_limits_name_each(endpoint):

@@ -4,7 +4,7 @@ from functools import reduce
 
 import pytest
 
-from atropos_agent.engines.errors import ContextOverflow, EngineDown, OddAnswer, Refused, counted, refusal, said_error
+from atropos_agent.engines.errors import ContextOverflow, EngineDown, OddAnswer, Refused, counted, parse_error, refusal
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_server_that_says_itself_that_it_failed_is_broken():
     ],
 )
 def test_an_error_is_found_in_the_body_whatever_http_says(body, said):
-    assert said_error(body) == said
+    assert parse_error(body) == said
 
 
 @pytest.mark.parametrize("body", [{}, None, {"usage": []}, {"usage": {"completion_tokens": "x"}}])

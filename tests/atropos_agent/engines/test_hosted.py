@@ -60,8 +60,8 @@ def test_the_pause_of_a_providers_headers(headers, seconds):
     ],
 )
 def test_an_option_that_a_model_does_not_take_is_named_by_its_refusal(text, name):
-    asked = {"temperature": 0.0, "top_p": 0.9, "stop": ["x"], "include": ["y"], "max_tokens": 5}
-    assert refused_option(text, asked) == name
+    options = {"temperature": 0.0, "top_p": 0.9, "stop": ["x"], "include": ["y"], "max_tokens": 5}
+    assert refused_option(text, options) == name
 
 
 def test_usage_and_its_price_are_added_up():

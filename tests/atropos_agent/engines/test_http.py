@@ -45,11 +45,11 @@ async def echo(request):
 async def test_what_is_asked_arrives_and_connections_are_used_again():
     async with served(echo, path="/there", headers={"Authorization": "Bearer k"}) as (client, connections):
         for _ in range(3):
-            told = (await client.post("/v1", json={"prompt": [1, 2]})).json()
-        assert told["path"] == "/there/v1"
-        assert json.loads(told["body"]) == {"prompt": [1, 2]}
-        assert told["headers"]["Content-Type"] == "application/json"
-        assert told["headers"]["Authorization"] == "Bearer k"
+            received = (await client.post("/v1", json={"prompt": [1, 2]})).json()
+        assert received["path"] == "/there/v1"
+        assert json.loads(received["body"]) == {"prompt": [1, 2]}
+        assert received["headers"]["Content-Type"] == "application/json"
+        assert received["headers"]["Authorization"] == "Bearer k"
         assert len(connections) == 1
 
 
@@ -75,8 +75,8 @@ async def test_the_name_and_password_in_an_address_stand_for_the_key():
 
 async def test_a_body_of_megabytes_is_sent_without_a_warning():
     async with served(echo) as (client, _):
-        told = (await client.post("/", json={"prompt": list(range(300_000))})).json()
-        assert len(json.loads(told["body"])["prompt"]) == 300_000
+        received = (await client.post("/", json={"prompt": list(range(300_000))})).json()
+        assert len(json.loads(received["body"])["prompt"]) == 300_000
 
 
 async def test_a_redirect_and_an_error_are_answers_like_any_other():
@@ -198,8 +198,8 @@ async def test_where_a_proxy_stands_in_the_way_it_is_named(monkeypatch, proxy):
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
     client = HttpClient("http://127.0.0.1:9", timeout_s=2.0)
-    said = f"by way of the proxy {proxy.rpartition('@')[2]} .*NO_PROXY"
-    with pytest.raises(NoAnswer, match=said) as caught:
+    expected = f"by way of the proxy {proxy.rpartition('@')[2]} .*NO_PROXY"
+    with pytest.raises(NoAnswer, match=expected) as caught:
         await client.get("/v1/models")
     assert "word" not in str(caught.value)
     assert ("a proxy is given as http://HOST:PORT" in str(caught.value)) == (not proxy.startswith("http"))

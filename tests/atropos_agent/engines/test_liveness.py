@@ -15,10 +15,10 @@ class Server:
 
     def __init__(self, times):
         self.left = times
-        self.asked = 0
+        self.requests = 0
 
     async def alive(self):
-        self.asked += 1
+        self.requests += 1
         self.left -= 1
         return self.left >= 0
 
@@ -31,16 +31,16 @@ async def answer(seconds):
 async def test_what_answers_soon_is_not_asked_whether_it_lives():
     server = Server(0)
     assert await while_alive(answer(0), server.alive, every_s=0.05, label=server.label) == "answer"
-    assert server.asked == 0
+    assert server.requests == 0
 
 
 async def test_what_is_slow_is_waited_for_while_it_lives_and_given_up_when_it_does_not():
     slow, hanging = Server(100), Server(2)
     assert await while_alive(answer(0.15), slow.alive, every_s=0.02, label=slow.label) == "answer"
-    assert slow.asked > 1
+    assert slow.requests > 1
     with pytest.raises(EngineDown, match="the server has stopped answering"):
         await while_alive(answer(60), hanging.alive, every_s=0.02, label=hanging.label)
-    assert hanging.asked == 3
+    assert hanging.requests == 3
 
 
 async def test_nothing_is_asked_any_more_once_the_answer_is_not_wanted():
@@ -49,7 +49,7 @@ async def test_nothing_is_asked_any_more_once_the_answer_is_not_wanted():
     await asyncio.sleep(0.05)
     waiting.cancel()
     await asyncio.wait({waiting})
-    asked = server.asked
+    before = server.requests
     await asyncio.sleep(0.05)
-    assert server.asked == asked
+    assert server.requests == before
     assert len(asyncio.all_tasks()) == 1

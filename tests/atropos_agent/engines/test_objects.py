@@ -16,10 +16,10 @@ class Engine:
 
     def __init__(self, *answers):
         self.answers = list(answers)
-        self.asked = []
+        self.requests = []
 
     async def once(self, ids, params, session):
-        self.asked.append((ids, dict(params), session))
+        self.requests.append((ids, dict(params), session))
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -41,7 +41,7 @@ async def test_its_ids_logprobs_and_versions_are_the_rows(smollm2_tokenizer):
     (row,) = result.segments
     assert list(row.tokens[-len(ids) :]) == ids
     assert (row.policy_version, row.trained) == (7, len(ids))
-    prompts, params, sessions = zip(*engine.asked, strict=True)
+    prompts, params, sessions = zip(*engine.requests, strict=True)
     assert len({tuple(prompt) for prompt in prompts}) == len(set(sessions)) == 1
     assert sessions[0]
     assert params[0] == {"max_tokens": 9, "temperature": 1.0, "top_p": 1.0, "top_k": 20, "min_p": 0.1}

@@ -115,7 +115,7 @@ async def test_sglang_repeats_the_prompt_only_once_because_that_costs_its_cache(
 
 
 @pytest.mark.parametrize(
-    ("protocol", "change", "said"),
+    ("protocol", "change", "expected"),
     [
         ("vllm", lambda a: a["choices"][0]["prompt_token_ids"].insert(3, 7), "place 3"),
         ("vllm", lambda a: a["choices"][0].pop("prompt_token_ids"), "which prompt ids"),
@@ -132,9 +132,11 @@ async def test_sglang_repeats_the_prompt_only_once_because_that_costs_its_cache(
         ("atropos", lambda a: a["logprobs"][0][0][0].clear(), "other ids than it sampled"),
     ],
 )
-async def test_what_can_not_be_trained_on_is_refused_on_the_first_reply(httpserver, tokenizer, protocol, change, said):
+async def test_what_can_not_be_trained_on_is_refused_on_the_first_reply(
+    httpserver, tokenizer, protocol, change, expected
+):
     engine = Engine(httpserver, protocol, tokenizer, change)
-    with pytest.raises(TokenMismatch, match=said):
+    with pytest.raises(TokenMismatch, match=expected):
         await engine.rollout()
     assert len(engine.bodies) == 1
 

@@ -58,7 +58,7 @@ def test_every_other_reply_is_the_servers_failure_by_name(given, defect, passing
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "expected"),
     [
         (answer(prompt=(1, 3)), "another prompt"),
         (answer(prompt=(1, reduce(lambda deep, _: [deep], range(2000), []))), "another prompt"),
@@ -72,8 +72,8 @@ def test_every_other_reply_is_the_servers_failure_by_name(given, defect, passing
         (answer(logprobs=(-0.5, -(10**400))), "-10+.* as the logprob of token 1"),
     ],
 )
-def test_what_contradicts_the_request_is_refused_and_its_tokens_are_counted(given, said):
-    with pytest.raises(TokenMismatch, match=said) as caught:
+def test_what_contradicts_the_request_is_refused_and_its_tokens_are_counted(given, expected):
+    with pytest.raises(TokenMismatch, match=expected) as caught:
         sound(given, [1, 2], known)
     assert caught.value.lost_tokens == 2
 

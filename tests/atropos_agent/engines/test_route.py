@@ -19,11 +19,11 @@ class Fake(CompletionsServer):
     def __init__(self, name, *faults, max_model_len=None):
         super().__init__(APIServerConfig(base_url=f"http://{name}/v1", model_name="m", server_type="vllm"))
         self.faults = list(faults)
-        self.asked = 0
+        self.requests = 0
         self.max_model_len = max_model_len
 
     async def once(self, **kwargs):
-        self.asked += 1
+        self.requests += 1
         if self.faults:
             fault = self.faults.pop(0)
             if isinstance(fault, Exception):
@@ -45,7 +45,7 @@ async def test_the_server_with_the_prefix_is_asked_again():
     assert not await route.alive()
     for _ in range(3):
         await ask(route)
-    assert (first.asked, second.asked) == (3, 0)
+    assert (first.requests, second.requests) == (3, 0)
     assert await route.alive()
 
 
@@ -53,14 +53,14 @@ async def test_the_least_busy_one_is_chosen_first():
     first, second = Fake("a"), Fake("b")
     first.in_flight = 2
     await ask(Route([first, second]))
-    assert (first.asked, second.asked) == (0, 1)
+    assert (first.requests, second.requests) == (0, 1)
 
 
 async def test_while_one_fails_another_answers_and_the_time_is_counted():
     first, second = Fake("a", EngineDown("down")), Fake("b")
     route = Route([first, second])
     await ask(route)
-    assert (first.asked, second.asked) == (1, 1)
+    assert (first.requests, second.requests) == (1, 1)
     assert first.sick_until > time.monotonic()
     assert route.outage_s >= 0.0
 
@@ -69,7 +69,7 @@ async def test_while_none_is_well_the_request_waits():
     only = Fake("a", EngineDown("down"))
     route = Route([only])
     await ask(route)
-    assert only.asked == 2
+    assert only.requests == 2
     assert route.outage_s >= 0.2
 
 
@@ -89,20 +89,20 @@ async def test_an_interrupted_reply_is_asked_for_again_and_its_tokens_are_counte
     class Pausing(Fake):
         async def once(self, **kwargs):
             answer = await super().once(**kwargs)
-            if self.asked == 1:
+            if self.requests == 1:
                 return Answer((answer[0], [[5, 6]], [[-0.5, -0.5]], ["abort"]))
             return answer
 
     only = Pausing("a")
     route = Route([only])
     assert (await ask(route))[1] == [[5]]
-    assert (only.asked, route.lost_tokens) == (2, 2)
+    assert (only.requests, route.lost_tokens) == (2, 2)
 
 
 async def test_a_server_that_aborts_every_reply_is_not_asked_for_ever():
     class Aborting(Fake):
         async def once(self, **kwargs):
-            self.asked += 1
+            self.requests += 1
             return Answer((kwargs["input_ids"], [[5]], [[-0.5]], [None]))
 
         def mark(self, error):
@@ -112,7 +112,7 @@ async def test_a_server_that_aborts_every_reply_is_not_asked_for_ever():
     route = Route([only])
     with pytest.raises(EngineError, match=r"aborted the request \(20 times\)") as caught:
         await ask(route)
-    assert route.lost_tokens + caught.value.lost_tokens == only.asked == 20
+    assert route.lost_tokens + caught.value.lost_tokens == only.requests == 20
 
 
 @pytest.mark.parametrize("ids", [[], [999999]], ids=["empty", "unknown id"])
@@ -151,7 +151,7 @@ async def test_an_odd_answer_that_comes_again_and_again_is_looked_into():
     only = Odd("a", *[OddAnswer("HTML")] * 9)
     with pytest.raises(EngineError, match="for good"):
         await ask(Route([only]))
-    assert (only.asked, only.looked) == (4, 2)
+    assert (only.requests, only.looked) == (4, 2)
 
 
 async def test_a_context_that_is_full_is_not_asked_about_elsewhere():
@@ -165,7 +165,7 @@ async def test_a_context_that_is_full_is_not_asked_about_elsewhere():
     other.in_flight = 1
     with pytest.raises(ContextOverflow):
         await ask(Route([Full("a", OddAnswer("500", broken=True)), other]))
-    assert other.asked == 0
+    assert other.requests == 0
 
 
 async def test_a_server_that_was_given_other_ids_is_left():
@@ -188,7 +188,7 @@ class Saying(Fake):
         self.replies = list(replies)
 
     async def once(self, **kwargs):
-        self.asked += 1
+        self.requests += 1
         ids = self.replies.pop(0)
         return Answer((kwargs["input_ids"], [ids], [[-0.5] * len(ids)], ["stop"]))
 
@@ -204,13 +204,13 @@ async def test_a_reply_that_says_stop_without_an_end_was_cut_and_is_asked_for_ag
     server = Saying([5, 2], [5, 6], [5, 7], [5, 8, 2])
     route = Route([server], end_of=end_of)
 
-    async def asked(**more):
+    async def reply_ids(**more):
         return (await route.tokens_and_logprobs_completion(input_ids=[1], max_tokens=9, **more))[1][0]
 
-    assert await asked() == [5, 2]
-    assert await asked(stop=["x"]) == [5, 7], "the string that it stopped at is there"
-    assert await asked() == [5, 8, 2]
-    assert (server.asked, route.lost_tokens) == (4, 2)
+    assert await reply_ids() == [5, 2]
+    assert await reply_ids(stop=["x"]) == [5, 7], "the string that it stopped at is there"
+    assert await reply_ids() == [5, 8, 2]
+    assert (server.requests, route.lost_tokens) == (4, 2)
 
 
 async def test_a_server_that_never_returns_the_end_withholds_it():

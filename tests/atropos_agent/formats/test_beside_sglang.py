@@ -399,19 +399,19 @@ def test_a_well_formed_reply_is_read_as_sglang_reads_it(name, text, calls, conte
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "theirs", "said"), [pytest.param(*case[1:], id=f"{case[1]}: {case[0]}") for case in REPAIRED]
+    ("name", "text", "theirs", "expected"), [pytest.param(*case[1:], id=f"{case[1]}: {case[0]}") for case in REPAIRED]
 )
-def test_what_sglang_repairs_or_guesses_is_a_problem(name, text, theirs, said):
+def test_what_sglang_repairs_or_guesses_is_a_problem(name, text, theirs, expected):
     reply, found = read(name, text)
     assert found == "[]" != repr(theirs)
-    assert said in reply.problems[0]
+    assert expected in reply.problems[0]
 
 
-@pytest.mark.parametrize(("name", "text", "said"), DROPPED)
-def test_what_sglang_drops_is_a_problem(name, text, said):
+@pytest.mark.parametrize(("name", "text", "expected"), DROPPED)
+def test_what_sglang_drops_is_a_problem(name, text, expected):
     reply, found = read(name, text)
     assert found == "[]"
-    assert said in reply.problems[0]
+    assert expected in reply.problems[0]
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def m1(*lines):
     return "\n".join(["<tool_calls>", *lines, "</tool_calls>"])
 
 
-def said(content):
+def kimi_message(content):
     return f"<|open|>response<|sep|>{content}<|close|>response<|sep|>"
 
 
@@ -108,12 +108,12 @@ ALIKE = [
     ),
     ("minimax_m3", m3(name="now"), [NOW], ""),
     ("minimax_m3", "It rains.", [], "It rains."),
-    ("kimi_k3", said("I look.") + xtml(("note", field("text", "Oslo"))), [TEXT], "I look."),
+    ("kimi_k3", kimi_message("I look.") + xtml(("note", field("text", "Oslo"))), [TEXT], "I look."),
     ("kimi_k3", xtml(("note", field("n", "2", "number")), ("now",)), [note(n=2), NOW], ""),
     ("kimi_k3", xtml(("note", field("text", "a\n\n{}  "))), [note(text="a\n\n{}  ")], ""),
     ("kimi_k3", xtml(("note", field("at", '{"a": [null]}', "object"))), [note(at={"a": [None]})], ""),
     ("kimi_k3", xtml(("note", field("word", "null", "null"))) + "<|close|>message<|sep|>", [note(word=None)], ""),
-    ("kimi_k3", said("It rains.") + "<|close|>message<|sep|>", [], "It rains."),
+    ("kimi_k3", kimi_message("It rains.") + "<|close|>message<|sep|>", [], "It rains."),
     ("hy3", hy3(("note", {"text": "Oslo"})), [TEXT], ""),
     ("hy3", f"I look.{hy3(('note', {'n': 2}), ('now', {}))}", [note(n=2), NOW], "I look."),
     ("hy3", hy3(("note", {"text": "12", "sure": "true"})), [note(text="12", sure=True)], ""),
@@ -144,7 +144,7 @@ WRITTEN = [
     ("command", command((0, "note", OSLO), (1, "now", "{}")), [TEXT, NOW], ""),
     ("command", "<|START_TEXT|>It rains.<|END_TEXT|>", [], "It rains."),
     ("functionary", f"I look.{functionary(arguments=OSLO)}{functionary('now')}", [TEXT, NOW], "I look."),
-    ("kimi_k3", f"<|open|>think<|sep|>Hm.<|close|>think<|sep|>{said('')}{xtml(('now',))}", [NOW], ""),
+    ("kimi_k3", f"<|open|>think<|sep|>Hm.<|close|>think<|sep|>{kimi_message('')}{xtml(('now',))}", [NOW], ""),
     ("hy3", f"<think:opensource>Hm.</think:opensource>{hy3(('now', {}))}", [NOW], ""),
     ("minimax_m3", f"<mm:think>Hm.</mm:think>{m3(name='now')}", [NOW], ""),
     ("minimax_m3", f"</mm:think>{m3(name='now')}", [NOW], ""),

@@ -30,7 +30,7 @@ def test_a_well_formed_reply_is_read(name, text, arguments, content):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "expected"),
     [
         ("deepseek_v3", "<｜tool▁calls▁begin｜>" + V3.format("f", "{}"), "not closed"),
         ("deepseek_v3", deepseek(V31.format("f", "{}")), "must begin with function"),
@@ -38,16 +38,16 @@ def test_a_well_formed_reply_is_read(name, text, arguments, content):
         ("deepseek_v31", "<｜tool▁calls▁begin｜><｜tool▁calls▁end｜>", "empty"),
     ],
 )
-def test_what_others_repair_is_a_problem(name, text, said):
-    assert_refused(name, text, said)
+def test_what_others_repair_is_a_problem(name, text, expected):
+    assert_refused(name, text, expected)
 
 
-@pytest.mark.parametrize(("given", "said"), NO_JSON)
+@pytest.mark.parametrize(("given", "expected"), NO_JSON)
 @pytest.mark.parametrize(
     ("name", "text"), [("deepseek_v3", deepseek(V3.format("f", "…"))), ("deepseek_v31", deepseek(V31.format("f", "…")))]
 )
-def test_arguments_are_strict_json(name, text, given, said):
-    assert_refused(name, text.replace("…", given), said)
+def test_arguments_are_strict_json(name, text, given, expected):
+    assert_refused(name, text.replace("…", given), expected)
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_a_format_is_found_by_its_name():
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "expected"),
     [
         ("hermse", "did you mean hermes\\?; choose hermes"),
         ("package.module.Class", "package.module:name"),
@@ -62,8 +62,8 @@ def test_a_format_is_found_by_its_name():
         (":", "there is none of that name"),
     ],
 )
-def test_a_name_that_leads_nowhere_is_refused_with_the_remedy(name, said):
-    with pytest.raises(ValueError, match=said):
+def test_a_name_that_leads_nowhere_is_refused_with_the_remedy(name, expected):
+    with pytest.raises(ValueError, match=expected):
         load_format(name)
 
 

@@ -24,7 +24,7 @@ def test_thinking_stands_in_its_channel():
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "expected"),
     [
         ('a:<|"|>x', "not closed"),
         ("a:1,a:2", "twice"),
@@ -36,10 +36,10 @@ def test_thinking_stands_in_its_channel():
         ("a:" + "[" * 200, "too deeply"),
     ],
 )
-def test_what_is_not_written_so_is_malformed(given, said):
+def test_what_is_not_written_so_is_malformed(given, expected):
     reply = Gemma4().parse(CALL.format(given))
     assert not reply.calls
-    assert said in reply.problems[0]
+    assert expected in reply.problems[0]
 
 
 def test_text_that_spells_its_quotes_can_not_be_written():

@@ -46,7 +46,7 @@ def test_a_well_formed_reply_is_read(name, text, arguments, content):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "expected"),
     [
         ("glm", "<tool_call>f\n<arg_key>x</arg_key>\n<arg_value>1</arg_value>", "not closed"),
         ("glm", "<tool_call>f\n<arg_key>x\n<arg_value>1</arg_value>\n</tool_call>", "not closed"),
@@ -54,8 +54,8 @@ def test_a_well_formed_reply_is_read(name, text, arguments, content):
         ("glm", glm("calculate_area", precision="many"), "'precision' is not integer"),
     ],
 )
-def test_what_others_repair_is_a_problem(name, text, said):
-    assert_refused(name, text, said)
+def test_what_others_repair_is_a_problem(name, text, expected):
+    assert_refused(name, text, expected)
 
 
 @pytest.mark.parametrize(("name", "text"), [("glm", "<tool_call></tool_call>" + glm("b"))])

@@ -44,7 +44,7 @@ def test_a_well_formed_reply_is_read(name, text, arguments, content):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "expected"),
     [
         ("harmony", f"{TO_WEATHER}<|message|>foo", "not valid JSON"),
         ("harmony", f"{TO_WEATHER} <|constrain|>json<|message|>", "arguments are missing"),
@@ -54,14 +54,14 @@ def test_a_well_formed_reply_is_read(name, text, arguments, content):
         ("harmony", "<|channel|>thoughts<|message|>x", "no channel 'thoughts'"),
     ],
 )
-def test_what_others_repair_is_a_problem(name, text, said):
-    assert_refused(name, text, said)
+def test_what_others_repair_is_a_problem(name, text, expected):
+    assert_refused(name, text, expected)
 
 
-@pytest.mark.parametrize(("given", "said"), NO_JSON)
+@pytest.mark.parametrize(("given", "expected"), NO_JSON)
 @pytest.mark.parametrize(("name", "text"), [("harmony", f"{TO_WEATHER}<|message|>…")])
-def test_arguments_are_strict_json(name, text, given, said):
-    assert_refused(name, text.replace("…", given), said)
+def test_arguments_are_strict_json(name, text, given, expected):
+    assert_refused(name, text.replace("…", given), expected)
 
 
 @pytest.mark.parametrize(

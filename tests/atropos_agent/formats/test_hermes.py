@@ -49,7 +49,7 @@ def test_a_call_that_is_cut_short_is_never_run(made, data):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("<tool_call>{'name': 'ls', 'arguments': {}}</tool_call>", "not valid JSON"),
         ('<tool_call>{"name": "ls"}</tool_call>', 'no "arguments"'),
@@ -67,11 +67,11 @@ def test_a_call_that_is_cut_short_is_never_run(made, data):
         ('<think><tool_call>{"name": "ls", "arguments": {}}</tool_call>', "never closed"),
     ],
 )
-def test_a_malformed_call_is_reported_and_not_run(text, said):
+def test_a_malformed_call_is_reported_and_not_run(text, expected):
     reply = hermes.parse(text)
     assert not reply.calls
-    assert any(said in problem for problem in reply.problems), reply.problems
-    assert said in hermes.correction(reply.problems)
+    assert any(expected in problem for problem in reply.problems), reply.problems
+    assert expected in hermes.correction(reply.problems)
 
 
 def test_well_formed_calls_beside_a_malformed_one_run():

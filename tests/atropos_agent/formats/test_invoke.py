@@ -32,7 +32,7 @@ def test_dsml_values_are_what_their_attribute_says():
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "expected"),
     [
         ("minimax", SECTION.format(AREA.format('<parameter name="precision">x</parameter>')), "written as JSON"),
         ("minimax", SECTION.format(AREA.format('<parameter name="shape">x')), "not closed"),
@@ -44,8 +44,8 @@ def test_dsml_values_are_what_their_attribute_says():
         ("deepseek_v32", dsml("", "tool_calls"), "outside of <｜DSML｜function_calls>"),
     ],
 )
-def test_what_is_not_written_so_is_malformed(name, text, said):
-    assert_refused(name, text, said)
+def test_what_is_not_written_so_is_malformed(name, text, expected):
+    assert_refused(name, text, expected)
 
 
 @pytest.mark.parametrize("value", ["a", "b"])

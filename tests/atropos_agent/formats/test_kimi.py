@@ -26,17 +26,17 @@ def test_a_well_formed_reply_is_read(name, text, arguments, content):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "expected"),
     [("kimi", kimi(("f.0", "{}")), "an id such as"), ("kimi", kimi(("functions.f:0", '{"x": 1')), "not valid JSON")],
 )
-def test_what_others_repair_is_a_problem(name, text, said):
-    assert_refused(name, text, said)
+def test_what_others_repair_is_a_problem(name, text, expected):
+    assert_refused(name, text, expected)
 
 
-@pytest.mark.parametrize(("given", "said"), NO_JSON)
+@pytest.mark.parametrize(("given", "expected"), NO_JSON)
 @pytest.mark.parametrize(("name", "text"), [("kimi", kimi(("functions.f:0", "…")))])
-def test_arguments_are_strict_json(name, text, given, said):
-    assert_refused(name, text.replace("…", given), said)
+def test_arguments_are_strict_json(name, text, given, expected):
+    assert_refused(name, text.replace("…", given), expected)
 
 
 @pytest.mark.parametrize(("name", "text"), [("kimi", kimi(("functions.a:0", '{"city": '), ("functions.b:1", "{}")))])

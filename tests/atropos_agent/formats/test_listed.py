@@ -21,17 +21,17 @@ def test_all_calls_of_a_list_are_read(name):
 
 @pytest.mark.parametrize("name", TAGS)
 @pytest.mark.parametrize(
-    ("calls", "said"),
+    ("calls", "expected"),
     [
         ([], "a JSON list of calls"),
         (['{"name": "b"}'], 'no "arguments"'),
         (['{"name": "b", "arguments": "{}"}'], "that is a JSON object"),
         (["1"], "must be a JSON object"),
-        *(([f'{{"name": "b", "arguments": {given}}}'], said) for given, said in NO_JSON),
+        *(([f'{{"name": "b", "arguments": {given}}}'], expected) for given, expected in NO_JSON),
     ],
 )
-def test_what_is_no_list_of_calls_is_malformed(name, calls, said):
-    assert_refused(name, listed(name, *calls), said)
+def test_what_is_no_list_of_calls_is_malformed(name, calls, expected):
+    assert_refused(name, listed(name, *calls), expected)
 
 
 @pytest.mark.parametrize("name", TAGS)

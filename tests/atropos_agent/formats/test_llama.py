@@ -24,7 +24,7 @@ def test_a_well_formed_reply_is_read(name, text, arguments, content):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "expected"),
     [
         ("llama_json", 'Here: {"name": "f", "parameters": {}}', "nothing else"),
         ("llama_json", '{"name": "f", "parameters": {}} and more', "nothing else"),
@@ -33,14 +33,14 @@ def test_a_well_formed_reply_is_read(name, text, arguments, content):
         ("llama_json", '{"name": "f", "parameters": {"x": ', "not valid JSON"),
     ],
 )
-def test_what_others_repair_is_a_problem(name, text, said):
-    assert_refused(name, text, said)
+def test_what_others_repair_is_a_problem(name, text, expected):
+    assert_refused(name, text, expected)
 
 
-@pytest.mark.parametrize(("given", "said"), NO_JSON)
+@pytest.mark.parametrize(("given", "expected"), NO_JSON)
 @pytest.mark.parametrize(("name", "text"), [("llama_json", '{"name": "f", "parameters": …}')])
-def test_arguments_are_strict_json(name, text, given, said):
-    assert_refused(name, text.replace("…", given), said)
+def test_arguments_are_strict_json(name, text, given, expected):
+    assert_refused(name, text.replace("…", given), expected)
 
 
 @pytest.mark.parametrize("text", ['{"answer": 42}', "[1, 2]", 'The call is {"x": 1}', '{"name": "Ann", "age": 3}'])

@@ -29,7 +29,7 @@ def test_a_well_formed_reply_is_read(name, text, arguments, content):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "expected"),
     [
         ("mistral", '[TOOL_CALLS][{"name": "a", "arguments": {}}, {"name": "b", "arguments":{}]', "not valid JSON"),
         ("mistral", '[TOOL_CALLS]{"name": "a", "arguments": {}}', "JSON list"),
@@ -38,17 +38,17 @@ def test_a_well_formed_reply_is_read(name, text, arguments, content):
         ("mistral_args", "[TOOL_CALLS]add", "[ARGS]"),
     ],
 )
-def test_what_others_repair_is_a_problem(name, text, said):
-    assert_refused(name, text, said)
+def test_what_others_repair_is_a_problem(name, text, expected):
+    assert_refused(name, text, expected)
 
 
-@pytest.mark.parametrize(("given", "said"), NO_JSON)
+@pytest.mark.parametrize(("given", "expected"), NO_JSON)
 @pytest.mark.parametrize(
     ("name", "text"),
     [("mistral", '[TOOL_CALLS][{"name": "f", "arguments": …}]'), ("mistral_args", "[TOOL_CALLS]f[ARGS]…")],
 )
-def test_arguments_are_strict_json(name, text, given, said):
-    assert_refused(name, text.replace("…", given), said)
+def test_arguments_are_strict_json(name, text, given, expected):
+    assert_refused(name, text.replace("…", given), expected)
 
 
 @pytest.mark.parametrize(

@@ -12,15 +12,17 @@ def test_a_well_formed_reply_is_read(name, text, arguments, content):
     assert_read(name, text, arguments, content)
 
 
-@pytest.mark.parametrize(("name", "text", "said"), [("plain", '```tool_call\n{"name": "a"}\n```', 'no "arguments"')])
-def test_what_others_repair_is_a_problem(name, text, said):
-    assert_refused(name, text, said)
+@pytest.mark.parametrize(
+    ("name", "text", "expected"), [("plain", '```tool_call\n{"name": "a"}\n```', 'no "arguments"')]
+)
+def test_what_others_repair_is_a_problem(name, text, expected):
+    assert_refused(name, text, expected)
 
 
-@pytest.mark.parametrize(("given", "said"), NO_JSON)
+@pytest.mark.parametrize(("given", "expected"), NO_JSON)
 @pytest.mark.parametrize(("name", "text"), [("plain", '```tool_call\n{"name": "f", "arguments": …}\n```')])
-def test_arguments_are_strict_json(name, text, given, said):
-    assert_refused(name, text.replace("…", given), said)
+def test_arguments_are_strict_json(name, text, given, expected):
+    assert_refused(name, text.replace("…", given), expected)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def test_lfm2_may_say_something_before_its_calls():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ('[f("x")]', "name"),
         ("[f(a=x)]", "can't be read"),
@@ -31,8 +31,8 @@ def test_lfm2_may_say_something_before_its_calls():
         ("[f(a=open('x'))]", "can't be read"),
     ],
 )
-def test_what_is_not_written_so_is_malformed(text, said):
-    assert_refused("pythonic", text, said)
+def test_what_is_not_written_so_is_malformed(text, expected):
+    assert_refused("pythonic", text, expected)
 
 
 def test_code_and_lists_are_answers():

@@ -64,7 +64,7 @@ def test_a_well_formed_reply_is_read(name, text, arguments, content):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "expected"),
     [
         ("qwen_coder", "<function=f>\n<parameter=x>\n1\n</parameter>\n</function></tool_call>", "without its start"),
         ("qwen_coder", "<tool_call>\n<function=f>\n<parameter=x>\n1\n</function>\n</tool_call>", "not closed"),
@@ -81,8 +81,8 @@ def test_a_well_formed_reply_is_read(name, text, arguments, content):
         ),
     ],
 )
-def test_what_others_repair_is_a_problem(name, text, said):
-    assert_refused(name, text, said)
+def test_what_others_repair_is_a_problem(name, text, expected):
+    assert_refused(name, text, expected)
 
 
 @pytest.mark.parametrize(("name", "text"), [("qwen_coder", "<tool_call>oops</tool_call>" + xml("b"))])

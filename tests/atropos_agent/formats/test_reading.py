@@ -128,11 +128,11 @@ def test_a_reply_is_read_and_answered_in_time_proportional_to_its_length(name, c
             text += getattr(tool_format, "closing", "")
         started = time.process_time()
         reply = tool_format.parse(text)
-        told = answer_of(
+        answer = answer_of(
             *(text, reply, CUT, GatewayRequest((), tools=[SAY]), FittedFormat.text(tool_format, None, "user")),
             **{"number": 0, "first_id": 0, "prompt_tokens": 1, "thinking_open": False},
         )
-        assert len(told.calls) >= len(reply.calls)
+        assert len(answer.calls) >= len(reply.calls)
         assert time.process_time() - started < 5, what
 
 

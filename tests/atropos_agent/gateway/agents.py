@@ -38,11 +38,11 @@ class NamingEngine(Model):
     async def tokens_and_logprobs_completion(self, **kwargs):
         if self.failing is not None:
             raise self.failing
-        prompt, said = list(kwargs["input_ids"]), self.scenario.pop(0)
+        prompt, scripted = list(kwargs["input_ids"]), self.scenario.pop(0)
         self.options.append(kwargs)
         await self.gate.wait()
         opened = self.fitted.template.decode(prompt[-8:]).rstrip().endswith(self.fitted.format.thinking[0])
-        turn = self.turn(said, opened)
+        turn = self.turn(scripted, opened)
         ids, reason = turn.ids[: kwargs["max_tokens"]], turn.reason
         reason = "length" if len(ids) < len(turn.ids) else reason
         logprobs = [-(self._named + n + 1) / 2**20 for n in range(len(ids))]
@@ -112,16 +112,16 @@ class Client:
         merge_by_prefix(self.control, prompt, self.engine.exchanges[-1].ids)
 
 
-def rendered_again(fitted, asked):
+def rendered_again(fitted, request):
     """A request's prompt, rendered from what the agent tells."""
-    fitted = fitted.with_tools(asked.tools)
-    messages = opening(asked.messages, fitted, asked.tools, lambda _: None)
+    fitted = fitted.with_tools(request.tools)
+    messages = opening(request.messages, fitted, request.tools, lambda _: None)
     return Conversation(
         fitted.template,
         messages,
         fitted.format.frame,
         fitted.format.literals,
-        fitted.shown(asked.tools),
+        fitted.shown(request.tools),
         fitted.shape,
     ).prompt
 

@@ -363,9 +363,9 @@ async def _(client, engine):
         agent.results(await agent.ask())
     summary = ChatAgent(client, tools=())
     summary.history = [*agent.history, {"role": "user", "content": "Summarise."}]
-    said = await summary.ask()
+    answer = await summary.ask()
     again = ChatAgent(client)
-    again.user(f"go\n\n{said['content']}")
+    again.user(f"go\n\n{answer['content']}")
     again.results(await again.ask())
     await again.ask()
 
@@ -601,8 +601,8 @@ async def _(client, engine):
     agent.results(await agent.ask(), "x y " * 500)
     try:
         await agent.ask()
-    except Told as told:
-        assert told.body["error"]["code"] == "context_length_exceeded"
+    except Told as error:
+        assert error.body["error"]["code"] == "context_length_exceeded"
     else:
         raise AssertionError("it was answered")
 
@@ -615,8 +615,8 @@ async def too_long(client, turns):
     for _ in range(3):
         try:
             await agent.ask()
-        except Told as told:
-            assert told.status == 400
+        except Told as error:
+            assert error.status == 400
         else:
             raise AssertionError("it was answered")
 
@@ -628,8 +628,8 @@ async def _(client, engine):
     agent.results(await agent.ask(), "x y " * 600)
     try:
         await agent.ask()
-    except Told as told:
-        assert told.status == 400
+    except Told as error:
+        assert error.status == 400
     agent = ChatAgent(client)
     agent.user("go on: I have read it")
     agent.results(await agent.ask())

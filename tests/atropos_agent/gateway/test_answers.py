@@ -16,8 +16,8 @@ from atropos_agent.gateway.requests import ReplyCall
 from tools.base import ToolCall
 
 
-async def answered(fitted, said, **body):
-    async with opened(fitted, [said]) as (client, _):
+async def answered(fitted, scripted, **body):
+    async with opened(fitted, [scripted]) as (client, _):
         agent = ChatAgent(client, **body)
         agent.user("go")
         return await agent.ask()
@@ -51,10 +51,10 @@ def test_what_was_sampled_is_found_in_the_order_of_the_calls_and_decoded_once(mo
     calls = [ToolCall("say", json.loads(text)) for text in texts]
     apart = [f'<tool_call>{{"name": "say", "arguments": {text}}}</tool_call>' for text in texts]
     for spans in (apart, ["".join(apart)]):
-        assert list(answers._sampled(calls, spans)) == texts
+        assert list(answers._sampled_arguments(calls, spans)) == texts
     assert set(decodings.values()) == {1}
     bare = [f"<say><text>{text}</text></say>" for text in ("{" * 40, '{"a": 1}')]
-    assert list(answers._sampled([ToolCall("say", {"text": "x"})] * 2, bare)) == ['{"text": "x"}'] * 2
+    assert list(answers._sampled_arguments([ToolCall("say", {"text": "x"})] * 2, bare)) == ['{"text": "x"}'] * 2
 
 
 async def test_a_broken_call_keeps_its_name_and_its_text(fitted):

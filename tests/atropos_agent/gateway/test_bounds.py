@@ -100,9 +100,9 @@ def test_items_that_are_one_reply_are_joined_in_time_that_grows_with_their_numbe
     texts = [{"role": "assistant", "content": "words"}] * 60_000
     empty = [{"type": "namespace", "name": "a", "tools": []}] * 60_000
     began = time.process_time()
-    asked = Responses().read({"input": [{"role": "user", "content": "go"}, *calls, *texts], "tools": empty})
+    request = Responses().read({"input": [{"role": "user", "content": "go"}, *calls, *texts], "tools": empty})
     assert time.process_time() - began < 10, "a minute where each item is joined to all before"
-    assert (len(asked.messages), len(asked.messages[1].calls)) == (60_001, 60_000)
+    assert (len(request.messages), len(request.messages[1].calls)) == (60_001, 60_000)
 
 
 async def test_replies_of_ours_are_looked_for_by_what_they_say(fitted, monkeypatch):
@@ -147,9 +147,9 @@ async def test_settings_that_are_not_followed_are_named_up_to_a_number(fitted):
         for turn in range(3):
             names = {f"{turn}-{number}-{'x' * 500}": 1 for number in range(90)}
             await client.call("/v1/chat/completions", says(f"go {turn}") | names)
-        told = (await client.session.result()).metadata["gateway"]["not_followed"]
-    assert len(told) == 100
-    assert max(map(len, told)) == 60
+        noted = (await client.session.result()).metadata["gateway"]["not_followed"]
+    assert len(noted) == 100
+    assert max(map(len, noted)) == 60
 
 
 @pytest.mark.parametrize(("levels", "status"), [(300, 200), (600, 400), (900, 400)])

@@ -31,9 +31,9 @@ async def traffic(fitted, trained):
 async def test_side_calls_are_left_out_and_counted(fitted):
     result = await traffic(fitted, None)
     assert [row.branch for row in result.segments] == ["main", "sub-agent"]
-    told = result.metadata["gateway"]
-    assert told["branches"] == {"main": 2, "side call": 1, "sub-agent": 2}
-    assert set(told["untrained_tokens"]) == {"side call"}
+    metadata = result.metadata["gateway"]
+    assert metadata["branches"] == {"main": 2, "side call": 1, "sub-agent": 2}
+    assert set(metadata["untrained_tokens"]) == {"side call"}
     assert [exchange.untrained for exchange in result.record] == ["", "side call", "", "", ""]
     assert [message["content"] for step in result.steps if step.branch == "sub-agent" for message in step.said] == [
         "part"

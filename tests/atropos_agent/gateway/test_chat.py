@@ -11,12 +11,12 @@ async def test_usage_is_told_in_a_stream_where_it_is_asked_for(fitted):
     async with opened(fitted, [DONE, DONE]) as (client, engine):
         for include in (True, False):
             body = {"stream": True, "stream_options": {"include_usage": include}, "model": "mine"}
-            said = [{"role": "user", "content": f"go {include}"}]
-            _, _, told = await client.call("/v1/chat/completions", {**body, "messages": said})
-            chunks = events(told)
+            messages = [{"role": "user", "content": f"go {include}"}]
+            _, _, content = await client.call("/v1/chat/completions", {**body, "messages": messages})
+            chunks = events(content)
             assert bool(chunks[-1].get("usage")) is include
             assert {chunk["model"] for chunk in chunks} == {"mine"}
-            assert told.endswith(b"data: [DONE]\n\n")
+            assert content.endswith(b"data: [DONE]\n\n")
     assert len(engine.exchanges) == 2
 
 
@@ -26,17 +26,19 @@ async def test_why_a_reply_ended(fitted):
         for number, limit in enumerate((None, None, 1)):
             agent = ChatAgent(client, max_tokens=limit)
             agent.user(f"go {number}")
-            agent.read = lambda told: reasons.append(__import__("json").loads(told)["choices"][0]["finish_reason"])
+            agent.read = lambda content: reasons.append(
+                __import__("json").loads(content)["choices"][0]["finish_reason"]
+            )
             await agent.ask(keep=False)
     assert reasons == ["stop", "tool_calls", "length"]
 
 
 def test_developers_are_the_system():
-    asked = Chat().read({"messages": [{"role": "developer", "content": "Be good."}]})
-    assert list(asked.messages) == [HistoryMessage("system", "Be good.")]
+    request = Chat().read({"messages": [{"role": "developer", "content": "Be good."}]})
+    assert list(request.messages) == [HistoryMessage("system", "Be good.")]
 
 
 def test_a_budgets_end_has_the_code_that_clients_know():
-    told = Chat().error(Refusal("prompt is too long", Fault.TOO_LONG))
-    assert told["error"]["code"] == "context_length_exceeded"
-    assert told["error"]["type"] == "invalid_request_error"
+    content = Chat().error(Refusal("prompt is too long", Fault.TOO_LONG))
+    assert content["error"]["code"] == "context_length_exceeded"
+    assert content["error"]["type"] == "invalid_request_error"

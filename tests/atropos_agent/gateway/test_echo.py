@@ -15,7 +15,7 @@ def answer(*calls, content="Yes.", thinking="hm"):
 
 
 @pytest.mark.parametrize(
-    "told",
+    "message",
     [
         HistoryMessage("assistant", " Yes.\n", [HistoryCall("c1", "say", '{"text":"a"}')]),
         HistoryMessage("assistant", "Yes.", [HistoryCall("c1", "say", {"text": "a"})], thinking=" hm "),
@@ -29,8 +29,8 @@ def answer(*calls, content="Yes.", thinking="hm"):
         HistoryMessage("assistant", "Yes.", [HistoryCall("c1", "say", {"text": "a"})], thinking="other"),
     ],
 )
-def test_what_means_the_same_is_an_echo(told):
-    assert echoes(told, answer(SOUND))
+def test_what_means_the_same_is_an_echo(message):
+    assert echoes(message, answer(SOUND))
 
 
 @pytest.mark.parametrize("offered", [True, False])
@@ -43,7 +43,7 @@ def test_a_call_of_a_tool_that_the_agent_has_not_is_known_by_its_id(offered):
 
 
 @pytest.mark.parametrize(
-    ("sampled", "told"),
+    ("sampled", "echoed"),
     [
         (12345678901234567890, "12345678901234567000"),
         (10**400, "null"),
@@ -52,14 +52,14 @@ def test_a_call_of_a_tool_that_the_agent_has_not_is_known_by_its_id(offered):
         ("cut \ud83d", '"cut ?"'),
     ],
 )
-def test_numbers_may_be_doubles_and_halves_of_surrogate_pairs_lost(sampled, told):
+def test_numbers_may_be_doubles_and_halves_of_surrogate_pairs_lost(sampled, echoed):
     ours = answer(ReplyCall("c1", "say", "{}", ToolCall("say", {"a": sampled}, "c1")))
-    echo = HistoryMessage("assistant", "Yes.", [HistoryCall("c1", "say", f'{{"a": {told}}}')])
-    assert echoes(echo, ours) == (told != "null")
+    echo = HistoryMessage("assistant", "Yes.", [HistoryCall("c1", "say", f'{{"a": {echoed}}}')])
+    assert echoes(echo, ours) == (echoed != "null")
 
 
 @pytest.mark.parametrize(
-    "told",
+    "message",
     [
         HistoryMessage("user", "Yes.", [HistoryCall("c1", "say", {"text": "a"})]),
         HistoryMessage("assistant", "No.", [HistoryCall("other", "say", {"text": "a"})]),
@@ -69,8 +69,8 @@ def test_numbers_may_be_doubles_and_halves_of_surrogate_pairs_lost(sampled, told
         HistoryMessage("assistant", "Yes."),
     ],
 )
-def test_what_was_changed_is_none(told):
-    assert not echoes(told, answer(SOUND))
+def test_what_was_changed_is_none(message):
+    assert not echoes(message, answer(SOUND))
 
 
 def test_the_id_of_a_broken_call_tells_it_whatever_became_of_it():

@@ -7,16 +7,16 @@ from native_families import fitted_family
 
 from atropos_agent.engines.anthropic import request
 from atropos_agent.fitted import FittedFormat
-from atropos_agent.gateway.encoding import folded, opening
+from atropos_agent.gateway.encoding import fold_messages, opening
 from atropos_agent.gateway.requests import HistoryCall, HistoryMessage
 
 
 def test_tools_stand_in_the_system_message_where_the_template_shows_none(fitted, with_calls):
-    told = [HistoryMessage("system", "Be good."), HistoryMessage("user", "go")]
-    (system, _) = opening(told, fitted, SCHEMAS, lambda _: None)
+    history = [HistoryMessage("system", "Be good."), HistoryMessage("user", "go")]
+    (system, _) = opening(history, fitted, SCHEMAS, lambda _: None)
     assert system["content"].startswith("Be good.")
     assert "say" in system["content"]
-    (plain, _) = opening(told, with_calls, SCHEMAS, lambda _: None)
+    (plain, _) = opening(history, with_calls, SCHEMAS, lambda _: None)
     assert plain["content"] == "Be good."
 
 
@@ -44,35 +44,39 @@ async def test_ids_of_calls_write_no_control_tokens(smollm2_tokenizer, family):
 
 def test_calls_of_others_are_the_templates_and_broken_ones_text(with_calls):
     call = HistoryCall("a", "say", '{"text": "x"}')
-    told = [
+    history = [
         HistoryMessage("user", "go"),
         HistoryMessage("assistant", "", [call]),
         HistoryMessage("tool", "y", call_id="a"),
         HistoryMessage("user", "more"),
     ]
-    messages = opening(told, with_calls, SCHEMAS, lambda _: None)
+    messages = opening(history, with_calls, SCHEMAS, lambda _: None)
     assert messages[1]["tool_calls"][0]["function"]["arguments"] == {"text": "x"}
     assert messages[2]["name"] == "say"
-    told[1] = HistoryMessage("assistant", "", [HistoryCall("a", "say", "{x")])
-    assert opening(told, with_calls, SCHEMAS, lambda _: None)[1] == {"role": "assistant", "content": "say({x)"}
+    history[1] = HistoryMessage("assistant", "", [HistoryCall("a", "say", "{x")])
+    assert opening(history, with_calls, SCHEMAS, lambda _: None)[1] == {"role": "assistant", "content": "say({x)"}
 
 
 def test_what_stands_behind_results_can_stand_in_the_last():
-    told = [HistoryMessage("tool", "y", call_id="a"), HistoryMessage("user", "more"), HistoryMessage("user", "still")]
-    assert folded(told) == [HistoryMessage("tool", "y\n\nmore\n\nstill", call_id="a")]
-    assert folded([HistoryMessage("user", "a"), HistoryMessage("system", "b")]) == [
+    history = [
+        HistoryMessage("tool", "y", call_id="a"),
+        HistoryMessage("user", "more"),
+        HistoryMessage("user", "still"),
+    ]
+    assert fold_messages(history) == [HistoryMessage("tool", "y\n\nmore\n\nstill", call_id="a")]
+    assert fold_messages([HistoryMessage("user", "a"), HistoryMessage("system", "b")]) == [
         HistoryMessage("user", "a"),
         HistoryMessage("system", "b"),
     ]
 
 
 def test_an_endpoint_is_told_calls_of_a_history_in_openais_shape():
-    told = [
+    history = [
         HistoryMessage("user", "go"),
         HistoryMessage("assistant", "", [HistoryCall("a", "say", {"text": "x"})]),
         HistoryMessage("tool", "y", call_id="a"),
     ]
-    given = opening(told, FittedFormat.of("auto", None, takes_tools=True), SCHEMAS, lambda _: None)
+    given = opening(history, FittedFormat.of("auto", None, takes_tools=True), SCHEMAS, lambda _: None)
     assert given[1]["tool_calls"][0]["function"] == {"name": "say", "arguments": '{"text": "x"}'}
     _, reply, _ = request("m", {"messages": given})["messages"]
     assert reply["content"] == [

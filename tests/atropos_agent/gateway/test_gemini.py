@@ -20,8 +20,8 @@ def test_a_message_is_told_in_parts():
         {"inlineData": {"mimeType": "image/png", "data": "QUJD"}},
         {"text": "Go on."},
     ]
-    asked = Gemini().read({"contents": [{"role": "user", "parts": results}]})
-    assert list(asked.messages) == [
+    request = Gemini().read({"contents": [{"role": "user", "parts": results}]})
+    assert list(request.messages) == [
         HistoryMessage("tool", "x", call_id="b"),
         HistoryMessage("tool", '{"error": "no", "code": 3}', call_id="a"),
         HistoryMessage("tool", "", call_id="c"),
@@ -33,9 +33,9 @@ def test_results_without_ids_are_those_of_the_calls_with_their_names_in_their_or
     calls = [{"functionCall": {"name": name, "args": {}}} for name in ("say", "look", "say")]
     results = [{"functionResponse": {"name": name, "response": {"output": name}}} for name in ("say", "say", "look")]
     once = [{"role": "model", "parts": calls}, {"role": "user", "parts": results}]
-    first, *told, second, _, _, _ = Gemini().read({"contents": once * 2}).messages
+    first, *answers, second, _, _, _ = Gemini().read({"contents": once * 2}).messages
     assert [call.id for call in first.calls] == ["call-0", "call-1", "call-2"]
-    assert [one.call_id for one in told] == ["call-0", "call-2", "call-1"]
+    assert [one.call_id for one in answers] == ["call-0", "call-2", "call-1"]
     assert [call.id for call in second.calls] == ["call-3", "call-4", "call-5"]
 
 
@@ -47,11 +47,11 @@ def test_both_cases_of_googles_json_are_read_and_schemas_are_json_schemas():
         "generation_config": {"max_output_tokens": 5, "top_k": 3},
         "contents": [{"parts": [{"function_call": {"name": "say", "args": {"to_whom": "me"}}}], "role": "model"}],
     }
-    asked = Gemini().read(body)
-    assert asked.messages[0] == HistoryMessage("system", "Be good.")
-    assert asked.messages[1].calls[0].arguments == {"to_whom": "me"}
-    assert (asked.max_tokens, asked.noted) == (5, ("topK",))
-    assert asked.tools[0]["function"]["parameters"] == {
+    request = Gemini().read(body)
+    assert request.messages[0] == HistoryMessage("system", "Be good.")
+    assert request.messages[1].calls[0].arguments == {"to_whom": "me"}
+    assert (request.max_tokens, request.noted) == (5, ("topK",))
+    assert request.tools[0]["function"]["parameters"] == {
         "type": "object",
         "properties": {"to_whom": {"type": "string"}, "type": {"type": "array"}},
     }
@@ -87,14 +87,14 @@ def test_the_path_says_which_model_and_whether_the_answer_is_streamed():
 
 async def test_why_a_reply_ended(fitted):
     async with opened(fitted, [DONE, asks("one"), DONE, Said(spoiled="malformed")]) as (client, _):
-        told = []
+        answers = []
         for number, most in enumerate((None, None, 1, None)):
             agent = AGENTS["gemini"](client, generationConfig={"maxOutputTokens": most})
             agent.user(f"go {number}")
-            told.append(json.loads((await client.call(agent.path, agent.request()))[2]))
-    assert [one["candidates"][0]["finishReason"] for one in told] == ["STOP", "STOP", "MAX_TOKENS", "STOP"]
-    assert "text" in told[3]["candidates"][0]["content"]["parts"][0]
-    counted = told[0]["usageMetadata"]
+            answers.append(json.loads((await client.call(agent.path, agent.request()))[2]))
+    assert [one["candidates"][0]["finishReason"] for one in answers] == ["STOP", "STOP", "MAX_TOKENS", "STOP"]
+    assert "text" in answers[3]["candidates"][0]["content"]["parts"][0]
+    counted = answers[0]["usageMetadata"]
     assert counted["totalTokenCount"] == counted["promptTokenCount"] + counted["candidatesTokenCount"]
 
 
@@ -114,12 +114,12 @@ async def test_tokens_are_counted_without_sampling(fitted):
     async with opened(fitted) as (client, engine):
         contents = [{"role": "user", "parts": [{"text": "go"}]}]
         for body in ({"contents": contents}, {"generateContentRequest": {"model": "models/m", "contents": contents}}):
-            _, _, told = await client.call("/v1beta/models/m:countTokens", body)
-            assert json.loads(told)["totalTokens"] > 0
+            _, _, answers = await client.call("/v1beta/models/m:countTokens", body)
+            assert json.loads(answers)["totalTokens"] > 0
         assert engine.exchanges == []
 
 
 def test_errors_are_googles():
-    told = Gemini().error(Refusal("x", Fault.OURS))
-    assert told == {"error": {"code": 500, "message": "x", "status": "INTERNAL"}}
+    answers = Gemini().error(Refusal("x", Fault.OURS))
+    assert answers == {"error": {"code": 500, "message": "x", "status": "INTERNAL"}}
     assert Gemini().error(Refusal("x", Fault.TOO_LONG))["error"]["status"] == "INVALID_ARGUMENT"

@@ -8,7 +8,7 @@ from agents import AGENTS, assert_every_token_is_accounted_for, opened
 from native import DONE, Said
 from native_families import FAMILIES, one_system_message
 
-from atropos_agent.gateway.histories import FOREIGN, MISSING, settled
+from atropos_agent.gateway.histories import FOREIGN, MISSING, order_history
 from atropos_agent.gateway.requests import HistoryCall, HistoryMessage
 
 CALLS = [HistoryCall("a", "say", {}), HistoryCall("b", "say", {}), HistoryCall("c", "say", {})]
@@ -21,7 +21,7 @@ def result(number, text=None):
 
 
 def ordered(*messages):
-    return settled([REPLY, *messages], lambda _: None)[1:]
+    return order_history([REPLY, *messages], lambda _: None)[1:]
 
 
 def test_results_stand_in_the_order_of_the_calls_and_before_what_else_is_said():
@@ -38,13 +38,13 @@ def test_a_foreign_result_takes_no_place_and_is_told_as_such_behind_the_others()
     assert found[:2] == [result("a"), result("b")]
     assert found[2] == result("c", f"of c\n\n{FOREIGN.format('x')}\nof x")
     orphan = [result("x", f"{FOREIGN.format('x')}\nof x")]
-    assert settled([result("x")], lambda _: None) == orphan
-    assert settled(orphan, lambda _: None) == orphan
+    assert order_history([result("x")], lambda _: None) == orphan
+    assert order_history(orphan, lambda _: None) == orphan
 
 
 def test_results_of_one_id_are_shared_out_among_its_calls():
     twice = HistoryMessage("assistant", "", [CALLS[0], CALLS[0]])
-    assert settled([twice, result("a", "1"), result("a", "2")], lambda _: None)[1:] == [
+    assert order_history([twice, result("a", "1"), result("a", "2")], lambda _: None)[1:] == [
         result("a", "1"),
         result("a", "2"),
     ]
@@ -55,23 +55,23 @@ def test_the_time_that_it_takes_grows_with_the_number_of_messages():
     many = [HistoryCall("a", "say", {})] * 60_000
     words = [HistoryMessage("assistant", "hm")] * 60_000
     began = time.process_time()
-    found = settled([HistoryMessage("assistant", "", many), *[result("a")] * 90_000, *words], lambda _: None)
+    found = order_history([HistoryMessage("assistant", "", many), *[result("a")] * 90_000, *words], lambda _: None)
     assert time.process_time() - began < 10
     assert len(found) == 120_001
 
 
 def test_a_call_that_cant_be_read_needs_no_result():
     broken = HistoryMessage("assistant", "", [HistoryCall("a", "say", '{"text')])
-    assert settled([broken, USER], lambda _: None) == [broken, USER]
-    assert settled([broken, result("a")], lambda _: None) == [broken, result("a")]
+    assert order_history([broken, USER], lambda _: None) == [broken, USER]
+    assert order_history([broken, result("a")], lambda _: None) == [broken, result("a")]
 
 
 def test_a_message_of_thinking_alone_is_part_of_the_reply_behind_it():
     thought = HistoryMessage("assistant", thinking="hm", handle=3)
-    (found,) = settled([thought, HistoryMessage("assistant", "Yes.")], lambda _: None)
+    (found,) = order_history([thought, HistoryMessage("assistant", "Yes.")], lambda _: None)
     assert (found.text, found.thinking, found.handle) == ("Yes.", "hm", 3)
     two = [HistoryMessage("assistant", "hm"), HistoryMessage("assistant", "Yes.")]
-    assert settled(two, lambda _: None) == two
+    assert order_history(two, lambda _: None) == two
 
 
 THREE = Said((("say", {"text": "one"}), ("say", {"text": "two", "times": 2}), ("say", {"text": "three"})))
@@ -81,8 +81,8 @@ MORE = ("smollm2", "deepseek_v31", "mistral_v3")
 
 def shown(fitted, engine, texts):
     """The texts in the order in which the last prompt shows them behind the reply."""
-    said = fitted.template.decode(engine.exchanges[-1].prompt[len(engine.exchanges[0].prompt) :])
-    return re.findall("|".join(map(re.escape, texts)), said)
+    output = fitted.template.decode(engine.exchanges[-1].prompt[len(engine.exchanges[0].prompt) :])
+    return re.findall("|".join(map(re.escape, texts)), output)
 
 
 @pytest.mark.parametrize("kind", AGENTS)
@@ -163,26 +163,26 @@ async def test_calls_that_are_not_ours_have_ids_as_the_format_makes_them(fit, fa
 
 def few_shot(agent, number, name):
     """Put a call and its result into an agent's history that nobody sampled."""
-    arguments, said = '{"text": "x"}', f"shown {number[-1]}"
+    arguments, output = '{"text": "x"}', f"shown {number[-1]}"
     if agent.path.endswith("generateContent"):
         call = {"id": number, "name": name, "args": {"text": "x"}}
         agent.history.append({"role": "model", "parts": [{"functionCall": call}]})
-        told = {"id": number, "name": name, "response": {"output": said}}
+        told = {"id": number, "name": name, "response": {"output": output}}
         agent.history.append({"role": "user", "parts": [{"functionResponse": told}]})
         agent.history.append({"role": "model", "parts": [{"text": "It is said."}]})
         return
     if agent.path.endswith("messages"):
         use = {"type": "tool_use", "id": number, "name": name, "input": {"text": "x"}}
         agent.history.append({"role": "assistant", "content": [use]})
-        told = {"type": "tool_result", "tool_use_id": number, "content": said}
+        told = {"type": "tool_result", "tool_use_id": number, "content": output}
         agent.history.append({"role": "user", "content": [told]})
     elif agent.path.endswith("responses"):
         agent.history.append({"type": "function_call", "call_id": number, "name": name, "arguments": arguments})
-        agent.history.append({"type": "function_call_output", "call_id": number, "output": said})
+        agent.history.append({"type": "function_call_output", "call_id": number, "output": output})
     else:
         call = {"id": number, "type": "function", "function": {"name": name, "arguments": arguments}}
         agent.history.append({"role": "assistant", "content": None, "tool_calls": [call]})
-        agent.history.append({"role": "tool", "tool_call_id": number, "content": said})
+        agent.history.append({"role": "tool", "tool_call_id": number, "content": output})
     agent.history.append({"role": "assistant", "content": "It is said."})
 
 

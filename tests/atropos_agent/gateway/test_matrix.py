@@ -31,9 +31,9 @@ async def test_every_token_is_in_one_row_or_counted(fit, family, name):
         result = await client.session.result()
     assert_every_token_is_accounted_for(result, engine)
     assert not engine.scenario or case.options
-    told = result.metadata["gateway"]
-    assert {kind: told["branches"].get(kind, 0) for kind in case.branches} == case.branches
-    assert {kind: told["changes"].get(kind, 0) for kind in case.changes} == case.changes
+    metadata = result.metadata["gateway"]
+    assert {kind: metadata["branches"].get(kind, 0) for kind in case.branches} == case.branches
+    assert {kind: metadata["changes"].get(kind, 0) for kind in case.changes} == case.changes
     if family in STABLE:
         assert len(result.segments) == case.rows
 

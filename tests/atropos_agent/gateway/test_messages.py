@@ -19,8 +19,8 @@ def test_a_message_is_told_in_parts_and_a_bill_is_left_out():
         {"type": "tool_result", "tool_use_id": "b", "is_error": True},
         {"type": "text", "text": "Go on."},
     ]
-    asked = Messages().read({"system": system, "messages": [{"role": "user", "content": results}]})
-    assert list(asked.messages) == [
+    request = Messages().read({"system": system, "messages": [{"role": "user", "content": results}]})
+    assert list(request.messages) == [
         HistoryMessage("system", "Be good."),
         HistoryMessage("tool", "x", call_id="a"),
         HistoryMessage("tool", "", call_id="b"),
@@ -31,14 +31,14 @@ def test_a_message_is_told_in_parts_and_a_bill_is_left_out():
 async def test_why_a_reply_ended(fitted):
     replies = [DONE, asks("one"), DONE, Said(content="a b"), Said(spoiled="malformed")]
     async with opened(fitted, replies) as (client, _):
-        told = []
+        bodies = []
         for number, more in enumerate(({}, {}, {"max_tokens": 1}, {"stop_sequences": ["b"]}, {})):
             agent = AGENTS["messages"](client, **more)
             agent.user(f"go {number}")
-            told.append(json.loads((await client.call(agent.path, agent.request()))[2]))
-    assert [one["stop_reason"] for one in told] == ["end_turn", "tool_use", "max_tokens", "stop_sequence", "end_turn"]
-    assert told[3]["stop_sequence"] == "b"
-    assert told[4]["content"][0]["type"] == "text"
+            bodies.append(json.loads((await client.call(agent.path, agent.request()))[2]))
+    assert [one["stop_reason"] for one in bodies] == ["end_turn", "tool_use", "max_tokens", "stop_sequence", "end_turn"]
+    assert bodies[3]["stop_sequence"] == "b"
+    assert bodies[4]["content"][0]["type"] == "text"
 
 
 async def test_a_signature_tells_the_answer(fitted):

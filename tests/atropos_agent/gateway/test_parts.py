@@ -8,7 +8,7 @@ from agents import AGENTS, Told, assert_every_token_is_accounted_for, opened
 from native import DONE, asks
 from native_families import FAMILIES
 
-from atropos_agent.gateway.parts import part, told
+from atropos_agent.gateway.parts import flatten_content, part
 from atropos_agent.gateway.requests import Refusal
 
 DATA = base64.b64encode(b"\x89PNG" + b"x" * 9130).decode()
@@ -60,12 +60,12 @@ TEXTS = [
 @pytest.mark.parametrize(("block", "text"), TEXTS)
 def test_blocks_that_hold_only_text_are_text_whatever_they_are_called(block, text):
     assert part(block, "x", refuses=True) == (text, 0)
-    assert told([block, {"type": "text", "text": "b"}], "x", refuses=True) == (f"{text}\nb", 0)
+    assert flatten_content([block, {"type": "text", "text": "b"}], "x", refuses=True) == (f"{text}\nb", 0)
 
 
-@pytest.mark.parametrize(("said", "block"), [*((SAID, one) for one in PICTURES.values()), *OTHERS.items()])
-def test_what_no_text_can_show_is_refused_or_told_in_words(said, block):
-    assert part(block, "x", refuses=False) == (said, 1)
+@pytest.mark.parametrize(("expected", "block"), [*((SAID, one) for one in PICTURES.values()), *OTHERS.items()])
+def test_what_no_text_can_show_is_refused_or_told_in_words(expected, block):
+    assert part(block, "x", refuses=False) == (expected, 1)
     with pytest.raises(Refusal, match="can't be shown to the model"):
         part(block, "x", refuses=True)
 

@@ -22,7 +22,7 @@ def refuses(*_, **__):
 
 
 @pytest.mark.parametrize(
-    ("request_", "said"),
+    ("request_", "expected"),
     [
         (GatewayRequest([]), "must hold a message"),
         (
@@ -35,8 +35,8 @@ def refuses(*_, **__):
         ),
     ],
 )
-def test_a_request_that_no_reply_can_follow_is_refused(request_, said):
-    with pytest.raises(Refusal, match=said):
+def test_a_request_that_no_reply_can_follow_is_refused(request_, expected):
+    with pytest.raises(Refusal, match=expected):
         check_request(request_, ())
 
 
@@ -137,10 +137,10 @@ def test_no_reply_that_an_agent_tells_is_refused_by_a_template(fit, name):
     for messages in histories(sorted(controls - {THINK, THINK_END})[:20]):  # what stands before those is thinking
         line, *_ = prompts.place(GatewayRequest(messages), HistoryMatch(None, messages, ()), Bounds(1 << 20))
         shown = fitted.template.decode(line.conversation.prompt)
-        for told in messages:
-            assert all(call.arguments["text"] in shown for call in told.calls)
-            assert told.role == "assistant" or told.text in shown
-        assert "words" in shown or not any(told.text for told in messages if told.role == "assistant")
+        for message in messages:
+            assert all(call.arguments["text"] in shown for call in message.calls)
+            assert message.role == "assistant" or message.text in shown
+        assert "words" in shown or not any(message.text for message in messages if message.role == "assistant")
 
 
 @pytest.mark.parametrize("name", ["mistral_v3", "gptoss", "Qwen3-Coder, by hand"])

@@ -48,11 +48,11 @@ async def play(fitted, makes, steps):
             await step(makes, engine, agents, kind, number)
         result = await client.session.result()
     assert_every_token_is_accounted_for(result, engine)
-    told = result.metadata["gateway"]
-    assert sum(told["branches"].values()) == len(engine.exchanges) == len(result.steps)
-    assert sum(row.turns for row in result.segments) == len(engine.exchanges) - told["branches"].get(
+    metadata = result.metadata["gateway"]
+    assert sum(metadata["branches"].values()) == len(engine.exchanges) == len(result.steps)
+    assert sum(row.turns for row in result.segments) == len(engine.exchanges) - metadata["branches"].get(
         "side call", 0
-    ) - told["branches"].get("untaken", 0)
+    ) - metadata["branches"].get("untaken", 0)
 
 
 def fresh(makes, question):

@@ -22,8 +22,8 @@ ITEMS = [
 
 
 def test_items_of_one_answer_are_one_reply():
-    asked = Responses().read({"input": ITEMS, "instructions": "Be good."})
-    assert list(asked.messages) == [
+    request = Responses().read({"input": ITEMS, "instructions": "Be good."})
+    assert list(request.messages) == [
         HistoryMessage("system", "Be good."),
         HistoryMessage("user", "go"),
         HistoryMessage("assistant", "A.", (HistoryCall("c", "say", "{}"),), "hm", handle=0),
@@ -38,8 +38,8 @@ async def test_tools_in_a_space_of_names_and_tools_that_take_text(fitted):
     tools = [{"type": "namespace", "name": "fs", "tools": [inside]}, {"type": "custom", "name": "patch"}]
     calls = Said((("fs__say", {"text": "one"}), ("patch", {"input": "*** a"})))
     async with opened(fitted, [calls, DONE]) as (client, _):
-        said = [{"role": "user", "content": "go"}]
-        first = json.loads((await client.call("/v1/responses", {"input": said, "tools": tools}))[2])["output"]
+        opening = [{"role": "user", "content": "go"}]
+        first = json.loads((await client.call("/v1/responses", {"input": opening, "tools": tools}))[2])["output"]
         assert [(item["type"], item["name"], item.get("namespace")) for item in first] == [
             ("function_call", "say", "fs"),
             ("custom_tool_call", "patch", None),
@@ -49,7 +49,7 @@ async def test_tools_in_a_space_of_names_and_tools_that_take_text(fitted):
             {"type": "function_call_output", "call_id": first[0]["call_id"], "output": "ok"},
             {"type": "custom_tool_call_output", "call_id": first[1]["call_id"], "output": "ok"},
         ]
-        await client.call("/v1/responses", {"input": [*said, *first, *outputs], "tools": tools})
+        await client.call("/v1/responses", {"input": [*opening, *first, *outputs], "tools": tools})
         result = await client.session.result()
     assert len(result.segments) == 1
 
@@ -67,7 +67,7 @@ def test_ids_of_others_are_no_handles():
     items = [
         {"type": "message", "id": f"msg_{end}", "role": "assistant", "content": "A."} for end in ("x", "gw_x", "9")
     ]
-    assert {told.handle for told in Responses().read({"input": items}).messages} == {None}
+    assert {message.handle for message in Responses().read({"input": items}).messages} == {None}
 
 
 async def test_items_may_be_named_by_their_ids(fitted):

@@ -60,18 +60,18 @@ async def responses(session):
 async def messages(session):
     async with AsyncAnthropic(base_url=session.anthropic_url, api_key=session.api_key, max_retries=0) as client:
         tools = [{"name": schema["function"]["name"], "input_schema": PARAMETERS} for schema in SCHEMAS]
-        said = [{"role": "user", "content": "go"}]
+        history = [{"role": "user", "content": "go"}]
         while True:
-            options = {"model": "m", "max_tokens": 10_000, "messages": said, "tools": tools}
+            options = {"model": "m", "max_tokens": 10_000, "messages": history, "tools": tools}
             async with client.messages.stream(**options) as stream:
                 reply = await stream.get_final_message()
             blocks = [block.model_dump(exclude_none=True, exclude={"parsed_output"}) for block in reply.content]
-            said.append({"role": "assistant", "content": blocks})
+            history.append({"role": "assistant", "content": blocks})
             calls = [block for block in reply.content if block.type == "tool_use"]
             if not calls:
                 return reply.content[-1].text
             results = [{"type": "tool_result", "tool_use_id": call.id, "content": "ok"} for call in calls]
-            said.append({"role": "user", "content": results})
+            history.append({"role": "user", "content": results})
 
 
 @pytest.mark.parametrize("agent", [chat, responses, messages])

@@ -34,36 +34,36 @@ def user(text):
 async def like_codex(client):
     """It asks without tools, behind the whole history, and begins with its own words and the summary."""
     agent = await begins(client)
-    asked = ChatAgent(client, tools=())
-    asked.history = [*agent.history, user("Sum up.")]
-    said = (await asked.ask())["content"]
-    await ends(client, user("go"), user(f"Another model has begun this:\n{said}"))
+    summarizer = ChatAgent(client, tools=())
+    summarizer.history = [*agent.history, user("Sum up.")]
+    summary = (await summarizer.ask())["content"]
+    await ends(client, user("go"), user(f"Another model has begun this:\n{summary}"))
 
 
 async def like_openhands(client):
     """It shows the events as text to a conversation of its own, and keeps the first ones."""
     agent = await begins(client)
-    asked = ChatAgent(client, system=None, tools=())
-    asked.user(f"You keep a summary of this:\n{4 * LONG}")
-    said = (await asked.ask())["content"]
-    await ends(client, *agent.history[1:4], user(f"<summary>\n{said}\n</summary>"))
+    summarizer = ChatAgent(client, system=None, tools=())
+    summarizer.user(f"You keep a summary of this:\n{4 * LONG}")
+    summary = (await summarizer.ask())["content"]
+    await ends(client, *agent.history[1:4], user(f"<summary>\n{summary}\n</summary>"))
 
 
 async def like_claude_code(client):
     """It asks with its tools, in the conversation itself, and leaves out a part of the summary."""
     agent = await begins(client)
     agent.user("Sum up.")
-    said = (await agent.ask())["content"].splitlines()[1]
-    await ends(client, user(f"This goes on from before. {said}"))
+    summary = (await agent.ask())["content"].splitlines()[1]
+    await ends(client, user(f"This goes on from before. {summary}"))
 
 
 async def like_opencode(client):
     """It tells the summary as a reply of the model's."""
     agent = await begins(client)
-    asked = ChatAgent(client, tools=())
-    asked.history = [*agent.history, user("Sum up.")]
-    said = await asked.ask()
-    await ends(client, user("What did you do?"), said, user("Go on."))
+    summarizer = ChatAgent(client, tools=())
+    summarizer.history = [*agent.history, user("Sum up.")]
+    summary = await summarizer.ask()
+    await ends(client, user("What did you do?"), summary, user("Go on."))
 
 
 WAYS = [like_codex, like_openhands, like_claude_code, like_opencode]
@@ -81,13 +81,15 @@ async def result_of(fitted, way, script=SCRIPT, **options):
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_summary_from_which_an_agent_goes_on_is_trained_and_told_as_our_own_agents(fitted, way):
     result, engine = await result_of(fitted, way)
-    told = result.metadata["gateway"]
-    assert told["branches"] == {"main": 4, "summary": 1}
-    assert told["untrained_tokens"] == {}
-    assert [step.index for step in result.steps if step.branch == "summary"] == told["compaction"]["summaries"] == [2]
+    metadata = result.metadata["gateway"]
+    assert metadata["branches"] == {"main": 4, "summary": 1}
+    assert metadata["untrained_tokens"] == {}
+    assert (
+        [step.index for step in result.steps if step.branch == "summary"] == metadata["compaction"]["summaries"] == [2]
+    )
     before, after = len(engine.exchanges[2].prompt), len(engine.exchanges[3].prompt)
-    assert told["compaction"]["count"] == 1
-    assert told["compaction"]["tokens_saved"] >= before - after > 0
+    assert metadata["compaction"]["count"] == 1
+    assert metadata["compaction"]["tokens_saved"] >= before - after > 0
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -100,9 +102,9 @@ async def test_summaries_are_masked_as_our_own_agents_are(fitted, way):
 async def test_a_summary_from_which_nothing_goes_on_is_not_trained(fitted, content):
     async def forgets(client):
         agent = await begins(client)
-        asked = ChatAgent(client, tools=())
-        asked.history = [*agent.history, user("Sum up.")]
-        await asked.ask()
+        summarizer = ChatAgent(client, tools=())
+        summarizer.history = [*agent.history, user("Sum up.")]
+        await summarizer.ask()
         if content:
             await ends(client, user("go, and be short"))
         else:
@@ -131,10 +133,10 @@ async def test_what_else_is_asked_without_tools_stays_what_it_is(fitted):
 
     script = [Said(content="The title of the whole work"), asks("one"), Said(content="no"), DONE]
     result, _ = await result_of(fitted, judged, script)
-    told = result.metadata["gateway"]
-    assert told["branches"] == {"side call": 1, "main": 2, "summary": 1}
-    assert set(told["untrained_tokens"]) == {"side call"}
-    assert told["compaction"]["count"] == 0
+    metadata = result.metadata["gateway"]
+    assert metadata["branches"] == {"side call": 1, "main": 2, "summary": 1}
+    assert set(metadata["untrained_tokens"]) == {"side call"}
+    assert metadata["compaction"]["count"] == 0
 
 
 async def test_results_that_are_cleared_are_a_compaction_without_a_summary(fitted):
@@ -145,6 +147,6 @@ async def test_results_that_are_cleared_are_a_compaction_without_a_summary(fitte
         await agent.ask()
 
     result, _ = await result_of(fitted, clears, [asks("one"), asks("two"), asks("three"), DONE])
-    told = result.metadata["gateway"]["compaction"]
-    assert (told["count"], told["summaries"]) == (1, [])
-    assert told["tokens_saved"] > 100
+    metadata = result.metadata["gateway"]["compaction"]
+    assert (metadata["count"], metadata["summaries"]) == (1, [])
+    assert metadata["tokens_saved"] > 100

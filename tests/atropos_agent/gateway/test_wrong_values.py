@@ -172,11 +172,11 @@ async def test_whichever_value_is_wrong_the_rollout_is_not_spoilt(smollm2_tokeni
     for turn, place in enumerate(one for one in places(body) if one):
         async with opened(fitted, [DONE] * len(VALUES), max_steps=10_000) as (client, _):
             for value in VALUES[turn % one_in :: one_in]:
-                asked = spoiled(body, place, value)
-                status, _, told = await client.call(f"/v1beta/{path}", asked, raises=False)
+                wrong_body = spoiled(body, place, value)
+                status, _, answer = await client.call(f"/v1beta/{path}", wrong_body, raises=False)
                 if status not in (200, 400) or client.session.failure is not None:
                     wrong.append(
-                        f"{place}: {str(value)[:60]!r}: {status} {told[:200]!r} {client.session.failure!r:.200}"
+                        f"{place}: {str(value)[:60]!r}: {status} {answer[:200]!r} {client.session.failure!r:.200}"
                     )
                     client.session.failure = None
     assert not wrong, "\n".join(wrong)
@@ -199,10 +199,10 @@ async def test_whichever_value_is_wrong_behind_a_reply_of_ours_the_rollout_is_no
                 known = [one for one in places(body) if one and one[0] in ("messages", "input", "contents")]
             place = known.pop()
             for value in VALUES[len(known) % one_in :: one_in]:
-                asked = spoiled(body, place, value)
-                status, _, told = await client.call(agent.path, asked, raises=False)
+                wrong_body = spoiled(body, place, value)
+                status, _, answer = await client.call(agent.path, wrong_body, raises=False)
                 if status not in (200, 400) or client.session.failure is not None:
-                    wrong.append(f"{place}: {str(value)[:60]!r}: {status} {told[:200]!r}")
+                    wrong.append(f"{place}: {str(value)[:60]!r}: {status} {answer[:200]!r}")
                     client.session.failure = None
             assert_every_token_is_accounted_for(await client.session.result(), engine)
     assert not wrong, "\n".join(wrong)

@@ -57,9 +57,9 @@ def test_a_closing_is_found_up_to_white_space():
 def test_kinds_are_told_apart_and_lose_their_thinking():
     shape = CallShape(Hermes(), "reasoning")
     kind = shape.kind(shape.message(REPLY), emptied=True)
-    assert kind == CallsKind(shape, thought=True, said=True, several=True, emptied=True)
-    assert kind.thoughtless() == CallsKind(shape, said=True, several=True)
-    assert kind.as_taken() == CallsKind(shape, thought=True, said=True, several=True)
+    assert kind == CallsKind(shape, thought=True, content=True, several=True, emptied=True)
+    assert kind.thoughtless() == CallsKind(shape, content=True, several=True)
+    assert kind.as_taken() == CallsKind(shape, thought=True, content=True, several=True)
     assert len(results_of(kind.reply(3), 5)) == 2
 
 

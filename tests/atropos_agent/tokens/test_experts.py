@@ -86,7 +86,7 @@ async def test_where_the_last_reply_has_none_the_row_has_none(smollm2_tokenizer)
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("routed", "reason"),
     [
         ("?", "no array"),
         *((text, "no array") for text in NO_ARRAYS),
@@ -96,9 +96,9 @@ async def test_where_the_last_reply_has_none_the_row_has_none(smollm2_tokenizer)
         (write_experts(np.zeros((500, 2, 2), dtype=np.uint8).astype(float)), "float64"),
     ],
 )
-async def test_what_can_not_be_of_the_sequence_is_refused(smollm2_tokenizer, told, said):
-    with pytest.raises(AgentError, match=said):
-        await converse(smollm2_tokenizer, lambda number, choice: choice.update(routed_experts=told))
+async def test_what_can_not_be_of_the_sequence_is_refused(smollm2_tokenizer, routed, reason):
+    with pytest.raises(AgentError, match=reason):
+        await converse(smollm2_tokenizer, lambda number, choice: choice.update(routed_experts=routed))
 
 
 async def test_they_go_to_disk_and_to_the_trainer(smollm2_tokenizer, tmp_path):
@@ -116,6 +116,6 @@ async def test_they_go_to_disk_and_to_the_trainer(smollm2_tokenizer, tmp_path):
 
 
 def test_another_shape_begins_anew():
-    known, told = np.zeros((4, 2, 2), dtype=np.uint8), np.ones((9, 3, 2), dtype=np.uint8)
-    assert extended(known, told, 10).shape == (9, 3, 2)
+    known, routed = np.zeros((4, 2, 2), dtype=np.uint8), np.ones((9, 3, 2), dtype=np.uint8)
+    assert extended(known, routed, 10).shape == (9, 3, 2)
     assert extended(known, None, 10) is None

@@ -47,6 +47,6 @@ def test_what_has_no_place_in_the_template_is_a_change(glm):
 
 def test_kinds_have_one_order(glm):
     _, shape = glm
-    kinds = [CallsKind(shape, said=True), ReplyKind.THOUGHT, CallsKind(shape), ReplyKind.PLAIN]
-    ordered = [ReplyKind.PLAIN, ReplyKind.THOUGHT, CallsKind(shape), CallsKind(shape, said=True)]
+    kinds = [CallsKind(shape, content=True), ReplyKind.THOUGHT, CallsKind(shape), ReplyKind.PLAIN]
+    ordered = [ReplyKind.PLAIN, ReplyKind.THOUGHT, CallsKind(shape), CallsKind(shape, content=True)]
     assert in_order(kinds) == in_order(kinds[::-1]) == ordered

@@ -222,7 +222,9 @@ class Worked:
     def control(self):
         rows = []
         for turn, sampled in self.session.turns:
-            merge_by_prefix(rows, rendered_again(self.server.fitted, turn.asked), self.exchanges[sampled.exchange].ids)
+            merge_by_prefix(
+                rows, rendered_again(self.server.fitted, turn.request), self.exchanges[sampled.exchange].ids
+            )
         return len(rows)
 
 

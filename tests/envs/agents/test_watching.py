@@ -54,7 +54,7 @@ def after(turn, *more):
     calls = [HistoryCall(call.id, call.name, call.text) for call in answer.calls]
     results = [HistoryMessage("tool", "fine", call_id=call.id) for call in calls]
     return GatewayRequest(
-        [*turn.asked.messages, HistoryMessage("assistant", answer.content, calls), *results, *more], tools=(TOOL,)
+        [*turn.request.messages, HistoryMessage("assistant", answer.content, calls), *results, *more], tools=(TOOL,)
     )
 
 

@@ -99,7 +99,7 @@ def test_a_sandbox_is_asked_when_the_storage_has_filled_up_by_what_it_has_left()
 
 
 async def test_files_count_for_what_an_inode_is_of_the_storage(tmp_path):
-    told = []
+    reasons = []
 
     class Full(Container):
         def __init__(self, found):
@@ -110,17 +110,17 @@ async def test_files_count_for_what_an_inode_is_of_the_storage(tmp_path):
             return self.found
 
         async def kill_everything(self, why):
-            told.append(why)
+            reasons.append(why)
 
     watch = DiskWatch(tmp_path)
     watch._per_file = 16_384
     for found in (DiskUsage(1, 65_536), DiskUsage(1, 65_537), DiskUsage(41 * MB, 1), DiskUsage(1, 1, whole=False)):
         await watch._look(Full(found), _Measurement(0, sys.maxsize, 0.0), 40 * MB)
-    assert [re.search("limit of (.*) is", why).group(1) for why in told] == ["65536 files", "40 MB", "40 MB"]
+    assert [re.search("limit of (.*) is", why).group(1) for why in reasons] == ["65536 files", "40 MB", "40 MB"]
 
 
 async def test_what_a_look_finds_of_before_a_reset_is_nothing_to_what_runs_now(tmp_path):
-    told = []
+    reasons = []
     watch = DiskWatch(tmp_path)
 
     class Reset(Container):
@@ -134,12 +134,12 @@ async def test_what_a_look_finds_of_before_a_reset_is_nothing_to_what_runs_now(t
             return DiskUsage(41 * MB, 1)
 
         async def kill_everything(self, why):
-            told.append(why)
+            reasons.append(why)
 
     container = Reset()
     watch.add(container)
     await watch._look(container, watch._containers[container], 40 * MB)
-    assert told == []
+    assert reasons == []
 
 
 class Container:

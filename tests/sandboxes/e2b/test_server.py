@@ -12,13 +12,13 @@ from sandboxes.e2b.options import E2BOptions
 from sandboxes.e2b.server import ProgramStream, Server, check_server
 
 
-def message(said: dict, flags: int = 0) -> bytes:
-    body = json.dumps(said).encode()
+def message(fields: dict, flags: int = 0) -> bytes:
+    body = json.dumps(fields).encode()
     return struct.pack(">BI", flags, len(body)) + body
 
 
-def event(**said: object) -> bytes:
-    return message({"event": said})
+def event(**fields: object) -> bytes:
+    return message({"event": fields})
 
 
 def out(data: bytes, stream: str = "stdout") -> bytes:
@@ -65,9 +65,9 @@ async def test_output_comes_byte_by_byte_as_it_was_written():
     assert (stream.exit_code, stream.error_text) == (0, "said")
 
 
-@pytest.mark.parametrize(("said", "code"), [({"exitCode": 3}, 3), ({"exitCode": -1}, 137)])
-async def test_a_program_that_fails_says_how(said, code):
-    stream = await begun(out(b"no such thing", "stderr"), event(end=said), LAST)
+@pytest.mark.parametrize(("end", "code"), [({"exitCode": 3}, 3), ({"exitCode": -1}, 137)])
+async def test_a_program_that_fails_says_how(end, code):
+    stream = await begun(out(b"no such thing", "stderr"), event(end=end), LAST)
     with pytest.raises(SandboxError, match=f"p ended with {code}: no such thing"):
         await stream.rest("p", 100)
 
@@ -122,7 +122,7 @@ def test_each_sandbox_has_an_address_of_its_own():
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "error", "said"),
+    ("status", "body", "error", "expected"),
     [
         (401, '{"message": "unknown key"}', ValueError, r"unknown key .HTTP 401.; put its key into the variable"),
         (404, "no such page", ValueError, r"--env.e2b.api_url http://.*no such page"),
@@ -130,10 +130,10 @@ def test_each_sandbox_has_an_address_of_its_own():
         (200, "[1]", DaemonUnavailable, "not as the E2B server"),
     ],
 )
-async def test_a_wrong_address_or_key_is_refused_before_a_run(httpserver, monkeypatch, status, body, error, said):
+async def test_a_wrong_address_or_key_is_refused_before_a_run(httpserver, monkeypatch, status, body, error, expected):
     monkeypatch.setenv("E2B_API_KEY", "e2b_x")
     httpserver.expect_request("/v2/sandboxes").respond_with_data(body, status)
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=expected):
         await check_server(E2BOptions(api_url=httpserver.url_for("")))
 
 

@@ -60,14 +60,14 @@ async def test_without_the_controllers_types_the_option_is_refused_by_name(make,
     with pytest.raises(DaemonUnavailable, match=r"--env\.pods\.warm: .*no SandboxClaim.*install agent-sandbox"):
         async with make(warm=1):
             pass
-    said = [one.text async for one in examine(PodOptions(kubeconfig=str(server.kubeconfig), warm=1)) if not one.ok]
-    assert [text for text in said if "install agent-sandbox" in text]
+    texts = [one.text async for one in examine(PodOptions(kubeconfig=str(server.kubeconfig), warm=1)) if not one.ok]
+    assert [text for text in texts if "install agent-sandbox" in text]
 
 
 async def test_a_missing_right_to_claims_has_its_sentence(server, controller):
     server.denied = {("patch", "sandboxclaims")}
-    said = [one.text async for one in examine(PodOptions(kubeconfig=str(server.kubeconfig), warm=1)) if not one.ok]
-    assert said == [f"you may not patch sandboxclaims in namespace boxes; {CLAIM_MANIFEST} grants it"]
+    texts = [one.text async for one in examine(PodOptions(kubeconfig=str(server.kubeconfig), warm=1)) if not one.ok]
+    assert texts == [f"you may not patch sandboxclaims in namespace boxes; {CLAIM_MANIFEST} grants it"]
 
 
 async def test_a_silent_controller_is_named(make, server, controller, spec, monkeypatch):

@@ -40,8 +40,8 @@ async def test_the_library_is_imported_beside_the_event_loop(tmp_path):
     done = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", LONGEST_PAUSE, str(tmp_path / "none")), stdout=asyncio.subprocess.PIPE
     )
-    said, _ = await done.communicate()
-    longest_s, took_s = map(float, said.split())
+    output, _ = await done.communicate()
+    longest_s, took_s = map(float, output.split())
     assert longest_s < took_s / 2
 
 
@@ -51,7 +51,7 @@ def config():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         (None, r"there is no kubeconfig .*/config; give --env.pods.kubeconfig FILE"),
         ("", "no cluster: TypeError"),
@@ -59,10 +59,10 @@ def config():
         ("hello: [", "no cluster: ParserError"),
     ],
 )
-async def test_a_file_that_is_no_kubeconfig_is_refused_with_the_option(config, tmp_path, text, said):
+async def test_a_file_that_is_no_kubeconfig_is_refused_with_the_option(config, tmp_path, text, expected):
     if text is not None:
         (tmp_path / "config").write_text(text)
-    with pytest.raises(DaemonUnavailable, match=said):
+    with pytest.raises(DaemonUnavailable, match=expected):
         async with Cluster.connect(PodOptions(kubeconfig=str(tmp_path / "config"))):
             pass
 

@@ -102,10 +102,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self):
-        said = answer(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-        status = 500 if MANNER == "status" and said and "content" in said["result"] else 200
-        body = b"" if said is None else json.dumps(said).encode()
-        self.send_response(202 if said is None else status)
+        reply = answer(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+        status = 500 if MANNER == "status" and reply and "content" in reply["result"] else 200
+        body = b"" if reply is None else json.dumps(reply).encode()
+        self.send_response(202 if reply is None else status)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(body)))
         self.end_headers()
@@ -129,5 +129,5 @@ if len(sys.argv) > 2:
 if MANNER == "noise":
     print("Welcome to the server!", flush=True)
 for line in sys.stdin:
-    if (said := answer(json.loads(line))) is not None:
-        write(said)
+    if (reply := answer(json.loads(line))) is not None:
+        write(reply)

@@ -35,7 +35,7 @@ def test_a_list_as_tasks_have_it_is_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected"),
     [
         ("text", "expected a list of servers"),
         ([{"name": "a", "command": "x"}, {"name": "a", "command": "y"}], "two servers have the name 'a'; rename one"),
@@ -49,10 +49,10 @@ def test_a_list_as_tasks_have_it_is_read(tmp_path):
         ([{"name": "a", "url": "http://x/${TOKEN}"}], "the environment has no variable TOKEN"),
     ],
 )
-def test_what_is_wrong_in_a_file_is_named(tmp_path, content, said):
+def test_what_is_wrong_in_a_file_is_named(tmp_path, content, expected):
     with pytest.raises(ValueError, match=r"--env\.mcp_servers .*servers\.json") as caught:
         read_servers(write(tmp_path, content), {})
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
 
 
 def test_a_missing_package_is_named(monkeypatch):

@@ -34,7 +34,7 @@ async def place(docker_sandbox):
     return docker_sandbox
 
 
-async def asked(place, server, calls=1, arguments=None, bounds=SHORT):
+async def call_server(place, server, calls=1, arguments=None, bounds=SHORT):
     """Return the results of some calls."""
     async with open_tools(place, [server], bounds=bounds) as tools:
         registry = ToolRegistry(tools)
@@ -46,7 +46,7 @@ pytestmark = pytest.mark.docker
 
 @pytest.mark.parametrize("server", [by_stdio("good"), by_stdio("noise"), by_http("good", 8123)], ids=str)
 async def test_a_server_keeps_its_state_from_call_to_call(place, server):
-    first, second = await asked(place, server, 2)
+    first, second = await call_server(place, server, 2)
     assert (first.content, second.content, first.is_error) == ("5 (1)", "5 (2)", False)
 
 
@@ -66,7 +66,7 @@ async def test_names_get_their_servers_only_if_they_clash(place):
 
 
 @pytest.mark.parametrize(
-    ("manner", "arguments", "said", "malformed"),
+    ("manner", "arguments", "expected", "malformed"),
     [
         ("is_error", None, "Error: no such number", False),
         ("good", {"a": "one", "b": 2}, "Error: a is no integer", True),
@@ -74,33 +74,33 @@ async def test_names_get_their_servers_only_if_they_clash(place):
         ("control", None, "a\ufffd[31mb\ufffdc", False),
     ],
 )
-async def test_what_a_server_answers_is_told_to_the_model(place, manner, arguments, said, malformed):
-    (result,) = await asked(place, by_stdio(manner), arguments=arguments)
-    assert (result.content, result.malformed) == (said, malformed)
+async def test_what_a_server_answers_is_told_to_the_model(place, manner, arguments, expected, malformed):
+    (result,) = await call_server(place, by_stdio(manner), arguments=arguments)
+    assert (result.content, result.malformed) == (expected, malformed)
 
 
 async def test_a_long_answer_is_cut(place):
-    (result,) = await asked(place, by_stdio("large"))
+    (result,) = await call_server(place, by_stdio("large"))
     assert len(result.content) < 9000 and "characters cut" in result.content
 
 
 @pytest.mark.parametrize("manner", ["hangs_once", "killed"])
 async def test_a_server_that_a_call_may_have_stopped_is_started_again_and_the_model_is_told(place, manner):
-    first, second = await asked(place, by_stdio(manner), 2)
+    first, second = await call_server(place, by_stdio(manner), 2)
     assert first.is_error and "started again" in first.content
     assert second.content == "5 (1)"
 
 
 async def test_a_server_with_other_tools_after_a_restart_is_no_mistake_of_the_models(place):
     with pytest.raises(BrokenServer, match="'odd' was started again and has other tools now: no more add") as caught:
-        await asked(place, by_stdio("renames"), 2)
+        await call_server(place, by_stdio("renames"), 2)
     assert not caught.value.hopeless
 
 
 @pytest.mark.parametrize("server", [by_stdio("huge"), by_stdio("floods"), by_http("huge", 8124)], ids=str)
 async def test_a_flood_ends_a_call_and_not_the_rollout(place, server):
     bounds = Bounds(start_s=10, call_s=60)
-    first, second = await asked(place, server, 2, bounds=bounds)
+    first, second = await call_server(place, server, 2, bounds=bounds)
     assert all("said more than 4 MB" in result.content for result in (first, second))
 
 
@@ -115,7 +115,7 @@ async def test_a_flood_ends_a_call_and_not_the_rollout(place, server):
 )
 async def test_a_server_that_fails_in_the_middle_is_no_mistake_of_the_models(place, server, why):
     with pytest.raises(BrokenServer, match=why):
-        await asked(place, server)
+        await call_server(place, server)
 
 
 @pytest.mark.parametrize(
@@ -142,18 +142,18 @@ async def test_a_server_that_fails_in_the_middle_is_no_mistake_of_the_models(pla
 )
 async def test_a_server_that_can_not_be_used_fails_at_the_start(place, manner, why, hopeless):
     with pytest.raises(BrokenServer, match=why) as caught:
-        await asked(place, by_stdio(manner), bounds=Bounds(start_s=2 if "2 s" in why else 20))
+        await call_server(place, by_stdio(manner), bounds=Bounds(start_s=2 if "2 s" in why else 20))
     assert caught.value.hopeless == hopeless
 
 
 async def test_a_missing_program_is_hopeless(place):
     with pytest.raises(BrokenServer, match="status 127") as caught:
-        await asked(place, MCPServer("gone", "stdio", ("no-such-server",), of_task=True))
+        await call_server(place, MCPServer("gone", "stdio", ("no-such-server",), of_task=True))
     assert caught.value.hopeless
 
 
 async def test_nothing_of_a_server_is_left_behind(place):
-    await asked(place, by_stdio("good"))
+    await call_server(place, by_stdio("good"))
     found = await place.exec("cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c '[o]dd_server'")
     assert found.output.strip() == "0"
 

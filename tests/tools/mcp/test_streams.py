@@ -13,7 +13,7 @@ from tools.mcp.streams import Watch, _way_in
 
 
 @pytest.mark.parametrize(
-    ("exit_code", "kind", "said"),
+    ("exit_code", "kind", "expected"),
     [
         (137, CutOff, "was ended by signal 9"),
         (1, BrokenServer, "ended by itself with status 1: no database"),
@@ -21,11 +21,11 @@ from tools.mcp.streams import Watch, _way_in
         (None, BrokenServer, "closed its output"),
     ],
 )
-def test_a_signal_may_be_the_models_doing_and_every_other_end_is_the_servers(exit_code, kind, said):
+def test_a_signal_may_be_the_models_doing_and_every_other_end_is_the_servers(exit_code, kind, expected):
     watch = Watch(MCPServer("notes", "stdio", ("notes",)))
-    watch.said = "no database\n"
+    watch.error_text = "no database\n"
     error = watch.end_of_program(exit_code)
-    assert type(error) is kind and said in str(error)
+    assert type(error) is kind and expected in str(error)
     assert isinstance(error, ToolError) == (kind is CutOff)
 
 

@@ -26,12 +26,12 @@ def spec(base_image):
 async def life(backend, spec, *commands, stop=False):
     """Return which sandbox it was, and what the last command printed."""
     async with backend.open(spec) as box:
-        said = ""
+        output = ""
         for command in commands:
-            said = (await box.exec(command, user="root", timeout=5)).output
+            output = (await box.exec(command, user="root", timeout=5)).output
         if stop:
             await box.stop()
-        return box.id, said
+        return box.id, output
 
 
 # Each by turns either left or stopped.
@@ -99,8 +99,8 @@ async def test_one_that_was_over_a_limit_is_nobodys_again(crun_backend, spec, co
 async def test_one_that_wrote_too_much_is_nobodys_again(crun_backend, spec):
     small = replace(spec, limits=Limits(disk_mb=50))
     write = "for i in $(seq 60); do head -c 10M /dev/zero >f$i || exit 9; sleep 0.02; done"
-    first, said = await life(crun_backend, small, write)
-    assert "disk limit" in said
+    first, output = await life(crun_backend, small, write)
+    assert "disk limit" in output
     assert (await life(crun_backend, small))[0] != first
 
 
@@ -172,8 +172,8 @@ async def test_one_that_died_meanwhile_is_nobodys(crun_backend, spec):
     async with crun_backend.open(spec) as box:
         first = box.container.bundle.process.first
     os.kill(first, signal.SIGKILL)
-    second, said = await life(crun_backend, spec, "echo fine")
-    assert (second != box.id, said) == (True, "fine\n")
+    second, output = await life(crun_backend, spec, "echo fine")
+    assert (second != box.id, output) == (True, "fine\n")
 
 
 async def test_a_mount_or_a_fork_is_nobodys_again(crun_backend, spec, tmp_path):

@@ -11,11 +11,11 @@ from sandboxes.docker.daemon.ssh import ssh_tunnel
 
 @pytest.mark.docker
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "expected"),
     [("ssh://nowhere.invalid", "no ssh connection"), ("ssh://elsewhere/no/such.sock", "not usable")],
 )
-async def test_what_cannot_be_reached_says_why(over_ssh, url, said):
-    with pytest.raises(DaemonUnavailable, match=said):
+async def test_what_cannot_be_reached_says_why(over_ssh, url, expected):
+    with pytest.raises(DaemonUnavailable, match=expected):
         async with connect(url):
             pass
 

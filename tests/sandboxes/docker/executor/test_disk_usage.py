@@ -129,8 +129,8 @@ async def test_a_process_goes_by_its_own_number_though_a_thread_has_a_lower_one(
         *("unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", NUMBERED_AGAIN),
         stdout=asyncio.subprocess.PIPE,
     )
-    said, _ = await run.communicate()
-    assert said == b"True\n"
+    output, _ = await run.communicate()
+    assert output == b"True\n"
 
 
 async def test_a_folder_that_is_gone_holds_nothing(host_paths, tmp_path):

@@ -31,13 +31,13 @@ class Client:
                 self.take(len(payload))
 
     def take(self, size):
-        self.tunnel.heard(b"G", struct.pack("<I", size))
+        self.tunnel.receive(b"G", struct.pack("<I", size))
 
     def says(self, data):
-        self.tunnel.heard(b"O", data)
+        self.tunnel.receive(b"O", data)
 
     def ends(self):
-        self.tunnel.heard(b"Z", b"")
+        self.tunnel.receive(b"Z", b"")
 
 
 class Echo(asyncio.Protocol):
@@ -110,7 +110,7 @@ class TestAProtocol:
         serving = asyncio.create_task(pass_through(client.tunnel, lambda: echo, b"hi"))
         await settled()
         if reset:
-            client.tunnel.heard(b"Y", b"")
+            client.tunnel.receive(b"Y", b"")
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
         assert [type(error) for error in echo.lost] == [lost]

@@ -36,7 +36,7 @@ class Connection:
             self.says(number, b"Z", b"")
 
     def says(self, number, kind, payload):
-        self.tunnels.heard(number, kind, payload, self.send)
+        self.tunnels.receive(number, kind, payload, self.send)
 
 
 async def test_what_is_written_and_answered_goes_through():

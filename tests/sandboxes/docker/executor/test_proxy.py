@@ -261,7 +261,7 @@ async def test_a_host_that_reads_nothing_is_left_with_the_connection():
         before = descriptors()
         tunnel = Tunnel(1, send)
         serving = asyncio.create_task(serve(tunnel, AllowList.of([f"127.0.0.1:{port}"]), {}, names))
-        tunnel.heard(b"O", f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\n".encode() + b"x" * 20_000_000)
+        tunnel.receive(b"O", f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\n".encode() + b"x" * 20_000_000)
         await asyncio.sleep(0.3)
         assert descriptors() == before + 2, "both ends of the connection"
         serving.cancel()
@@ -285,8 +285,8 @@ async def test_a_name_server_that_is_silent_holds_no_thread_of_others(monkeypatc
     monkeypatch.setattr(socket, "getaddrinfo", silent)
     tunnels = tunnels_of(Limits(allowed_hosts=("*.example.org",)), {})
     for number in range(60):
-        tunnels.heard(TUNNEL | number, b"A", struct.pack("<I", PORT), send)
-        tunnels.heard(TUNNEL | number, b"O", b"CONNECT %d.example.org:443 HTTP/1.1\r\n\r\n" % number, send)
+        tunnels.receive(TUNNEL | number, b"A", struct.pack("<I", PORT), send)
+        tunnels.receive(TUNNEL | number, b"O", b"CONNECT %d.example.org:443 HTTP/1.1\r\n\r\n" % number, send)
     await asyncio.sleep(0.2)
     assert await asyncio.wait_for(asyncio.to_thread(asked.is_set), 5), "others' work is done meanwhile"
     tunnels.end(ConnectionError())

@@ -27,7 +27,7 @@ class Image:
 
     def __init__(self, **files):
         self.files = files
-        self.asked = None
+        self.call = None
 
     async def read(self, path, max_bytes, identity):
         if path not in self.files:
@@ -37,7 +37,7 @@ class Image:
         return self.files[path]
 
     async def execute(self, argv, **asked):
-        self.asked = asked | {"argv": argv}
+        self.call = asked | {"argv": argv}
         return channel.CommandEnd(0, False, channel.ShortenedOutput(b""), False)
 
 
@@ -70,13 +70,13 @@ def image():
 )
 async def test_a_user_is_looked_up_as_docker_does(image, user, who):
     await sandbox(image).exec("true", user=user)
-    found = image.asked["identity"]
+    found = image.call["identity"]
     assert (found.uid, found.gid, found.groups, found.home) == who
-    assert image.asked["env"]["HOME"] == who[-1]
+    assert image.call["env"]["HOME"] == who[-1]
 
 
 @pytest.mark.parametrize(
-    ("user", "said"),
+    ("user", "expected"),
     [
         ("nobody", "no user 'nobody'"),
         ("odd", "no user 'odd'"),
@@ -87,8 +87,8 @@ async def test_a_user_is_looked_up_as_docker_does(image, user, who):
         ("60417", "choose another"),
     ],
 )
-async def test_a_user_or_group_that_the_image_lacks_is_told(image, user, said):
-    with pytest.raises(SandboxError, match=said):
+async def test_a_user_or_group_that_the_image_lacks_is_told(image, user, expected):
+    with pytest.raises(SandboxError, match=expected):
         await sandbox(image).exec("true", user=user)
 
 
@@ -96,7 +96,7 @@ async def test_a_user_or_group_that_the_image_lacks_is_told(image, user, said):
 async def test_an_image_without_users_knows_numbers(there):
     image = Image(**({"/etc/passwd": there, "/etc/group": there} if there else {}))
     await sandbox(image).exec("true", user="5:6")
-    assert (image.asked["identity"].uid, image.asked["identity"].gid) == (5, 6)
+    assert (image.call["identity"].uid, image.call["identity"].gid) == (5, 6)
 
 
 async def test_the_specs_directory_user_and_environment_come_before_the_images(image):
@@ -104,18 +104,18 @@ async def test_the_specs_directory_user_and_environment_come_before_the_images(i
     box = sandbox(image, config)
     assert box.workdir == "/image"
     await box.exec("true", cwd="sub")
-    assert (image.asked["cwd"], image.asked["identity"].uid, image.asked["env"]) == ("/image/sub", 1000, {})
+    assert (image.call["cwd"], image.call["identity"].uid, image.call["env"]) == ("/image/sub", 1000, {})
     box = sandbox(image, config, workdir="/spec", user="root", env={"A": "1"})
     await box.exec(["true"], env={"B": "2"}, cwd="/absolute")
     assert box.workdir == "/spec"
-    assert (image.asked["cwd"], image.asked["identity"].uid) == ("/absolute", 0)
-    assert image.asked["env"] == {"A": "1", "B": "2"}
+    assert (image.call["cwd"], image.call["identity"].uid) == ("/absolute", 0)
+    assert image.call["env"] == {"A": "1", "B": "2"}
 
 
 async def test_a_list_of_hosts_puts_the_proxy_into_the_environment(image):
     await sandbox(image, limits=Limits(allowed_hosts=("x.org",)), env={"NO_PROXY": "mine"}).exec("true")
-    assert image.asked["env"]["https_proxy"].startswith("http://127.0.0.1:")
-    assert image.asked["env"]["NO_PROXY"] == "mine"
+    assert image.call["env"]["https_proxy"].startswith("http://127.0.0.1:")
+    assert image.call["env"]["NO_PROXY"] == "mine"
 
 
 async def test_what_can_be_no_command_is_refused(image):

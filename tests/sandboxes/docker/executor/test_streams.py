@@ -25,11 +25,11 @@ async def served(tmp_path):
 async def test_a_socket_passes_on_what_comes(served):
     stream = await SocketStream.open(str(served))
     assert await stream.read() == b"hello"
-    heard = bytearray()
-    reading = asyncio.create_task(stream.pass_on(heard.extend))
+    received = bytearray()
+    reading = asyncio.create_task(stream.pass_on(received.extend))
     await stream.write(b"x" * 500_000)
     async with asyncio.timeout(120):
-        while len(heard) < 500_000:  # noqa: ASYNC110  nobody tells
+        while len(received) < 500_000:  # noqa: ASYNC110  nobody tells
             await asyncio.sleep(0.01)
     await stream.write(b"end")
     async with asyncio.timeout(120):
@@ -42,10 +42,10 @@ async def test_a_socket_passes_on_what_comes(served):
 async def test_what_came_early_is_passed_on_first(served):
     stream = await SocketStream.open(str(served))
     await asyncio.sleep(0.1)
-    heard = bytearray()
-    reading = asyncio.create_task(stream.pass_on(heard.extend))
+    received = bytearray()
+    reading = asyncio.create_task(stream.pass_on(received.extend))
     await asyncio.sleep(0)
-    assert heard == b"hello"
+    assert received == b"hello"
     await stream.close()
     await reading
 

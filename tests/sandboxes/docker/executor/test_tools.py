@@ -28,11 +28,11 @@ class Box(ToolContainer):
     def __init__(self, channel, says, events):
         super().__init__(Kind("image", Limits(), False), "box", channel, {}, contextlib.AsyncExitStack())
         self.says = says
-        self.asked = []
+        self.calls = []
         self.events = events
 
     async def _run(self, command, stdin, most):
-        self.asked.append((command, stdin))
+        self.calls.append((command, stdin))
         self.events.append(command[0])
         if isinstance(self.says, Exception):
             raise self.says
@@ -65,7 +65,7 @@ async def test_a_tree_is_moved_while_everything_stands_still():
     async with box() as one:
         await one.unpack(archive({"a": b"1"}), "/app")
         assert one.events == [STAND, "unpack", MOVE]
-        assert one.asked == [(("unpack", "/app"), records_of(archive({"a": b"1"})))]
+        assert one.calls == [(("unpack", "/app"), records_of(archive({"a": b"1"})))]
 
 
 async def test_a_sandbox_without_a_command_has_nothing_to_stop():
@@ -108,7 +108,7 @@ async def test_a_tree_comes_back_as_an_archive_or_with_the_tools_error():
 async def test_the_last_name_of_a_path_is_a_link_unless_it_is_followed(asked, path):
     async with box(records_of(archive({"a": b"1"}))) as one:
         await one.pack(asked, 100_000)
-        assert one.asked[0][0][1] == path
+        assert one.calls[0][0][1] == path
 
 
 async def test_a_container_that_was_given_up_is_gone_though_it_runs_a_moment_more():
@@ -116,13 +116,13 @@ async def test_a_container_that_was_given_up_is_gone_though_it_runs_a_moment_mor
         await one.discard()
         with pytest.raises(SandboxDied, match="its block was left"):
             await one.pack("/app", 100_000)
-        assert not one.asked
+        assert not one.calls
 
 
 async def test_nothing_is_left_to_kill_in_one_that_is_gone():
     async with box(SandboxDied("gone")) as one:
         await one.kill()
-        assert one.asked == [(("kill",), b"")]
+        assert one.calls == [(("kill",), b"")]
 
 
 async def test_its_files_can_not_be_forked():

@@ -31,12 +31,12 @@ def sent():
 
 async def test_what_was_read_is_credited_when_more_is_asked_for(sent):
     tunnel = Tunnel(NUMBER, sent)
-    tunnel.heard(b"O", b"head\r\n\r\nbody")
+    tunnel.receive(b"O", b"head\r\n\r\nbody")
     assert await tunnel.read_until(b"\r\n\r\n") == b"head\r\n\r\n"
     assert sent.frames == []
     assert await tunnel.read() == b"body"
     assert sent.frames == [(b"G", struct.pack("<I", 8))]
-    tunnel.heard(b"Z", b"")
+    tunnel.receive(b"Z", b"")
     assert await tunnel.read() == b""
 
 
@@ -46,7 +46,7 @@ async def test_nobody_is_more_than_a_window_ahead(sent):
     await asyncio.sleep(0.01)
     assert not writing.done()
     assert sum(len(payload) for _, payload in sent.frames) == 128 << 10
-    tunnel.heard(b"G", struct.pack("<I", 100_000))
+    tunnel.receive(b"G", struct.pack("<I", 100_000))
     await asyncio.wait_for(writing, 120)
     assert sum(len(payload) for _, payload in sent.frames) == 200_000
 
@@ -56,11 +56,11 @@ async def test_a_served_connection_is_closed_in_the_end(sent):
         await tunnel.write(await tunnel.read() + str(port).encode())
 
     tunnels = Tunnels(echo)
-    tunnels.heard(NUMBER, b"A", PORT, sent)
-    tunnels.heard(NUMBER, b"O", b"hello", sent)
+    tunnels.receive(NUMBER, b"A", PORT, sent)
+    tunnels.receive(NUMBER, b"O", b"hello", sent)
     await asyncio.sleep(0.01)
     assert sent.frames == [(b"D", b"hello31280"), (b"K", b"")]
-    tunnels.heard(NUMBER, b"O", b"late", sent)
+    tunnels.receive(NUMBER, b"O", b"late", sent)
 
 
 @pytest.mark.parametrize("how", ["its client is gone", "the sandbox has ended"])
@@ -74,10 +74,10 @@ async def test_one_that_is_cut_off_is_not_served_on(sent, how):
             ended.set()
 
     tunnels = Tunnels(serve)
-    tunnels.heard(NUMBER, b"A", PORT, sent)
+    tunnels.receive(NUMBER, b"A", PORT, sent)
     await asyncio.sleep(0.01)
     if how == "its client is gone":
-        tunnels.heard(NUMBER, b"Y", b"", sent)
+        tunnels.receive(NUMBER, b"Y", b"", sent)
     else:
         tunnels.end(SandboxDied("it has ended"))
     await asyncio.wait_for(ended.wait(), 5)
@@ -96,9 +96,9 @@ class Inside:
     async def __call__(self, number, kind, payload):
         self.frames.append((number, kind, payload))
         if kind == b"J":
-            self.tunnels.heard(number, b"F", struct.pack("<I", self.error), self)
+            self.tunnels.receive(number, b"F", struct.pack("<I", self.error), self)
             for said in self.says:
-                self.tunnels.heard(number, *said, self)
+                self.tunnels.receive(number, *said, self)
 
 
 async def nobody(*_):
@@ -107,14 +107,14 @@ async def nobody(*_):
 
 async def test_one_that_is_opened_here_is_served_and_closed_in_the_end():
     async def ask(tunnel):
-        heard.append(await tunnel.read())
+        received.append(await tunnel.read())
         await tunnel.write_eof()
 
-    heard = []
+    received = []
     tunnels = Tunnels(nobody)
     inside = Inside(tunnels, (b"O", b"welcome"))
     await (await tunnels.open(PORT, inside, ask))
-    assert heard == [b"welcome"]
+    assert received == [b"welcome"]
     assert inside.frames == [(OURS, b"J", PORT), (OURS, b"Z", b""), (OURS, b"K", b"")]
 
 

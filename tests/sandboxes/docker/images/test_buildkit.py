@@ -108,7 +108,7 @@ def field(number: int, value: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("said", "error"),
+    ("expected", "error"),
     [
         ("dockerfile parse error on line 2: unknown instruction: X", ImageUnbuildable),
         ('failed to calculate checksum of ref 1::2: "/gone": not found', ImageUnbuildable),
@@ -116,17 +116,17 @@ def field(number: int, value: bytes) -> bytes:
         ("pull access denied for y, repository does not exist", ImageMissing),
     ],
 )
-async def test_a_failure_is_the_dockerfiles_where_it_comes_again(httpserver, tmp_path, said, error):
+async def test_a_failure_is_the_dockerfiles_where_it_comes_again(httpserver, tmp_path, expected, error):
     trace = field(1, field(3, b"[1/2] RUN it")) * 2 + field(3, field(4, b"the reason\n"))
     lines = [
         {"id": "moby.buildkit.trace", "aux": base64.b64encode(trace).decode()},
-        {"errorDetail": {"message": said}, "error": said},
+        {"errorDetail": {"message": expected}, "error": expected},
     ]
     daemon = FakeDaemon(httpserver, "27.5.1", Response("\n".join(map(json.dumps, lines))))
     with pytest.raises(SandboxError) as caught:
         await daemon.build(context_of(tmp_path, MOUNT))
     assert type(caught.value) is error
-    assert f"{said}\n[1/2] RUN it\nthe reason" in str(caught.value)
+    assert f"{expected}\n[1/2] RUN it\nthe reason" in str(caught.value)
 
 
 async def test_what_the_daemon_refuses_to_read_is_built_once(httpserver, tmp_path):
@@ -165,7 +165,7 @@ class TestRealDaemon:
         await docker_backend.client.images.delete(image, force=True)
 
     @pytest.mark.parametrize(
-        ("lines", "said"),
+        ("lines", "expected"),
         [
             ("HEALTHCHECK --nothing=1 CMD true", "nothing"),
             ("COPY gone /gone", "gone"),
@@ -174,9 +174,9 @@ class TestRealDaemon:
         ],
     )
     async def test_a_dockerfile_that_is_wrong_is_told_from_a_command_that_fails(
-        self, docker_backend, base_image, tmp_path, lines, said
+        self, docker_backend, base_image, tmp_path, lines, expected
     ):
-        with pytest.raises(ImageUnbuildable, match=said):
+        with pytest.raises(ImageUnbuildable, match=expected):
             await docker_backend.ensure_image(None, context_of(tmp_path, f"FROM {base_image}\n{lines}\n"))
 
     @pytest.mark.parametrize("option", ["", "--mount=type=cache,target=/c "])

@@ -53,7 +53,7 @@ def test_a_frontend_of_dockers_own_needs_nothing_and_another_one_reads_all():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("", "no FROM"),
         ("RUN true\n", "no FROM"),
@@ -63,8 +63,8 @@ def test_a_frontend_of_dockers_own_needs_nothing_and_another_one_reads_all():
         ("FROM x\nRUN true\nRUN <<EOF\ntrue\n EOF\n", "line 3: the here-document EOF has no end"),
     ],
 )
-def test_what_no_builder_reads_is_said_with_its_line(text, said):
-    with pytest.raises(DockerfileError, match=said):
+def test_what_no_builder_reads_is_said_with_its_line(text, expected):
+    with pytest.raises(DockerfileError, match=expected):
         Dockerfile.read(text)
 
 

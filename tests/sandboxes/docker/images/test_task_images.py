@@ -51,11 +51,11 @@ def removed(monkeypatch):
 
 @pytest.mark.parametrize("misses", [2, 3])
 async def test_a_daemon_that_misses_a_container_which_has_gone_is_asked_again(monkeypatch, misses):
-    daemon, asked = Daemon(image("atropos-task:a")), []
+    daemon, paths = Daemon(image("atropos-task:a")), []
 
     async def _query_json(path):
-        asked.append(path)
-        if len(asked) <= misses:
+        paths.append(path)
+        if len(paths) <= misses:
             raise aiodocker.DockerError(404, "NotFound: snapshot 1-init-parent-view-2 does not exist: not found")
         return await Daemon._query_json(daemon, path)
 
@@ -70,7 +70,7 @@ async def test_a_daemon_that_misses_a_container_which_has_gone_is_asked_again(mo
     async def make():
         made.append(True)
 
-    asked.clear()
+    paths.clear()
     await ImageStore(daemon, None, budget_mb=1)._with_room(make)
     assert made, "the image is there all the same"
 
