@@ -29,7 +29,7 @@ def mine(tmp_path, monkeypatch):
     import mine_agent
 
     monkeypatch.setattr(updates.locks, "path_of", lambda agent, platform, recipe: tmp_path / f"{agent}.txt")
-    monkeypatch.setattr(updates.locks, "made", lambda recipe, platform: f"# of: {recipe.pypi[0]}\n")
+    monkeypatch.setattr(updates.locks, "build", lambda recipe, platform: f"# of: {recipe.pypi[0]}\n")
     (tmp_path / "mine.txt").write_text("# of: mine==1.0\n")
     recipe = Recipe(pypi=("mine==1.0",))
     yield ForeignAgent("mine", "MIT", recipe, mine_agent.start, "chat", 1, "", "", ("sh", "c", {})), tmp_path
@@ -71,7 +71,7 @@ async def test_nothing_changes_without_a_lock(mine, monkeypatch):
     def fails(*_):
         raise locks.LockError("there is no uv here")
 
-    monkeypatch.setattr(updates.locks, "made", fails)
+    monkeypatch.setattr(updates.locks, "build", fails)
     assert not await updates.move(agent, "2.0", None)
     assert (folder / "mine.txt").read_text() == "# of: mine==1.0\n"
 

@@ -48,7 +48,7 @@ def test_what_our_agent_says_is_said_with_the_tools_of_the_other() -> None:
     )
     assert last.calls[0].arguments == {"command": SUBMIT}
     pi = Manner(FOREIGN["pi"], (), (), ())
-    assert pi.said(call("submit")) == Reply(None, "Done.", (), ()), "its end is a reply without calls"
+    assert pi.convert_reply(call("submit")) == Reply(None, "Done.", (), ()), "its end is a reply without calls"
     assert MANNER.convert_reply(first) == first
 
 
