@@ -50,13 +50,13 @@ def _number(what: str, value: Any) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError) as error:
-        said = f"{what} is a {type(value).__name__}; return a number or a Reward"
-        raise InfraError(Failure.VERIFIER, said) from error
+        problem = f"{what} is a {type(value).__name__}; return a number or a Reward"
+        raise InfraError(Failure.VERIFIER, problem) from error
     if not math.isfinite(number):
-        said = (
+        problem = (
             f"{what} is {number}; a reward function (--env.reward, or `reward` of the environment) returns finite ones"
         )
-        raise InfraError(Failure.VERIFIER, said) from ValueError(said)
+        raise InfraError(Failure.VERIFIER, problem) from ValueError(problem)
     return number
 
 

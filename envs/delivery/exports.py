@@ -300,11 +300,11 @@ def _add_nodes(row: Row, rollout: ScorableRollout, nodes: list[dict[str, Any]], 
     for start, end, turn in _stretches(row):
         own = bool(sampled[start])
         step = steps.get(turn.number) if turn is not None else None
-        said = step.response if step is not None else ""
+        reply = step.response if step is not None else ""
         nodes.append(
             {
                 "parent": parent,
-                "message": {"role": "assistant", "content": said} if own else {"role": "user", "content": ""},
+                "message": {"role": "assistant", "content": reply} if own else {"role": "user", "content": ""},
                 "sampled": own,
                 "token_ids": list(row.tokens[start:end]),
                 "mask": [own] * (end - start),

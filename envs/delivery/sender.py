@@ -148,7 +148,7 @@ class Sender:
         self._max_stale = max_stale
         self._known: KnownAPI | None = None
         """The API with our registration; None when it is to be asked again."""
-        self._heard = 0.0
+        self._answered_at = 0.0
         """When it answered last."""
         self._renewed = 0
         self._queued: int | None = None
@@ -161,7 +161,7 @@ class Sender:
         """Id of the packet tried last in vain: the others are tried before it."""
         self._pause = 0.0
         self._reminded = 0.0
-        self._said: type[Exception] | None = None
+        self._logged: type[Exception] | None = None
         """The kind of failure logged last, and when."""
         self.batch_size = -1
         self.max_token_len = -1
@@ -179,7 +179,7 @@ class Sender:
 
     @property
     def _is_silent(self) -> bool:
-        return time.monotonic() - self._heard > self.silence_s
+        return time.monotonic() - self._answered_at > self.silence_s
 
     async def connect(self) -> None:
         """Register, waiting for the API and the trainer. Raises NeverFills."""
@@ -219,8 +219,8 @@ class Sender:
         self._known = None
         self._pause = min(self.longest_pause_s, 2 * self._pause or 0.5)
         self._metrics.count_failure(Failure.TRAINER)
-        if type(error) is not self._said or time.monotonic() - self._reminded > self.remind_s:
-            self._said, self._reminded = type(error), time.monotonic()
+        if type(error) is not self._logged or time.monotonic() - self._reminded > self.remind_s:
+            self._logged, self._reminded = type(error), time.monotonic()
             logger.warning("the trainer API failed (%s); trying again", str(error) or type(error).__name__)
         await asyncio.sleep(self._pause)
 
@@ -324,7 +324,7 @@ class Sender:
             if now.current_step != status.current_step:
                 return await self._glance()  # packets of the batch formed meanwhile are counted in `left`, or not
             left[former] = now.self_queue_size
-        self._heard = time.monotonic()
+        self._answered_at = time.monotonic()
         queued = sum(left.values())
         alone = status.env_weight > ALONE and status.queue_size <= queued
         return status, replace(self._known, step=status.current_step, alone=alone), left
@@ -389,7 +389,7 @@ class Sender:
         except NOT_SENT:
             await self._outbox.take_back(packet)
             raise
-        self._heard = time.monotonic()
+        self._answered_at = time.monotonic()
         if not queued:
             self._known = None  # the size of our groups is another's: so is the number
             why = "the trainer API took it for a group of another environment"

@@ -44,9 +44,9 @@ class TeacherFields:
         rows = list(rows)
         if not any(row.teacher for row in rows):
             return cls()
-        told = [(row, row.teacher or TeacherScores(())) for row in rows]
-        ids = [placed(row.masks, said.ids or _alone(row) if said.logprobs else ()) for row, said in told]
-        return cls(ids, [placed(row.masks, said.top or [[one] for one in said.logprobs]) for row, said in told])
+        scored = [(row, row.teacher or TeacherScores(())) for row in rows]
+        ids = [placed(row.masks, scores.ids or _alone(row) if scores.logprobs else ()) for row, scores in scored]
+        return cls(ids, [placed(row.masks, scores.top or [[one] for one in scores.logprobs]) for row, scores in scored])
 
     def to_wire(self) -> dict[str, Any]:
         """Return them by their names."""

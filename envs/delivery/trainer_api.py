@@ -267,8 +267,8 @@ class TrainerAPI:
         except TimeoutError as error:
             raise httpx.ReadTimeout(f"{self.url}{path} has not answered after {self.answer_s:g} s") from error
         if not response.is_success:
-            said = bytes(body[:300]).decode("utf-8", "replace")
-            message = f"{response.status_code} {said}"
+            text = bytes(body[:300]).decode("utf-8", "replace")
+            message = f"{response.status_code} {text}"
             raise httpx.HTTPStatusError(message, request=response.request, response=response)
         return bytes(body)
 

@@ -147,8 +147,8 @@ class Bench:
         if request.method != "POST" or path not in _PATHS:
             return _problem(404, f"the judge has no {request.method} {request.path}")
         try:
-            asked = json.loads(await _body(request))
-            body = self._bounded(asked, *_PATHS[path][:2])
+            request_body = json.loads(await _body(request))
+            body = self._bounded(request_body, *_PATHS[path][:2])
         except (ValueError, RecursionError, TypeError, OverflowError) as error:
             return _problem(400, f"no request for a judge: {error}")
         if self._taken >= self.model.requests:
@@ -159,14 +159,14 @@ class Bench:
         async with self._alone:
             self._asking = asyncio.current_task()
             try:
-                return await self._told(_end_of(asked), path, body, headers)
+                return await self._answer(_end_of(request_body), path, body, headers)
             finally:
                 self._asking = None
 
-    async def _told(
+    async def _answer(
         self, question: str, path: str, body: Mapping[str, Any], headers: Mapping[str, str]
     ) -> web.StreamResponse:
-        """Return the model's answer as test.sh is told it, and note both."""
+        """Return the model's answer as test.sh gets it, and note both."""
         if self._over or self.failure is not None:
             return _problem(503, "the judge failed" if self.failure else "the verdict is made")
         exchange = [question]
@@ -192,8 +192,8 @@ class Bench:
         """Return the body with the run's model and a bound on the reply. Raises ValueError, TypeError."""
         if not isinstance(body, dict):
             raise TypeError("the body is no JSON object")
-        asked = [body[name] for name in (to_set, other) if body.get(name) is not None]
-        least = min([self.model.tokens, *(int(one) for one in asked)])
+        limits = [body[name] for name in (to_set, other) if body.get(name) is not None]
+        least = min([self.model.tokens, *(int(one) for one in limits)])
         name = other if body.get(other) is not None else to_set
         kept = {key: value for key, value in body.items() if key not in (to_set, other, "n", "stream")}
         return {**kept, "model": self.model.name or body.get("model"), name: max(1, least)}
@@ -235,8 +235,8 @@ class Bench:
         model = self.model.name or await self._listed(body.get("model"))
         failed: list[Response] = []
         for path, tokens in _FORMS:
-            asked = {"input": _PLAIN} if path == "responses" else {"messages": [{"role": "user", "content": _PLAIN}]}
-            whole = {"model": model, **asked, tokens: _PLAIN_TOKENS}
+            question = {"input": _PLAIN} if path == "responses" else {"messages": [{"role": "user", "content": _PLAIN}]}
+            whole = {"model": model, **question, tokens: _PLAIN_TOKENS}
             answer = await self._post(path, whole, {"anthropic-version": "2023-06-01"}, _PLAIN_S)
             if _replied(answer):
                 return answer
@@ -245,14 +245,14 @@ class Bench:
                 break
         return next((one for one in failed if one.status_code not in _NO_SUCH), failed[0])
 
-    async def _listed(self, asked: object) -> object:
+    async def _listed(self, requested: object) -> object:
         """Return the model that a request names, if the server has it or lists none; else the first that it lists."""
         try:
             found = (await self._client.get("/models", timeout=_PLAIN_S)).json()["data"]
             names = [str(one["id"]) for one in found]
         except (NoAnswer, ValueError, LookupError, TypeError):
-            return asked
-        return asked if asked in names or not names else names[0]
+            return requested
+        return requested if requested in names or not names else names[0]
 
     async def _post(
         self, path: str, body: Mapping[str, Any], headers: Mapping[str, str], timeout: float | None = None
@@ -285,8 +285,8 @@ def _failed(answer: Response) -> bool:
 
 
 def _why(answer: Response) -> str:
-    said = answer.text[:300]
-    return said if answer.status_code in (_NONE, _SENSELESS) else f"HTTP {answer.status_code}: {said}"
+    text = answer.text[:300]
+    return text if answer.status_code in (_NONE, _SENSELESS) else f"HTTP {answer.status_code}: {text}"
 
 
 async def _body(request: web.BaseRequest) -> bytes:
@@ -313,12 +313,12 @@ def _end_of(body: Mapping[str, Any]) -> str:
 def _text_of(content: bytes) -> str:
     """Return the text of an answer, in whichever protocol."""
     with suppress(ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
-        said = json.loads(content)
-        for found in (said.get("choices", [{}])[0].get("message", {}).get("content"), said.get("content")):
+        answer = json.loads(content)
+        for found in (answer.get("choices", [{}])[0].get("message", {}).get("content"), answer.get("content")):
             if found:
                 return _ends(_flat(found))
-        if said.get("output"):
-            return _ends(_flat([part for item in said["output"] for part in item.get("content") or ()]))
+        if answer.get("output"):
+            return _ends(_flat([part for item in answer["output"] for part in item.get("content") or ()]))
     return _ends(content.decode(errors="replace"))
 
 

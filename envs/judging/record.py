@@ -44,11 +44,11 @@ def of_step(record: str, name: str) -> str:
 
 
 def _merged(calls: Sequence[Evidence]) -> Evidence:
-    told = [{test: set(map(tuple, sites)) for test, sites in call.get("tests", {}).items()} for call in calls]
-    common = {test for test in told[0] if all(test in each for each in told)}
+    seen = [{test: set(map(tuple, sites)) for test, sites in call.get("tests", {}).items()} for call in calls]
+    common = {test for test in seen[0] if all(test in each for each in seen)}
     return {
         **({"step": calls[0]["step"]} if "step" in calls[0] else {}),
-        "tests": {test: sorted(set.intersection(*(each[test] for each in told))) for test in sorted(common)},
+        "tests": {test: sorted(set.intersection(*(each[test] for each in seen))) for test in sorted(common)},
         "odd": sorted({tuple(site) for call in calls for site in call.get("odd", ())}),
         "replaced": sorted({name for call in calls for name in call.get("replaced", ())}),
         "unverified": sorted(common.intersection(*(call.get("unverified", ()) for call in calls))),

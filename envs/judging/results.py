@@ -60,7 +60,7 @@ def read_verdict(ran: ScriptRun) -> Verdict:
     rewards, problem = _written(ran)
     if ran.watched and ran.seen is None and not ran.known and not ran.result.timed_out and not _reward(rewards):
         raise InfraError(Failure.TASK, f"test.sh ran no test ({_ended(ran)}); try the task by `tasks check`")
-    reward, said = _decided(ran, rewards, problem)
+    reward, reason = _decided(ran, rewards, problem)
     tests = _tests(ran)
     failed = [name for name, status in tests.items() if status is not TestStatus.PASSED]
     named = f"; not passed: {', '.join(failed[:10])}" if failed else ""
@@ -74,7 +74,7 @@ def read_verdict(ran: ScriptRun) -> Verdict:
     evidence = [ran.seen.evidence] if ran.seen is not None and ran.watched else []
     return Verdict(
         reward,
-        f"{bounded(said + counted, _LONGEST)}.\n{doubted}{ran.result.output[-SHOWN:]}{wants}",
+        f"{bounded(reason + counted, _LONGEST)}.\n{doubted}{ran.result.output[-SHOWN:]}{wants}",
         tests,
         _metrics(ran, rewards) | ({SIGN + sign: 1.0} if sign else {}),
         evidence,

@@ -131,20 +131,20 @@ async def _killed_for_memory(sandbox: Sandbox) -> bool:
     """Tell whether the kernel has killed programs in a sandbox for its memory."""
     for path in _KILLS:
         try:
-            told = await sandbox.read_file(f"/sys/fs/cgroup/{path}", max_bytes=SHOWN)
+            events = await sandbox.read_file(f"/sys/fs/cgroup/{path}", max_bytes=SHOWN)
         except (SandboxError, OSError, ValueError):
             continue
-        return re.search(rb"^oom_kill [1-9]", told, re.MULTILINE) is not None
+        return re.search(rb"^oom_kill [1-9]", events, re.MULTILINE) is not None
     return False
 
 
 async def _lacking(sandbox: Sandbox) -> str:
     """Return the stand-ins' reports on things that the image lacks. They explain, and decide nothing."""
     try:
-        said = await sandbox.read_file(f"{HOME}/lacking", max_bytes=SHOWN)
+        names = await sandbox.read_file(f"{HOME}/lacking", max_bytes=SHOWN)
     except (SandboxError, OSError, ValueError):
         return ""
-    return said.decode("utf-8", "replace").strip()
+    return names.decode("utf-8", "replace").strip()
 
 
 async def _apply(prepared: PreparedSandbox, task: Task, changes: Changes) -> str | None:
@@ -235,27 +235,27 @@ async def _had_time(prepared: PreparedSandbox, took_s: float, usual_s: float | N
     usual_s: their usual processor time; tests that had much more are taken to be endless.
     """
     try:
-        told = await prepared.sandbox.exec(["sh", "-c", _USED], user="root", env={"PATH": PATH})
+        usage = await prepared.sandbox.exec(["sh", "-c", _USED], user="root", env={"PATH": PATH})
     except SandboxError:
         return
-    used_s = _starved(told.output, took_s)
+    used_s = _starved(usage.output, took_s)
     if used_s is not None and (usual_s is None or used_s < _MUCH * usual_s):
         raise CpuStarved(f"the tests had {used_s:.1f} s of a processor in {took_s:.0f} s, on a busy machine")
 
 
-def _starved(told: str, took_s: float) -> float | None:
+def _starved(usage: str, took_s: float) -> float | None:
     """Return the processor seconds of a sandbox's processes, if they would have taken more. None: they
     had enough, or waited for something else, or nothing tells.
 
-    told: the kernel's `/proc/loadavg` and `/proc/cpuinfo` of the machine, and `cpu.stat` or `cpuacct.usage` of the
+    usage: the kernel's `/proc/loadavg` and `/proc/cpuinfo` of the machine, and `cpu.stat` or `cpuacct.usage` of the
     sandbox's cgroup. took_s: how long they ran.
     """
-    load = re.search(r"^([\d.]+) [\d.]+ [\d.]+ (\d+)/", told, re.MULTILINE)
-    used = re.search(r"^(usage_usec )?(\d+)$", told, re.MULTILINE)
+    load = re.search(r"^([\d.]+) [\d.]+ [\d.]+ (\d+)/", usage, re.MULTILINE)
+    used = re.search(r"^(usage_usec )?(\d+)$", usage, re.MULTILINE)
     if load is None or used is None:
         return None
     used_s = int(used[2]) / (1e6 if used[1] else 1e9)
-    processors = len(re.findall(r"^processor\s*:", told, re.MULTILINE))
+    processors = len(re.findall(r"^processor\s*:", usage, re.MULTILINE))
     fair = processors / max(float(load[1]), float(load[2]), 1.0)  # of the last minute, and now
     return used_s if fair * _SHARE <= used_s / took_s < _SHARE else None
 
@@ -264,9 +264,9 @@ async def _logs(prepared: PreparedSandbox) -> tuple[dict[str, bytes], int, str |
     """Return the file with the reward, the peak of memory, and why the file can't be read; None if it can. Raises
     InfraError."""
     try:
-        told = await prepared.sandbox.exec(_LOOK, user="root", env={"PATH": PATH}, max_output=_MAX_REPORT_BYTES)
-        if told.ok and told.raw and not told.truncated:
-            peak, name, reward = [*told.raw.split(b"\n", 2), b"", b""][:3]
+        look = await prepared.sandbox.exec(_LOOK, user="root", env={"PATH": PATH}, max_output=_MAX_REPORT_BYTES)
+        if look.ok and look.raw and not look.truncated:
+            peak, name, reward = [*look.raw.split(b"\n", 2), b"", b""][:3]
             memory = int(peak) if peak.isdigit() and len(peak) < _DIGITS else 0
             return {name.decode("ascii", "replace"): reward} if reward else {}, memory, None
     except SandboxError as error:

@@ -21,7 +21,7 @@ LOOKS = 30
 LITTLE_MB, FULL_MB = 256.0, 1.0
 """Free megabytes of a disk that is about to hold up what writes to it, and of one that does."""
 _LONG_S = 120.0
-"""Seconds without a new step, from which on they are said."""
+"""Seconds without a new step, from which on the sentence has them."""
 _BUSY = 0.5
 """Share of a rollout's time that is spent on replies, from which on the inference servers set the pace."""
 _LACKS, _CONTENT = 0.8, 0.5
@@ -50,7 +50,7 @@ class Now:
     left: int | None = None
 
 
-def said(now: Now) -> str:
+def describe(now: Now) -> str:
     """Return in a sentence what holds the inference servers up, or that nothing does; "" if it is not known yet."""
     finding = next(_findings(now), "")
     little = f"only {now.free_mb:.0f} MB of the disk are free" if FULL_MB <= now.free_mb < LITTLE_MB else ""
@@ -120,7 +120,7 @@ class Supply:
             self.begun,
             self.left,
         )
-        metrics.supply = said(now)
+        metrics.supply = describe(now)
         if self.lacks is not None:
             self._watch(metrics)
 

@@ -52,8 +52,8 @@ def refuse_advantages(config: AgentEnvConfig, trainer: str) -> None:
     """Raise ValueError for options of the advantages, for a trainer that makes them of the rewards."""
     refuse_weight(config, trainer)
     if given := config.changed(_OF_ADVANTAGES):
-        said = " and ".join(f"--env.{name}" for name in given)
-        raise ValueError(f"leave out {said}: {trainer} makes the advantages itself")
+        options = " and ".join(f"--env.{name}" for name in given)
+        raise ValueError(f"leave out {options}: {trainer} makes the advantages itself")
     reward = find_reward("--env.reward", config.reward) if config.reward else None
     if isinstance(reward, Shaping) and (reward.turn_malformed or reward.turn_error):
         raise ValueError(
@@ -73,10 +73,10 @@ _OFF |= {"frequency_penalty": (0,), "presence_penalty": (0,)}
 def sampling_of(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options for another trainer's sampling settings. Raises ValueError for a setting without an effect
     here."""
-    said = {name: value for name, value in given.items() if value is not None and value not in _OFF.get(name, ())}
-    if strange := sorted(said.keys() - SAMPLING.keys()):
+    effective = {name: value for name, value in given.items() if value is not None and value not in _OFF.get(name, ())}
+    if strange := sorted(effective.keys() - SAMPLING.keys()):
         raise ValueError(f"sampling settings that have no effect here: {', '.join(strange)}; remove them")
-    return {SAMPLING[name]: value for name, value in said.items()}
+    return {SAMPLING[name]: value for name, value in effective.items()}
 
 
 class Runs:
@@ -129,10 +129,12 @@ class Runs:
         if held is None or held.ended:
             folder = self._root / f"{hashlib.blake2b(key.encode(), digest_size=6).hexdigest()}{self._own}"
             env |= {**sampling_of(sampling), "run_dir": folder}
-            told = self.options.model_copy(update={"env": self.options.env.model_copy(update=env), "openai": [engine]})
+            options = self.options.model_copy(
+                update={"env": self.options.env.model_copy(update=env), "openai": [engine]}
+            )
             opened: asyncio.Future[Feed[Any, Any]] = loop.create_future()
             holding = self._hold(
-                "feed" if training else "process", told, opened, None if held is None else held.holding
+                "feed" if training else "process", options, opened, None if held is None else held.holding
             )
             held = self._held[key] = _HeldRun(opened, loop.create_task(holding, name=f"run in {folder}"))
         return await shared(held.opened)

@@ -74,7 +74,7 @@ class RolloutFunction(Fed):
             self._names += wanted
         rows = [
             row
-            for group in self.thread.call(lambda fed: _asked(fed, wanted, size, step, done=not training))
+            for group in self.thread.call(lambda fed: _request_groups(fed, wanted, size, step, done=not training))
             for row in one_row_each(group)
         ]
         return {name: [row[name] for row in rows] for name in rows[0]}
@@ -84,12 +84,12 @@ class RolloutFunction(Fed):
         self.ledger.trained.update(self._names)
 
 
-async def _asked(
+async def _request_groups(
     fed: Feed[Any, Any], wanted: dict[str, str], size: int, step: int, *, done: bool
 ) -> list[TrainerGroup]:
     """Return the groups of these names. done: with them for good, as in an evaluation."""
-    asked = (fed.ask(task, members=size, name=name, version=step) for name, task in wanted.items())
-    given = await asyncio.gather(*asked)
+    requests = (fed.ask(task, members=size, name=name, version=step) for name, task in wanted.items())
+    given = await asyncio.gather(*requests)
     if done:
         await fed.confirm(list(wanted))
     return given

@@ -98,10 +98,10 @@ class AtroposEnv(vf.SingleAgentEnv, vf.Env[AtroposEnvConfig]):  # type: ignore[m
         self, task: Any, ctx: vf.ModelContext, *, on_trace: Callable[[vf.Trace], None] | None = None, **_: Any
     ) -> vf.Episode:
         """Make a rollout and return it as an episode; an infrastructure failure is an error of it, without a reward."""
-        told = vf.TraceTask(type=type(task).__name__, data=task.data, key=task.key, hash=task.hash)
+        about = vf.TraceTask(type=type(task).__name__, data=task.data, key=task.key, hash=task.hash)
         agent = vf.AgentInfo(config=self.config.agent.model_copy(update={"model": ctx.model}))
-        trace = vf.Trace(task=told, agent=agent)
-        episode = vf.Episode(env=vf.EnvInfo(id=self.config.env_id), task=told)
+        trace = vf.Trace(task=about, agent=agent)
+        episode = vf.Episode(env=vf.EnvInfo(id=self.config.env_id), task=about)
         episode.traces.append(trace)
         if on_trace is not None:
             on_trace(trace)
@@ -119,13 +119,13 @@ class AtroposEnv(vf.SingleAgentEnv, vf.Env[AtroposEnvConfig]):  # type: ignore[m
 
     async def _fed(self, ctx: vf.ModelContext) -> Feed[Any, Any]:
         """Return a run at a request's inference server, for its model and sampling."""
-        said = ctx.sampling.model_dump(exclude_none=True)
-        salt = said.pop("cache_salt", None)
+        sampling = ctx.sampling.model_dump(exclude_none=True)
+        salt = sampling.pop("cache_salt", None)
         if ctx.client.headers:
             raise ValueError(f"client.headers ({', '.join(ctx.client.headers)}) are not sent; leave them out")
         engine = EngineConfig(base_url=ctx.client.base_url, model_name=ctx.model, api_key=resolve_api_key(ctx.client))
         # Ratios are made of what a training client asks for alone.
-        fed = await self._runs.run(engine, said, training=ctx.client.type == "train")
+        fed = await self._runs.run(engine, sampling, training=ctx.client.type == "train")
         for server in fed.run.env.servers:
             if isinstance(server, Salted):
                 server.salt = salt
@@ -144,14 +144,14 @@ class Salted(CompletionsServer):
 def fill(trace: vf.Trace, given: Export, decode: Callable[[list[int]], str], trainer: str | None = None) -> None:
     """Write a rollout's rows as nodes, and its reward. trainer: as in `sound_rows`, of which it raises the errors."""
     experts = [read_experts(row.experts) for row in sound_rows(given.scored, trainer) if row.experts is not None]
-    (told,) = [episode["traces"][0] for episode in verifiers_episodes(given)]
-    for node in told["nodes"]:
+    (exported,) = [episode["traces"][0] for episode in verifiers_episodes(given)]
+    for node in exported["nodes"]:
         node["advantages"] = None  # prime-rl makes them over its own group
         if not node["sampled"]:
             node["message"]["content"] = decode(node["token_ids"])
     (rollout,) = given.rollouts.values()
     calls = float(rollout.result.counts.tool_calls)
-    made = vf.WireTrace(**told, metrics={"verdict": rollout.verdict.reward, "tool_calls": calls})
+    made = vf.WireTrace(**exported, metrics={"verdict": rollout.verdict.reward, "tool_calls": calls})
     for name in ("nodes", "calls", "rewards", "metrics", "is_completed", "ok"):
         setattr(trace, name, getattr(made, name))
     trace.info.update(made.info | {"rollout_id": rollout.id})

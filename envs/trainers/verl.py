@@ -44,10 +44,10 @@ class VerlEngine:
 
     async def once(self, ids: list[int], params: Mapping[str, Any], session: str) -> Sampled:
         """Sample one reply. verl also calls a reply cut off at its limit completed."""
-        asked = {**params, "logprobs": True}
+        sampling = {**params, "logprobs": True}
         if (client := self._client()) is None:
             raise RuntimeError("verl's client is gone, and with it the trainer that asked")
-        out = await client.generate(session, prompt_ids=ids, sampling_params=asked)
+        out = await client.generate(session, prompt_ids=ids, sampling_params=sampling)
         finish = "length" if len(out.token_ids) >= params["max_tokens"] else "stop"
         if str(out.stop_reason).startswith("abort"):
             finish = "abort"
@@ -99,12 +99,12 @@ class AtroposLoop(AgentLoopBase):  # type: ignore[misc]  # it need not be instal
             # Other workers have runs of their own, and so has the trainer of an earlier client in this process.
             served, own = partial(ObjectServer, VerlEngine(client)), f"-{os.getpid()}-{uuid.uuid4().hex[:6]}"
             runs = mine[named] = Runs(self._environment, self._options, "verl", served, _make, own)
-        told = {"tokenizer_name": runs.options.env.tokenizer_name or self.tokenizer.name_or_path}
+        names = {"tokenizer_name": runs.options.env.tokenizer_name or self.tokenizer.name_or_path}
         # Validation samples otherwise, and makes no ratios.
         training = all(
             sampling.get(name) == self.rollout_config.get(name) for name in ("temperature", "top_p", "top_k")
         )
-        return await runs.run(EngineConfig(model_name="verl"), sampling, training=training, **told)
+        return await runs.run(EngineConfig(model_name="verl"), sampling, training=training, **names)
 
 
 async def end_trainer(error: ValueError) -> None:

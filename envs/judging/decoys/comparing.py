@@ -81,9 +81,9 @@ class Comparisons:
                 self._text.replace(one.node.func, f"{PROBE}.method({FIRST + site},{method})")
                 if one.choice is not None:
                     self._text.replace(one.expected, self._side(one.expected, one))
-        for said in _messages(statement):
-            if self._tells(said, comparisons):
-                self._text.replace(said, "str()")
+        for message in _messages(statement):
+            if self._tells(message, comparisons):
+                self._text.replace(message, "str()")
 
     def cell(self, node: ast.expr) -> None:
         """Put a value that `parametrize` writes among decoys. Its test keeps its id."""
@@ -150,9 +150,9 @@ class Comparisons:
         values = ",".join(map(ast.unparse, choice.nodes))
         return f"{PROBE}.want({FIRST + self._key.answer(choice)},({values},){shown})"
 
-    def _tells(self, said: ast.expr, comparisons: Sequence[Comparison]) -> bool:
+    def _tells(self, message: ast.expr, comparisons: Sequence[Comparison]) -> bool:
         """Return whether a message has an expected value in it."""
-        text = self._text.segment(said)
+        text = self._text.segment(message)
         leaves = (leaf for one in comparisons for leaf in leaves_of(one.expected, (), self._bindings.names))
         values = [leaf.value for leaf in leaves if leaf is not None and leaf.value != ""]
         return any(str(value) in text or repr(value) in text for value in values)

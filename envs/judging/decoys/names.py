@@ -53,8 +53,8 @@ class Bindings:
         self._own = {one.name for one in inside if isinstance(one, (*FUNCTIONS, ast.ClassDef))}
         fixtures = [one for one in inside if isinstance(one, FUNCTIONS) and is_fixture(one)]
         self._taken = {name for one in fixtures for name in _arguments(one)}
-        asked = any(isinstance(one, ast.Attribute) and one.attr == "addTypeEqualityFunc" for one in inside)
-        self.bends_equality = asked or "__eq__" in self._own
+        registers = any(isinstance(one, ast.Attribute) and one.attr == "addTypeEqualityFunc" for one in inside)
+        self.bends_equality = registers or "__eq__" in self._own
         self.parameters: dict[int, list[ast.expr]] = {}
         for function in outermost(tree):
             self._parameters(function)

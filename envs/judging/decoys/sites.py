@@ -38,12 +38,12 @@ def plant(path: str, text: Text, bindings: Bindings, key: Key, decoys: Decoys, s
     found = _Sites(path, text, key, bindings, spared)
     found.visit(text.tree)
     comparisons = Comparisons(text, key, decoys, bindings)
-    asked = [(node, site, comparisons.of(node)) for node, site in found.asserts]
-    parameters = {id(one.expected) for _, _, some in asked for one in some if one.choice is None}
+    compared = [(node, site, comparisons.of(node)) for node, site in found.asserts]
+    parameters = {id(one.expected) for _, _, some in compared for one in some if one.choice is None}
     accepted, values = bindings.accept(parameters)
     for value in values:
         comparisons.cell(value)
-    for node, site, some in asked:
+    for node, site, some in compared:
         left = [one for one in some if one.choice is not None or id(one.expected) in accepted]
         comparisons.plant(node, site, left)
     if found.asserts or found.must:

@@ -69,10 +69,10 @@ class SourceTests:
         """Return whether the tests rely on what code under test has replaced, such as `time.time`: they do not replace
         it themselves, and read it if it is a clock."""
         module, _, attribute = (re.escape(part.encode("utf-8", "replace")) for part in name.rpartition("."))
-        told = rb"\b(setattr|patch[.\w]*)\([^\n]*\b%s\b|\b%s\.%s\s*=[^=]" % (attribute, module, attribute)
+        assigned = rb"\b(setattr|patch[.\w]*)\([^\n]*\b%s\b|\b%s\.%s\s*=[^=]" % (attribute, module, attribute)
         frozen = rb"|freeze_time|time_machine" if module == b"time" else b""
         read = module != b"time" or any(re.search(rb"\b%s\(" % attribute, one) for one in self.sources.values())
-        return read and not any(re.search(told + frozen, source) for source in self.sources.values())
+        return read and not any(re.search(assigned + frozen, source) for source in self.sources.values())
 
     def of(self, test: str) -> list[tuple[str, str]]:
         """Return the tests that a node id may stand for: (path, name), with or without its case.

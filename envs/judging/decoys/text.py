@@ -58,9 +58,9 @@ class Text:
     def begin(self, text: str) -> None:
         """Put a statement in front of the module's first simple one, behind its docstring and `__future__` imports."""
         for node in self.tree.body:
-            told = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+            is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
             first = isinstance(node, ast.ImportFrom) and node.module == "__future__"
-            if not told and not first and not hasattr(node, "body") and not isinstance(node, ast.Match):
+            if not is_docstring and not first and not hasattr(node, "body") and not isinstance(node, ast.Match):
                 start, _ = self._span(node)
                 self._edits.append((start, start, f"{text};".encode()))
                 return

@@ -48,10 +48,10 @@ class Evidence:
         if type(site) is not int or type(number) is not int or not 0 <= site - FIRST < len(self.key.sites):
             return
         site, number = site - FIRST, number - FIRST
-        asked = self.key.sets.get(site, [None])
-        if equal == "" and None in asked:
+        choices = self.key.sets.get(site, [None])
+        if equal == "" and None in choices:
             self.clean[test].add(site)
-        if number not in asked or not isinstance(equal, str):
+        if number not in choices or not isinstance(equal, str):
             return  # forged
         choice = self.key.answers[number]
         if len(equal) != len(choice.nodes) or not set(equal) <= set("01"):

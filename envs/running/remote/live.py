@@ -119,8 +119,8 @@ class Live:
                 await asyncio.sleep(AGAIN_S)
                 silent_s += min(time.monotonic() - began, ANSWER_S)  # not the time in which we stood still
                 if silent_s >= SILENT_S:
-                    said = f" ({error})" if str(error) else ""  # a TimeoutError says nothing
-                    raise WorkerGone(f"it has not answered for {silent_s:.0f} s{said}") from error
+                    reason = f" ({error})" if str(error) else ""  # a TimeoutError says nothing
+                    raise WorkerGone(f"it has not answered for {silent_s:.0f} s{reason}") from error
                 continue
             silent_s = 0.0
             for number, one in news:
@@ -134,8 +134,8 @@ class Live:
             async with asyncio.timeout(CLOSE_S):
                 await self._link.call("close")
         except (WorkerGone, Unreachable, TimeoutError) as error:
-            said = str(error) or f"no answer within {CLOSE_S:.0f} s"  # a TimeoutError says nothing
-            logger.warning("the worker on %s did not end in order: %s", self.name, said)
+            reason = str(error) or f"no answer within {CLOSE_S:.0f} s"  # a TimeoutError says nothing
+            logger.warning("the worker on %s did not end in order: %s", self.name, reason)
 
     async def kill(self) -> None:
         """End the process at once."""
@@ -178,15 +178,15 @@ class Live:
                 await self._link.call(method, *arguments)
                 return
             except Unreachable as error:
-                logger.debug("%s of %s is told again: %s", method, self.name, error)
+                logger.debug("%s of %s is called again: %s", method, self.name, error)
             await asyncio.sleep(AGAIN_S)
 
     def _later(self, call: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(call)
         self._calls.add(task)
-        task.add_done_callback(self._told)
+        task.add_done_callback(self._log_failure)
 
-    def _told(self, task: asyncio.Task[None]) -> None:
+    def _log_failure(self, task: asyncio.Task[None]) -> None:
         self._calls.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.debug("the worker on %s was not told: %r", self.name, error)

@@ -26,7 +26,7 @@ class Member:
 
     live: the process for new rollouts; None without one. active: rollouts that it makes. trouble:
     why it can't be opened; None when it can, or when this isn't known. changed: is called when any of this changes.
-    lost: is told how many rollouts were lost.
+    lost: gets the number of rollouts lost.
     """
 
     def __init__(

@@ -128,8 +128,8 @@ class Trouble:
         """Make one of a failure."""
         partial = getattr(error.__cause__, "partial", None)
         if partial is not None:
-            told = partial.messages[-KEPT_MESSAGES:]
-            partial = replace(partial, steps=(), segments=(), record=(), metadata={}, messages=told)
+            last = partial.messages[-KEPT_MESSAGES:]
+            partial = replace(partial, steps=(), segments=(), record=(), metadata={}, messages=last)
         text = "".join(traceback.format_exception(error))
         return cls(error.kind, error.message, error.unexpected, permanent(error), text, partial)
 

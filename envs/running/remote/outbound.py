@@ -13,7 +13,7 @@ WAIT_S = 10.0
 """How long the driver is made to wait for something new, in seconds: an answer says that the worker lives."""
 GATHER_S = 0.2
 """News within so many seconds go together. The death of a worker costs the turns of this time."""
-_SAID = 500
+_MOST_LOGGED = 500
 """Waiting records of the log, at most; more are counted and left out."""
 _LINE = 8000
 """Characters of one of them, at most."""
@@ -26,16 +26,16 @@ class Outbound:
         self._kept: deque[tuple[int, News]] = deque()
         self._last = 0
         self._size = 0
-        self._said = self._unsaid = 0
+        self._logged = self._unlogged = 0
         self._some = asyncio.Event()
 
     def add(self, news: News) -> None:
         """Add news for the driver."""
         if isinstance(news, WorkerLogRecord):
-            if self._said >= _SAID:
-                self._unsaid += 1
+            if self._logged >= _MOST_LOGGED:
+                self._unlogged += 1
                 return
-            self._said += 1
+            self._logged += 1
         self._last += 1
         self._kept.append((self._last, news))
         self._size += _size(news)
@@ -65,10 +65,10 @@ class Outbound:
         while self._kept and self._kept[0][0] <= number:
             _, news = self._kept.popleft()
             self._size -= _size(news)
-            self._said -= isinstance(news, WorkerLogRecord)
-        if self._unsaid and self._said < _SAID:
-            unsaid, self._unsaid = self._unsaid, 0
-            self.add(WorkerLogRecord(__name__, logging.WARNING, f"{unsaid} lines of the log were left out"))
+            self._logged -= isinstance(news, WorkerLogRecord)
+        if self._unlogged and self._logged < _MOST_LOGGED:
+            unlogged, self._unlogged = self._unlogged, 0
+            self.add(WorkerLogRecord(__name__, logging.WARNING, f"{unlogged} lines of the log were left out"))
         if not self._kept:
             self._some.clear()
 
@@ -84,11 +84,11 @@ class Telling(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """See `logging.Handler`."""
-        if hasattr(record, "worker"):  # of a worker's own, told here
+        if hasattr(record, "worker"):  # of a worker's own, logged here
             return
-        said = WorkerLogRecord(record.name, record.levelno, self.format(record)[:_LINE])
+        line = WorkerLogRecord(record.name, record.levelno, self.format(record)[:_LINE])
         try:
-            self._loop.call_soon_threadsafe(self._outbound.add, said)
+            self._loop.call_soon_threadsafe(self._outbound.add, line)
         except RuntimeError:  # the loop has ended, and the driver with it
             self.handleError(record)
 

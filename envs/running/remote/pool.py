@@ -39,8 +39,8 @@ REMIND_S = 30.0
 class Pool:
     """Makes rollouts in worker processes; see `Worker`. Used as `async with`.
 
-    each: worker processes on a node. most: rollouts in each at the same time. lost: is told how many rollouts were lost
-    with their worker. sampled: is told of tokens that workers had sampled, by inference server.
+    each: worker processes on a node. most: rollouts in each at the same time. lost: gets the number of rollouts lost
+    with their worker. sampled: gets the tokens that workers have sampled, by inference server.
     """
 
     def __init__(

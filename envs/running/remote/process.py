@@ -41,7 +41,7 @@ class WorkerProcess:
         self._rollouts: dict[int, asyncio.Task[None]] = {}
         self._begun: set[int] = set()
         self._servers: list[Any] = []
-        self._told: list[int] = []
+        self._reported: list[int] = []
         """Tokens of each inference server that the driver knows of."""
         self._unpacking = asyncio.Lock()
         self._closing = asyncio.Event()
@@ -129,7 +129,7 @@ class WorkerProcess:
         await stack.enter_async_context(open_telemetry(config.otlp_url, about, content=config.otlp_content))
         watch = await stack.enter_async_context(LoopWatch())
         self._servers = [*env.servers[len(engines) - opening.first :], *env.servers[: len(engines) - opening.first]]
-        self._told = [0] * len(self._servers)
+        self._reported = [0] * len(self._servers)
         for server in self._servers:
             stack.push_async_callback(server.close)
             if env.carries_tokens:
@@ -161,9 +161,11 @@ class WorkerProcess:
 
     def _tell_sampled(self) -> None:
         sampled = [server.sampled for server in self._servers]
-        if sampled != self._told:
-            self._outbound.add(SampledTokens([now - before for now, before in zip(sampled, self._told, strict=True)]))
-            self._told = sampled
+        if sampled != self._reported:
+            self._outbound.add(
+                SampledTokens([now - before for now, before in zip(sampled, self._reported, strict=True)])
+            )
+            self._reported = sampled
 
     async def _unpack(self, folders: dict[str, bytes] | Any) -> None:
         async with self._unpacking:

@@ -7,7 +7,7 @@ import pytest
 from atropos_agent.engines.load import Load
 from envs.records.metrics import LEAST_GROUPS, Metrics
 from envs.running.concurrency import CircuitBreaker, ConcurrencyLimiter
-from envs.running.supply import LOOKS, Now, Supply, said
+from envs.running.supply import LOOKS, Now, Supply, describe
 
 SHARES = {"replies": 0.7, "tools": 0.1, "sandboxes": 0.1, "the verifier": 0.1, "the rest": 0.0}
 
@@ -58,7 +58,7 @@ SHARES = {"replies": 0.7, "tools": 0.1, "sandboxes": 0.1, "the verifier": 0.1, "
     ],
 )
 def test_each_cause_has_its_sentence(now, sentence):
-    assert said(now) == sentence
+    assert describe(now) == sentence
 
 
 def limiter():

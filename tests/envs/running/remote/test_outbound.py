@@ -52,7 +52,7 @@ async def test_what_is_logged_is_told_without_secrets_from_any_thread():
 
 async def test_a_flood_of_lines_is_counted_and_left_out():
     outbound = Outbound()
-    for n in range(outbound_module._SAID + 7):
+    for n in range(outbound_module._MOST_LOGGED + 7):
         outbound.add(WorkerLogRecord("a", logging.INFO, str(n)))
     outbound.add(Turn(1, b"a"))
     found, last = [], 0
