@@ -30,7 +30,6 @@ from envs.judging.prepare import PreparedSandbox, open_prepared
 from envs.judging.run_tests import CpuStarved, DiedInTests, ScriptKilled, run_tests
 from envs.types import Failure, InfraError, Task, Verdict
 from sandboxes.base import Backend
-from sandboxes.shielding import stop
 
 logger = logging.getLogger(__name__)
 
@@ -110,15 +109,32 @@ def _proven(failures: Sequence[InfraError]) -> Verdict | None:
 @asynccontextmanager
 async def _ahead(
     opening: AbstractAsyncContextManager[PreparedSandbox], task_id: str
-) -> AsyncIterator[asyncio.Task[PreparedSandbox]]:
-    """Open and prepare a sandbox in the background, and close it at the end."""
-    stack = AsyncExitStack()
-    ahead = asyncio.create_task(stack.enter_async_context(opening))
-    try:
-        yield ahead
-    finally:
-        await stop({ahead})
+) -> AsyncIterator[asyncio.Future[PreparedSandbox]]:
+    """Open and prepare a sandbox in the background, and close it at the end, both in one task: a backend may keep a
+    task group open meanwhile. The future has the exception of a failed opening."""
+    ready: asyncio.Future[PreparedSandbox] = asyncio.get_running_loop().create_future()
+    finished = asyncio.Event()
+
+    async def hold() -> None:
         try:
-            await stack.aclose()
-        except Exception as error:
-            logger.warning("The verifier's sandbox of task %s did not close cleanly: %s", task_id, error)
+            async with opening as prepared:
+                ready.set_result(prepared)
+                await finished.wait()
+        except Exception as error:  # it is raised where the sandbox is awaited
+            if ready.done():
+                logger.warning("The verifier's sandbox of task %s did not close cleanly: %s", task_id, error)
+            else:
+                ready.set_exception(error)
+        finally:
+            ready.cancel()  # a cancellation from within has left it open
+
+    holder = asyncio.create_task(hold())
+    try:
+        yield ready
+    finally:
+        finished.set()
+        if not ready.done():
+            holder.cancel()
+        await asyncio.gather(holder, return_exceptions=True)
+        if ready.done() and not ready.cancelled():
+            ready.exception()  # marks it as seen: nobody may have asked for a verdict

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 
+import anyio
 import pytest
 from verifier_samples import (
     REWARD,
@@ -205,6 +206,18 @@ async def test_an_agent_that_fails_leaves_no_verifier_behind(tmp_path):
                 await asyncio.sleep(0.01)
                 raise KeyError
     assert closed == ["slow", "fast"]
+
+
+async def test_a_backend_may_keep_a_task_group_open(tmp_path, caplog):
+    class Grouped(FailingBackend):
+        @asynccontextmanager
+        async def open(self, spec):
+            async with anyio.create_task_group(), super().open(spec) as sandbox:
+                yield sandbox
+
+    async with open_verifier(Grouped(survives()), task(tmp_path, ""), "image") as verify:
+        await verify(Changes())
+    assert not [message for message in caplog.messages if "did not close cleanly" in message]
 
 
 async def test_a_problem_needs_no_sandbox(tmp_path):
