@@ -1,4 +1,4 @@
-"""Long tests take turns: over a few runs each is tried, and in each run some of every file."""
+"""Long tests take turns: of four runs with neighbouring seeds each is tried in one."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import turns
 
-LONG = [*(f"tests/a.py::test_{number}" for number in range(7)), "tests/b.py::one", "tests/c.py::x", "tests/c.py::y"]
+LONG = [*(f"tests/a.py::test_{number}" for number in range(8)), "tests/b.py::one", "tests/c.py::x", "tests/c.py::y"]
 
 
 def tried(monkeypatch, seed):
@@ -16,14 +16,15 @@ def tried(monkeypatch, seed):
 
 
 def test_each_has_its_turn(monkeypatch):
-    assert set().union(*(tried(monkeypatch, seed) for seed in range(6))) == set(LONG)
+    found = [test for seed in range(4) for test in tried(monkeypatch, seed)]
+    assert sorted(found) == sorted(LONG)
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_of_each_file_a_third_is_tried_and_never_none(monkeypatch, seed):
+@pytest.mark.parametrize("seed", range(8))
+def test_a_quarter_is_tried_of_all_and_of_a_file_with_many(monkeypatch, seed):
     found = tried(monkeypatch, seed)
-    files = [sum(test.startswith(file) for test in found) for file in ("tests/a", "tests/b", "tests/c")]
-    assert files in ([3, 1, 1], [2, 1, 1])
+    assert len(found) in (2, 3)
+    assert sum(test.startswith("tests/a") for test in found) == 2
 
 
 def test_what_took_long_is_noted_and_what_was_not_run_stays(monkeypatch, tmp_path):

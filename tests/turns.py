@@ -43,8 +43,9 @@ def one_of(values: Iterable[object]) -> Sequence[object]:
 
 
 LONG = Path(__file__).with_name("long.json")
-"""The tests that take `LONG_S` or more, with their seconds: six workers on two cores."""
-LONG_S = 4.0
+"""The tests that take `LONG_S` or more, with their seconds: six workers on two cores. A run tries a share of them."""
+LONG_S = 2.0
+LONG_SHARES = 4
 
 
 def long_tests() -> Mapping[str, float]:
@@ -53,11 +54,9 @@ def long_tests() -> Mapping[str, float]:
 
 
 def waiting(long: Iterable[str]) -> set[str]:
-    """Return the ids of the long tests whose turn it is not: two of three of each file, but never all."""
-    files = defaultdict(list)
-    for test in long:
-        files[test.partition("::")[0]].append(test)
-    return {test for tests in files.values() for test in set(tests) - set(tests[turn(min(3, len(tests))) :: 3])}
+    """Return the ids of the long tests whose turn it is not. Neighbours have different turns."""
+    tests = sorted(long)
+    return set(tests) - set(tests[turn(LONG_SHARES) :: LONG_SHARES])
 
 
 def note_long(reports: Iterable[object]) -> None:
