@@ -64,6 +64,15 @@ def refuse_advantages(config: AgentEnvConfig, trainer: str) -> None:
         )
 
 
+def refuse_settings(config: Any, option: str, fields: set[str]) -> None:
+    """Raise ValueError naming settings of a trainer's own agent and scoring, which do not work here.
+
+    config: a pydantic model, found under `option`; fields: those without an effect."""
+    if given := config.model_dump(include=fields, exclude_defaults=True):
+        settings = ", ".join(f"{option}.{name} {value}" for name, value in given.items())
+        raise ValueError(f"{settings} has no effect: agent and reward are those of --env.taskset.options; leave it out")
+
+
 _OF_ADVANTAGES = ("estimator", "length_penalty", "summary_weight")
 SAMPLING = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "min_p": "min_p"}
 SAMPLING |= {"max_tokens": "max_reply_tokens"}
