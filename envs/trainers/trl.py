@@ -36,6 +36,17 @@ def given_reward(completions: Sequence[Any], reward: Sequence[float] = (), **_: 
     return list(reward) or [0.0] * len(completions)
 
 
+EVALUATION = "evaluation-"
+"""The names of an evaluation's groups begin so."""
+
+
+class Done(set[str]):
+    """Names of groups that are not given again: trained on, or of an evaluation, which no checkpoint names."""
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or str(name).startswith(EVALUATION)
+
+
 class Fed:
     """A run in a thread to feed a trainer of TRL's, from the newest checkpoint on.
 
@@ -69,7 +80,7 @@ class Fed:
             refuse(env.config, "TRL")
             return env
 
-        self.thread: FeedThread[Any, Any] = FeedThread(checked, *sink_and_pace, trained=self.ledger.trained)
+        self.thread: FeedThread[Any, Any] = FeedThread(checked, *sink_and_pace, trained=Done(self.ledger.trained))
 
     def weights(self, engine: str, model: str | Path) -> LoadedWeights:
         """Return the transfer of weights to the embedded inference server. model: the folder of its first weights."""

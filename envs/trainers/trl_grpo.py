@@ -25,7 +25,7 @@ from envs.running.environment import Environment
 from envs.running.feed import Feed
 from envs.running.sinks import TrainerGroup
 from envs.trainers.named import refuse_advantages
-from envs.trainers.trl import Fed
+from envs.trainers.trl import EVALUATION, Fed
 
 
 class RolloutFunction(Fed):
@@ -69,7 +69,7 @@ class RolloutFunction(Fed):
             self._weights.load(step, trainer.accelerator.unwrap_model(trainer.model).save_pretrained)
             self.version = self._loaded = step
         # Of a lost step, a start with other tasks or another number of generations asks for other groups.
-        of_step = f"step-{step}" if training else f"evaluation-{step}-{uuid.uuid4().hex}"
+        of_step = f"step-{step}" if training else f"{EVALUATION}{step}-{uuid.uuid4().hex}"
         wanted = {f"{of_step}/{len(self._names) + n}/{size}/{task}": task for n, task in enumerate(prompts[::size])}
         if training:
             self._names += wanted

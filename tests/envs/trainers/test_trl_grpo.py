@@ -82,6 +82,10 @@ def test_each_prompt_gets_the_rows_of_its_task_after_weights_were_handed_over(
         with pytest.raises(ValueError, match="for several use AsyncGRPOTrainer"):
             function(prompts, trainer_at(1, processes=2))
     assert [fate.state for fate in fates(tmp_path / "run")] == ["confirmed"] * 7 + ["taken"]
+    with RolloutFunction(made, tmp_path / "out", "http://127.0.0.1:9", tmp_path):
+        pass
+    states = [fate.state for fate in fates(tmp_path / "run")]
+    assert (states.count("confirmed"), states.count("working")) == (4, 4), "no evaluation is given again"
 
 
 def test_a_lost_step_is_made_again_with_other_tasks_and_another_number_of_generations(
