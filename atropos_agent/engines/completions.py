@@ -92,6 +92,8 @@ class CompletionsServer(TokenServer):
         """The served adapter, if the model is one; known after `connect`."""
         self.longest = 0
         """Prompt and reply together, in tokens, of the longest request that it ever took."""
+        self.extra: dict[str, Any] = {}
+        """Further fields of each request, such as vLLM's `cache_salt`."""
         self.in_flight = 0
         self.sampled = 0
         """Tokens that it has ever sampled for us."""
@@ -288,6 +290,7 @@ class CompletionsServer(TokenServer):
         """Return the body of a request. options: OpenAI's names (`max_tokens`, `temperature`, `top_p`, `n`, `stop`)."""
         return {
             **options,
+            **self.extra,
             "model": self.config.model_name,
             "prompt": prompt,
             "logprobs": 0,

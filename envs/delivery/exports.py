@@ -191,10 +191,11 @@ def verifiers_episodes(group: Export) -> Iterator[dict[str, Any]]:
             "nodes": nodes,
             "calls": calls,
             "rewards": {"reward": {"score": mine[0].score}},
-            "info": {"rows": [_names(row) for row in mine]},
+            "metrics": {"verdict": rollout.verdict.reward, "tool_calls": rollout.result.counts.tool_calls},
+            "info": {"rollout_id": name, "rows": [_names(row) for row in mine]},
             "is_completed": True,
             "ok": True,
-            "stop_condition": rollout.result.stop_reason and rollout.result.stop_reason.value,
+            "stop_condition": rollout.result.stop_reason.value if rollout.result.stop_reason else "agent_completed",
         }
         yield {"id": name, "env": {"id": "atropos-agent"}, "task": task, "traces": [trace], "ok": True}
 

@@ -117,6 +117,10 @@ class RunDirectoryError(ValueError):
     """The run directory can't be used as it is; the message names the remedy."""
 
 
+class DirectoryInUse(RunDirectoryError):
+    """Another process works in the run directory."""
+
+
 OVER = "over"
 """The file in a directory whose last process has ended in good order."""
 
@@ -124,13 +128,13 @@ OVER = "over"
 @contextlib.contextmanager
 def locked(directory: Path) -> Iterator[BinaryIO]:
     """Make a directory, and have it to this process alone while the block runs. Its file says that it is the run's, so
-    it stays; another one says afterwards that the run is over. Raises RunDirectoryError."""
+    it stays; another one says afterwards that the run is over. Raises DirectoryInUse."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / LOCK).open("a+b") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise RunDirectoryError(
+            raise DirectoryInUse(
                 f"another process works in {directory}; stop it, or give another --env.run_dir"
             ) from None
         (directory / OVER).unlink(missing_ok=True)

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -17,6 +18,7 @@ from envs.delivery.rows import Row, ScoredGroup
 from envs.options import EngineConfig, Options
 from envs.options.reading import read_options
 from envs.rewards import Shaping, find_reward
+from envs.running.database import DirectoryInUse
 from envs.running.feed import Feed, feed
 from envs.running.sinks import TrainerGroup
 from envs.types import Failure, InfraError
@@ -60,6 +62,15 @@ def refuse_advantages(config: AgentEnvConfig, trainer: str) -> None:
             f"--env.reward {config.reward}: turn_malformed and turn_error give turns advantages of their own, and "
             f"{trainer} makes one of the reward; leave them 0, or train with Atropos' API (docs/reward.md)"
         )
+
+
+def refuse_settings(config: Any, option: str, fields: set[str]) -> None:
+    """Raise ValueError naming settings of a trainer's own agent and scoring, which do not work here.
+
+    config: a pydantic model, found under `option`; fields: those without an effect."""
+    if given := config.model_dump(include=fields, exclude_defaults=True):
+        settings = ", ".join(f"{option}.{name} {value}" for name, value in given.items())
+        raise ValueError(f"{settings} has no effect: agent and reward are those of --env.taskset.options; leave it out")
 
 
 _OF_ADVANTAGES = ("estimator", "length_penalty", "summary_weight")
@@ -146,7 +157,8 @@ class Runs:
         try:
             if before is not None:
                 await asyncio.wait([before])
-            async with feed(await self._make(self._env_cls, command, options), command=command) as fed:
+            async with AsyncExitStack() as stack:
+                fed = await self._open(command, options, stack)
                 opened.set_result(fed)
                 await fed.done()
         except Exception as error:  # of whatever ends a run; it is raised where it is asked
@@ -157,6 +169,18 @@ class Runs:
         except asyncio.CancelledError:
             opened.cancel()
             raise
+
+    async def _open(self, command: str, options: Options, stack: AsyncExitStack) -> Feed[Any, Any]:
+        """Open a run in its directory, or beside it while other worker processes of the trainer work there."""
+        first, number = Path(options.env.run_dir), 1
+        while True:
+            try:
+                env = await self._make(self._env_cls, command, options)
+                return await stack.enter_async_context(feed(env, command=command))
+            except DirectoryInUse:
+                number += 1
+                place = {"run_dir": first.with_name(f"{first.name}-{number}")}
+                options = options.model_copy(update={"env": options.env.model_copy(update=place)})
 
 
 @dataclass(frozen=True, slots=True)

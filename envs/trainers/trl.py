@@ -5,17 +5,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from transformers.trainer_callback import ExportableState, TrainerCallback
+from transformers.trainer_callback import TrainerCallback
 
+from atropos_agent.engines.completions import CompletionsServer
 from envs.config import AgentEnvConfig
 from envs.running.environment import Environment
-from envs.running.feed import FeedThread
+from envs.running.feed import Feed, FeedThread
 from envs.trainers.ledger import Ledger
 from envs.trainers.transfer import LoadedWeights
 
@@ -24,10 +26,25 @@ logger = logging.getLogger(__name__)
 STATE = "trainer_state.json"
 """The last file of a checkpoint written by transformers."""
 
+OURS = "Confirming"
+"""Our part of it. A callback of this name would be made again at `restore_callback_states_from_checkpoint`, without its
+run and behind TRL's own."""
+
 
 def given_reward(completions: Sequence[Any], reward: Sequence[float] = (), **_: Any) -> list[float]:
     """Return the environment's rewards: `reward_funcs` of TRL's trainers (they want some)."""
     return list(reward) or [0.0] * len(completions)
+
+
+EVALUATION = "evaluation-"
+"""The names of an evaluation's groups begin so."""
+
+
+class Done(set[str]):
+    """Names of groups that are not given again: trained on, or of an evaluation, which no checkpoint names."""
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or str(name).startswith(EVALUATION)
 
 
 class Fed:
@@ -35,8 +52,14 @@ class Fed:
 
     make_env: makes the environment, in the thread's event loop. output_dir: the trainer's. refuse: raises ValueError
     for options without an effect in it. sink_and_pace: as in `feed`. checkpoint: to resume from; None without one.
-    version: of its weights, in steps. adapter: whether one is trained. callback: goes among the trainer's `callbacks`.
+    saved: our part of it. version: of its weights, in steps. adapter: whether one is trained. callback: goes among the
+    trainer's `callbacks`. without_effect: the trainer's settings that the environment's stand in for.
     """
+
+    without_effect: ClassVar[tuple[str, ...]] = (
+        *("top_p", "top_k", "min_p", "repetition_penalty", "generation_kwargs", "cache_implementation"),
+        *("chat_template_kwargs", "max_tool_calling_iterations", "fork_threshold_tokens"),
+    )
 
     def __init__(
         self,
@@ -45,45 +68,66 @@ class Fed:
         refuse: Callable[[AgentEnvConfig, str], None],
         *sink_and_pace: Any,
     ) -> None:
-        self._output_dir = Path(output_dir)
-        self.checkpoint, state = newest_checkpoint(self._output_dir)
-        self.version = int(state.pop("version", 0))
+        self.output_dir = Path(output_dir)
+        self.checkpoint, self.saved = newest_checkpoint(self.output_dir)
+        self.version = int(self.saved.get("version", 0))
         self.adapter = False
-        self.ledger = Ledger(**state)
-        self.callback = Confirming(self)
+        self.ledger = Ledger(self.saved.get("trained", ()), self.saved.get("partly"))
+        self.callback = Confirmation(self)
 
         async def checked() -> Environment:
             env = await make_env()
             refuse(env.config, "TRL")
             return env
 
-        self.thread: FeedThread[Any, Any] = FeedThread(checked, *sink_and_pace, trained=self.ledger.trained)
+        self.thread: FeedThread[Any, Any] = FeedThread(checked, *sink_and_pace, trained=Done(self.ledger.trained))
 
     def weights(self, engine: str, model: str | Path) -> LoadedWeights:
         """Return the transfer of weights to the embedded inference server. model: the folder of its first weights."""
-        return LoadedWeights(engine, self._output_dir / "weights", Path(model), self.version)
+        return LoadedWeights(engine, self.output_dir / "weights", Path(model), self.version)
+
+    def check(self, args: Any) -> None:
+        """Check the trainer's settings as it is made. Raises ValueError."""
+        known = [field for field in dataclasses.fields(args) if field.name in self.without_effect]
+        if given := [field.name for field in known if getattr(args, field.name) != field.default]:
+            raise ValueError(
+                f"{', '.join(given)} of {type(args).__name__} would have no effect: the environment samples, by its "
+                "own options (--env.…); leave them out"
+            )
+        if Path(args.output_dir).absolute() != self.output_dir.absolute():
+            raise ValueError(
+                f"the trainer's output_dir is {args.output_dir}, and checkpoints were looked for in {self.output_dir}: "
+                "give both the same"
+            )
+
+    def begin(self, args: Any, state: Any) -> None:
+        """Check the trainer's settings as it begins. Raises ValueError."""
 
     def step(self, batches: int) -> None:
         """Note a step of the trainer on its next so many batches."""
         raise NotImplementedError  # abstract: each trainer of TRL's has its own record of a step
 
 
-class Confirming(TrainerCallback, ExportableState):  # type: ignore[misc]  # transformers is untyped
+class Confirmation(TrainerCallback):  # type: ignore[misc]  # transformers is untyped
     """Writes into each checkpoint the rows in its weights, and confirms finished groups."""
 
     def __init__(self, fed: Fed) -> None:
         self._fed = fed
-        self._before = fed.version
+
+    def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Check the trainer's settings. Raises ValueError."""
+        self._fed.check(args)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         """Check that the trainer goes on from the checkpoint of which the trained rows are known. Raises ValueError."""
         self._fed.adapter = hasattr(model, "peft_config")
-        known = self._fed.checkpoint
-        if state.global_step != (0 if known is None else step_of(known)):
+        if state.stateful_callbacks.get(OURS, {}).get("attributes", {}) != self._fed.saved:
             raise ValueError(
-                f"the trainer begins at step {state.global_step}, and the newest checkpoint is {known}: give train() "
-                "resume_from_checkpoint, the `checkpoint` beside the `callback`; to go back, move newer ones away"
+                f"the trainer begins at step {state.global_step}, and the newest checkpoint is {self._fed.checkpoint}: "
+                "give train() resume_from_checkpoint, the `checkpoint` beside the `callback`; to go back, move newer "
+                "ones away"
             )
+        self._fed.begin(args, state)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Check that the trainer computes logprobs at the temperature of sampling. Raises ValueError."""
@@ -96,24 +140,33 @@ class Confirming(TrainerCallback, ExportableState):  # type: ignore[misc]  # tra
                 )
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Note the rows of a step. TRL hands its weights over after this."""
-        self._before = self._fed.version
+        """Note the rows of a step. TRL hands its weights over after this, and transformers saves the state."""
         if state.is_world_process_zero:
+            version = self._fed.version + 1
             self._fed.step(args.gradient_accumulation_steps)
+            state.stateful_callbacks[OURS] = {"attributes": {"version": version, **self._fed.ledger.state()}}
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Confirm the groups in the checkpoint."""
         if state.is_world_process_zero:
             self._fed.thread.call(lambda fed: fed.confirm(self._fed.ledger.trained))
 
-    def state(self) -> dict[str, Any]:
-        """Return the state for the checkpoint; weights not yet handed over are of the next version."""
-        version = self._fed.version + (self._fed.version == self._before)
-        return {"args": {}, "attributes": {"version": version, **self._fed.ledger.state()}}
+
+async def refuse_other_names(fed: Feed[Any, Any]) -> None:
+    """Raise ValueError if TRL gives the inference server a new adapter with a name of its own each step: the
+    environment would go on with the model that it knows. Source: AsyncGRPOTrainer._sync_weight_lora."""
+    for server in fed.run.env.servers:
+        if type(server) is CompletionsServer:
+            served = (await server.greet("/v1/models", "`vllm serve MODEL`")).json()["data"]
+            if theirs := [model["id"] for model in served if model["id"].startswith("trl-policy-v")]:
+                raise ValueError(
+                    f"TRL serves the adapter in training as {theirs[0]}, and rollouts would be of "
+                    f"{server.config.model_name}: start vLLM without --enable-lora, so that TRL sends merged weights"
+                )
 
 
 def newest_checkpoint(output_dir: Path) -> tuple[str | None, dict[str, Any]]:
-    """Return the newest complete checkpoint, and the state written into it by `Confirming`.
+    """Return the newest complete checkpoint, and our part of its state.
 
     Raises ValueError for a checkpoint without this state."""
     for path in sorted(filter(step_of, output_dir.glob("checkpoint-*")), key=step_of, reverse=True):
@@ -122,7 +175,7 @@ def newest_checkpoint(output_dir: Path) -> tuple[str | None, dict[str, Any]]:
         except (OSError, ValueError) as error:
             logger.warning("%s was not written to its end (%s); an older checkpoint is taken", path, error)
             continue
-        if (found := state.get("stateful_callbacks", {}).get(Confirming.__name__)) is None:
+        if (found := state.get("stateful_callbacks", {}).get(OURS)) is None:
             raise ValueError(
                 f"{path} does not say which groups its weights were trained on; give the trainer the `callback`, and "
                 "begin with another output_dir"

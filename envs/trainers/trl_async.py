@@ -17,16 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from atropos_agent.engines.completions import CompletionsServer
 from envs.config import AgentEnvConfig
 from envs.delivery.exports import trl_samples
 from envs.running.environment import Environment
-from envs.running.feed import Feed
 from envs.running.run import Run
 from envs.running.sinks import HandOver, TrainerGroup
 from envs.trainers.ledger import Handed, Ledger
 from envs.trainers.named import refuse_weight
-from envs.trainers.trl import Fed
+from envs.trainers.trl import Fed, refuse_other_names
 
 
 class Metrics(dict[str, float]):
@@ -59,6 +57,8 @@ class Worker(Fed):
     the trainer at the same time; those of `max_staleness` steps are enough.
     """
 
+    without_effect = ("num_generations", "max_completion_length", *Fed.without_effect)
+
     def __init__(
         self, make_env: Callable[[], Awaitable[Environment]], output_dir: str | Path, *, groups: int = 4
     ) -> None:
@@ -71,11 +71,17 @@ class Worker(Fed):
         """The rows of the last step."""
         self._first = self.version
 
+    def check(self, args: Any) -> None:
+        """Check the trainer's settings as it is made. Raises ValueError."""
+        super().check(args)
+        if args.max_steps <= 0:
+            raise ValueError("give max_steps: the run draws its own tasks, and TRL would count those of train_dataset")
+
     def start(self) -> None:
         """See TRL's protocol. Raises ValueError for an adapter served under names of TRL's."""
         self.thread.__enter__()
         if self.adapter:
-            self.thread.call(_refuse_other_names)
+            self.thread.call(refuse_other_names)
 
     def stop(self) -> None:
         """See TRL's protocol."""
@@ -116,19 +122,6 @@ def refuse(config: AgentEnvConfig, trainer: str) -> None:
     """Raise ValueError for options of which the trainer would get no row, or none with their effect."""
     refuse_weight(config, trainer)
     config.check_groups()
-
-
-async def _refuse_other_names(fed: Feed[Any, Any]) -> None:
-    """Raise ValueError if TRL gives the inference server a new adapter with a name of its own each step: the
-    environment would go on with the model that it knows. Source: AsyncGRPOTrainer._sync_weight_lora."""
-    for server in fed.run.env.servers:
-        if type(server) is CompletionsServer:
-            served = (await server.greet("/v1/models", "`vllm serve MODEL`")).json()["data"]
-            if theirs := [model["id"] for model in served if model["id"].startswith("trl-policy-v")]:
-                raise ValueError(
-                    f"TRL serves the adapter in training as {theirs[0]}, and rollouts would be of "
-                    f"{server.config.model_name}: start vLLM without --enable-lora, so that TRL sends merged weights"
-                )
 
 
 class _Pace:

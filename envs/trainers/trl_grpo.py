@@ -25,7 +25,7 @@ from envs.running.environment import Environment
 from envs.running.feed import Feed
 from envs.running.sinks import TrainerGroup
 from envs.trainers.named import refuse_advantages
-from envs.trainers.trl import Fed
+from envs.trainers.trl import EVALUATION, Fed
 
 
 class RolloutFunction(Fed):
@@ -43,7 +43,9 @@ class RolloutFunction(Fed):
         self._loaded: int | None = None
         """The step whose weights were handed over last, since this start."""
         self._names: list[str] = []
-        """Of the groups of this step, those to train on."""
+        """Of the groups of this generation, those to train on."""
+        self._steps = self._left = 1
+        """Of a generation, and those that it is still trained in."""
 
     def __enter__(self) -> RolloutFunction:
         self.thread.__enter__()
@@ -66,12 +68,12 @@ class RolloutFunction(Fed):
         if step != self._loaded:
             self._weights.load(step, trainer.accelerator.unwrap_model(trainer.model).save_pretrained)
             self.version = self._loaded = step
-            self._names = []
         # Of a lost step, a start with other tasks or another number of generations asks for other groups.
-        of_step = f"step-{step}" if training else f"evaluation-{step}-{uuid.uuid4().hex}"
+        of_step = f"step-{step}" if training else f"{EVALUATION}{step}-{uuid.uuid4().hex}"
         wanted = {f"{of_step}/{len(self._names) + n}/{size}/{task}": task for n, task in enumerate(prompts[::size])}
         if training:
             self._names += wanted
+            self._left = self._steps
         rows = [
             row
             for group in self.thread.call(lambda fed: _request_groups(fed, wanted, size, step, done=not training))
@@ -79,9 +81,25 @@ class RolloutFunction(Fed):
         ]
         return {name: [row[name] for row in rows] for name in rows[0]}
 
+    def begin(self, args: Any, state: Any) -> None:
+        """Check that each checkpoint is at the end of a generation: TRL shuffles its rows, and makes the rest of one
+        again at the next start. Raises ValueError."""
+        passes, batches = args.steps_per_generation * args.num_iterations, args.gradient_accumulation_steps
+        self._steps = steps = max(1, passes // batches)
+        saves = {"steps": state.save_steps, "best": 1}.get(args.save_strategy, 0)
+        if (passes % batches and batches % passes) or state.max_steps % steps or saves % steps:
+            raise ValueError(
+                f"a generation is trained on in {passes / batches:g} steps (steps_per_generation x num_iterations / "
+                "gradient_accumulation_steps), and a checkpoint within one would lose the rest of its rows: give whole "
+                "generations in save_steps and max_steps, and no save_strategy best"
+            )
+
     def step(self, batches: int) -> None:
-        """Note a step of the trainer on its requested rows."""
-        self.ledger.trained.update(self._names)
+        """Note a step of the trainer on the rows of its generation."""
+        self._left -= 1
+        if not self._left:
+            self.ledger.trained.update(self._names)
+            self._names = []
 
 
 async def _request_groups(

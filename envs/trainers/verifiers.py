@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -22,8 +23,7 @@ from atropos_agent.tokens.experts import read_experts
 from envs.cli.starting import open_env
 from envs.delivery.exports import Export, verifiers_episodes
 from envs.options import EngineConfig
-from envs.running.feed import Feed
-from envs.trainers.named import Runs, named, refuse_advantages, rollout, sound_rows
+from envs.trainers.named import Runs, named, refuse_advantages, refuse_settings, rollout, sound_rows
 from envs.types import InfraError
 
 logger = logging.getLogger(__name__)
@@ -42,13 +42,24 @@ class AtroposTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]  # it need n
     def _without_mistakes(self) -> Self:
         _, options = named(self.environment, self.options)
         refuse_advantages(options.env, "verifiers")
+        refuse_settings(self, "--env.taskset", {"task", "system_prompt"})
         return self
 
 
-class AtroposTaskset(vf.Taskset[vf.Task, AtroposTasksetConfig]):  # type: ignore[misc]  # it need not be installed
+class AtroposTask(vf.Task[vf.TaskData, vf.State, vf.TaskConfig]):  # type: ignore[misc]  # it need not be installed
+    """One of the environment's tasks, to be played and judged by `AtroposEnv` alone."""
+
+    def hooks(self, attr: str) -> Any:
+        """Refuse another Env, another system prompt, and judging again: the reward would not be of what was done."""
+        raise NotImplementedError("atropos-agent's Env alone plays and judges its tasks, by --env.taskset.options")
+
+    with_system_prompt = hooks
+
+
+class AtroposTaskset(vf.Taskset[AtroposTask, AtroposTasksetConfig]):  # type: ignore[misc]  # it need not be installed
     """An environment's tasks, each with its id as name. Their hidden parts stay in the environment's process."""
 
-    def load(self) -> Iterable[vf.Task]:
+    def load(self) -> Iterable[AtroposTask]:
         """Yield them in their own order. Raises SystemExit, with the sentence, for tasks that can't be used: verifiers
         shows other errors as Python does."""
         env_cls, options = named(self.config.environment, self.config.options)
@@ -57,7 +68,7 @@ class AtroposTaskset(vf.Taskset[vf.Task, AtroposTasksetConfig]):  # type: ignore
         except ValueError as error:  # BadTask is one
             raise SystemExit(str(error)) from None
         for number, task in enumerate(tasks):
-            yield vf.Task(vf.TaskData(idx=number, name=task.id, prompt=task.instruction), self.config.task)
+            yield AtroposTask(vf.TaskData(idx=number, name=task.id, prompt=task.instruction), self.config.task)
 
 
 class AtroposEnvConfig(vf.SingleAgentEnvConfig):  # type: ignore[misc]  # it need not be installed
@@ -65,18 +76,7 @@ class AtroposEnvConfig(vf.SingleAgentEnvConfig):  # type: ignore[misc]  # it nee
 
     @model_validator(mode="after")
     def _without_effect(self) -> Self:
-        fields = {"agent", "timeout", "max_concurrent_agents", "interception"}
-        changed = self.model_dump(include=fields, exclude_defaults=True)
-        given = [
-            f"--env.{name}{field}"
-            for name, value in changed.items()
-            for field in ([f".{field}" for field in value] if isinstance(value, dict) else [""])
-        ]
-        if given:
-            raise ValueError(
-                f"{', '.join(given)} has no effect: the agent is the environment's, with its own options in "
-                "--env.taskset.options; leave it out"
-            )
+        refuse_settings(self, "--env", {"agent", "timeout", "max_concurrent_agents", "interception"})
         return self
 
 
@@ -86,12 +86,10 @@ class AtroposEnv(vf.SingleAgentEnv, vf.Env[AtroposEnvConfig]):  # type: ignore[m
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """Hold the runs opened for requests; verifiers' interception server and its tunnel are not needed."""
-        for theirs in logging.getLogger(vf.__name__).handlers:  # of its programs, which mute all loggers but its own
-            for name in ("atropos_agent", "envs", "sandboxes", "tools"):
-                if not isinstance(theirs, logging.NullHandler):
-                    logging.getLogger(name).addHandler(theirs)
+        for name in ("atropos_agent", "envs", "sandboxes", "tools"):  # its programs mute all loggers but its own
+            logging.getLogger(name).parent = logging.getLogger(vf.__name__)
         config = self.config.taskset
-        async with Runs(config.environment, config.options, "verifiers", Salted, open_env) as self._runs:
+        async with Runs(config.environment, config.options, "verifiers", CompletionsServer, open_env) as self._runs:
             yield
 
     async def run_episode(
@@ -106,10 +104,20 @@ class AtroposEnv(vf.SingleAgentEnv, vf.Env[AtroposEnvConfig]):  # type: ignore[m
         if on_trace is not None:
             on_trace(trace)
         try:
-            fed = await self._fed(ctx)
-            trainer = "prime-rl" if ctx.client.type == "train" else None
-            decode = fed.run.env.tokenizer.decode
-            await rollout(fed, task.data.name, episode.id, lambda given: fill(trace, given, decode, trainer))
+            # Ratios are made of what a training client asks for alone.
+            sampling, training = ctx.sampling.model_dump(exclude_none=True), ctx.client.type == "train"
+            salt = sampling.pop("cache_salt", None)
+            if headers := ctx.client.headers | getattr(ctx.client, "headers_from_env", {}):
+                raise ValueError(f"client.headers ({', '.join(headers)}) are not sent; leave them out")
+            url, key = ctx.client.base_url, resolve_api_key(ctx.client)
+            engine = EngineConfig(base_url=url, model_name=ctx.model, api_key=key)
+            fed = await self._runs.run(engine, sampling, training=training)
+            # prime-rl's salt is another one for other weights, of which no results are used again.
+            for server in fed.run.env.servers:
+                if isinstance(server, CompletionsServer):
+                    server.extra = {} if salt is None else {"cache_salt": salt}
+            read = partial(fill, trace, decode=fed.run.env.tokenizer.decode, trainer="prime-rl" if training else None)
+            await rollout(fed, task.data.name, episode.id, read)
         except (InfraError, ValueError, RuntimeError, OSError) as error:
             logger.error("task %s: %s", task.data.name, error)  # verifiers shows its kind alone
             trace.record_error(error)
@@ -117,46 +125,20 @@ class AtroposEnv(vf.SingleAgentEnv, vf.Env[AtroposEnvConfig]):  # type: ignore[m
         episode.ok = trace.ok
         return episode
 
-    async def _fed(self, ctx: vf.ModelContext) -> Feed[Any, Any]:
-        """Return a run at a request's inference server, for its model and sampling."""
-        sampling = ctx.sampling.model_dump(exclude_none=True)
-        salt = sampling.pop("cache_salt", None)
-        if ctx.client.headers:
-            raise ValueError(f"client.headers ({', '.join(ctx.client.headers)}) are not sent; leave them out")
-        engine = EngineConfig(base_url=ctx.client.base_url, model_name=ctx.model, api_key=resolve_api_key(ctx.client))
-        # Ratios are made of what a training client asks for alone.
-        fed = await self._runs.run(engine, sampling, training=ctx.client.type == "train")
-        for server in fed.run.env.servers:
-            if isinstance(server, Salted):
-                server.salt = salt
-        return fed
-
-
-class Salted(CompletionsServer):
-    """A server that learns the version of its weights from prime-rl: results of other weights are not used again."""
-
-    salt: str | None = None
-
-    def request(self, prompt: list[int], options: dict[str, Any]) -> dict[str, Any]:
-        return super().request(prompt, options) | ({} if self.salt is None else {"cache_salt": self.salt})
-
 
 def fill(trace: vf.Trace, given: Export, decode: Callable[[list[int]], str], trainer: str | None = None) -> None:
     """Write a rollout's rows as nodes, and its reward. trainer: as in `sound_rows`, of which it raises the errors."""
-    experts = [read_experts(row.experts) for row in sound_rows(given.scored, trainer) if row.experts is not None]
-    (exported,) = [episode["traces"][0] for episode in verifiers_episodes(given)]
-    for node in exported["nodes"]:
-        node["advantages"] = None  # prime-rl makes them over its own group
-        if not node["sampled"]:
-            node["message"]["content"] = decode(node["token_ids"])
-    (rollout,) = given.rollouts.values()
-    calls = float(rollout.result.counts.tool_calls)
-    made = vf.WireTrace(**exported, metrics={"verdict": rollout.verdict.reward, "tool_calls": calls})
-    for name in ("nodes", "calls", "rewards", "metrics", "is_completed", "ok"):
+    rows = sound_rows(given.scored, trainer)
+    experts = [read_experts(row.experts) for row in rows if row.experts is not None]
+    ((exported,),) = (episode["traces"] for episode in verifiers_episodes(given))
+    made = vf.WireTrace(**exported)
+    for name in ("nodes", "calls", "rewards", "metrics", "info", "is_completed", "ok", "stop_condition"):
         setattr(trace, name, getattr(made, name))
-    trace.info.update(made.info | {"rollout_id": rollout.id})
-    trace.stop(made.stop_condition or "agent_completed")
-    if len(experts) == len(given.scored.rows):
+    for node in trace.nodes:
+        node.advantages = None  # prime-rl makes them over its own group
+        if not node.sampled:
+            node.message.content = decode(node.token_ids)
+    if len(experts) == len(rows):
         # The last token of a row has none: as in verifiers, the one before stands in for it.
         every = np.concatenate([part for row in experts for part in (row, row[-1:])])
         ends = np.cumsum([len(node.token_ids) for node in trace.nodes])[:-1]

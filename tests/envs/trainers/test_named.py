@@ -49,7 +49,12 @@ class Engine:
 
 
 @pytest.fixture
-def runs(smollm2_tokenizer, tokenizer_folder, tmp_path):
+def runs(make_runs):
+    return make_runs()
+
+
+@pytest.fixture
+def make_runs(smollm2_tokenizer, tokenizer_folder, tmp_path):
     engine = Engine(ChatTemplate(smollm2_tokenizer))
 
     async def make(env_cls, command, options):
@@ -59,7 +64,7 @@ def runs(smollm2_tokenizer, tokenizer_folder, tmp_path):
         return ObjectServer(engine, config, reasoning_config)
 
     options = [f"--env.tokenizer_name={tokenizer_folder}", f"--env.run_dir={tmp_path}"]
-    return Runs("sums:Sums", options, "theirs", served, make)
+    return lambda: Runs("sums:Sums", options, "theirs", served, make)
 
 
 def opened(runs, heat=1.0):
@@ -90,6 +95,18 @@ async def test_a_run_that_has_ended_is_opened_again(runs):
         second, same = await asyncio.gather(opened(runs), opened(runs))
         assert second is same is not first
         assert await rollout(second, "sum-2", "two", rows_of)
+
+
+async def test_worker_processes_of_one_trainer_have_runs_of_their_own(make_runs):
+    async with make_runs() as first:
+        async with make_runs() as second:
+            feeds = [await opened(runs) for runs in (first, second)]
+            for fed in feeds:
+                assert await rollout(fed, "sum-2", "mine", rows_of)
+        async with make_runs() as third:
+            feeds.append(await opened(third))
+    places = [fed.run.env.run_dir for fed in feeds]
+    assert places[1] == places[2] == places[0].with_name(f"{places[0].name}-2")
 
 
 async def test_a_rollout_that_can_not_be_used_is_done_with_too(runs):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import queue
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import fields, make_dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -42,17 +42,18 @@ def pack(samples: Sequence[Any]) -> None:
     dict.fromkeys(key for sample in samples for key in sample.metrics)
 
 
-def step(worker: Worker, accumulated: int = 1) -> None:
-    """What transformers does at the end of a step."""
-    told = SimpleNamespace(is_world_process_zero=True)
+def step(worker: Worker, accumulated: int = 1) -> dict[str, Any]:
+    """What transformers does at the end of a step. Returns our part of its state."""
+    told = SimpleNamespace(is_world_process_zero=True, stateful_callbacks={})
     worker.callback.on_step_end(SimpleNamespace(gradient_accumulation_steps=accumulated), told, None)
+    return told.stateful_callbacks
 
 
-def save(worker: Worker, output_dir: Path, number: int) -> None:
+def save(state: dict[str, Any], output_dir: Path, number: int) -> None:
     """What transformers writes last into a checkpoint."""
     folder = output_dir / f"checkpoint-{number}"
     folder.mkdir(parents=True)
-    (folder / STATE).write_text(json.dumps({"stateful_callbacks": {"Confirming": worker.callback.state()}}))
+    (folder / STATE).write_text(json.dumps({"stateful_callbacks": state}))
 
 
 def worker_of(make_env: Any, output_dir: Path, **options: Any) -> Worker:
@@ -115,9 +116,9 @@ def test_the_trainer_is_fed_and_its_checkpoint_says_what_is_not_given_again(make
     samples += take(worker, 2)
     pack(samples[3:])  # it packs a batch ahead
     assert {sample.model_version for sample in samples} == {1}, "TRL counts from 1, and rows of version 0 are its first"
-    step(worker)
+    saved = step(worker)
     worker.update_model_version(2)
-    save(worker, out, 1)
+    save(saved, out, 1)
     worker.callback.on_save(None, SimpleNamespace(is_world_process_zero=True), None)
     step(worker)  # and here the process is killed: this step is lost
     worker.stop()
@@ -156,20 +157,25 @@ def test_no_more_groups_are_made_than_the_worker_may_have(make_env: Any, tmp_pat
     assert len(list(fates(tmp_path / "run"))) <= 5
 
 
-def test_weights_that_were_not_handed_over_are_of_the_next_version(tmp_path: Path) -> None:
+def test_a_checkpoints_weights_are_of_the_next_version_whether_they_are_handed_over_or_not(tmp_path: Path) -> None:
     worker = worker_of(None, tmp_path)
     worker.update_model_version(1)
-
-    def saved() -> int:
-        return int(worker.callback.state()["attributes"]["version"])
-
-    for handed_over, version in ((True, 1), (False, 2), (True, 2)):
-        worker.hand(given(rollout(1.0), name=f"g{handed_over}{version}"))
+    for number, (handed_over, version) in enumerate(((True, 1), (False, 2), (True, 2))):
+        worker.hand(given(rollout(1.0), name=f"g{number}"))
         pack(take(worker, worker.rollout_buffer.qsize()))
-        step(worker)
+        saved = step(worker)["Confirming"]["attributes"]
         if handed_over:
             worker.update_model_version(worker.version + 2)
-        assert saved() == version
+        assert saved["version"] == version
+
+
+def test_without_max_steps_trl_would_count_the_prompts_that_no_row_is_of(tmp_path: Path) -> None:
+    made = make_dataclass("AsyncGRPOConfig", [("output_dir", str), ("max_steps", int, -1), ("num_generations", int, 8)])
+    worker_of(None, tmp_path).callback.on_init_end(made(str(tmp_path), 5), None, None)
+    with pytest.raises(ValueError, match="give max_steps: the run draws its own tasks"):
+        worker_of(None, tmp_path).callback.on_init_end(made(str(tmp_path)), None, None)
+    with pytest.raises(ValueError, match="num_generations of AsyncGRPOConfig would have no effect"):
+        worker_of(None, tmp_path).callback.on_init_end(made(str(tmp_path), 5, 4), None, None)
 
 
 def test_an_adapter_under_names_of_trls_is_refused_since_rollouts_would_be_of_the_base_model(
@@ -183,7 +189,8 @@ def test_an_adapter_under_names_of_trls_is_refused_since_rollouts_would_be_of_th
     worker.start()
     worker.stop()
     worker = worker_of(make_env, tmp_path / "out")
-    worker.callback.on_train_begin(None, SimpleNamespace(global_step=0), None, model=SimpleNamespace(peft_config={}))
+    told = SimpleNamespace(global_step=0, stateful_callbacks={})
+    worker.callback.on_train_begin(None, told, None, model=SimpleNamespace(peft_config={}))
     with pytest.raises(ValueError, match=r"serves the adapter in training as trl-policy-v1, .* without --enable-lora"):
         worker.start()
     worker.stop()

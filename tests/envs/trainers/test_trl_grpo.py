@@ -37,7 +37,7 @@ class Pushed:
 def trainer_at(step: int, processes: int = 1, *, training: bool = True) -> Any:
     net = SimpleNamespace(save_pretrained=lambda folder: None, training=training)
     return SimpleNamespace(
-        state=SimpleNamespace(global_step=step, is_world_process_zero=True),
+        state=SimpleNamespace(global_step=step, is_world_process_zero=True, stateful_callbacks={}),
         num_generations=2,
         num_generations_eval=1,
         accelerator=SimpleNamespace(num_processes=processes, unwrap_model=lambda model: model),
@@ -82,6 +82,10 @@ def test_each_prompt_gets_the_rows_of_its_task_after_weights_were_handed_over(
         with pytest.raises(ValueError, match="for several use AsyncGRPOTrainer"):
             function(prompts, trainer_at(1, processes=2))
     assert [fate.state for fate in fates(tmp_path / "run")] == ["confirmed"] * 7 + ["taken"]
+    with RolloutFunction(made, tmp_path / "out", "http://127.0.0.1:9", tmp_path):
+        pass
+    states = [fate.state for fate in fates(tmp_path / "run")]
+    assert (states.count("confirmed"), states.count("working")) == (4, 4), "no evaluation is given again"
 
 
 def test_a_lost_step_is_made_again_with_other_tasks_and_another_number_of_generations(
@@ -101,6 +105,53 @@ def test_a_lost_step_is_made_again_with_other_tasks_and_another_number_of_genera
             found.append(function(prompts, trainer))
     assert found[1]["rollout_id"] == found[0]["rollout_id"][:2], "what is asked for again is given again"
     assert found[2]["task_id"] == ["sum-2"] * 3 + ["sum-3"] * 3
+
+
+def settings(passes: int, batches: int, strategy: str = "steps") -> Any:
+    return SimpleNamespace(
+        steps_per_generation=passes, num_iterations=2, gradient_accumulation_steps=batches, save_strategy=strategy
+    )
+
+
+def begun(function: RolloutFunction, args: Any, max_steps: int, save_steps: int) -> None:
+    function.begin(args, SimpleNamespace(max_steps=max_steps, save_steps=save_steps))
+
+
+def test_groups_are_trained_when_the_last_step_of_their_generation_is_done(
+    make_env: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def made() -> Any:
+        return make_env(equal_rewards="send")
+
+    with RolloutFunction(made, tmp_path / "out", "http://127.0.0.1:9", tmp_path) as function:
+        monkeypatch.setattr(function._weights, "load", Pushed().load)
+        begun(function, args := settings(3, 2), 6, 3)
+        function(["sum-1", "sum-1"], trainer_at(0))
+        for number in range(3):
+            assert not function.ledger.trained
+            if number:
+                function(["sum-2"], trainer_at(number, training=False))
+            function.callback.on_step_end(args, trainer_at(number).state, None)
+    assert function.ledger.trained == {"step-0/0/2/sum-1"}, "an evaluation between them changes nothing"
+
+
+def test_checkpoints_within_a_generation_are_refused(tmp_path: Path) -> None:
+    function = RolloutFunction(None, tmp_path, "http://127.0.0.1:9", tmp_path)  # type: ignore[arg-type]
+    for passes, batches, strategy, max_steps, save_steps in (
+        (1, 1, "steps", 4, 2),
+        (1, 4, "steps", 3, 1),  # two generations a step
+        (2, 1, "epoch", 8, 500),
+        (2, 1, "no", 8, 500),
+    ):
+        begun(function, settings(passes, batches, strategy), max_steps, save_steps)
+    for passes, batches, strategy, max_steps, save_steps in (
+        (1, 1, "steps", 4, 1),
+        (1, 1, "steps", 5, 2),
+        (1, 1, "best", 4, 2),
+        (3, 4, "no", 6, 6),  # one and a half
+    ):
+        with pytest.raises(ValueError, match=r"trained on in [\d.]+ steps .* give whole generations in save_steps and"):
+            begun(function, settings(passes, batches, strategy), max_steps, save_steps)
 
 
 def test_a_rollout_that_is_not_one_row_is_refused_by_its_name() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from functools import partial
@@ -25,6 +26,7 @@ pytestmark = [
 ]
 
 from verifiers.v1.configs.client import EvalClientConfig, TrainClientConfig  # noqa: E402
+from verifiers.v1.errors import TaskError  # noqa: E402
 from verifiers.v1.serve.client import EnvClient  # noqa: E402
 from verifiers.v1.serve.server import EnvServer  # noqa: E402
 from verifiers.v1.trace import Branch  # noqa: E402
@@ -157,6 +159,32 @@ async def test_headers_for_the_inference_server_are_refused_by_name(ask):
     assert "client.headers (X-Mine) are not sent" in episode.errors[0].message
 
 
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"taskset": {"task": {"rewards": {"mine": {"fn": "my.reward"}}}}}, "--env.taskset.task {'rewards'"),
+        ({"taskset": {"system_prompt": "prompt.txt"}}, "--env.taskset.system_prompt"),
+        ({"agent": {"max_turns": 3}}, "'max_turns': 3} has no effect"),
+    ],
+)
+def test_settings_of_verifiers_own_agent_and_scoring_are_refused_by_name(given, named, monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLES)
+    taskset = {"id": "atropos_vf", "environment": "sums:Sums", **given.get("taskset", {})}
+    with pytest.raises(ValueError, match=re.escape(named)):
+        resolve_env_config({**given, "taskset": taskset})
+
+
+async def test_its_tasks_are_not_judged_again_nor_played_by_another_env(monkeypatch):
+    """vf-replay would make each reward 0, and vf-gepa would improve a prompt that nobody reads."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    config = resolve_env_config({"taskset": {"id": "atropos_vf", "environment": "sums:Sums"}})
+    task = next(iter(load_taskset(config.taskset)))
+    with pytest.raises(NotImplementedError, match="Env alone plays and judges its tasks"):
+        task.with_system_prompt("Add!")
+    with pytest.raises(TaskError, match="Env alone plays and judges its tasks"):
+        await task.score(None)
+
+
 async def test_prime_rl_reads_our_rows_of_the_traces(ask, tmp_path, monkeypatch):
     trajectories = pytest.importorskip("prime_rl.orchestrator.trajectories")
     # prime-rl of August 2026 reads it, and verifiers 0.4.0 has it no more.
@@ -197,8 +225,8 @@ def test_vf_eval_runs_on_it(vf_eval, tmp_path):
 
 def test_vf_eval_says_what_is_wrong_with_a_setting_before_it_begins(vf_eval):
     for more, options, sentence in (
-        (["--env.agent.max-turns", "3"], [], "--env.agent.max_turns has no effect"),
-        (["--env.timeout.episode", "60"], [], "--env.timeout.episode has no effect"),
+        (["--env.agent.max-turns", "3"], [], "'max_turns': 3} has no effect"),
+        (["--env.timeout.episode", "60"], [], "--env.timeout {'episode': 60.0} has no effect"),
         ([], ["--env.max_step=3"], "did you mean --env.max_steps"),
         ([], ["--env.estimator=none"], "leave out --env.estimator"),
     ):
