@@ -45,6 +45,7 @@ class Agent:
         problems = check_names([tool for tool in self.tools if isinstance(tool, str)])
         if problems:
             raise problems[0]
+        ToolRegistry(_functions(self.tools))  # which refuses what has no schema
         check_score(self.score, sandbox=self.in_sandbox)
 
     @property
