@@ -170,6 +170,17 @@ class Task:
     last_counts: bool = False
     mcp_servers: Sequence[MCPServer] = ()
 
+    def __post_init__(self) -> None:
+        """Raise BadTask for a value of another type, which would fail each of its rollouts, or end the run."""
+        kinds = {"id": str, "instruction": str, "hidden": Hidden, "limits": Limits, "metadata": Mapping}
+        for name, kind in kinds.items():
+            if not isinstance(value := getattr(self, name), kind):
+                raise BadTask(f"task {self.id!r:.80}: {name} is a {type(value).__name__}; give a {kind.__name__}")
+        if isinstance(self.tags, str):
+            raise BadTask(f"task {self.id!r:.80}: tags is a text; give a list of texts")
+        if self.timeout_s is not None and not (isinstance(self.timeout_s, int | float) and self.timeout_s > 0):
+            raise BadTask(f"task {self.id!r:.80}: timeout_s is {self.timeout_s!r:.40}; give seconds above 0, or None")
+
 
 class TestStatus(enum.StrEnum):
     __test__ = False  # not a test class for pytest
@@ -249,6 +260,19 @@ class Verdict:
     output: str = field(default="", repr=False, compare=False)
     patch: str = field(default="", repr=False, compare=False)
 
+    def __post_init__(self) -> None:
+        """Raise TypeError for a value that can't be saved."""
+        for name in ("explanation", "output", "patch"):
+            if not isinstance(value := getattr(self, name), str):
+                raise TypeError(f"Verdict.{name} is a {type(value).__name__}; give a text")
+        check_numbers("Verdict", {"reward": self.reward})
+        check_numbers("Verdict.metrics", self.metrics)
+        try:
+            statuses = {name: TestStatus(status) for name, status in self.tests.items()}
+        except ValueError as error:
+            raise TypeError(f"Verdict.tests: {error}; give a TestStatus: {', '.join(TestStatus)}") from error
+        object.__setattr__(self, "tests", statuses)
+
     @property
     def solved(self) -> bool:
         """Tell whether the task was solved, however the rollout is rewarded."""
@@ -287,6 +311,13 @@ class Outcome:
     verdict: Verdict
     timings_s: Mapping[str, float] = field(default_factory=dict)
     work: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
+
+
+def check_numbers(where: str, values: Mapping[str, Any]) -> None:
+    """Raise TypeError for a value that is no number."""
+    for name, value in values.items():
+        if isinstance(value, str) or not hasattr(value, "__float__"):
+            raise TypeError(f"{where}: {name} is a {type(value).__name__}; give a number")
 
 
 @dataclass(frozen=True, slots=True)

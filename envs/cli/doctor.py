@@ -49,6 +49,7 @@ from envs.cli.teacher_check import examine_teacher
 from envs.config import AgentEnvConfig
 from envs.options import EngineConfig, Options, UsageError
 from envs.options.tokenizer import load_tokenizer
+from envs.tasks.selection import checked
 from sandboxes.shielding import together
 from sandboxes.tls import distrust
 from tools import ToolCall, ToolRegistry, ToolResult
@@ -79,7 +80,7 @@ def surroundings_of(env_cls: type[AgentEnv[Any]]) -> Surroundings:
 
     async def surroundings(config: Any, _: Sequence[EngineConfig]) -> AsyncIterator[Check]:
         try:
-            train, evaluate = env_cls.load_tasks(config)
+            train, evaluate = checked(env_cls.load_tasks, config)
         except ValueError as error:  # BadTask is one
             yield Check("tasks", Status.WRONG, str(error))
             return

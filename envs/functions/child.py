@@ -19,12 +19,14 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from typing import Any
 
 from envs.functions.arguments import LLM
 
 Give = Callable[..., None]
+_OURS = "envs.functions"
 
 
 class FunctionFailed(RuntimeError):
@@ -43,7 +45,9 @@ class Child:
         others = {name: value for name, value in given.items() if name != "llm"}
         context = multiprocessing.get_context("forkserver")
         # Of a main module the fork server imports nothing (python/cpython#126631).
-        context.set_forkserver_preload(["envs.functions"])
+        listed = forkserver._forkserver._preload_modules  # type: ignore[attr-defined]  # nothing public tells it
+        if _OURS not in listed:
+            context.set_forkserver_preload([*(listed if listed != ["__main__"] else ()), _OURS])
         self._ours, theirs = context.Pipe()
         self._theirs: Connection | None = theirs
         self._process = context.Process(

@@ -182,7 +182,7 @@ class MessagesEnv(FunctionEnv):
                 if (await session.result()).stop_reason not in BUDGETS:
                     raise InfraError(Failure.ENVIRONMENT, f"{work.name}: {refusal}") from refusal
             result = await session.result()
-        return Outcome(result, await judged(self.score, task, result))
+        return Outcome(result, await judged(self.score, task, result, self._seconds(task)))
 
 
 def environment_of(work: Work) -> type[FunctionEnv]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from atropos_agent.types import AgentResult
+from envs.functions.calling import value_of
 from envs.types import Failure, InfraError, Task, Verdict
 from sandboxes.base import Sandbox
 from sandboxes.naming import meant
@@ -15,11 +16,14 @@ JUDGING = ("task", "answer", "result")
 """Names of parameters available to a score."""
 
 
-async def judged(score: Callable[..., Any], task: Task, result: AgentResult, sandbox: Sandbox | None = None) -> Verdict:
-    """Return a score's verdict on a reply. Raises its exceptions, and InfraError for an invalid reward."""
+async def judged(
+    score: Callable[..., Any], task: Task, result: AgentResult, limit_s: float, sandbox: Sandbox | None = None
+) -> Verdict:
+    """Return a score's verdict on a reply. limit_s: its seconds. Raises its exceptions, Hung, and InfraError for an
+    invalid reward."""
     known = {"task": task, "answer": result.final_response, "result": result, "sandbox": sandbox}
     taken = inspect.signature(score).parameters
-    value = await value_of(score(**{name: given for name, given in known.items() if name in taken}))
+    value = await value_of(score, {name: given for name, given in known.items() if name in taken}, limit_s)
     return verdict_of(getattr(score, "__name__", "the score"), value)
 
 
@@ -46,11 +50,6 @@ def parameters_of(function: Callable[..., Any], known: Sequence[str], what: str)
 def check_score(score: Callable[..., Any], *, sandbox: bool = False) -> None:
     """Check that a score can be called. Raises TypeError."""
     parameters_of(score, (*JUDGING, "sandbox") if sandbox else JUDGING, "the function that scores")
-
-
-async def value_of(value: Any) -> Any:
-    """Return a value, awaited if necessary."""
-    return await value if inspect.isawaitable(value) else value
 
 
 def verdict_of(name: str, value: object) -> Verdict:

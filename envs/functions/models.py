@@ -9,6 +9,7 @@ from typing import Any
 
 from atropos_agent.engines.chat import ChatServer
 from atropos_agent.types import EngineError
+from envs.functions.calling import in_thread
 from envs.options import EngineConfig
 
 
@@ -35,8 +36,13 @@ class FunctionServer(ChatServer):
 
     async def chat_completion(self, **options: Any) -> SimpleNamespace:
         """Return the function's reply in OpenAI's shape. Raises EngineError for anything but text."""
-        text = self._function([dict(message) for message in options["messages"]])
-        text = await text if inspect.isawaitable(text) else text
+        messages = [dict(message) for message in options["messages"]]
+        text: Any
+        if inspect.iscoroutinefunction(self._function):
+            text = await self._function(messages)
+        else:  # it may wait
+            text = await in_thread(lambda: self._function(messages))
+            text = await text if inspect.isawaitable(text) else text
         if not isinstance(text, str):
             name = getattr(self._function, "__name__", "the model")
             raise EngineError(f"{name} returned a {type(text).__name__}; a model returns a text")

@@ -45,6 +45,7 @@ class Agent:
         problems = check_names([tool for tool in self.tools if isinstance(tool, str)])
         if problems:
             raise problems[0]
+        ToolRegistry(_functions(self.tools))  # which refuses what has no schema
         check_score(self.score, sandbox=self.in_sandbox)
 
     @property
@@ -95,20 +96,20 @@ class AgentPresetEnv(AgentEnv[FunctionConfig]):
             self.backend: Backend = await resources.enter_async_context(load_backend(self.config.sandbox))
 
     async def attempt(self, task: Task, seat: Seat) -> Outcome:
-        preset, options = self.preset, dict[str, object]()
+        preset, options, limit_s = self.preset, dict[str, object](), self.config.rollout_timeout_s
         if task.timeout_s is not None:
             options["max_seconds"] = min(self.config.rollout_timeout_s, task.timeout_s)
         if preset.system_prompt is not None and self.config.system_prompt is None:
             options["system_prompt"] = preset.system_prompt
         if not preset.in_sandbox:
             result = await self.agent(seat, ToolRegistry(_functions(preset.tools)), **options).run(task.instruction)
-            return Outcome(result, await judged(preset.score, task, result))
+            return Outcome(result, await judged(preset.score, task, result, limit_s))
         image = await self.backend.ensure_image(task.image, task.context)
         async with self.backend.open(agent_spec(task, image)) as sandbox:
             named = default_tools(sandbox, [tool for tool in preset.tools if isinstance(tool, str)])
             tools = ToolRegistry([*named, *_functions(preset.tools)])
             result = await self.agent(seat, tools, working_dir=sandbox.workdir, **options).run(task.instruction)
-            return Outcome(result, await judged(preset.score, task, result, sandbox))
+            return Outcome(result, await judged(preset.score, task, result, limit_s, sandbox))
 
 
 def _functions(tools: Sequence[ToolFunction | str]) -> list[ToolFunction]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+from envs.tasks.selection import check_ids
 from envs.types import BadTask, Task
-from sandboxes.plurals import plural
 
 Tasks = Iterable[Task | str | Mapping[str, Any]] | Callable[[], Iterable[Task | str | Mapping[str, Any]]]
 """Tasks, or a function that returns them."""
@@ -29,12 +28,7 @@ def read_tasks(given: Tasks) -> Sequence[Task]:
     found = [_read(one, place) for place, one in enumerate(given)]
     if not found:
         raise BadTask("there are no tasks; give at least one")
-    for place, task in enumerate(found):
-        if task.id != task.id.encode(errors="replace").decode():
-            raise BadTask(f"tasks[{place}].id: {task.id!r} is no text: half of a surrogate pair is in it")
-    twice = [name for name, count in Counter(task.id for task in found).items() if count > 1]
-    if twice:
-        raise BadTask(f"{plural(len(twice), 'id')} of several tasks, such as {twice[0]!r}; give each its own")
+    check_ids(found)
     return found
 
 
@@ -53,7 +47,8 @@ def _read(one: object, place: int) -> Task:
         raise BadTask(f"tasks[{place}].instruction: {one['instruction']!r} is no text; tell the model what to do")
     own = {name: value for name, value in one.items() if name in _FIELDS}
     more = {name: value for name, value in one.items() if name not in _FIELDS}
-    own["metadata"] = {**dict(own.get("metadata") or {}), **more}
+    about = own.get("metadata") or {}
+    own["metadata"] = {**about, **more} if isinstance(about, Mapping) else about
     return Task(**{**own, "id": str(own.get("id", f"task-{place}"))})
 
 

@@ -69,9 +69,12 @@ async def open_verifier(
             timeout_s = _PATIENCE * task.hidden.timeout_s if starved else None
             try:
                 async with AsyncExitStack() as stack:
-                    again = open_prepared(backend, task, image)
                     try:
-                        prepared = await (stack.enter_async_context(again) if failures else asyncio.shield(ahead))
+                        prepared = await (
+                            stack.enter_async_context(open_prepared(backend, task, image))
+                            if failures
+                            else asyncio.shield(ahead)
+                        )
                     finally:
                         done("sandbox")
                     try:

@@ -124,6 +124,11 @@ def parts(directory: Path | str) -> list[tuple[int, Path]]:
     return sorted(found)
 
 
+def end_of(directory: Path | str) -> int:
+    """Return the offset behind a directory's last rollout."""
+    return max((start + path.stat().st_size for start, path in parts(directory)), default=0)
+
+
 class RolloutWriter:
     """Append rollouts to `rollouts.jsonl` in a directory, and to its further `parts`. Makes a missing directory.
 

@@ -169,6 +169,8 @@ def read_database(path: Path) -> Iterator[sqlite3.Connection]:
     """Open the file for reading, also while a run writes it. Raises RunDirectoryError when it can't be read."""
     if not path.is_file():
         raise RunDirectoryError(f"{path.parent} holds no run: there is no {path.name} in it")
+    if not path.stat().st_size:
+        raise RunDirectoryError(f"{path} is empty; bring it back from a copy, or move it away to do without it")
     db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
     try:
         (version,) = db.execute("PRAGMA user_version").fetchone()

@@ -185,17 +185,23 @@ class Samples:
         """Read the samples on disk. A torn line costs itself alone. Raises OtherEvaluation."""
         samples = cls(path)
         lines = await asyncio.to_thread(_lines, path)
-        there = next((line["about"] for line in lines if "about" in line), None)
-        if there is None:
+        first = next((place for place, line in enumerate(lines) if "about" in line), None)
+        if first is None:
             header = orjson.dumps({"about": about})
+            if lines:  # they can't be told from another evaluation's
+                logger.warning(
+                    "%s has lost its first line, which names the conditions of its %s: these are made again",
+                    path,
+                    plural(len(lines), "sample"),
+                )
             await until_room(path, lambda: append_line(path, header), home=path.parent)
-            return samples  # what stands before a header can't be told from another evaluation's
-        if differences := list(_differences(there, orjson.loads(orjson.dumps(about)))):
+            return samples
+        if differences := list(_differences(lines[first]["about"], orjson.loads(orjson.dumps(about)))):
             raise OtherEvaluation(
                 f"{path} holds another evaluation ({'; '.join(differences)}); give another --env.run_dir, "
                 "or the options of that one"
             )
-        for line in lines:
+        for line in lines[first:]:
             if "reward" in line:
                 samples._take(line["task"], line["sample"], line["reward"], line["rollout"])
         return samples

@@ -242,6 +242,18 @@ async def count_states(journal: Journal) -> Counter[str]:
     return await journal.read(lambda db: Counter(dict(db.execute(query))))
 
 
+async def members_end(journal: Journal) -> int:
+    """Return the offset behind the last rollout of a group in the saved rollouts."""
+    query = "SELECT coalesce(max(place + size), 0) FROM members"
+    return await journal.read(lambda db: int(db.execute(query).fetchone()[0]))
+
+
+async def count_written(journal: Journal, file: str) -> int:
+    """Return how many groups were saved to a file of this name."""
+    query = "SELECT count(*) FROM groups WHERE state = ? AND evidence = ?"
+    return await journal.read(lambda db: int(db.execute(query, (GroupState.SAVED, file)).fetchone()[0]))
+
+
 def _insert(db: sqlite3.Connection, task: Task) -> int:
     number = next_number(db)
     insert = "INSERT INTO groups (number, task, state, reason) VALUES (?, ?, ?, 'its rollouts are being made')"

@@ -42,7 +42,7 @@ class Hope:
         self._tasks = min(SEVERAL, max(1, tasks))
         self._at_once = min(self._tasks, max(1, at_once))
         self._lost = True
-        self._reason = ""
+        self._alike: frozenset[str] = frozenset()
         self._of: set[str] = set()
         self._failures = 0
 
@@ -54,14 +54,16 @@ class Hope:
         """Take in a failure. Raises NothingWorks when there is no hope."""
         if not self._lost:
             return
-        reason = _alike(task, error) if permanent(error) else ""
-        if reason != self._reason:
-            self._reason, self._failures = reason, 0
+        texts = _texts(task, error) if permanent(error) else frozenset()
+        alike = self._alike & texts
+        if not alike:
+            self._failures = 0
             self._of.clear()
+        self._alike = alike or texts
         self._failures += 1
         self._of.add(task.id)
         several = self._tasks if error.kind is Failure.TASK else self._at_once
-        if reason and self._failures >= FAILURES and len(self._of) >= several:
+        if texts and self._failures >= FAILURES and len(self._of) >= several:
             raise NothingWorks(
                 f"none of the rollouts succeeds: {self._failures} in a row, of {plural(len(self._of), 'task')}, "
                 f"failed alike, and that does not pass: {error}"
@@ -93,9 +95,10 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         found = found.__cause__
 
 
-def _alike(task: Task, error: InfraError) -> str:
-    """A failure's text without the parts that differ from task to task and from time to time."""
-    text = str(error)
+def _texts(task: Task, error: InfraError) -> frozenset[str]:
+    """Return a failure's text without the parts that differ from time to time, and also without those that differ from
+    task to task: an id such as "a" may stand in any text."""
+    whole = bare = str(error)
     for own in (task.id, task.image):
-        text = text.replace(own, "…") if own else text
-    return f"{error.kind} {_VARYING.sub('…', text)}"
+        bare = bare.replace(own, "…") if own else bare
+    return frozenset(f"{error.kind} {_VARYING.sub('…', text)}" for text in (whole, bare))

@@ -24,7 +24,8 @@ from envs.config import AgentEnvConfig
 from envs.delivery.estimators import Estimator
 from envs.delivery.rows import Origin, ScoredGroup, score_group
 from envs.records import timeline
-from envs.records.atif import RolloutWriter
+from envs.records.atif import FILE_NAME as ROLLOUTS
+from envs.records.atif import RolloutWriter, end_of
 from envs.records.disk import may_pass, replace_file
 from envs.records.metrics import Metrics
 from envs.records.read import read_newest
@@ -33,7 +34,7 @@ from envs.records.tracking import TrackedRun, Trackers
 from envs.running.concurrency import CircuitBreaker, ConcurrencyLimiter
 from envs.running.environment import Environment
 from envs.running.failures import FailureLog
-from envs.running.group import UNMADE, Group, count_states, reopen
+from envs.running.group import UNMADE, Group, count_states, members_end, reopen
 from envs.running.journal import Journal
 from envs.running.mix import Mix
 from envs.running.monitoring import serving_metrics
@@ -47,7 +48,7 @@ from envs.running.teaching import open_teacher
 from envs.running.telemetry import open_telemetry
 from envs.running.watchdog import LoopWatch
 from envs.running.workers import open_worker
-from envs.types import Failure, GroupState, InfraError, Rollout, Seat, Task
+from envs.types import BadTask, Failure, GroupState, InfraError, Rollout, Seat, Task
 from sandboxes.shielding import finish
 
 logger = logging.getLogger(__name__)
@@ -321,6 +322,8 @@ async def open_run(
     if command != "process":
         config.check_ratios()
     train, evaluate = await env.ready_tasks()
+    if not train:
+        raise BadTask(f"{env.name} has no tasks to train on; `load_tasks` gives them first, then those to evaluate on")
     async with Journal(env.run_dir, lambda: env.stopping.requested) as journal:
         identity = {"group_size": config.group_size, "seed": config.seed, "vocabulary": len(env.tokenizer)}
         under = await conditions_of(env)
@@ -328,6 +331,11 @@ async def open_run(
         for change in known.changed:
             logger.warning("this start goes on under other conditions than the one before: %s", change)
         run_id = await journal.run_id()
+        if end_of(env.run_dir) < await members_end(journal):
+            logger.warning(
+                "%s is missing or was cut: rollouts of complete groups are not there. Bring it back from a copy",
+                env.run_dir / ROLLOUTS,
+            )
         if lost := await reopen(journal, run_id, trained):
             logger.info("%d groups that a trainer took and did not confirm are given again", lost)
         metrics = await _continued(env.run_dir, journal) if known else Metrics()

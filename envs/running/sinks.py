@@ -15,7 +15,7 @@ from envs.delivery.exports import Export
 from envs.delivery.packing import RowPacker
 from envs.delivery.rows import ScoredGroup
 from envs.records.disk import append_line, close_line, until_room
-from envs.running.group import Group, unfinished
+from envs.running.group import Group, count_written, unfinished
 from envs.running.outbox import Outbox
 from envs.running.run import Run
 from envs.types import GroupState
@@ -70,7 +70,14 @@ class GroupFile:
 async def open_group_file(run: Run, path: Path) -> GroupFile:
     """Open a run's file of groups, new or old, and find its undecided groups."""
     await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
-    since = int(await run.journal.remember(_place_key(path), str(max(0, _size(path) - TAIL))))
+    size = _size(path)
+    since = int(await run.journal.remember(_place_key(path), str(max(0, size - TAIL))))
+    if size < max(since, await count_written(run.journal, path.name)):
+        logger.warning(
+            "%s is missing or was cut: groups that this run wrote to it are not there. Bring it back from a copy; "
+            "`export` has their rollouts",
+            path,
+        )
     names = {run.group_id(left.number) for left in await unfinished(run.journal)}
     return GroupFile(run, path, await asyncio.to_thread(_places, path, since, names))
 

@@ -11,17 +11,29 @@ import math
 import time
 import uuid
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from atropos_agent import tracing
-from atropos_agent.types import Branch, StopReason
+from atropos_agent.types import AgentResult, Branch, StopReason
 from envs.config import AgentEnvConfig
 from envs.resources import versions_of
 from envs.rewards import reward_of
 from envs.running.failures import attribute
 from envs.running.telemetry import rollout_span
 from envs.running.watchdog import LoopWatch
-from envs.types import RESOURCES, VERIFIER_TIMED_OUT, Failure, InfraError, Outcome, Reward, Rollout, Seat, Task
+from envs.types import (
+    RESOURCES,
+    VERIFIER_TIMED_OUT,
+    Failure,
+    InfraError,
+    Outcome,
+    Reward,
+    Rollout,
+    Seat,
+    Task,
+    Verdict,
+    check_numbers,
+)
 
 _NO_WORK = frozenset({Branch.SIDE, Branch.UNTAKEN})
 """Kinds of replies that say nothing of the model's work: a title, a reply that never arrived."""
@@ -59,6 +71,16 @@ class Attempts(Protocol):
         ...
 
 
+def _check_types(outcome: Any) -> None:
+    """Raise TypeError for what is no outcome, or can't be saved."""
+    if not isinstance(outcome, Outcome):
+        raise TypeError(f"`attempt` returned a {type(outcome).__name__}; return an Outcome")
+    for name, kind in (("result", AgentResult), ("verdict", Verdict)):
+        if not isinstance(value := getattr(outcome, name), kind):
+            raise TypeError(f"Outcome.{name} is a {type(value).__name__}; give the {kind.__name__}")
+    check_numbers("Outcome.timings_s", outcome.timings_s)
+
+
 class LocalWorker:
     """Runs an environment's attempts in this process.
 
@@ -89,6 +111,7 @@ class LocalWorker:
         try:
             async with asyncio.timeout(seconds) as limit:
                 outcome = await self._env.attempt(task, own)
+            _check_types(outcome)
             reward = self._reward(task, outcome, seat)
             self._check(outcome, reward, own, started)
         except InfraError:

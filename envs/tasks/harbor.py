@@ -44,7 +44,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -72,10 +72,21 @@ def load_task(directory: Path, digest: str | None = None) -> Task:
 
     Raises BadTask with the task, the file, the field and the remedy in its message.
     """
-    task, ignored = _read(directory, directory, digest)
-    for what in ignored:
-        logger.warning("task %s: %s", task.id, what)
+    task, remarks = read_task(directory, digest)
+    warn({what: [task.id] for what in remarks})
     return task
+
+
+def read_task(directory: Path, digest: str | None = None) -> tuple[Task, Sequence[str]]:
+    """Return the task of `load_task`, and the remarks about it, for `warn`. Raises BadTask."""
+    return _read(directory, directory, digest)
+
+
+def warn(remarks: Mapping[str, Sequence[str]]) -> None:
+    """Log each remark once, with its tasks."""
+    for what, names in remarks.items():
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        logger.warning("%s %s%s: %s", "task" if len(names) == 1 else "tasks", ", ".join(names[:_SHOWN]), more, what)
 
 
 def load_tasks(root: Path) -> list[Task]:
@@ -101,8 +112,7 @@ def load_tasks(root: Path) -> list[Task]:
         tasks[task.id] = task
         for what in left_out:
             ignored[what].append(task.id)
-    for what, names in ignored.items():
-        logger.warning("%s of %s", what, _some(names))
+    warn(ignored)
     if problems:
         raise BadTasks("task", problems, list(tasks.values()), f" in {root}")
     if not tasks:
@@ -174,6 +184,7 @@ def _task(directory: Path, digest: str | None) -> tuple[Task, Sequence[str]]:
         mcp_servers=source.mcp_servers(),
     )
     left_out = [f"{what}; it is left out" for what in dict.fromkeys([*config.ignored(), *_files_left_out(source)])]
+    left_out += dict.fromkeys(source.remarks)
     dockerfile = None if task.workdir or task.hidden.graded_alone else source.dockerfile("environment")
     return task, [*left_out, *([_NO_WORKDIR] if dockerfile is not None and dockerfile.workdir_of() else [])]
 
@@ -192,8 +203,3 @@ def _files_left_out(source: Source) -> Iterator[str]:
         yield "solution/ has no solve.sh"
     if (source.directory / "tests/Dockerfile").is_file() and not source.config.verifier.separate:
         yield 'tests/Dockerfile is not built without [verifier] environment_mode = "separate"'
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

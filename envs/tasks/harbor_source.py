@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from envs.judging.path_rules import refusal
@@ -16,8 +15,6 @@ from envs.types import BadTask, Collect, Hidden, VerifierImage
 from sandboxes.base import Limits
 from sandboxes.docker.images.dockerfile import Dockerfile, DockerfileError
 from tools.mcp.servers import MCPServer, parse_servers
-
-logger = logging.getLogger(__name__)
 
 LAYOUT = (
     "a task directory holds task.toml, instruction.md, environment/Dockerfile (or [environment] docker_image), "
@@ -39,12 +36,13 @@ _CANARY = re.compile(r"(?:<!--.*canary.*-->|#.*canary.*)", re.IGNORECASE)
 class Source:
     """A task directory.
 
-    defaults: limits for everything it leaves open.
+    defaults: limits for everything it leaves open. remarks: about what is left out, while it is read.
     """
 
     directory: Path
     config: Config
     defaults: Limits
+    remarks: list[str] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -126,7 +124,8 @@ class Source:
                 found[key] = self._fill(value, f"task.toml: [{table}] env.{key}")
             except BadTask as error:
                 if not table.startswith("verifier"):
-                    logger.warning("%s; the sandbox goes without it", error)
+                    what = str(error).removeprefix(f"task {self.name}: ")
+                    self.remarks.append(f"{what}; the sandbox goes without it")
                 elif key in _OF_JUDGES:
                     found[key] = _FILLED_LATER
                 else:

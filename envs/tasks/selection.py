@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import traceback
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 from envs.checking.manifest import NAME, read_manifest, usable
 from envs.records.read import read_scores
@@ -19,8 +21,45 @@ from sandboxes.plurals import plural
 
 logger = logging.getLogger(__name__)
 
+C = TypeVar("C")
+
 _SHOWN = 40
 """Most tags in a message."""
+
+
+def checked(load: Callable[[C], Any], config: C) -> tuple[list[Task], list[Task]]:
+    """Return the tasks to train on and those to evaluate on, of an environment's `load_tasks`.
+
+    Raises BadTask, with the function's name, for other values, ids of several tasks, and unexpected exceptions; OSError
+    and ValueError as they are."""
+    name = getattr(load, "__qualname__", "load_tasks")
+    try:
+        found = load(config)
+        parts = found if isinstance(found, tuple | list) and len(found) == 2 else ()
+        both = [[*part] for part in parts if isinstance(part, Iterable)]
+    except (OSError, ValueError):
+        raise
+    except (Exception, SystemExit) as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{place.filename}, line {place.lineno}"
+        raise BadTask(f"{name} raised {type(error).__name__}: {error} ({where})") from error
+    wrong = [one for part in both for one in part if not isinstance(one, Task)]
+    if len(both) != 2 or wrong:
+        got = f"one of its tasks is {wrong[0]!r:.80}" if wrong else f"it returned {found!r:.80}"
+        raise BadTask(f"{name}: {got}; return two lists of tasks, those to train on and those to evaluate on")
+    for part in both:
+        check_ids(part)
+    return both[0], both[1]
+
+
+def check_ids(tasks: Sequence[Task]) -> None:
+    """Raise BadTask if an id is no text, or that of several tasks: a run knows them by it."""
+    for place, task in enumerate(tasks):
+        if task.id != task.id.encode(errors="replace").decode():
+            raise BadTask(f"tasks[{place}].id: {task.id!r} is no text: half of a surrogate pair is in it")
+    twice = [name for name, count in Counter(task.id for task in tasks).items() if count > 1]
+    if twice:
+        raise BadTask(f"{plural(len(twice), 'id')} of several tasks, such as {twice[0]!r}; give each its own")
 
 
 def select_tagged(

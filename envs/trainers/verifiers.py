@@ -23,6 +23,7 @@ from atropos_agent.tokens.experts import read_experts
 from envs.cli.starting import open_env
 from envs.delivery.exports import Export, verifiers_episodes
 from envs.options import EngineConfig
+from envs.tasks.selection import checked
 from envs.trainers.named import Runs, named, refuse_advantages, refuse_settings, rollout, sound_rows
 from envs.types import InfraError
 
@@ -64,7 +65,7 @@ class AtroposTaskset(vf.Taskset[AtroposTask, AtroposTasksetConfig]):  # type: ig
         shows other errors as Python does."""
         env_cls, options = named(self.config.environment, self.config.options)
         try:
-            tasks = env_cls.load_tasks(options.env)[self.config.held_out]
+            tasks = checked(env_cls.load_tasks, options.env)[self.config.held_out]
         except ValueError as error:  # BadTask is one
             raise SystemExit(str(error)) from None
         for number, task in enumerate(tasks):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,10 @@ from pathlib import Path
 from envs.records.read import SavedRollout
 from envs.runs import journal
 from envs.runs.index import Index
-from envs.runs.reading import read_rollout
+from envs.runs.reading import NoRollout, read_rollout
+from sandboxes.plurals import plural
+
+logger = logging.getLogger(__name__)
 
 LATEST = 20
 """Rollouts taken without a choice."""
@@ -62,7 +66,18 @@ def choose(directory: Path, choice: Choice) -> list[SavedRollout]:
         places |= {member.place for member in group.members} if group is not None else set()
     if not places:
         raise NothingChosen(f"{directory}: no rollout fits ({choice})")
-    return [read_rollout(directory, place) for place in sorted(places)]
+    found, lost = [], []
+    for place in sorted(places):
+        try:
+            found.append(read_rollout(directory, place))
+        except NoRollout as error:
+            lost.append(str(error))
+    if not found:
+        what = f"none of the {plural(len(places), 'chosen rollout')} can be read"
+        raise NothingChosen(f"{directory}: {what}; bring its rollouts.jsonl back from a copy")
+    if lost:
+        logger.warning("%s of %s left out: %s", plural(len(lost), "rollout"), directory, lost[0])
+    return found
 
 
 def _places(index: Index, choice: Choice) -> set[int]:

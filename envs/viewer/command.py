@@ -9,6 +9,7 @@ from pathlib import Path
 
 from envs.messages import SWE, describe_error, replace_command
 from envs.records.report import write_report
+from envs.running.database import RunDirectoryError
 from envs.runs.reader import TOKENIZER, NoRun, decoder
 from envs.viewer.choosing import Choice, NothingChosen, choose
 from envs.viewer.door import address, key_of, listen
@@ -35,7 +36,7 @@ def main(argv: Sequence[str], *, prog: str = SWE) -> int:
                 "\n".join(f"--{name}: says what --export writes; give --export FILE" for name in useless)
             )
         return _serve(options, directories)
-    except (NoRun, NothingChosen) as error:
+    except (NoRun, NothingChosen, RunDirectoryError) as error:
         print(error, file=sys.stderr)
         return WRONG_USE
     except OSError as error:

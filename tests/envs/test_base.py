@@ -1,6 +1,7 @@
 """The environment's class: what a subclass uses, and what is chosen by name."""
 
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 
@@ -63,6 +64,11 @@ def test_agent_and_reward_are_chosen_by_dotted_paths(make_env):
 def test_a_name_that_is_not_there_is_refused_with_its_option(make_env, option):
     with pytest.raises(ValueError, match=rf"--env\.{option} no_such_thing: there is none of that name"):
         make_env(**{option: "no_such_thing"})
+
+
+def test_a_run_stays_in_its_directory_wherever_the_process_goes(make_env, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert make_env(run_dir=Path("runs/mine")).run_dir == tmp_path / "runs/mine"
 
 
 async def test_two_runs_of_one_environment_share_nothing_open(make_env):

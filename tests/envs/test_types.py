@@ -2,7 +2,7 @@
 
 import pytest
 
-from envs.types import SIGN, Failure, InfraError, Verdict
+from envs.types import SIGN, BadTask, Failure, InfraError, Task, TestStatus, Verdict
 
 
 def test_an_infrastructure_failure_names_its_kind():
@@ -20,3 +20,33 @@ def test_a_verdict_tells_its_signs_of_cheating_from_its_other_metrics():
     verdict = Verdict(1.0, "", metrics={f"{SIGN}b": 1.0, "verifier_s": 2.0, f"{SIGN}a": 1.0})
     assert verdict.signs == ("a", "b")
     assert verdict.solved
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"reward": "1"}, "Verdict: reward is a str; give a number"),
+        ({"explanation": None}, "Verdict.explanation is a NoneType; give a text"),
+        ({"metrics": {"kind": "easy"}}, "Verdict.metrics: kind is a str; give a number"),
+        ({"tests": {"a": True}}, "Verdict.tests: True is not a valid TestStatus; give a TestStatus: passed"),
+    ],
+)
+def test_what_can_not_be_saved_is_no_verdict(values, said):
+    with pytest.raises(TypeError, match=said):
+        Verdict(**{"reward": 1.0, "explanation": "", **values})
+    assert Verdict(1.0, "", tests={"a": "passed"}).tests == {"a": TestStatus.PASSED}
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"hidden": {}}, "task 'a': hidden is a dict; give a Hidden"),
+        ({"metadata": [1]}, "task 'a': metadata is a list; give a Mapping"),
+        ({"tags": "easy"}, "task 'a': tags is a text; give a list of texts"),
+        ({"timeout_s": 0}, "task 'a': timeout_s is 0; give seconds above 0, or None"),
+        ({"timeout_s": "60"}, "task 'a': timeout_s is '60'"),
+    ],
+)
+def test_a_task_with_a_value_of_another_type_is_refused(values, said):
+    with pytest.raises(BadTask, match=said):
+        Task("a", "Do it.", **values)

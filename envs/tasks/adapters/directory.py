@@ -7,12 +7,13 @@ import json
 import logging
 import re
 import shutil
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from envs.tasks.adapters.patches import read_patch
-from envs.tasks.harbor import directory_digest, load_task
+from envs.tasks.harbor import directory_digest, read_task, warn
 from envs.types import BadTask, BadTasks, Task
 from sandboxes.plurals import plural
 
@@ -35,6 +36,7 @@ def convert_each(sources: Iterable[tuple[str, Callable[[Path], Path]]], out: Pat
     tasks: dict[str, Task] = {}
     digests: dict[str, str] = {}
     problems, repeated = [], []
+    remarks: dict[str, list[str]] = defaultdict(list)
     is_new = not out.exists()
     for place, convert in sources:
         out.mkdir(parents=True, exist_ok=True)
@@ -55,10 +57,13 @@ def convert_each(sources: Iterable[tuple[str, Callable[[Path], Path]]], out: Pat
                         f"a second {what} with the id {new.name}, and another content; neither is used: convert the "
                         f"{what}s one by one, each with its own --out"
                     )
-                tasks[new.name] = _put(new, out / new.name, digest)
+                tasks[new.name], found = _put(new, out / new.name, digest)
+                for remark in found:
+                    remarks[remark].append(new.name)
             except BadTask as problem:
                 message = str(problem)
                 problems.append(message if message.startswith(place) else f"{place}: {message}")
+    warn(remarks)
     if repeated:
         logger.warning("%s in %s, such as %s", plural(len(repeated), f"repeated {what}"), where, repeated[0])
     if problems:
@@ -106,10 +111,11 @@ def _encoded(text: str, where: str) -> bytes:
         raise BadTask(f"{where}: half of a surrogate pair ({half}) is no text; remove it") from None
 
 
-def _put(new: Path, directory: Path, digest: str) -> Task:
-    """Move a new directory to its place, and read it. Nothing is left of one that raises BadTask."""
+def _put(new: Path, directory: Path, digest: str) -> tuple[Task, Sequence[str]]:
+    """Move a new directory to its place, and read it as `read_task` does. Nothing is left of one that raises
+    BadTask."""
     try:
-        return load_task(new.rename(directory), digest)
+        return read_task(new.rename(directory), digest)
     except BadTask:
         shutil.rmtree(directory)
         raise

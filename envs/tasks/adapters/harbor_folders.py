@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tarfile
 import tempfile
@@ -93,7 +94,7 @@ def _copy(directory: Path, root: Path, out: Path) -> Path:
 
 def _copy_shared(link: Path, origin: Path, directory: Path, root: Path) -> None:
     """Put the files of a neighbour in place of a copied link that leads to them, as nothing is beside the copy."""
-    shared = origin.resolve()
+    shared = Path(os.path.realpath(origin))  # which takes a circle of links as it is
     if origin.readlink().is_absolute() or shared.is_relative_to(directory) or not shared.is_relative_to(root):
         return
     if shared.is_dir():

@@ -28,6 +28,18 @@ async def test_an_async_function_that_hangs_is_cancelled(attempted):
     assert ended == ["task-0"]
 
 
+async def test_an_async_function_behind_a_plain_decorator_is_cancelled_too():
+    async def hangs(task, llm):
+        await asyncio.Event().wait()
+
+    def decorated(task, llm):
+        return hangs(task, llm)
+
+    work = rollout(tasks=["?"])(decorated).work
+    with pytest.raises(Hung, match=r"was not over after 0\.1 s"):
+        await call(work, {"task": None, "llm": None}, 0.1, lambda: 0.0)
+
+
 @pytest.mark.parametrize("awaited", [True, False])
 async def test_a_function_that_ends_the_program_fails_its_rollout_alone(attempted, awaited):
     def ends(task, llm):

@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 import time
+from multiprocessing import forkserver
 
 import asking
 import pytest
@@ -24,6 +25,14 @@ def wait_for_end(pids):
 def test_what_it_is_forked_from_has_imported_us_once_for_all():
     given = {"task": Task("a", "?"), "llm": LLM("", "", "", "m", print)}
     assert Child(asking.server_has, given).run(print)
+
+
+def test_what_the_program_has_the_fork_server_import_stays(monkeypatch):
+    preloaded = []
+    monkeypatch.setattr(forkserver._forkserver, "_preload_modules", ["json"])
+    monkeypatch.setattr(forkserver, "set_forkserver_preload", preloaded.extend)
+    Child(asking.server_has, {"llm": LLM("", "", "", "m", print)})
+    assert preloaded == ["json", "envs.functions"]
 
 
 async def test_it_asks_and_rewards_from_its_process(attempted):

@@ -1,9 +1,17 @@
 """What values are worth."""
 
+import asyncio
+import threading
+
 import pytest
 
+from envs.functions.calling import Hung
 from envs.functions.judging import judged, verdict_of
 from envs.types import InfraError, Task, Verdict
+
+
+class Result:
+    final_response = "four"
 
 
 class Half:
@@ -23,10 +31,17 @@ def test_what_is_no_number_is_no_reward(value):
 
 
 async def test_a_score_is_given_what_it_names_and_may_be_async():
-    class Result:
-        final_response = "four"
-
     async def score(answer, task, more=3):
         return Verdict(float(answer == task.instruction), "compared")
 
-    assert (await judged(score, Task("a", "four"), Result())).reward == 1.0
+    assert (await judged(score, Task("a", "four"), Result(), 5.0)).reward == 1.0
+
+
+async def test_a_score_that_waits_holds_up_nobody_and_is_given_up():
+    done = threading.Event()
+    slow = asyncio.create_task(judged(lambda answer: done.wait(20), Task("a", "four"), Result(), 20.0))
+    await asyncio.sleep(0)
+    with pytest.raises(Hung, match=r"was not over after 0\.05 s"):
+        await judged(lambda answer: asyncio.Event().wait(), Task("a", "four"), Result(), 0.05)
+    done.set()
+    assert (await slow).reward == 1.0

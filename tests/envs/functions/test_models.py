@@ -1,5 +1,8 @@
 """A function as the model."""
 
+import asyncio
+import threading
+
 import pytest
 
 from atropos_agent.tokens.chat import read_chat
@@ -31,6 +34,15 @@ async def test_sync_and_async_functions_are_given_the_messages(served):
         server = served(function)
         answer = await server.chat_completion(messages=[{"role": "user", "content": "hi"}], max_tokens=5)
         assert (read_chat(answer).text, server.sampled) == ("HI", 1)
+
+
+async def test_functions_that_wait_wait_side_by_side(served):
+    both = threading.Barrier(2, timeout=10)
+    server = served(lambda messages: both.wait() * "" + "x")
+    async with asyncio.TaskGroup() as group:
+        for _ in range(2):
+            group.create_task(server.chat_completion(messages=[]))
+    assert server.sampled == 2
 
 
 async def test_the_messages_are_a_copy(served):

@@ -44,3 +44,5 @@ def test_what_an_agent_can_not_be_made_of_is_refused():
         Agent(["terminl"], is_four)
     with pytest.raises(TypeError, match="nothing is known as 'sandbox'"):
         tool_agent([calculator], score=lambda sandbox: 1.0)
+    with pytest.raises(TypeError, match="must be an async function"):
+        tool_agent([is_four], score=is_four)

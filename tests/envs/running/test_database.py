@@ -189,6 +189,12 @@ async def test_a_file_of_a_later_version_is_refused_by_name(tmp_path):
 TAKES_THE_INDEX = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+b'), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 128)"
 
 
+def test_an_empty_file_is_not_taken_for_one_of_an_earlier_version(tmp_path):
+    (tmp_path / "state.db").touch()
+    with pytest.raises(RunDirectoryError, match="is empty; bring it back from a copy"), Journal.reading(tmp_path):
+        pass
+
+
 def test_an_open_journals_index_is_locked_against_other_processes(tmp_path):
     for _ in range(2):
         db = open_database(tmp_path / "state.db")

@@ -17,7 +17,7 @@ from envs.records.atif import Place
 from envs.records.stats import EvalSummary
 from envs.running.commands import evaluate_once
 from envs.running.database import RunDirectoryError, locked
-from envs.running.evaluation import OtherEvaluation, evaluate, shortage
+from envs.running.evaluation import OtherEvaluation, Samples, described, evaluate, shortage
 from envs.types import InfraError, Task
 
 SOLVED, UNSOLVED, BROKEN = (Task(name, "Do it.") for name in ("solved", "unsolved", "broken"))
@@ -204,6 +204,18 @@ async def test_what_failed_by_our_fault_is_made_by_the_next_start_and_more_sampl
     await evaluate_once(env)
     assert sum(env.attempts.values()) == 4
     assert written(env)["about"]["samples"]["made"] == 6
+
+
+async def test_samples_without_their_conditions_are_made_again_at_every_later_start(make_env, caplog):
+    await evaluate_once(env := make_env())
+    path = env.run_dir / "eval-0.samples.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[1:]))
+    other = make_env(eval_temperature=1.0)
+    await Samples.open(path, {**described(other), "step": 0})  # and here the process is killed
+    assert "has lost its first line, which names the conditions of its 3 samples: these are made again" in caplog.text
+    await evaluate_once(other)
+    assert sum(other.attempts.values()) == 3
 
 
 async def test_another_evaluation_in_the_same_directory_is_refused(make_env):

@@ -104,6 +104,14 @@ def test_anything_else_leaves_hope(tasks, error):
     fail(Hope(), 200, error, tasks)
 
 
+def test_ids_that_stand_in_the_failures_text_make_no_difference():
+    hope, tasks = Hope(), [Task(name, "Do it.") for name in ("a", "b", "c")]
+    for number in range(FAILURES - 1):
+        hope.failed(tasks[number % 3], seen(TypeError("the reward is no number, but a coroutine")))
+    with pytest.raises(NothingWorks):
+        hope.failed(tasks[0], seen(TypeError("the reward is no number, but a coroutine")))
+
+
 def test_one_success_is_hope_for_good():
     hope = Hope()
     fail(hope, FAILURES - 1, lambda n, task: ValueError("x"))

@@ -170,3 +170,19 @@ async def test_a_damaged_rollout_costs_the_page_and_not_the_run(engine, make_env
         with (env.run_dir / "rollouts.jsonl").open("ab") as file:
             file.write(b'{"schema_version": "ATIF-v1.8"}\n')
     assert "rollouts.html: " in caplog.text and "it is not written" in caplog.text
+
+
+@pytest.mark.parametrize("left", [None, 100])
+async def test_rollouts_that_are_lost_are_named_at_the_next_start(engine, make_env, caplog, left):
+    env = make_env(group_size=2)
+    async with open_run(env) as run:
+        await fill(run)
+    path = env.run_dir / "rollouts.jsonl"
+    async with open_run(env):
+        assert "was cut" not in caplog.text
+    data = path.read_bytes()
+    path.unlink()
+    if left is not None:
+        path.write_bytes(data[:left])
+    async with open_run(env):
+        assert f"{path} is missing or was cut" in caplog.text

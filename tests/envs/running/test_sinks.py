@@ -65,6 +65,24 @@ async def test_the_file_of_groups_is_read_from_where_nothing_is_decided(engine, 
     assert "torn" not in caplog.text, "what stands before that is not looked at"
 
 
+@pytest.mark.parametrize("left", [None, 0, 1])
+async def test_a_file_of_groups_that_has_lost_some_is_named(engine, make_env, caplog, left):
+    env = make_env(group_size=2)
+    path = env.run_dir / "groups.jsonl"
+    async with open_run(env) as run:
+        await work(run, FileSink(run, await open_group_file(run, path)), 2)
+    first = path.read_bytes().splitlines(keepends=True)[0]
+    path.unlink()
+    if left is not None:
+        path.write_bytes(first[:left])
+    async with open_run(env) as run:
+        await open_group_file(run, path)
+        assert "was cut" in caplog.text
+        caplog.clear()
+        await open_group_file(run, path.with_name("others.jsonl"))
+    assert "was cut" not in caplog.text, "another file never had them"
+
+
 async def test_of_a_file_of_groups_without_such_a_note_the_end_is_read(engine, make_env, monkeypatch, caplog):
     monkeypatch.setattr(sinks, "TAIL", 10)
     env = make_env(group_size=2)

@@ -50,6 +50,13 @@ async def test_a_rollout_keeps_the_verifiers_verdict_beside_its_reward():
     assert set(made.timings_s) == {"agent", "total"}
 
 
+async def test_an_attempt_without_an_outcome_is_named():
+    with pytest.raises(InfraError, match="`attempt` returned a NoneType; return an Outcome"):
+        await worker(lambda: asyncio.sleep(0)).run(TASK, Seat())
+    with pytest.raises(InfraError, match=r"Outcome\.verdict is a float; give the Verdict"):
+        await worker(Outcome(RESULT, 1.0)).run(TASK, Seat())
+
+
 async def test_a_rollout_without_a_reply_is_no_measurement():
     for reason in (StopReason.ANSWERED, StopReason.BROKE_OFF, StopReason.TIME, None):
         with pytest.raises(InfraError, match="no reply was sampled: the agent ended") as caught:

@@ -158,11 +158,12 @@ def test_two_tasks_of_one_name_are_refused(tmp_path):
 
 def test_what_is_left_out_is_said_once_for_all_tasks(tmp_path, caplog):
     for number in range(7):
-        make_task(tmp_path, "extra = 1\n[environment]\ncpu = 1\n", name=f"task-{number}")
+        text = 'extra = 1\n[environment]\ncpu = 1\nenv = { KEY = "${KEY}" }\n'
+        make_task(tmp_path, text, name=f"task-{number}")
     load_tasks(tmp_path)
     shown = "task-0, task-1, task-2, task-3, task-4 and 2 more"
-    assert f"[environment] cpu is not a field that is known here; it is left out of {shown}" in caplog.text
-    assert len(caplog.records) == 2
+    assert f"tasks {shown}: [environment] cpu is not a field that is known here; it is left out" in caplog.text
+    assert len(caplog.records) == 3
 
 
 @pytest.mark.parametrize(
@@ -191,8 +192,8 @@ def test_a_dockerfile_without_a_working_directory_is_told_of_once_for_all_tasks(
         (make_task(tmp_path, toml, name=name) / "environment/Dockerfile").write_text(text)
     load_tasks(tmp_path)
     (record,) = caplog.records
-    assert record.getMessage().startswith("environment/Dockerfile has no WORKDIR")
-    assert record.getMessage().endswith("name the source tree of a, b")
+    assert record.getMessage().startswith("tasks a, b: environment/Dockerfile has no WORKDIR")
+    assert record.getMessage().endswith("name the source tree")
 
 
 def test_an_empty_folder_says_what_a_task_looks_like(tmp_path):

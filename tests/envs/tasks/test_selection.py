@@ -1,10 +1,11 @@
 """Which tasks a run uses."""
 
 import json
+import sys
 
 import pytest
 
-from envs.tasks.selection import keep_sound, of_use, select_tagged, shard, solved_shares, split
+from envs.tasks.selection import checked, keep_sound, of_use, select_tagged, shard, solved_shares, split
 from envs.types import BadTask, Task
 
 TASKS = [Task(f"task-{number}", "Do it.", tags=("even",) if number % 2 == 0 else ("odd",)) for number in range(40)]
@@ -12,6 +13,25 @@ TASKS = [Task(f"task-{number}", "Do it.", tags=("even",) if number % 2 == 0 else
 
 def ids(tasks):
     return [task.id for task in tasks]
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (lambda config: TASKS, r"it returned \[Task\(.*; return two lists of tasks"),
+        (lambda config: TASKS[:2], "return two lists of tasks"),
+        (lambda config: None, "it returned None"),
+        (lambda config: (["a"], []), "one of its tasks is 'a'"),
+        (lambda config: (TASKS + TASKS[:1], []), "1 id of several tasks, such as 'task-0'; give each its own"),
+        (lambda config: {}["gone"], r"raised KeyError: 'gone' \(.*test_selection\.py, line \d+\)"),
+        (lambda config: sys.exit(3), "raised SystemExit: 3"),
+    ],
+)
+def test_what_an_environment_loads_is_checked(found, said):
+    with pytest.raises(BadTask, match=f"{'' if 'several' in said else 'lambda.*'}{said}"):
+        checked(found, None)
+    train, evaluate = checked(lambda config: (iter(TASKS), TASKS[:1]), None)
+    assert (train, evaluate) == (TASKS, TASKS[:1])
 
 
 def test_tags_choose_and_leave_out():

@@ -1,5 +1,7 @@
 """Which rollouts one file is made of."""
 
+import shutil
+
 import pytest
 
 from envs.viewer.choosing import Choice, NothingChosen, choose
@@ -29,3 +31,11 @@ def test_where_nothing_was_chosen_it_is_the_latest(run_dir):
 def test_a_choice_that_nothing_fits_is_named(run_dir, choice):
     with pytest.raises(NothingChosen):
         choose(run_dir, choice)
+
+
+def test_rollouts_that_are_gone_from_the_disk_are_named(run_dir, tmp_path):
+    copy = shutil.copytree(run_dir, tmp_path / "run")
+    choose(copy, Choice())  # which makes an index of them
+    (copy / "rollouts.jsonl").unlink()
+    with pytest.raises(NothingChosen, match=r"none of the 16 chosen rollouts can be read; bring its rollouts\.jsonl"):
+        choose(copy, Choice())

@@ -99,6 +99,12 @@ def test_links_in_a_circle_end(tmp_path):
     assert [task.id for task in load(tmp_path / "set", tmp_path / "out")] == ["one"]
 
 
+def test_a_link_to_itself_in_a_task_is_copied_as_it_is(tmp_path):
+    (published(tmp_path / "set/one") / "tests/self").symlink_to("self")
+    assert [task.id for task in load(tmp_path / "set", tmp_path / "out")] == ["one"]
+    assert (tmp_path / "out/one/tests/self").is_symlink()
+
+
 def test_a_tarball_can_not_write_elsewhere(tmp_path):
     with tarfile.open(tmp_path / "bad.tar.gz", "w:gz") as tar:
         tar.add(published(tmp_path / "one"), "../../outside")
