@@ -16,7 +16,10 @@ from sandboxes.plurals import plural
 
 logger = logging.getLogger(__name__)
 
-_RUNNERS = re.compile(rb"\bpytest\b|\bpy\.test\b|\bunittest\b(?!\.mock| import mock)")
+_RUNNERS = re.compile(
+    rb"\bpytest\b|\bpy\.test\b|(\bimport\b[\w., \t]{0,99}|\bfrom\s|-\w*m\W{1,4})\bunittest\b(?!\.mock| import mock)"
+)
+"""Programs of other languages are called `unittest`, too."""
 _MAX_BYTES = 4 * 2**20
 """Bytes of the largest file that is searched for them."""
 _NAMED = 10

@@ -20,6 +20,7 @@ LAYOUT = (
     "a task directory holds task.toml, instruction.md, environment/Dockerfile (or [environment] docker_image), "
     "tests/test.sh and solution/solve.sh"
 )
+_DOCKERFILE = "Dockerfile"
 _PUBLISHED = "/logs/artifacts"
 """The agent's folder for a separate verifier, in addition to the task's own paths."""
 _OF_JUDGES = frozenset(
@@ -72,7 +73,8 @@ class Source:
                 "there is nothing to run it in; add environment/Dockerfile, or name an image in task.toml under "
                 "[environment] docker_image, such as atropos-agent/base:debian12"
             )
-        if not context.is_dir() or (context / NAME).is_file() or not any(context.iterdir()):
+        makers = (context / NAME, context / _DOCKERFILE)
+        if not context.is_dir() or not any(context.iterdir()) or any(map(Path.is_file, makers)):
             return None
         if environment.workdir is not None:
             raise self.bad(
@@ -83,12 +85,14 @@ class Source:
         return context
 
     def dockerfile(self, *parts: str) -> Dockerfile | None:
-        """Return the Dockerfile of a folder of the task's; None without one. Raises BadTask."""
-        name = "/".join([*parts, "Dockerfile"])
-        if not (self.directory / name).is_file():
+        """Return the Dockerfile of a folder of the task's; None without one, or if it has comments alone. Raises
+        BadTask."""
+        name = "/".join([*parts, _DOCKERFILE])
+        text = read_text(self.directory, name) if (self.directory / name).is_file() else ""
+        if all(line.lstrip()[:1] in ("", "#") for line in text.splitlines()):
             return None
         try:
-            return Dockerfile.read(read_text(self.directory, name))
+            return Dockerfile.read(text)
         except DockerfileError as error:
             raise self.bad(f"{name}: {error}") from None
 

@@ -13,6 +13,8 @@ MOST = 20
 _TEXTS = frozenset({".py", ".sh", ".bats", ".js", ".ts", ".rb", ".pl", ".json", ".toml", ".yaml", ".yml", ""})
 _MAX_BYTES = 2**20
 _PATH = re.compile(r"(?<![\w./:~$}@%-])/[A-Za-z0-9_.][A-Za-z0-9_.+@/-]*")
+_HOME = re.compile(r"(?<![\w~/.$\\])(?:~|\$HOME|\$\{HOME\})(?=/)")
+_BELOW_HOME = re.compile(r"(?:pathlib\.)?\bPath\.home\(\)\s*/\s*((?:['\"][\w.@+/-]+['\"]\s*/?\s*)+)")
 _GIT = re.compile(
     r"\bgit['\",\s(\[]+(?:-C\b|-c\b|log|show|rev-parse|rev-list|branch|status|cat-file|tag|for-each-ref|diff|reflog|stash"
     r"|ls-files|ls-tree|merge-base|fsck|remote|config)\b|\.git\b/?['\"/]|\bgit\.Repo\b"
@@ -33,7 +35,7 @@ _FOLDERS = frozenset({"/usr/local", "/usr/local/bin", "/usr/local/lib", "/usr/lo
 
 
 def named_paths(folders: Iterable[Path]) -> tuple[str, ...]:
-    """Return the absolute paths named in the files of test folders, and ".git" if they ask git.
+    """Return the absolute paths named in the files of test folders, and ".git" if they ask git. Home is root's.
 
     Paths present on every machine, and programs of the system, are left out; so are all if there are more than
     `MOST`.
@@ -46,7 +48,8 @@ def named_paths(folders: Iterable[Path]) -> tuple[str, ...]:
                 continue
             text = path.read_text(encoding="utf-8", errors="replace")
             git = git or _GIT.search(text) is not None
-            for name in _PATH.findall(text):
+            text = _BELOW_HOME.sub(lambda found: "/root/" + re.sub(r"['\"\s]", "", found[1]) + " ", text)
+            for name in _PATH.findall(_HOME.sub("/root", text)):
                 plain = name.rstrip("./-")
                 if plain and _of_the_task(plain):
                     found[plain] = None

@@ -245,6 +245,8 @@ class PytestListener(Listener):
 
     def pytest_sessionfinish(self, session, exitstatus):
         self._status = int(exitstatus)
+        if hasattr(session.config, "workerinput"):  # pytest-xdist's, which ends here
+            self.pytest_unconfigure()
 
     def pytest_unconfigure(self):
         PytestListener.busy = False

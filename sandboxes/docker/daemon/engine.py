@@ -47,9 +47,13 @@ class Engine:
         return cls(version["Arch"], info, storage if seen else None, lacking, quotas, raises)
 
     def fitted(self, host: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a container's host configuration without the parts that this engine would refuse. The engine
-        ignores other parts beyond its abilities."""
-        fitted = {name: value for name, value in host.items() if name != "NanoCpus" or "cpu" not in self.lacking}
+        """Return a container's host configuration as this engine takes it: it would refuse a limit of the CPU that it
+        can't keep, or that is above its machine's CPUs. It ignores other parts beyond its abilities."""
+        fitted = dict(host)
+        if "NanoCpus" in fitted:
+            fitted["NanoCpus"] = min(fitted["NanoCpus"], self.info["NCPU"] * 10**9)
+        if "cpu" in self.lacking:
+            fitted.pop("NanoCpus", None)
         if self.raises:
             fitted["Ulimits"] = [{"Name": name, "Soft": most, "Hard": most} for name, most in self.raises]
         return fitted

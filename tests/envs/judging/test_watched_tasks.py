@@ -19,7 +19,10 @@ def task(root, name, script, watched=None):
     [
         (b"python3 -m pytest /tests", True),
         (b"py.test", True),
-        (b"import unittest", True),
+        (b"import os, unittest", True),
+        (b"from unittest import TestCase", True),
+        (b'[python, "-m", "unittest"]', True),
+        (b"cp /tests/unittest.cpp tests/ && make unittest", False),
         (b"from unittest import mock", False),
         (b"import unittest.mock", False),
         (b"cmp out.txt /tests/expected.txt", False),

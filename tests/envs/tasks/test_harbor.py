@@ -94,6 +94,8 @@ def test_a_task_without_a_solution_can_be_read(tmp_path):
 
 def test_an_image_alone_is_enough(tmp_path):
     directory = make_task(tmp_path, '[environment]\ndocker_image = "busybox"\n')
+    (directory / "environment/Dockerfile").write_text("\n# the image is named in task.toml\n")
+    assert (load_task(directory).image, load_task(directory).context) == ("busybox", None)
     (directory / "environment/Dockerfile").unlink()
     assert load_task(directory).context is None
 

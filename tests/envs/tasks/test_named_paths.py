@@ -20,11 +20,22 @@ def test_paths_that_tests_name_are_found(tmp_path):
     assert named(tmp_path, text) == ("/etc/nginx/nginx.conf", "/var/www/html", "/data", "/srv/a/b.txt")
 
 
+def test_paths_below_home_are_roots(tmp_path):
+    text = """
+    key = Path.home() / ".ssh" / "id_rsa"
+    assert (pathlib.Path.home() / "notes/a.txt").exists() and "a~/not" and Path.home()
+    os.path.expanduser("~/.netrc"); subprocess.run("ls $HOME/x ${HOME}/y", shell=True)
+    """
+    assert named(tmp_path, text) == (*("/root/.ssh/id_rsa", "/root/notes/a.txt", "/root/.netrc", "/root/x", "/root/y"),)
+
+
 def test_what_every_machine_has_is_left_out(tmp_path):
     text = (
         '#!/usr/bin/env python3\n"/tmp" "/etc" "/bin/sh" "/usr/bin/gcc" "/proc/1" "/tests/x" "/logs/verifier/r" "/"\n'
     )
-    text += '"https://host/path/x" "a/b" "$HOME/x" "~/y" f"{root}/z" "../up"\n. /root/.local/bin/env\n'
+    text += (
+        '"https://host/path/x" "a/b" "$UNKNOWN/x" f"{root}/z" "../up"\n. /root/.local/bin/env $HOME/.local/bin/env\n'
+    )
     assert named(tmp_path, text, "test.sh") == ()
 
 

@@ -156,6 +156,14 @@ async def test_a_test_that_passes_at_another_attempt_has_passed(judged, done):
     assert (seen.status, seen.problem, seen.tests) == (0, None, {"test_a.py::test_flaky": "passed"}), seen.output
 
 
+async def test_workers_of_xdist_may_be_ended_once_their_session_is_finished(judged):
+    """As the controller does on a busy machine."""
+    end = "import os\ndef pytest_unconfigure(config):\n    hasattr(config, 'workerinput') and os._exit(0)\n"
+    command = "-m pytest -c /dev/null --rootdir . -p xdist.plugin -n 1"
+    seen = await judged({**SOLUTION, "test_a.py": TEST, "conftest.py": end}, command)
+    assert (seen.status, seen.problem, seen.tests) == (0, None, {"test_a.py::test_it": "passed"}), seen.output
+
+
 async def test_a_failed_test_shows_its_line_and_what_it_compared(judged):
     seen = await judged({"solution.py": "def f(x):\n    return None\n", "test_a.py": TEST})
     assert "test_a.py:4: AssertionError" in seen.output

@@ -15,7 +15,7 @@ class Client:
         self.here = here
         self.system = self
         self._components = components
-        self._info = {"Driver": "overlay2", "DockerRootDir": "/nowhere"} | info
+        self._info = {"Driver": "overlay2", "DockerRootDir": "/nowhere", "NCPU": 1} | info
 
     async def info(self):
         return self._info
@@ -57,6 +57,11 @@ async def test_other_engines_are_asked_for_none(components, here):
 async def test_one_that_cannot_limit_the_cpu_is_not_asked_to():
     engine = await Engine.of(Client([], CpuCfsQuota=False))
     assert engine.fitted({"NanoCpus": 1, "Memory": 1}) == {"Memory": 1}
+
+
+async def test_a_limit_above_the_machines_cpus_is_all_of_them():
+    engine = await Engine.of(Client([], NCPU=2))
+    assert [engine.fitted({"NanoCpus": cpus * 10**9})["NanoCpus"] for cpus in (1, 4)] == [10**9, 2 * 10**9]
 
 
 async def test_its_storage_is_looked_for_on_its_own_machine_alone(tmp_path):
