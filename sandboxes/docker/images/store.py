@@ -80,7 +80,6 @@ class ImageStore:
         self._left: list[str] = []
         """Ids of nameless images: of the steps of failed builds, and of those built again."""
         self._builder: Builder | None = None
-        self._measuring = asyncio.Lock()
 
     async def ensure(self, name: str | None, context: Path | None) -> str:
         if context is None:
@@ -171,9 +170,7 @@ class ImageStore:
     async def _remove_unused(self, budget: int) -> int:
         """Remove images of our own builds, the oldest first, until all images together take at most `budget`
         bytes. Images in use by this process or a container stay. Returns the number of removed images."""
-        # One at a time: the Docker daemon refuses to measure its storage twice at once.
-        async with self._measuring:
-            usage = await disk_usage(self._client)
+        usage = await disk_usage(self._client)
         size, removed = int(usage["LayersSize"]), 0
         for image in sorted(usage["Images"] or [], key=lambda image: image["Created"]):
             if size <= budget:

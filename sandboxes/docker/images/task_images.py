@@ -7,7 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tenacity import retry, retry_if_exception, stop_after_attempt
+from tenacity import (
+    retry,
+    retry_if_exception,
+    retry_if_exception_message,
+    stop_after_attempt,
+    stop_after_delay,
+    wait_fixed,
+)
 
 from sandboxes.base import SandboxError
 from sandboxes.docker.daemon.client import DaemonClient, daemon_errors
@@ -29,11 +36,18 @@ class StoredImage:
     containers: int
 
 
+@retry(
+    retry=retry_if_exception_message(match=".*is already running"),
+    wait=wait_fixed(0.5),
+    stop=stop_after_delay(60),
+    reraise=True,
+)
 @retry(retry=retry_if_exception(lambda error: type(error) is SandboxError), stop=stop_after_attempt(3), reraise=True)
 async def disk_usage(client: DaemonClient) -> Mapping[str, Any]:
     """Return what the Docker daemon says of its disk. Raises SandboxError.
 
-    With containerd's image store it loses its way (404) if a container goes meanwhile, so it is sent again."""
+    With containerd's image store it loses its way (404) if a container goes meanwhile, so it is sent again. It measures
+    for one at a time, and refuses others (500)."""
     async with daemon_errors("measure the images"):
         usage: Mapping[str, Any] = await client._query_json("system/df")
     return usage

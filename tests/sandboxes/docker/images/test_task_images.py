@@ -75,6 +75,19 @@ async def test_a_daemon_that_misses_a_container_which_has_gone_is_asked_again(mo
     assert made, "the image is there all the same"
 
 
+async def test_a_daemon_that_measures_for_somebody_else_is_waited_for(monkeypatch):
+    answers = iter([aiodocker.DockerError(500, "a disk usage operation is already running"), None])
+    daemon = Daemon(image("atropos-task:a"))
+
+    async def _query_json(path):
+        if error := next(answers):
+            raise error
+        return await Daemon._query_json(daemon, path)
+
+    monkeypatch.setattr(daemon, "_query_json", _query_json)
+    assert [one.names for one in await stored(daemon)] == [["atropos-task:a"]]
+
+
 async def test_images_of_tasks_are_shown_and_no_others(removed):
     daemon = Daemon(
         image("atropos-task:new"),
