@@ -457,15 +457,16 @@ class TestHostile:
             await until(process, b"ready")
         assert process.exit_code == 137
 
-    async def test_what_stands_in_the_place_of_terminals_holds_nobody_up(self, kind, box):
+    async def test_what_stands_in_the_place_of_terminals_holds_nobody_up(self, kind, backend_beside, spec):
         if kind == "local":
             pytest.skip("they are this machine's")
-        for place in ("mkfifo /dev/ptmx", "ln -s /dev/zero /dev/ptmx", "ln -s /dev/tty /dev/ptmx", "true"):
-            assert (await box.exec(f"rm -f /dev/ptmx; {place}")).ok
-            async with box.start("echo ran", pty=PtySize()) as process:
-                result = await asyncio.wait_for(process.wait(), 10)
-            assert (result.exit_code, "cannot start a process" in result.output) == (126, True), place
-        assert (await box.exec("echo fine")).output == "fine\n"
+        async with backend_beside.open(spec) as box:  # others would find it without terminals
+            for place in ("mkfifo /dev/ptmx", "ln -s /dev/zero /dev/ptmx", "ln -s /dev/tty /dev/ptmx", "true"):
+                assert (await box.exec(f"rm -f /dev/ptmx; {place}")).ok
+                async with box.start("echo ran", pty=PtySize()) as process:
+                    result = await asyncio.wait_for(process.wait(), 10)
+                assert (result.exit_code, "cannot start a process" in result.output) == (126, True), place
+            assert (await box.exec("echo fine")).output == "fine\n"
 
     async def test_one_that_fills_its_own_input_holds_up_its_writer_alone(self, box):
         async with box.start("exec 3>/dev/stdin; echo ready; cat /dev/zero >&3", stdin=True) as process:
