@@ -9,6 +9,7 @@ evaluation starts, loses a group when one member raises, and drops it when sendi
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import random
 import time
@@ -77,6 +78,15 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
     env_config_cls: ClassVar[type[AgentEnvConfig]] = AgentEnvConfig
     server_cls = staticmethod(server_for)
     config: Config
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        """Raise TypeError for an async method in place of one that nobody awaits: it would do nothing."""
+        super().__init_subclass__(**settings)
+        for name, own in vars(cls).items():
+            given = getattr(AgentEnv, name, None)
+            is_async = inspect.iscoroutinefunction(getattr(own, "__func__", own))
+            if is_async and inspect.isroutine(given) and not inspect.iscoroutinefunction(given):
+                raise TypeError(f"{cls.__name__}.{name} is async, and nobody awaits it; write it with `def`")
 
     # What a subclass defines
 

@@ -21,7 +21,7 @@ def find_reward(option: str, path: str) -> RewardFunction:
     found: RewardFunction = resolve(option, path, {}, "atropos_agent.rewards")
     if isinstance(found, type) or not callable(found):
         raise ValueError(f"{option} {path}: no function; name one of (task, outcome), or a Shaping of yours")
-    if inspect.iscoroutinefunction(found):
+    if inspect.iscoroutinefunction(found) or inspect.iscoroutinefunction(type(found).__call__):
         raise ValueError(
             f"{option} {path}: it is async, and a reward is computed without waiting; write it with `def`. A model is "
             "asked in a function with @rollout, or as a judge (docs/judges.md)"

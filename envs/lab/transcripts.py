@@ -29,7 +29,7 @@ async def transcripts(
     Raises RuntimeError when an expert's solution fails."""
     template = ChatTemplate(tokenizer)
     fitted = FittedFormat.of(tool_format, template)
-    async with LocalBackend() as backend:
+    async with LocalBackend(own_commands=True) as backend:
         for task in tasks:
             async with backend.open(SandboxSpec("", workdir=WORKING_DIR)) as sandbox:
                 await _prepare(task, sandbox)

@@ -65,14 +65,18 @@ _MARKER = "ATROPOS_SANDBOX"
 
 
 class LocalBackend(Backend):
-    """Makes sandboxes out of temporary directories. See the module's warning."""
+    """Makes sandboxes out of temporary directories. See the module's warning.
 
-    def __init__(self) -> None:
+    own_commands: all commands are the caller's own, so that it need not be warned."""
+
+    def __init__(self, *, own_commands: bool = False) -> None:
+        self._own_commands = own_commands
         self._owner = Owner.of_this_process()
         self._base: Path | None = None
 
     async def __aenter__(self) -> Self:
-        logger.warning("The local backend isolates nothing: commands run as you, on this machine")
+        if not self._own_commands:
+            logger.warning("The local backend isolates nothing: commands run as you, on this machine")
         await asyncio.to_thread(reap_dead_directories)
         # The owner is in the name so that a later start can tell that a crashed run left it behind.
         owner = self._owner

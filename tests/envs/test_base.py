@@ -7,6 +7,7 @@ import pytest
 
 from atropos_agent.agent import AtroposAgent
 from atropos_agent.tokens.record import problems
+from envs.base import AgentEnv
 from envs.running.permanent import permanent
 from envs.running.run import open_run
 from envs.running.watchdog import LoopWatch
@@ -58,6 +59,19 @@ def test_agent_and_reward_are_chosen_by_dotted_paths(make_env):
     env = make_env(agent=f"{__name__}:Shouting", reward=f"{__name__}:half")
     assert isinstance(env.agent(Seat(), ToolRegistry()), Shouting)
     assert env.reward(None, Outcome(None, Verdict(1.0, ""))) == 0.5
+
+
+async def awaited(self, *given):
+    return 0.5
+
+
+@pytest.mark.parametrize(
+    "name, method", [("reward", awaited), ("load_tasks", classmethod(awaited)), ("expect", awaited)]
+)
+def test_an_async_method_that_nobody_awaits_is_refused_as_the_class_is_made(name, method):
+    with pytest.raises(TypeError, match=rf"Mine\.{name} is async, and nobody awaits it; write it with `def`"):
+        type("Mine", (AgentEnv,), {name: method})
+    type("Mine", (AgentEnv,), {"attempt": awaited, "setup": awaited, "helper": awaited})
 
 
 @pytest.mark.parametrize("option", ["agent", "reward", "tool_format"])

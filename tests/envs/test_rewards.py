@@ -47,6 +47,14 @@ async def waits(task, outcome):
     return 1.0
 
 
+class Asking:
+    async def __call__(self, task, outcome):
+        return 1.0
+
+
+asks = Asking()
+
+
 def of_a_task(task):
     return 1.0
 
@@ -58,6 +66,7 @@ MINE = Shaping(malformed_call=0.1)
     ("name", "said"),
     [
         ("waits", "it is async"),
+        ("asks", "it is async"),
         ("of_a_task", "it is called with .task, outcome.: too many positional arguments"),
         ("Shaping", "no function; name one of"),
         ("PASSED", "no function; name one of"),

@@ -23,6 +23,9 @@ async def test_it_warns_that_it_isolates_nothing_and_leaves_nothing(temporary, c
     async with LocalBackend() as backend, backend.open(SPEC) as box:
         assert Path(box.workdir).is_relative_to(temporary)
     assert "isolates nothing" in caplog.text
+    caplog.clear()
+    async with LocalBackend(own_commands=True):
+        assert not caplog.text
     assert list(temporary.iterdir()) == []
 
 
