@@ -409,7 +409,7 @@ def test_connections_lead_out_and_in(talk: Executor, tmp_path: Path) -> None:
     assert talk.run(2, "/bin/echo", "on")[0] == b"on\n"
 
 
-def test_it_begins_anew_with_nothing_of_before(talk: Executor, tmp_path: Path) -> None:
+def test_it_keeps_nothing_after_a_reset(talk: Executor, tmp_path: Path) -> None:
     talk.send(1, b"S", command(*session_argv("/", str(tmp_path / "session")), env=(f"{LOOP_VARIABLE}={LOOP}",)))
     for devices in (0, 1):
         talk.send(2, b"L", struct.pack("<4I", 1, 100, 0, 0) + b"sleep 60 & echo begun")

@@ -1,6 +1,6 @@
 """Giving a living sandbox the state of its start: of its earlier life only process 1 stays, out of reach from inside.
 
-By then process 1 has ended all others and has closed all ways to it (`executor/anew.c`). The rest outlives
+By then process 1 has ended all others and has closed all ways to it (`executor/reset.c`). The rest outlives
 processes and goes here: files, and all writable mounts, by putting a new root under process 1; segments,
 queues and semaphores of System V's and POSIX's; addresses of connections. Some things can't be removed (the kernel
 keeps a connection for a minute): a sandbox with such a thing is not reset.

@@ -181,9 +181,10 @@ static int make_streams(const struct job *j, const struct command *c, int pipes[
   int error = 0;
   act_as(&c->who);
   if (j->terminal) {
-    pipes[OUTPUT][0] = open_terminal(c, &pipes[OUTPUT][1]);
-    pipes[IN][1] = fcntl(pipes[OUTPUT][0], F_DUPFD_CLOEXEC, 3);
+    int ours = open_terminal(c, &pipes[OUTPUT][1]);
+    if (ours >= 0) pipes[IN][1] = fcntl(ours, F_DUPFD_CLOEXEC, 3);
     error = pipes[IN][1] < 0 ? errno : 0;
+    pipes[OUTPUT][0] = ours;
   }
   for (int i = OUTPUT; i <= IN && !error && !j->terminal; i++) {
     if ((i == APART && !j->split) || (i == IN && !(c->how & INPUT))) continue;

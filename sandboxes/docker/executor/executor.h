@@ -202,9 +202,9 @@ void withdraw_link(void);
 int offer_link(const char *path);
 int take_link(void);
 
-/* anew.c */
-void begin_anew(uint32_t id, int new_devices);
-void go_on_anew(uint32_t port);
+/* reset.c */
+void begin_reset(uint32_t id, int new_devices);
+void continue_reset(uint32_t port);
 
 /* pod.c */
 int pod_tool(int argc, char **argv);

@@ -22,7 +22,7 @@
  *        U  offer a socket: path NUL; its F follows. The owner that connects is greeted there, and everything goes
  *           over that from then on (see link.c). Any other frame but this withdraws the offer
  *        P  pass connections to a port of loopback on, as "tunnels" does: u32 port; its F follows
- *        N  begin anew: u8 whether /dev is new. Every process is killed, every command, session and port forgotten; its F
+ *        N  reset: u8 whether /dev is new. Every process is killed, every command, session and port forgotten; its F
  *           follows when no process is left
  *        B  be still: u8 whether every process stands from now on, or goes on. Its F follows: ETIMEDOUT where one does not
  *           stand, and then all go on
@@ -49,7 +49,7 @@
  *        F  a file operation's end: u32 errno; EFBIG for a file that is larger than allowed. Also of a command whose
  *           standard input can't be held, which then does not start
  *
- * An owner that was cut off (the Docker daemon was started anew) attaches again and sends the token alone, whatever was
+ * An owner that was cut off (the Docker daemon was restarted) attaches again and sends the token alone, whatever was
  * half sent before. What was under way is then cancelled, and the token and H come back before anything else.
  *
  * When its input ends, its owner is gone: it exits and the kernel kills everything else in the container.
@@ -175,7 +175,7 @@ static void handle(uint32_t id, char type, char *p, size_t len) {
     return;
   }
   if (type == 'N' && len == 1) {
-    begin_anew(id, *p);
+    begin_reset(id, *p);
     return;
   }
   if (type == 'B' && len == 1) {
@@ -211,7 +211,7 @@ static void greet(void) {
 }
 
 /* Looks for the token in what has arrived since `from`, which may be in the middle of a frame. */
-static void start_anew(size_t from) {
+static void resume_link(size_t from) {
   from = from < sizeof token ? 0 : from - sizeof token;
   char *found = has_token ? memmem(in.at + from, in.len - from, token, sizeof token) : NULL;
   if (!found) return;
@@ -245,7 +245,7 @@ static void read_frames(void) {
   last_input = now_ms();
   in.len += n;
   know_token();
-  start_anew(in.len - n);
+  resume_link(in.len - n);
   size_t at = 0;
   while (in.len - at >= HEADER) {
     uint32_t len = u32(in.at + at);
@@ -395,7 +395,7 @@ int main(int argc, char **argv) {
       greet();
     }
     if (lease_ms && now_ms() - last_input > lease_ms) _exit(0);
-    go_on_anew(port);
+    continue_reset(port);
     standing = go_on_standing();
     free_gone();
     flush_out();

@@ -1,4 +1,4 @@
-/* Beginning anew: a sandbox that is given the files of its start goes on as one that was just started.
+/* The reset of a sandbox: given the files of its start, it goes on as one that was just started.
  *
  * Whatever runs in the container is a child of ours as soon as its parent has ended, so where we have no child left,
  * nothing runs. Signal 9 to all is one step for the kernel: nobody is forked past it. */
@@ -10,14 +10,14 @@ static uint32_t request;
 static int under_way, devices;
 
 /* Its F follows. new_devices: /dev/null is another one than before. */
-void begin_anew(uint32_t id, int new_devices) {
+void begin_reset(uint32_t id, int new_devices) {
   request = id;
   under_way = 1;
   devices = new_devices;
 }
 
 /* To be called again and again. port: where connections are passed on from the beginning, 0 for nowhere. */
-void go_on_anew(uint32_t port) {
+void continue_reset(uint32_t port) {
   if (!under_way) return;
   end_tunnels(); /* before their clients, so that nothing of them stays */
   stop_listening();
