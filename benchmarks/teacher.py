@@ -2,11 +2,11 @@
 
 python benchmarks/teacher.py DIR --teacher STEP_FOLDER [--arms teacher,reward] [--seeds 5] [--rate 0.6]
 
-STEP_FOLDER is a later checkpoint of `learn --preset smoke`, such as RUN/trainer/step-000024. Each run trains the smoke
-policy anew, with the real engine, trainer API, environment and trainer, in temporary directories instead of containers,
-until it solves this share of the six held-out tasks, eight samples each. With the teacher, steps are of 4 rollouts,
-each a group of its own; with the reward, of one group of 8. Both are looked at after each 16 rollouts. DIR gets a file
-for each run, and a later start makes the missing ones.
+STEP_FOLDER is a later checkpoint of `learn --preset smoke`, such as RUN/trainer/step-000024. Each run trains a fresh
+smoke policy, with the real engine, trainer API, environment and trainer, in temporary directories instead of
+containers, until it solves this share of the six held-out tasks, eight samples each. With the teacher, steps are of 4
+rollouts, each a group of its own; with the reward, of one group of 8. Both are looked at after each 16 rollouts. DIR
+gets a file for each run, and a later start makes the missing ones.
 """
 
 from __future__ import annotations

@@ -191,7 +191,7 @@ class CompletionsServer(TokenServer):
                     raise
                 raise EngineError(
                     f"{self.label} has no room for {length} tokens any more, though it had for {known}: it has come "
-                    f"back with a smaller context window; start it with --max-model-len {known}, or this run anew "
+                    f"back with a smaller context window; start it with --max-model-len {known}, or restart this run "
                     f"({error})"
                 ) from error
             finally:

@@ -68,7 +68,7 @@ _ANTHROPICS: Mapping[str, Mapping[str, Any]] = {
         "Run a command in a shell that stays open.",
         (),
         command=_string("The command."),
-        restart={"type": "boolean", "description": "Start the shell anew instead."},
+        restart={"type": "boolean", "description": "Restart the shell instead."},
     ),
     "text_editor": _function(
         "View, create and edit files.",
