@@ -188,8 +188,7 @@ class FleetBackend(Backend):
             logger.info("sending image %s from %s to %s", image, source.host.url, to.host.url)
             try:
                 async with (
-                    daemon_errors(f"send image {image} from {source.host.url} to {to.host.url}"),
-                    asyncio.timeout(SEND_S),
+                    daemon_errors(f"send image {image} from {source.host.url} to {to.host.url}", SEND_S),
                     source.backend.client.images.export_image(image) as exported,
                 ):
                     await to.backend.client.images.import_image(exported.iter_chunked(2**20))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import grp
 import os
@@ -31,6 +32,8 @@ from sandboxes.tls import distrust
 PATIENCE_S = 60.0
 """How long a present Docker daemon may take over its first answer, as at its start with many containers."""
 _REMIND_S = 5.0
+_ANSWER_S = 60.0
+"""How long an answer is waited for that is no stream and needs no long work."""
 _SCHEMES = ("unix", "tcp", "http", "https", "ssh")
 _TCP = re.compile(r"^(tcp|https?)://")
 DAEMON_REMEDY = (
@@ -198,10 +201,13 @@ def _address(url: str | None) -> str | None:
 
 
 @asynccontextmanager
-async def daemon_errors(doing: str) -> AsyncIterator[None]:
-    """Turn the client's exceptions into ours; `doing` names the attempt."""
+async def daemon_errors(doing: str, limit_s: float | None = _ANSWER_S) -> AsyncIterator[asyncio.Timeout]:
+    """Turn the client's exceptions into ours, and a wait of more than `limit_s` into SandboxTimeout.
+
+    doing: names the attempt. limit_s: None for no limit. Yields the time limit."""
     try:
-        yield
+        async with asyncio.timeout(limit_s) as limit:
+            yield limit
     except SandboxError:  # ours already; some are standard errors too, which are looked for below
         raise
     except aiodocker.DockerError as error:

@@ -104,14 +104,14 @@ class DaemonContainer(Container):
             if self.host_paths is not None:
                 logger.debug("%s can't be looked at from here: %r", self.name, error)
             self.host_paths = None
-        async with daemon_errors(f"ask how much {self.name} has written"), asyncio.timeout(30):
+        async with daemon_errors(f"ask how much {self.name} has written", 30):
             path = f"containers/{self.handle.id}/json"
             size = (await self._client._query_json(path, params={"size": "1"})).get("SizeRw")
         return DiskUsage(int(size or 0), 0)
 
     async def unpack(self, archive: bytes, target: str) -> None:
         await asyncio.to_thread(check_archive, archive)
-        async with daemon_errors(f"upload to {target} in sandbox {self.name}"), asyncio.timeout(_TREE_S):
+        async with daemon_errors(f"upload to {target} in sandbox {self.name}", _TREE_S):
             for last in (False, False, True):
                 try:
                     async with self._standing_still():
@@ -130,7 +130,7 @@ class DaemonContainer(Container):
         doing = f"download {target} from sandbox {self.name}"
         for _ in range(_READS):
             reader = make()
-            async with daemon_errors(doing), asyncio.timeout(_TREE_S), self._standing_still():
+            async with daemon_errors(doing, _TREE_S), self._standing_still():
                 failure = await self._read(target, Rebased(Selected(reader, target, skip), target))
             if failure is None:
                 return reader
@@ -217,7 +217,7 @@ class DaemonContainer(Container):
             raise
 
     async def kill(self) -> None:
-        async with daemon_errors(f"stop sandbox {self.name}"), asyncio.timeout(_STOP_S):
+        async with daemon_errors(f"stop sandbox {self.name}", _STOP_S):
             try:
                 await self.handle.kill()
             except aiodocker.DockerError as error:
@@ -227,7 +227,7 @@ class DaemonContainer(Container):
 
     async def overran(self) -> str | None:
         try:
-            async with daemon_errors(f"ask what became of sandbox {self.name}"), asyncio.timeout(_STATE_S):
+            async with daemon_errors(f"ask what became of sandbox {self.name}", _STATE_S):
                 state = (await self.handle.show())["State"]
                 patience = time.monotonic() + _ENDING_S
                 while state["Running"] and not self.channel.alive and time.monotonic() < patience:
@@ -262,7 +262,7 @@ class DaemonContainer(Container):
         config = {"WorkingDir": "", "User": ""} | dict(self.image)
         config["Labels"] = {**(self.image.get("Labels") or {}), **self._labels}
         doing = f"copy the files of sandbox {self.name}"
-        async with daemon_errors(doing), asyncio.timeout(_COPY_S), self._standing_still():
+        async with daemon_errors(doing, _COPY_S), self._standing_still():
             await self._refuse_whiteouts()
             await self._client._query_json("commit", method="POST", params=params, data=config)
 

@@ -48,7 +48,7 @@ class Mounts:
         name = f"atropos-{folder.name}"
         async with self._sending:
             if name not in self._sent:
-                async with daemon_errors(f"send {folder} to the Docker daemon"), asyncio.timeout(_SENDING_S):
+                async with daemon_errors(f"send {folder} to the Docker daemon", _SENDING_S):
                     await self._send(folder, name, image)
                 self._sent.add(name)
         return name

@@ -26,7 +26,7 @@ _ABANDONED_S = 3600.0
 
 async def remove(client: DaemonClient, name: str, *, volumes: bool = True) -> None:
     """Remove a container with its anonymous volumes; a missing or vanishing one is as good as removed."""
-    async with daemon_errors(f"remove container {name}"), asyncio.timeout(_ANSWER_S):
+    async with daemon_errors(f"remove container {name}"):
         for pause in _PAUSES_S:
             try:
                 await client.containers.container(name).delete(force=True, v=volumes)
@@ -49,7 +49,7 @@ def is_ending(error: aiodocker.DockerError) -> bool:
 async def remove_image(client: DaemonClient, name: str, *, force: bool = True) -> bool:
     """Remove an image, or one of its names; without `force` an image in use by a container stays. Returns whether it
     is gone."""
-    async with daemon_errors(f"remove image {name}"), asyncio.timeout(_ANSWER_S):
+    async with daemon_errors(f"remove image {name}"):
         try:
             await client.images.delete(name, force=force)
         except aiodocker.DockerError as error:
@@ -112,7 +112,7 @@ async def _ended(container: Any) -> float:
     """Return the time of a container's end, in seconds since 1970, or of its creation if it never ran."""
     created = float(container["Created"])  # `show` makes a text of it
     try:
-        async with daemon_errors("look when a container ended"), asyncio.timeout(_ANSWER_S):
+        async with daemon_errors("look when a container ended"):
             state = (await container.show())["State"]
             ended = datetime.fromisoformat(state["FinishedAt"])
     except SandboxDied:  # it is gone
@@ -129,11 +129,11 @@ def _owner(labels: Mapping[str, str], what: str) -> Owner | None:
 
 
 async def _containers(client: DaemonClient, label: str) -> list[Any]:
-    async with daemon_errors("list containers"), asyncio.timeout(_ANSWER_S):
+    async with daemon_errors("list containers"):
         return list(await client.containers.list(all=True, filters={"label": [label]}))
 
 
 async def _images(client: DaemonClient, label: str) -> list[Mapping[str, Any]]:
-    async with daemon_errors("list images"), asyncio.timeout(_ANSWER_S):
+    async with daemon_errors("list images"):
         filters = aiodocker.utils.clean_filters({"label": [label]})
         return list(await client._query_json("images/json", params={"filters": filters}))

@@ -129,7 +129,7 @@ class DaemonStarter(Starter):
             stack.push_async_callback(self._remove, name)
             async with self._slots:
                 try:
-                    async with asyncio.timeout(self._timeout_s), daemon_errors(f"start sandbox {name}"):
+                    async with asyncio.timeout(self._timeout_s), daemon_errors(f"start sandbox {name}", None):
                         container = await self._create(name, kind)
                         image = await self._place_files(container, kind)
                         channel = await self._attach_and_start(stack, container, name, kind)
@@ -158,7 +158,7 @@ class DaemonStarter(Starter):
         # Its stream never ends, nor does its lease: it goes with its owner, whose containers are removed.
         config |= {"Cmd": ["lease=0"], "StdinOnce": False}
         config["HostConfig"] = self._engine.fitted(config["HostConfig"])
-        async with self._slots, daemon_errors(f"hold image {image}"), asyncio.timeout(self._timeout_s):
+        async with self._slots, daemon_errors(f"hold image {image}", self._timeout_s):
             creating = self._client.containers.create(config, name=name)
             container = await finish(asyncio.wait_for(creating, self._timeout_s))
             await self._place_files(container, kind)
@@ -255,7 +255,7 @@ class DaemonStarter(Starter):
         if self._slots.closed:
             return  # the backend was left first and removes everything
         try:
-            async with daemon_errors(f"remove sandbox {name}"), asyncio.timeout(_REMOVAL_S), self._slots.turn:
+            async with daemon_errors(f"remove sandbox {name}", _REMOVAL_S), self._slots.turn:
                 await remove(self._client, name)
         except SandboxError as error:
             # What was done in the sandbox counts all the same; leaving the backend tries once more.

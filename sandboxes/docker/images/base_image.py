@@ -14,8 +14,6 @@ import time
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
-import aiohttp
-
 from sandboxes.base import ImageMissing, SandboxError
 from sandboxes.docker.daemon.client import DaemonClient, connect, daemon_errors
 from sandboxes.docker.daemon.startup import install
@@ -155,13 +153,12 @@ async def import_image(client: DaemonClient, archive: Path, name: str) -> None:
     params = [("fromSrc", "-"), ("repo", repository), ("tag", tag), *(("changes", change) for change in changes)]
     file = await asyncio.to_thread(archive.open, "rb")
     with file:
-        async with daemon_errors(f"import image {name}"):
+        async with daemon_errors(f"import image {name}", _IMPORT_S):
             request = client._query(
                 f"images/create?{urlencode(params, quote_via=quote)}",  # `changes` comes several times
                 method="POST",
                 data=file,
                 headers={"Content-Type": "application/x-tar"},
-                timeout=aiohttp.ClientTimeout(total=_IMPORT_S),
             )
             async with request as response:
                 lines = (await response.text()).strip().splitlines()

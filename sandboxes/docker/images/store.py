@@ -188,7 +188,7 @@ class ImageStore:
     async def _pull(self, name: str) -> None:
         progress = _Progress(f"Pulling image {name}")
         try:
-            async with daemon_errors(f"pull image {name}"), asyncio.timeout(SILENT_S) as silence:
+            async with daemon_errors(f"pull image {name}", SILENT_S) as silence:
                 async for line in self._client.images.pull(name, stream=True):
                     silence.reschedule(asyncio.get_running_loop().time() + SILENT_S)
                     progress.saw(f"{line.get('id', '')} {line.get('status', '')} {line.get('progress', '')}".strip())
@@ -235,7 +235,7 @@ class ImageStore:
         labels = {_BASES: json.dumps(await self._ids(dockerfile.images))}
         async with (
             build_limit(context),
-            daemon_errors(f"build image {tag} from {context}"),
+            daemon_errors(f"build image {tag} from {context}", None),
             aclosing(buildkit.build(self._client, archive, tag, labels, classic=classic)) as steps,
         ):
             try:

@@ -23,6 +23,7 @@ from sandboxes.docker.daemon.reap import remove_image
 _OURS = "atropos-task:"
 """The beginning of their names, from `sandboxes.docker.images.store`."""
 _DAY_S = 86_400.0
+_MEASURING_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ async def disk_usage(client: DaemonClient) -> Mapping[str, Any]:
 
     With containerd's image store it loses its way (404) if a container goes meanwhile, so it is sent again. It measures
     for one at a time, and refuses others (500)."""
-    async with daemon_errors("measure the images"):
+    async with daemon_errors("measure the images", _MEASURING_S):
         usage: Mapping[str, Any] = await client._query_json("system/df")
     return usage
 

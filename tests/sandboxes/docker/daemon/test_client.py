@@ -12,7 +12,7 @@ import pytest
 from stopwatch import Stopwatch
 
 import sandboxes
-from sandboxes.base import DaemonError, DaemonUnavailable, SandboxError
+from sandboxes.base import DaemonError, DaemonUnavailable, SandboxError, SandboxTimeout
 from sandboxes.docker import DockerBackend
 from sandboxes.docker.daemon import client
 
@@ -85,6 +85,11 @@ class TestErrors:
             with pytest.raises(DaemonError):
                 async with client.daemon_errors("create"):
                     raise aiodocker.DockerError(status, {"message": "Conflict. The name is already in use"})
+
+    async def test_an_answer_that_never_comes_is_given_up(self):
+        with pytest.raises(SandboxTimeout, match="look for image x: the Docker daemon did not answer in time"):
+            async with client.daemon_errors("look for image x", 0.01):
+                await asyncio.Event().wait()
 
     async def test_a_full_disk_says_so(self):
         with pytest.raises(SandboxError, match="no space left"):
