@@ -113,10 +113,10 @@ async def measure(turns: int, kilobytes: int, conversations: int) -> None:
     await many_at_once(template, fitted, ids, short, conversations)
 
 
-async def own_agent(template: ChatTemplate, fitted: FittedFormat, server: InstantServer, told: str, turns: int) -> None:
+async def own_agent(template: ChatTemplate, fitted: FittedFormat, server: InstantServer, text: str, turns: int) -> None:
     async def look() -> str:
         """Look around."""
-        return told
+        return text
 
     agent = AtroposAgent(
         server, ToolRegistry([look]), AgentConfig(max_steps=turns), template=template, tool_format=fitted
@@ -125,17 +125,17 @@ async def own_agent(template: ChatTemplate, fitted: FittedFormat, server: Instan
 
 
 async def through_gateway(
-    template: ChatTemplate, fitted: FittedFormat, server: InstantServer, told: str, turns: int
+    template: ChatTemplate, fitted: FittedFormat, server: InstantServer, text: str, turns: int
 ) -> AgentResult:
     async with Gateway() as gateway, gateway.session(server, template, fitted, AgentConfig(max_steps=turns)) as session:
-        await run_agent([session.api_key], session.base_url, len(told), turns)
+        await run_agent([session.api_key], session.base_url, len(text), turns)
         result = await session.result()
     assert problems(result.segments, result.record) == [None] * len(result.segments)
     return result
 
 
 async def many_at_once(
-    template: ChatTemplate, fitted: FittedFormat, ids: list[int], told: str, conversations: int
+    template: ChatTemplate, fitted: FittedFormat, ids: list[int], text: str, conversations: int
 ) -> None:
     turns = 8
     async with Gateway() as gateway, AsyncExitStack() as opened:
@@ -144,7 +144,7 @@ async def many_at_once(
             for _ in range(conversations)
         ]
         began, spent = time.monotonic(), time.process_time()
-        await run_agent([session.api_key for session in sessions], sessions[0].base_url, len(told), turns)
+        await run_agent([session.api_key for session in sessions], sessions[0].base_url, len(text), turns)
         seconds, spent = time.monotonic() - began, time.process_time() - spent
         results = [await session.result() for session in sessions]
     assert all(len(result.segments) == 1 and result.segments[0].turns == turns for result in results)
@@ -152,11 +152,11 @@ async def many_at_once(
     print(f"{conversations} conversations at once, {turns} turns each: {seconds:.1f} s, {each:.2f} ms of CPU a turn")
 
 
-def render_ms(template: ChatTemplate, told: str, turns: int) -> float:
+def render_ms(template: ChatTemplate, text: str, turns: int) -> float:
     """Return the CPU time of rendering and encoding a whole history, in milliseconds."""
     messages = [{"role": "user", "content": OPENING}]
     for _ in range(turns - 1):
-        messages += [{"role": "assistant", "content": CALL}, {"role": "user", "content": told}]
+        messages += [{"role": "assistant", "content": CALL}, {"role": "user", "content": text}]
     began = time.process_time()
     template.encode(template.render(messages))
     return 1000 * (time.process_time() - began)

@@ -21,13 +21,13 @@ OPENING = WORDS * 300
 
 async def act(url: str, length: str, turns: str) -> None:
     """Be an agent for each key on standard input."""
-    told = (WORDS * (int(length) // len(WORDS) + 1))[: int(length)]
+    output = (WORDS * (int(length) // len(WORDS) + 1))[: int(length)]
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(limits=limits, timeout=600) as client:
-        await asyncio.gather(*(_work(client, url, key, told, int(turns)) for key in json.load(sys.stdin)))
+        await asyncio.gather(*(_work(client, url, key, output, int(turns)) for key in json.load(sys.stdin)))
 
 
-async def _work(client: httpx.AsyncClient, url: str, key: str, told: str, turns: int) -> None:
+async def _work(client: httpx.AsyncClient, url: str, key: str, output: str, turns: int) -> None:
     parameters = {"type": "object", "properties": {}}
     tool = {"type": "function", "function": {"name": "look", "description": "Look around.", "parameters": parameters}}
     messages: list[dict[str, Any]] = [{"role": "user", "content": OPENING}]
@@ -38,7 +38,7 @@ async def _work(client: httpx.AsyncClient, url: str, key: str, told: str, turns:
         answer.raise_for_status()
         message = answer.json()["choices"][0]["message"]
         messages.append(message)
-        messages += [{"role": "tool", "tool_call_id": call["id"], "content": told} for call in message["tool_calls"]]
+        messages += [{"role": "tool", "tool_call_id": call["id"], "content": output} for call in message["tool_calls"]]
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ async def make_tasks(backend: Backend, packages: list[str], root: Path, at_once:
 
 
 async def cases(backend: Backend, root: Path, at_once: int) -> list[Case]:
-    """Return the ways of judging that are sound; the others are told of."""
+    """Return the ways of judging that are sound; the others are named."""
     found = []
     for kind in ("listed", "unlisted"):
         if not (root / kind).is_dir():
@@ -100,13 +100,13 @@ async def run(options: argparse.Namespace) -> None:
                     return
                 try:
                     verdict = await judge(backend, case.task, case.image, case.changes)
-                    said = {"case": case.name, "reward": verdict.reward, "signs": verdict.signs}
+                    entry = {"case": case.name, "reward": verdict.reward, "signs": verdict.signs}
                     if verdict.reward != 1:
-                        said["why"] = verdict.explanation
+                        entry["why"] = verdict.explanation
                 except InfraError as error:
-                    said = {"case": case.name, "reward": None, "why": str(error)}
+                    entry = {"case": case.name, "reward": None, "why": str(error)}
                 with log.open("a") as file:
-                    file.write(json.dumps(said) + "\n")
+                    file.write(json.dumps(entry) + "\n")
 
         if ways:
             await asyncio.gather(*(work() for _ in range(options.at_once)))

@@ -32,7 +32,7 @@ WORDS = [f"word{number}" for number in range(5000)]
 def document(number: int, rng: random.Random) -> dict[str, object]:
     """Return a made-up rollout as it is saved."""
     text = " ".join(rng.choices(WORDS, k=40))
-    told = " ".join(rng.choices(WORDS, k=60))
+    output = " ".join(rng.choices(WORDS, k=60))
     reward = float(rng.random() < 0.4)
     ours = {
         "format": 2,
@@ -60,7 +60,7 @@ def document(number: int, rng: random.Random) -> dict[str, object]:
             "index": 0, "segment": 0, "start": 1, "finish_reason": "stop", "engine_s": 15.0, "tools_s": 5.0,
             "content": text,
         }},
-        "observation": {"results": [{"content": told, "extra": {"atropos_agent": {
+        "observation": {"results": [{"content": output, "extra": {"atropos_agent": {
             "is_error": False, "done": False, "malformed": False, "metadata": {},
         }}}]},
     }  # fmt: skip

@@ -94,8 +94,8 @@ async def main() -> None:
                     await asyncio.sleep(2.0)  # what is removed goes in the background
     print(f"| p50 (most) | {' | '.join(found)} | n |\n|---|---|---|---|")
     for row, values in found["pods"].items():
-        told = (f"{statistics.median(of[row]):.3g} ({max(of[row]):.3g})" for of in found.values())
-        print(f"| {row} | {' | '.join(told)} | {len(values)} |")
+        cells = (f"{statistics.median(of[row]):.3g} ({max(of[row]):.3g})" for of in found.values())
+        print(f"| {row} | {' | '.join(cells)} | {len(values)} |")
 
 
 if __name__ == "__main__":

@@ -72,8 +72,8 @@ async def one(folder: Path, arm: str, seed: int, rate: float, url: str, model: P
         for done in range(LOOK, MOST + 1, max(LOOK, size * groups)):
             steps = str(max(done // (size * groups), 1))
             await learn(trainer, api.url, url, folder / "out", *options, "--steps", steps, **more)
-            asked = {"eval_samples": 8, "eval_temperature": 1.0, "seed": seed}
-            looking = await environment(folder / f"look-{done}", api.url, f"{url}/v1", model, **asked)
+            evaluating = {"eval_samples": 8, "eval_temperature": 1.0, "seed": seed}
+            looking = await environment(folder / f"look-{done}", api.url, f"{url}/v1", model, **evaluating)
             solved = (await evaluate_once(looking)).reward
             assert solved is not None
             looks.append([sampled_tokens(folder / "out"), solved.mean])

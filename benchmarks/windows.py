@@ -54,11 +54,11 @@ def evaluations(run_dir: Path) -> list[Evaluation]:
     return curve.evaluations
 
 
-def told(differences: list[float]) -> str:
+def summary(differences: list[float]) -> str:
     """Return a mean with its 95% interval, in points."""
     found = interval(differences)
-    said = "no interval" if found is None else f"{100 * found.low:+.0f} to {100 * found.high:+.0f}"
-    return f"{100 * statistics.fmean(differences):+.0f} points ({said}, n={len(differences)})"
+    bounds = "no interval" if found is None else f"{100 * found.low:+.0f} to {100 * found.high:+.0f}"
+    return f"{100 * statistics.fmean(differences):+.0f} points ({bounds}, n={len(differences)})"
 
 
 def report(runs: Path) -> None:
@@ -75,11 +75,11 @@ def report(runs: Path) -> None:
         gains: dict[str, list[float]] = {}
         for seed in [seed for one, seed in last if one == arm and (other, seed) in last]:
             mine = {task: last[arm, seed][task] - rate for task, rate in last[other, seed].items()}
-            print(f"{arm} over {other}, seed {seed}:", told([*mine.values()]))
+            print(f"{arm} over {other}, seed {seed}:", summary([*mine.values()]))
             for task, gain in mine.items():
                 gains.setdefault(task, []).append(gain)
         if gains:
-            print(f"{arm} over {other}, mean over seeds, by task:", told([*map(statistics.fmean, gains.values())]))
+            print(f"{arm} over {other}, mean over seeds, by task:", summary([*map(statistics.fmean, gains.values())]))
 
 
 def main() -> None:

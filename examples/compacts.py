@@ -20,7 +20,7 @@ class Compacts(AtroposAgent):
             if room is not None and room < LEAST:
                 summary = turns.fork(Branch.SUMMARY)
                 summary.add(SUM_UP)
-                told = await summary.reply(max_tokens=LEAST // 4)
-                turns.restart([*task, {"role": "user", "content": f"Your work so far: {told.content}"}])
+                reply = await summary.reply(max_tokens=LEAST // 4)
+                turns.restart([*task, {"role": "user", "content": f"Your work so far: {reply.content}"}])
             reply = await turns.reply()
             await turns.execute(reply.calls)

@@ -24,8 +24,8 @@ class Bookings(AgentEnv):
     async def attempt(self, task: Task, seat: Seat) -> Outcome:
         agent, wish = self.agent(seat, ToolRegistry([book])), task.metadata
         async with agent.turns() as turns:
-            for said in (task.instruction, f"We are {wish['people']}.", f"At {wish['hour']}, please."):
-                turns.add(said)  # behind the end of a budget nothing more is sampled
+            for message in (task.instruction, f"We are {wish['people']}.", f"At {wish['hour']}, please."):
+                turns.add(message)  # after the end of a budget nothing more is sampled
                 await agent.work(turns)
         booked = [dict(call.arguments) for step in turns.result().steps for call in step.calls]
         return Outcome(turns.result(), Verdict(float(booked[-1:] == [wish]), f"booked: {booked}"))
