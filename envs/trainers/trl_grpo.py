@@ -15,6 +15,7 @@ handed over before groups are made, and unfit settings are refused by name.
 from __future__ import annotations
 
 import asyncio
+import os
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -48,6 +49,9 @@ class RolloutFunction(Fed):
         """Of a generation, and those that it is still trained in."""
 
     def __enter__(self) -> RolloutFunction:
+        """Start the run. Raises ValueError for more than one process."""
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # by torchrun and accelerate; one run can't be opened twice
+            raise ValueError("a rollout function makes whole groups in one process; for several use AsyncGRPOTrainer")
         self.thread.__enter__()
         self._weights.init_weight_transfer()
         return self
@@ -60,9 +64,7 @@ class RolloutFunction(Fed):
         """Return a row for each prompt, in order. Each comes `num_generations` times in succession, in evaluations
         `num_generations_eval` times; their groups are not trained on.
 
-        Raises ValueError for more than one process, and for a rollout with another number of rows than one."""
-        if trainer.accelerator.num_processes > 1:
-            raise ValueError("a rollout function makes whole groups in one process; for several use AsyncGRPOTrainer")
+        Raises ValueError for a rollout with another number of rows than one."""
         step, training = trainer.state.global_step, trainer.model.training
         size = trainer.num_generations if training else trainer.num_generations_eval
         if step != self._loaded:

@@ -34,13 +34,13 @@ class Pushed:
         self.versions.append(version)
 
 
-def trainer_at(step: int, processes: int = 1, *, training: bool = True) -> Any:
+def trainer_at(step: int, *, training: bool = True) -> Any:
     net = SimpleNamespace(save_pretrained=lambda folder: None, training=training)
     return SimpleNamespace(
         state=SimpleNamespace(global_step=step, is_world_process_zero=True, stateful_callbacks={}),
         num_generations=2,
         num_generations_eval=1,
-        accelerator=SimpleNamespace(num_processes=processes, unwrap_model=lambda model: model),
+        accelerator=SimpleNamespace(unwrap_model=lambda model: model),
         model=net,
     )
 
@@ -79,13 +79,20 @@ def test_each_prompt_gets_the_rows_of_its_task_after_weights_were_handed_over(
             function(["sum-2"], trainer_at(1, training=False))
         function(["sum-3", "sum-3"], trainer_at(1))
         assert pushed.versions == [0, 1]
-        with pytest.raises(ValueError, match="for several use AsyncGRPOTrainer"):
-            function(prompts, trainer_at(1, processes=2))
     assert [fate.state for fate in fates(tmp_path / "run")] == ["confirmed"] * 7 + ["taken"]
     with RolloutFunction(made, tmp_path / "out", "http://127.0.0.1:9", tmp_path):
         pass
     states = [fate.state for fate in fates(tmp_path / "run")]
     assert (states.count("confirmed"), states.count("working")) == (4, 4), "no evaluation is given again"
+
+
+def test_a_start_in_two_processes_is_refused_before_the_run_begins(
+    make_env: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")  # as torchrun sets it
+    with pytest.raises(ValueError, match="for several use AsyncGRPOTrainer"):
+        RolloutFunction(make_env, tmp_path / "out", "http://127.0.0.1:9", tmp_path).__enter__()
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_lost_step_is_made_again_with_other_tasks_and_another_number_of_generations(
