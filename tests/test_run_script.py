@@ -15,7 +15,7 @@ LONG = "x" * 500
 def steadily(folder, seconds, command, **options):
     """Run a command as the script does."""
     (folder / ".venv").mkdir(exist_ok=True)
-    functions = re.findall(r"^(?:steadily|told)\(\) \{\n.*?^\}\n", RUN.read_text(), re.MULTILINE | re.DOTALL)
+    functions = re.findall(r"^(?:steadily|report_progress)\(\) \{\n.*?^\}\n", RUN.read_text(), re.MULTILINE | re.DOTALL)
     script = "\n".join(["set -eu", *functions, f"steadily Packages {seconds} .venv/log {command}"])
     return subprocess.run(["sh", "-c", script], cwd=folder, check=False, **options)
 
