@@ -13,9 +13,6 @@ import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
-LARGE = 2000
-"""Literals with more characters or parts are large."""
-
 _CONTAINERS: dict[str, Callable[..., Any]] = {
     "builtins.set": set,
     "builtins.frozenset": frozenset,
@@ -71,17 +68,6 @@ def constant(node: ast.AST | None) -> tuple[Any, ...]:
         if value and type(value[0]) in (int, float):
             return (-value[0] if isinstance(node.op, ast.USub) else value[0],)
     return ()
-
-
-def literal(value: Any) -> ast.expr | None:
-    """Return the syntax of a value; None if it has none."""
-    if type(value) in (str, bytes, bool, type(None)) or (type(value) is int and value >= 0):
-        return ast.Constant(value)
-    try:
-        node = ast.parse(repr(value), mode="eval").body
-    except SyntaxError:
-        return None
-    return node if constant(node) else None
 
 
 def leaves_of(node: ast.AST, path: Path, names: Names) -> Iterator[Leaf | None]:
@@ -235,11 +221,3 @@ def _value(node: ast.expr | None, names: Names) -> Any:
             options: dict[Any, Any] = {one.arg: _value(one.value, names) for one in node.keywords}
             return PURE[name](*[_value(one, names) for one in node.args], **options)
     raise NotConstant
-
-
-def is_empty(node: ast.AST) -> bool:
-    """Return whether a node is an empty text, list, tuple or dict."""
-    value = constant(node)
-    if value:
-        return value[0] in ("", b"")
-    return (isinstance(node, ast.List | ast.Tuple) and not node.elts) or (isinstance(node, ast.Dict) and not node.keys)
