@@ -121,21 +121,11 @@ def _is_pure(call: ast.Call, names: Names) -> bool:
         )
     if name in _CONTAINERS:
         return all(isinstance(one, _DISPLAYS) or _is_text(constant(one)) for one in call.args)
-    return name in PURE and not _is_given_unknown(call)
+    return name in PURE and bool(evaluated(call, names))  # of the module's own values others might be refused
 
 
 def _is_text(value: tuple[Any, ...]) -> bool:
     return bool(value) and type(value[0]) in (str, bytes)
-
-
-def _is_given_unknown(call: ast.Call) -> bool:
-    """Return whether a call takes a value that only the module can tell: other literals beside it might be refused."""
-    given = [*call.args, *(keyword.value for keyword in call.keywords)]
-    inside = [one for arg in given for one in ast.walk(arg)]
-    heads = {id(one.func) for one in inside if isinstance(one, ast.Call)}
-    heads |= {id(one.value) for one in inside if isinstance(one, ast.Attribute)}
-    read = [one for one in inside if isinstance(one, ast.Name | ast.Attribute) and id(one) not in heads]
-    return bool(read)
 
 
 def dotted(node: ast.AST) -> str | None:
@@ -165,7 +155,7 @@ def tolerances(node: ast.AST, names: Names) -> Iterator[float]:
 def replaced(node: ast.expr, path: Path, new: ast.expr) -> ast.expr:
     """Return a copy of a tree with another node at a path; nodes off the path are shared."""
     if not path:
-        return ast.copy_location(new, node)
+        return new
     (field, i), rest = path[0], path[1:]
     other = copy.copy(node)
     if i is None:
