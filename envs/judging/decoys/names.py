@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
-import collections
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 
 from envs.judging.decoys.literals import Names, constant, dotted, last_name
 
@@ -29,7 +28,6 @@ _ANY_ERROR = ("AssertionError", "Exception", "BaseException", "failureException"
 _KNOWN_ERRORS = ("Error", "Warning", "Exception", "Exit", "Interrupt", "Iteration")
 _BY_NAME = frozenset(("locals", "vars", "globals", "eval", "exec", "getfixturevalue"))
 _NODE_NAMES = re.compile("snapshot|regression|request|datadir|vcr|cassette|record|golden|benchmark")
-_DISPLAYS = (ast.List, ast.Tuple)
 
 
 class Bindings:
@@ -72,13 +70,10 @@ class Bindings:
         them).
 
         compared: ids of the compared nodes."""
-        by_rows: dict[int, list[int]] = collections.defaultdict(list)
-        rows: dict[int, list[ast.expr]] = {}
-        for load, values in self.parameters.items():
-            by_rows[id(values)].append(load)
-            rows[id(values)] = values
-        good = [one for one, loads in by_rows.items() if compared.issuperset(loads)]
-        return {load for one in good for load in by_rows[one]}, [value for one in good for value in rows[one]]
+        others = {id(values) for load, values in self.parameters.items() if load not in compared}
+        accepted = {load: values for load, values in self.parameters.items() if id(values) not in others}
+        cells = {id(value): value for values in accepted.values() for value in values}
+        return set(accepted), list(cells.values())
 
     def _note(self, node: ast.Import | ast.ImportFrom) -> None:
         """Note what names mean by an import."""
@@ -94,57 +89,43 @@ class Bindings:
         """Note the values that `parametrize` writes for a function's parameters, if its rows are literals."""
         inside = list(ast.walk(function))
         words = {getattr(one, "attr", getattr(one, "id", "")) for one in inside}
-        arguments = _arguments(function)
+        arguments = [one.arg for one in inside if isinstance(one, ast.arg)]
         odd = [one for one in function.decorator_list if last_name(one) not in _KNOWN_MARKS | ONCE]
         if words & _BY_NAME or odd or any(_NODE_NAMES.search(name) for name in arguments):
             return
         for mark in function.decorator_list:
-            if not isinstance(mark, ast.Call) or last_name(mark) != "parametrize" or len(mark.args) != 2:
-                continue
-            rows = _rows(mark.args[1])
-            ids = [one.value for one in mark.keywords if one.arg == "ids"]
-            if rows is None or len(ids) < len(mark.keywords) or not all(isinstance(one, _DISPLAYS) for one in ids):
-                continue
-            names = _named(mark)
-            for i, name in enumerate(names):
-                values = _column(rows, i if len(names) > 1 else None)
-                alone = name in arguments and name not in self._taken and not _is_bound(name, inside)
-                if alone:
+            if isinstance(mark, ast.Call) and last_name(mark) == "parametrize" and len(mark.args) == 2:
+                for name, values in _columns(mark).items():
                     loads = [one for one in inside if isinstance(one, ast.Name) and one.id == name]
-                    self.parameters.update((id(one), values) for one in loads)
+                    is_alone = arguments.count(name) == 1 and name not in self._taken
+                    if is_alone and all(isinstance(one.ctx, ast.Load) for one in loads):
+                        self.parameters.update((id(one), values) for one in loads)
 
 
-def _is_bound(name: str, inside: Iterable[ast.AST]) -> bool:
-    stores = [one for one in inside if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Store)]
-    taken = [one for one in inside if isinstance(one, ast.arg) and one.arg == name]
-    return bool(stores) or len(taken) > 1
-
-
-def _rows(node: ast.expr) -> list[ast.expr | list[ast.expr]] | None:
-    """Return the rows of a table that is written out in place."""
-    if not isinstance(node, ast.List | ast.Tuple) or any(isinstance(row, ast.Starred) for row in node.elts):
-        return None
-    return [list(row.args) if isinstance(row, ast.Call) and last_name(row) == "param" else row for row in node.elts]
-
-
-def _column(rows: Sequence[ast.expr | list[ast.expr]], i: int | None) -> list[ast.expr]:
-    """Return the rows' values at a place; whole rows if i is None."""
-    found: list[ast.expr] = []
-    for row in rows:
-        if i is None:
-            found += row[:1] if isinstance(row, list) else [row]
-            continue
-        cells = row if isinstance(row, list) else getattr(row, "elts", [])
-        found += cells[i : i + 1]
+def _columns(mark: ast.Call) -> dict[str, list[ast.expr]]:
+    """Return the values of each parameter of a `parametrize`; none unless its rows are written out in place."""
+    names, rows = _named(mark.args[0]), mark.args[1]
+    ids = [one.value for one in mark.keywords if one.arg == "ids"]
+    if len(ids) < len(mark.keywords) or not all(isinstance(one, ast.List | ast.Tuple) for one in [rows, *ids]):
+        return {}
+    found: dict[str, list[ast.expr]] = {name: [] for name in names}
+    for row in getattr(rows, "elts", ()):
+        if isinstance(row, ast.Starred):
+            return {}
+        cells = [row] if len(names) == 1 else getattr(row, "elts", [])
+        if isinstance(row, ast.Call) and last_name(row) == "param":
+            cells = row.args
+        for name, cell in zip(names, cells, strict=False):
+            found[name].append(cell)
     return found
 
 
-def _named(mark: ast.Call) -> list[str]:
-    """Return the parameter names of a call of `parametrize`."""
-    named = constant(mark.args[0]) if mark.args else ()
-    if named and isinstance(named[0], str):
-        return [name.strip() for name in named[0].split(",") if name.strip()]
-    return [str((constant(one) or ("",))[0]) for one in getattr(mark.args[0], "elts", ())] if mark.args else []
+def _named(node: ast.expr) -> list[str]:
+    """Return the parameter names of a `parametrize`. node: its first argument."""
+    text = constant(node)
+    if text and isinstance(text[0], str):
+        return [name.strip() for name in text[0].split(",") if name.strip()]
+    return [str((constant(one) or ("",))[0]) for one in getattr(node, "elts", ())]
 
 
 def outermost(tree: ast.Module | ast.ClassDef) -> Iterator[Function]:
