@@ -38,7 +38,7 @@ def plant(path: str, text: Text, bindings: Bindings, key: Key, decoys: Decoys, s
     found = _Sites(path, text, key, bindings, spared)
     found.visit(text.tree)
     comparisons = Comparisons(text, key, decoys, bindings)
-    compared = [(node, site, comparisons.of(node)) for node, site in found.asserts]
+    compared = [(node, site, [*comparisons.of(node)]) for node, site in found.asserts]
     parameters = {id(one.expected) for _, _, some in compared for one in some if one.choice is None}
     accepted, values = bindings.accept(parameters)
     for value in values:
