@@ -1,12 +1,12 @@
-"""The names of a module of tests: their meanings, the code that catches a failing assert, the rows of `parametrize`."""
+"""The names of a module of tests: their meanings, contexts that may catch a failing assert, rows of `parametrize`."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from envs.judging.decoys.literals import Names, constant, dotted, last_name
+from envs.judging.decoys.literals import Names, constant, last_name
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -22,10 +22,8 @@ ONCE = frozenset(
 _KNOWN_MARKS = frozenset(
     ("parametrize", "asyncio", "skip", "skipif", "usefixtures", "filterwarnings", "timeout", "slow", "anyio")
 )
-_SUPPRESSING = re.compile("suppress|ignor|swallow|expect|attempt|retry|eventually|catch|fail", re.I)
-_RAISING = re.compile("raises", re.I)
-_ANY_ERROR = ("AssertionError", "Exception", "BaseException", "failureException", "Failed", "exception")
-_KNOWN_ERRORS = ("Error", "Warning", "Exception", "Exit", "Interrupt", "Iteration")
+_MAY_FAIL = re.compile(f"{AGAIN.pattern}|raises|exitstack|suppress|ignor|swallow|expect|attempt|catch|fail", re.I)
+"""Names in contexts whose bodies may be meant to fail."""
 _BY_NAME = frozenset(("locals", "vars", "globals", "eval", "exec", "getfixturevalue"))
 _NODE_NAMES = re.compile("snapshot|regression|request|datadir|vcr|cassette|record|golden|benchmark")
 
@@ -61,9 +59,11 @@ class Bindings:
         """Return whether the module has a function or a class of this name."""
         return name in self._own
 
-    def catches(self, node: ast.stmt) -> bool:
-        """Return whether a failure in the body of a `try` or a `with` may be caught there."""
-        return catches_asserts(node, self._own)
+    def may_catch(self, contexts: Sequence[ast.expr]) -> bool:
+        """Return whether a failure in the body of a `with` may be caught or expected, perhaps by the module's own."""
+        inside = [one for context in contexts for one in ast.walk(context)]
+        words = " ".join(getattr(one, "attr", getattr(one, "id", "")) for one in inside)
+        return _MAY_FAIL.search(words) is not None or any(last_name(one) in self._own for one in contexts)
 
     def accept(self, compared: set[int]) -> tuple[set[int], list[ast.expr]]:
         """Return (ids of the nodes of parameters that are compared and used in no other way, the values written for
@@ -152,37 +152,6 @@ def stored(node: ast.AST) -> Iterable[str]:
         return [alias.asname or alias.name.split(".")[0] for alias in node.names]
     name = getattr(node, "arg", None) if isinstance(node, ast.arg) else getattr(node, "name", None)
     return (name,) if isinstance(name, str) else ()
-
-
-def catches_asserts(node: ast.stmt, own: Collection[str] = ()) -> bool:
-    """Return whether a failure in the body of a `try` or a `with` may be caught there. own: the names of the module's
-    own functions and classes, which may catch it."""
-    if isinstance(node, ast.With | ast.AsyncWith):
-        return any(_lets_fail(item.context_expr) or last_name(item.context_expr) in own for item in node.items)
-    for handler in getattr(node, "handlers", ()):
-        kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-        for kind in kinds:
-            name = (dotted(kind) or "?").split(".")[-1] if kind is not None else "?"
-            if name in _ANY_ERROR or not name.endswith(_KNOWN_ERRORS):
-                return True
-    return False
-
-
-def _lets_fail(context: ast.expr) -> bool:
-    named = [one for one in ast.walk(context) if isinstance(one, ast.Name | ast.Attribute)]
-    words = " ".join(one.attr if isinstance(one, ast.Attribute) else one.id for one in named)
-    if _RAISING.search(words):
-        kinds = context.args[:1] if isinstance(context, ast.Call) else []
-        kinds = kinds[0].elts if kinds and isinstance(kinds[0], ast.Tuple) else kinds
-        names = [(dotted(kind) or "?").split(".")[-1] for kind in kinds]
-        return not names or any(name in _ANY_ERROR or name == "?" for name in names)
-    return bool(_SUPPRESSING.search(words) or AGAIN.search(words))
-
-
-def is_raising(node: ast.With | ast.AsyncWith) -> bool:
-    """Return whether a `with` expects its body to end by an error, or may let it."""
-    contexts = [item.context_expr for item in node.items]
-    return any(_RAISING.search(ast.dump(one)) or last_name(one) == "ExitStack" or _lets_fail(one) for one in contexts)
 
 
 def _arguments(function: Function) -> list[str]:

@@ -5,8 +5,8 @@ of `parametrize` that a test compares and uses in no other way. The runner of th
 expected one: this process alone keeps the `Key`.
 
 For right code a test does the same as before: some value of the set is equal, as the expected one was. So nothing
-is changed if a failing assert is part of the test: in `try` with a handler for it, in `raises`, in tests that expect
-to fail or are tried again. Helpers of tests, and functions in a test, may be called there: they stay as they are.
+is changed if a failing assert may be part of the test: in `try` with handlers, in `raises` and its like, in tests that
+expect to fail or are tried again. Helpers of tests, and functions in a test, may be called there: they stay.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from envs.judging.decoys.names import (
     ONCE,
     Bindings,
     Function,
-    is_raising,
 )
 from envs.judging.decoys.sets import Decoys
 from envs.judging.decoys.source_tests import is_test, tests
@@ -132,14 +131,14 @@ class _Sites(ast.NodeVisitor):
     visit_While = visit_For = visit_AsyncFor = visit_If
 
     def visit_With(self, node: ast.With | ast.AsyncWith) -> None:
-        named = not all(isinstance(item.context_expr, ast.Call) for item in node.items)
-        raising = is_raising(node) or named
-        self._inside(node.body, quiet=self.bindings.catches(node), certain=not raising)
+        contexts = [item.context_expr for item in node.items]
+        called = all(isinstance(one, ast.Call) for one in contexts)
+        self._inside(node.body, quiet=self.bindings.may_catch(contexts), certain=called)
 
     visit_AsyncWith = visit_With
 
     def visit_Try(self, node: ast.Try) -> None:
-        self._inside(node.body, quiet=self.bindings.catches(node), certain=not node.handlers)
+        self._inside(node.body, quiet=bool(node.handlers), certain=True)
         for block in (*(handler.body for handler in node.handlers), node.orelse):
             self._inside(block)
         self._inside(node.finalbody, certain=True)
