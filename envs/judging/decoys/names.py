@@ -6,22 +6,19 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from envs.judging.decoys.literals import Names, constant, last_name
+from envs.judging.decoys.literals import Names, constant, dotted, last_name
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 AGAIN = re.compile("xfail|flaky|retry|retries|rerun|repeat|expectedfailure|eventually|tenacity|backoff|poll", re.I)
 """Names of decorators and calls that expect a test to fail, or try it again."""
-ONCE = frozenset(
+_ONCE = frozenset(
     (
         *("patch", "object", "dict", "given", "example", "settings", "seed", "freeze_time", "activate"),
-        *("skip", "skipIf", "skipUnless", "staticmethod", "override_settings"),
+        *("skip", "skipIf", "skipUnless", "staticmethod", "override_settings", "parametrize"),
     )
 )
-"""Decorators that run a test as it is, if at all. Marks do so too."""
-_KNOWN_MARKS = frozenset(
-    ("parametrize", "asyncio", "skip", "skipif", "usefixtures", "filterwarnings", "timeout", "slow", "anyio")
-)
+"""Decorators that run a test as it is, if at all."""
 _MAY_FAIL = re.compile(f"{AGAIN.pattern}|raises|exitstack|suppress|ignor|swallow|expect|attempt|catch|fail", re.I)
 """Names in contexts whose bodies may be meant to fail."""
 _BY_NAME = frozenset(("locals", "vars", "globals", "eval", "exec", "getfixturevalue"))
@@ -48,7 +45,7 @@ class Bindings:
         self.names = Names(self._imported, self._bound)
         self._own = {one.name for one in inside if isinstance(one, (*FUNCTIONS, ast.ClassDef))}
         fixtures = [one for one in inside if isinstance(one, FUNCTIONS) and is_fixture(one)]
-        self._taken = {name for one in fixtures for name in _arguments(one)}
+        self._taken = {one.arg for fixture in fixtures for one in ast.walk(fixture.args) if isinstance(one, ast.arg)}
         registers = any(isinstance(one, ast.Attribute) and one.attr == "addTypeEqualityFunc" for one in inside)
         self.bends_equality = registers or "__eq__" in self._own
         self.parameters: dict[int, list[ast.expr]] = {}
@@ -90,8 +87,8 @@ class Bindings:
         inside = list(ast.walk(function))
         words = {getattr(one, "attr", getattr(one, "id", "")) for one in inside}
         arguments = [one.arg for one in inside if isinstance(one, ast.arg)]
-        odd = [one for one in function.decorator_list if last_name(one) not in _KNOWN_MARKS | ONCE]
-        if words & _BY_NAME or odd or any(_NODE_NAMES.search(name) for name in arguments):
+        as_written = all(map(runs_as_written, function.decorator_list))
+        if words & _BY_NAME or not as_written or any(_NODE_NAMES.search(name) for name in arguments):
             return
         for mark in function.decorator_list:
             if isinstance(mark, ast.Call) and last_name(mark) == "parametrize" and len(mark.args) == 2:
@@ -137,6 +134,11 @@ def outermost(tree: ast.Module | ast.ClassDef) -> Iterator[Function]:
             yield from outermost(node)
 
 
+def runs_as_written(decorator: ast.expr) -> bool:
+    """Return whether a decorator runs a test as it is, if at all. Marks do."""
+    return ".mark." in f".{dotted(getattr(decorator, 'func', decorator))}" or last_name(decorator) in _ONCE
+
+
 def is_fixture(function: Function) -> bool:
     """Return whether a function is a fixture of pytest."""
     return any("fixture" in last_name(one) for one in function.decorator_list)
@@ -152,8 +154,3 @@ def stored(node: ast.AST) -> Iterable[str]:
         return [alias.asname or alias.name.split(".")[0] for alias in node.names]
     name = getattr(node, "arg", None) if isinstance(node, ast.arg) else getattr(node, "name", None)
     return (name,) if isinstance(name, str) else ()
-
-
-def _arguments(function: Function) -> list[str]:
-    args = function.args
-    return [one.arg for one in args.posonlyargs + args.args + args.kwonlyargs]

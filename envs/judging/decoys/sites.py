@@ -16,14 +16,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 from envs.judging.decoys.comparing import PROBE, Comparisons
 from envs.judging.decoys.key import Key
-from envs.judging.decoys.literals import dotted, last_name
-from envs.judging.decoys.names import (
-    AGAIN,
-    FUNCTIONS,
-    ONCE,
-    Bindings,
-    Function,
-)
+from envs.judging.decoys.literals import last_name
+from envs.judging.decoys.names import AGAIN, FUNCTIONS, Bindings, Function, runs_as_written
 from envs.judging.decoys.sets import Decoys
 from envs.judging.decoys.source_tests import is_test, tests
 from envs.judging.decoys.text import Text
@@ -47,9 +41,9 @@ def plant(path: str, text: Text, bindings: Bindings, key: Key, decoys: Decoys, s
         comparisons.plant(node, site, left)
     if found.asserts or found.must:
         text.begin(f"{PROBE}.load()")
-    for name, test in tests(text.tree):
+    for name, test in dict(tests(text.tree)).items():  # of two with one name the last is run
         if id(test) in found.must:  # also as another class has it of its base
-            key.must.setdefault((path, name), found.must[id(test)])
+            key.must[path, name] = found.must[id(test)]
 
 
 class _Sites(ast.NodeVisitor):
@@ -100,16 +94,9 @@ class _Sites(ast.NodeVisitor):
 
     def _is_run_as_written(self, node: Function) -> bool:
         """Return whether each run of a test runs its function, once."""
-        marked = [".mark." in "." + (dotted(getattr(one, "func", one)) or "") for one in node.decorator_list]
-        once = all(mark or last_name(one) in ONCE for mark, one in zip(marked, node.decorator_list, strict=True))
-        plain = isinstance(node, ast.FunctionDef) or self._is_awaited()
-        named = [one for one in self._owners[-1].body if getattr(one, "name", None) == node.name]
-        return once and plain and not _yields(node) and len(named) == 1
-
-    def _is_awaited(self) -> bool:
-        """Return whether async tests here are awaited if they are run at all."""
-        bases = [(dotted(base) or "?").split(".")[-1] for base in getattr(self._owners[-1], "bases", ())]
-        return all("Async" in base or base == "object" for base in bases)
+        bases = list(map(last_name, getattr(self._owners[-1], "bases", ())))
+        awaited = isinstance(node, ast.FunctionDef) or all("Async" in base or base == "object" for base in bases)
+        return awaited and all(map(runs_as_written, node.decorator_list))
 
     def _block(self, statements: Sequence[ast.stmt]) -> None:
         for statement in statements:
@@ -173,7 +160,3 @@ def _own(node: ast.AST) -> Iterator[ast.AST]:
         yield one
         if not isinstance(one, (*FUNCTIONS, ast.Lambda, ast.ClassDef)):
             found.extend(ast.iter_child_nodes(one))
-
-
-def _yields(function: Function) -> bool:
-    return any(isinstance(one, ast.Yield | ast.YieldFrom) for child in function.body for one in _own(child))
