@@ -11,11 +11,10 @@ from __future__ import annotations
 import ast
 import collections
 import itertools
-import math
 import random
 import re
 import string
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -23,8 +22,8 @@ from envs.judging.decoys.literals import Leaf, Names, constant, evaluated, leave
 
 WAYS = 8
 """How many literals stand at a site."""
-_MOST_DRAWN = 100 * WAYS
-"""How many mixes are tried for the literals of a site."""
+_MOST_DRAWN = 5 * WAYS
+"""How many mixes are tried for the literals of a site: some may make what can't be told apart."""
 _LONGEST = 2000
 """Characters of the longest text whose words are looked at."""
 
@@ -117,17 +116,17 @@ class Decoys:
         near = frozenset(i for i, leaf in enumerate(leaves) if tolerance and _is_within(leaf.value, 100 * tolerance))
         signature = tuple((type(leaf.value), repr(leaf.value)) for leaf in leaves), near
         if signature not in self._mixes:
-            self._mixes[signature] = self._mixed(node, names, leaves, near)
-        nodes = [other for _, other in _distinct(node, names, leaves, self._mixes[signature])]
+            self._mixes[signature] = self._mixed(leaves, near)
+        nodes = _distinct(node, names, leaves, self._mixes[signature])
         if len(nodes) < 2:
             return None
         if nothing is not None and len(nodes) == WAYS and not tolerance and not within and self._chance.random() < 0.25:
             nodes[-1] = nothing
         return self._shuffled(nodes)
 
-    def _mixed(self, node: ast.expr, names: Names, leaves: Sequence[Leaf], near: Collection[int]) -> list[Mix]:
-        """Return the replacements of a node's literals, the expected ones first. They are the same wherever these
-        literals stand together: in a list, a tuple, in `approx`."""
+    def _mixed(self, leaves: Sequence[Leaf], near: Collection[int]) -> list[Mix]:
+        """Return replacements of a node's literals, the expected ones first. They are the same wherever these literals
+        stand together: in a list, a tuple, in `approx`."""
         sample = self._chance.sample(range(len(leaves)), min(len(leaves), 40))
         families = {i: self._family(leaves[i].value) for i in sample if i not in near}
         varied = [i for i, family in families.items() if len(family) > 1]
@@ -136,20 +135,10 @@ class Decoys:
         many = [i for i in varied if len(families[i]) >= WAYS]
         values = [i for i in many if all(field != "keys" for field, _ in leaves[i].path)]
         varied = (values or many)[:2] or varied[:6]
-        expected = {i: families[i][0] for i in varied}
-        mixes = itertools.chain([expected], self._drawn({i: families[i] for i in varied}))
-        return [mix for mix, _ in _distinct(node, names, leaves, mixes)]
-
-    def _drawn(self, families: Mapping[int, list[Any]]) -> Iterator[Mix]:
-        """Yield mixes of literals' families, in random order: each once if there are few, else many of them."""
-        mixes: Iterable[Sequence[Any]]
-        if math.prod(map(len, families.values())) <= _MOST_DRAWN:
-            mixes = products = list(itertools.product(*families.values()))
-            self._chance.shuffle(products)
-        else:
-            mixes = ([self._chance.choice(family) for family in families.values()] for _ in range(_MOST_DRAWN))
-        for mix in mixes:
-            yield dict(zip(families, mix, strict=True))
+        members = [families[i] for i in varied]
+        drawn = list(itertools.product(*members))
+        drawn = self._chance.sample(drawn, min(len(drawn), _MOST_DRAWN))
+        return [dict(zip(varied, mix, strict=True)) for mix in [[family[0] for family in members], *drawn]]
 
     def _family(self, value: Any) -> list[Any]:
         """Return a literal and others of its kind. In a run they are always the same."""
@@ -267,26 +256,24 @@ def _is_within(value: Any, limit: float) -> bool:
     return type(value) in (int, float, complex) and bool(abs(value) < limit)
 
 
-def _distinct(node: ast.expr, names: Names, leaves: Sequence[Leaf], mixes: Iterable[Mix]) -> list[tuple[Mix, ast.expr]]:
-    """Return (mix, the literal that it makes of a node) for mixes with distinguishable literals, `WAYS` at most;
-    none if the first mix, the expected one's, has no value."""
-    found: list[tuple[Mix, ast.expr]] = []
+def _distinct(node: ast.expr, names: Names, leaves: Sequence[Leaf], mixes: Iterable[Mix]) -> list[ast.expr]:
+    """Return the literals that mixes make of a node, if they can be told apart, `WAYS` at most; none if the first mix,
+    the expected one's, has no value."""
     nodes: list[ast.expr] = []
     values: list[tuple[Any, ...]] = []
     for mix in mixes:
-        if len(found) == WAYS:
+        if len(nodes) == WAYS:
             break
         other = node
         for i, literal in mix.items():
             other = replaced(other, leaves[i].path, ast.Constant(literal))
         value = evaluated(other, names)
         if value is not None and _differs(other, value, nodes, values):
-            found.append((mix, other))
             nodes.append(other)
             values.append(value)
-        elif not found:
+        elif not nodes:
             break
-    return found
+    return nodes
 
 
 def _differs(
