@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from envs.judging.decoys.literals import Names, constant, dotted, last_name
 
@@ -44,12 +44,13 @@ class Bindings:
                 self._bound.update(stored(node))
         self.names = Names(self._imported, self._bound)
         self._own = {one.name for one in inside if isinstance(one, (*FUNCTIONS, ast.ClassDef))}
-        fixtures = [one for one in inside if isinstance(one, FUNCTIONS) and is_fixture(one)]
-        self._taken = {one.arg for fixture in fixtures for one in ast.walk(fixture.args) if isinstance(one, ast.arg)}
+        functions = [one for one in inside if isinstance(one, FUNCTIONS)]
+        arguments = [one for function in functions if is_fixture(function) for one in ast.walk(function.args)]
+        self._taken = {one.arg for one in arguments if isinstance(one, ast.arg)}
         registers = any(isinstance(one, ast.Attribute) and one.attr == "addTypeEqualityFunc" for one in inside)
         self.bends_equality = registers or "__eq__" in self._own
         self.parameters: dict[int, list[ast.expr]] = {}
-        for function in outermost(tree):
+        for function in functions:
             self._parameters(function)
 
     def defines(self, name: str) -> bool:
@@ -123,15 +124,6 @@ def _named(node: ast.expr) -> list[str]:
     if text and isinstance(text[0], str):
         return [name.strip() for name in text[0].split(",") if name.strip()]
     return [str((constant(one) or ("",))[0]) for one in getattr(node, "elts", ())]
-
-
-def outermost(tree: ast.Module | ast.ClassDef) -> Iterator[Function]:
-    """Yield the functions of a module and of its classes."""
-    for node in tree.body:
-        if isinstance(node, FUNCTIONS):
-            yield node
-        elif isinstance(node, ast.ClassDef):
-            yield from outermost(node)
 
 
 def runs_as_written(decorator: ast.expr) -> bool:
