@@ -54,7 +54,8 @@ def members(archive: bytes, max_bytes: int) -> Iterator[tuple[str, bytes | None]
                 name = relative_name(member.name)
                 if name and not member.isdir():
                     is_read = member.isreg() and not member.issparse() and member.size <= max_bytes
-                    yield name, read_member(tar, member) if is_read else None
+                    file = tar.extractfile(member) if is_read else None
+                    yield name, None if file is None else file.read()
     except (ValueError, RecursionError) as error:  # in extended headers, which tarfile reads without a check
         raise tarfile.ReadError(f"broken headers: {error}") from error
 
@@ -80,14 +81,6 @@ def relative_name(name: str) -> str | None:
     if name.startswith("/") or ".." in parts or "\0" in name:
         return None
     return "/".join(parts)
-
-
-def read_member(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    """Return the content of a regular file. Raises ValueError for a member without one."""
-    file = tar.extractfile(member)
-    if file is None:
-        raise ValueError(f"{member.name} has no content")
-    return file.read()
 
 
 def add_file(tar: tarfile.TarFile, name: str, data: bytes, mode: int = 0o644) -> None:

@@ -81,7 +81,7 @@ async def collect_changes(
         if start.tree is not None:
             scan = await scan_tree(sandbox, sandbox.workdir, git=start.git, start=start.tree)
             changes = await asyncio.to_thread(compare, start.tree, scan, protected, git=start.git)
-        if changes.problem is None and start.elsewhere:
+        if start.elsewhere:
             changes = await _with_elsewhere(changes, sandbox, start, protected)
     except (SandboxError, tarfile.TarError, OSError, ValueError) as error:
         if is_ours(error):
@@ -93,23 +93,24 @@ async def collect_changes(
 
 
 def compare(start: Tree, scan: Scan, protected: Sequence[str] = (), *, git: bool = False) -> Changes:
-    """Return the changes that lead from `start` to a tree, which was read with it. git: `.git` is part of the tree."""
+    """Return the changes that lead from `start` to a tree, which was read with it. Raises ValueError when they are over
+    the caps. git: `.git` is part of the tree."""
     obeyed = obeyed_by_git(scan.tree, start) if git else set()
     return _difference(start, scan, lambda path: _is_protected(path, protected), obeyed.__contains__)
 
 
 async def _with_elsewhere(changes: Changes, sandbox: Sandbox, start: Start, protected: Sequence[str]) -> Changes:
-    """Return the changes with those outside of the working directory. Raises as `Sandbox.download`."""
+    """Return the changes with those outside of the working directory. Raises as `Sandbox.download`, and ValueError when
+    one is over the caps."""
     found: list[tuple[str, Changes]] = []
     for path, before in start.elsewhere.items():
         try:
             git = start.git or not inside(path, sandbox.workdir)
             after = await scan_of(sandbox, path, git=git, compares=True, before=before)
+            parts = await asyncio.to_thread(list, _area(path, after, start, sandbox.workdir, protected))
         except ValueError as error:
-            return Changes(problem=f"{path}: {error}")
-        for folder, one in await asyncio.to_thread(list, _area(path, after, start, sandbox.workdir, protected)):
-            if one.problem is not None:
-                return Changes(problem=f"{path}: {one.problem}")
+            raise ValueError(f"{path}: {error}") from error
+        for folder, one in parts:
             if one:
                 found.append((folder, one))
             named = partial("{}/{}".format, folder.rstrip("/"))
@@ -181,8 +182,8 @@ def _difference(
     carried = sorted([*added, *changed], key=lambda path: (scan.tree[path].kind == "link", path))
     size = sum(scan.tree[path].size for path in carried)
     if len(carried) > MAX_CHANGED_ENTRIES or size > MAX_CHANGED_BYTES or not scan.unread.isdisjoint(carried):
-        return Changes(
-            problem=f"{len(carried)} changed paths with {size >> 20} MiB are more than the "
+        raise ValueError(
+            f"{len(carried)} changed paths with {size >> 20} MiB are more than the "
             f"{MAX_CHANGED_ENTRIES} paths and {MAX_CHANGED_BYTES >> 20} MiB that are carried"
         )
     quiet, above = kept - withheld, _above(stay)

@@ -57,8 +57,7 @@ def with_signs(verdict: Verdict, result: AgentResult, changes: Changes) -> Verdi
 def _line(text: str, at: int) -> str:
     """Return the matching line of a command, cut to a readable length."""
     start = text.rfind("\n", 0, at + 1) + 1
-    line = text[start : text.find("\n", at + 1) if "\n" in text[at + 1 :] else None]
-    return line.strip()[:_SHOWN]
+    return text[start:].partition("\n")[0].strip()[:_SHOWN]
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -78,24 +78,17 @@ class PreparedSandbox:
 
 @dataclass(frozen=True, slots=True)
 class _Tests:
-    """The content for /tests. files: its modules of tests and lists, by path below it. listed: its tests.json.
-    speak_of_runners: whether any of its files names pytest or unittest. call_pytest: whether one may call it."""
+    """The content for /tests. folders: of this machine; none if the image has it. modules: of tests, by absolute path.
+    listed: its tests.json. in_tree: modules of tests in the working directory. patch: makes these; None if they are
+    there. speak_of_runners: whether any file names pytest or unittest. call_pytest: whether one may call it."""
 
     folders: Sequence[Path]
-    files: Mapping[str, bytes]
+    modules: Mapping[str, bytes]
     listed: Mapping[str, Any]
+    in_tree: Sequence[str]
+    patch: bytes | None
     speak_of_runners: bool
     call_pytest: bool
-
-    @property
-    def modules(self) -> dict[str, bytes]:
-        """Return the modules of tests, by absolute path."""
-        return {f"/tests/{name}": data for name, data in self.files.items() if name.endswith(".py")}
-
-    @property
-    def in_tree(self) -> list[str]:
-        """Return the modules of tests in the working directory, after applying test.patch."""
-        return [str(name) for name in self.listed.get("IN_TREE", [])]
 
 
 @asynccontextmanager
@@ -123,14 +116,15 @@ async def _prepare(sandbox: Sandbox, task: Task, receiver: Receiver) -> Prepared
         )
     try:
         if own is not None and own.holds_tests:
-            tests = await _tests_of_image(sandbox)
+            archive = await sandbox.download("/tests", max_bytes=_MAX_TEST_BYTES)
+            tests = _tests((), dict(regular_files(archive, _MAX_TEST_BYTES)))
         else:
             tests = await asyncio.to_thread(_tests_of_task, folders)
         record = json.loads(task.hidden.record or "{}")
         record = record[0] if isinstance(record, list) and record else record or {}
         required = RequiredTests(tests.listed, record)
         watched = task.hidden.watched if task.hidden.watched is not None else tests.speak_of_runners
-        modules = tests.modules | await _tests_of_tree(sandbox, tests)
+        modules = {**tests.modules, **await _tests_of_tree(sandbox, tests)}
         # Unwatched tests may run where nothing knows of decoys.
         made = await asyncio.to_thread(insert_decoys, modules if watched else {}, required.failing())
         path = await _upload(sandbox, tests, made, runner=watched and tests.call_pytest)
@@ -145,34 +139,28 @@ def _tests_of_task(folders: Sequence[Path]) -> _Tests:
     return _tests(folders, dict(files_of(folders, _MAX_TEST_BYTES)))
 
 
-async def _tests_of_image(sandbox: Sandbox) -> _Tests:
-    """Read the tests in an image of the verifier's own."""
-    archive = await sandbox.download("/tests", max_bytes=_MAX_TEST_BYTES)
-    return _tests((), dict(regular_files(archive, _MAX_TEST_BYTES)))
-
-
 def _tests(folders: Sequence[Path], files: Mapping[str, bytes]) -> _Tests:
-    listed = _listed(files)
-    read = {name: data for name, data in files.items() if is_test_module(name.rpartition("/")[2], data)}
-    read |= {name: files[name] for name in ("tests.json", "test.patch") if name in files}
-    call_pytest = any(b"pytest" in data or b"py.test" in data for data in files.values())
-    return _Tests(folders, read, listed, speak_of_runners(files.items()), call_pytest)
-
-
-def _listed(files: Mapping[str, bytes]) -> Mapping[str, Any]:
     listed = json.loads(files.get("tests.json", b"{}"))
     if not isinstance(listed, dict):
         raise ValueError("/tests/tests.json is not a table")
-    return listed
+    return _Tests(
+        folders,
+        {f"/tests/{name}": data for name, data in files.items() if is_test_module(name.rpartition("/")[2], data)},
+        listed,
+        [str(name) for name in listed.get("IN_TREE", [])],
+        files.get("test.patch"),
+        speak_of_runners(files.items()),
+        any(b"pytest" in data or b"py.test" in data for data in files.values()),
+    )
 
 
 async def _tests_of_tree(sandbox: Sandbox, tests: _Tests) -> dict[str, bytes]:
     """Apply test.patch to the working directory, and return the modules of tests there, by absolute path."""
     if not tests.in_tree:
         return {}
-    if "test.patch" in tests.files:
+    if tests.patch is not None:
         command = ["git", "-c", "safe.directory=*", "apply", "-"]
-        applied = await sandbox.exec(command, cwd=sandbox.workdir, user="root", stdin=tests.files["test.patch"])
+        applied = await sandbox.exec(command, cwd=sandbox.workdir, user="root", stdin=tests.patch)
         if not applied.ok:
             raise InfraError(Failure.TASK, f"test.patch does not fit the image's tree: {applied.output[-SHOWN:]}")
     packed = await pack_some(sandbox, sandbox.workdir, tests.in_tree, _MAX_TEST_BYTES)

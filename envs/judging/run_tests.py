@@ -10,6 +10,7 @@ import asyncio
 import re
 import tarfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from envs.judging.archives import PATH, regular_files
@@ -123,28 +124,22 @@ async def _read(prepared: PreparedSandbox, ran: ExecResult, written: Sequence[st
     files, memory, problem = await _logs(prepared)
     if ran.exit_code in _KILLED and not ran.timed_out and not {"reward.txt", "reward.json"} & files.keys():
         raise ScriptKilled(f"test.sh was killed (it ended with {ran.exit_code})")
-    lacking = "" if prepared.watched and seen is not None else await _lacking(prepared.sandbox)
+    # The stand-ins' reports on things that the image lacks explain, and decide nothing.
+    lacking = "" if prepared.watched and seen is not None else await _said(prepared.sandbox, f"{HOME}/lacking")
     return read_verdict(ScriptRun(ran, files, seen, problem, prepared.watched, prepared.known, lacking, memory))
 
 
 async def _killed_for_memory(sandbox: Sandbox) -> bool:
     """Tell whether the kernel has killed programs in a sandbox for its memory."""
-    for path in _KILLS:
-        try:
-            events = await sandbox.read_file(f"/sys/fs/cgroup/{path}", max_bytes=SHOWN)
-        except (SandboxError, OSError, ValueError):
-            continue
-        return re.search(rb"^oom_kill [1-9]", events, re.MULTILINE) is not None
-    return False
+    events = [await _said(sandbox, f"/sys/fs/cgroup/{path}") for path in _KILLS]
+    return re.search(r"^oom_kill [1-9]", "\n".join(events), re.MULTILINE) is not None
 
 
-async def _lacking(sandbox: Sandbox) -> str:
-    """Return the stand-ins' reports on things that the image lacks. They explain, and decide nothing."""
-    try:
-        names = await sandbox.read_file(f"{HOME}/lacking", max_bytes=SHOWN)
-    except (SandboxError, OSError, ValueError):
-        return ""
-    return names.decode("utf-8", "replace").strip()
+async def _said(sandbox: Sandbox, path: str) -> str:
+    """Return the text of a file that explains; "" if it can't be read."""
+    with suppress(SandboxError, OSError, ValueError):
+        return (await sandbox.read_file(path, max_bytes=SHOWN)).decode("utf-8", "replace").strip()
+    return ""
 
 
 async def _apply(prepared: PreparedSandbox, task: Task, changes: Changes) -> str | None:

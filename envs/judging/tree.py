@@ -122,7 +122,8 @@ class Scan:
         """Leave out what leads out of the tree. Returns itself."""
         links = [(path, entry.content) for path, entry in self.tree.items() if entry.kind == "link"]
         self._drop([path for path, to in links if _leads_out(path, to, self._root) and not _is_interpreter(path, to)])
-        self._drop_orphans()
+        # No file system holds what is below something other than a directory.
+        self._drop([path for path in self.tree if any(self.tree.get(p, _DIR).kind != "dir" for p in parents(path))])
         return self
 
     def pack(self, paths: list[str], contents: Mapping[str, bytes]) -> bytes:
@@ -190,10 +191,6 @@ class Scan:
             else:
                 self.unread.add(path)
         return entry
-
-    def _drop_orphans(self) -> None:
-        """Drop paths below something other than a directory: no file system holds them."""
-        self._drop([path for path in self.tree if any(self.tree.get(p, _DIR).kind != "dir" for p in parents(path))])
 
     def _drop(self, paths: list[str]) -> None:
         for path in paths:

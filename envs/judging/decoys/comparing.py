@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -49,21 +50,20 @@ class Comparisons:
     def __init__(self, text: Text, key: Key, decoys: Decoys, bindings: Bindings) -> None:
         self._text, self._key, self._decoys, self._bindings = text, key, decoys, bindings
 
-    def of(self, statement: ast.Assert | ast.Expr) -> list[Comparison]:
-        """Return the comparisons of an assert, or of a call of a method of unittest. All of them have to hold."""
+    def of(self, statement: ast.Assert | ast.Expr) -> Iterator[Comparison]:
+        """Yield the comparisons of an assert, or of a call of a method of unittest. All of them have to hold."""
         if isinstance(statement, ast.Assert):
-            return list(self._of_condition(statement.test))
+            yield from self._of_condition(statement.test)
+            return
         call, name = _called(statement)
-        args = call.args
-        unbound = args and getattr(args[0], "id", "") == "self"
-        if unbound or any(isinstance(one, ast.Starred) for one in args) or self._bindings.defines(name):
-            return []
-        if name == "assertTrue" and args:
-            return list(self._of_condition(args[0]))
+        unbound = call.args and getattr(call.args[0], "id", "") == "self"
+        if unbound or any(isinstance(one, ast.Starred) for one in call.args) or self._bindings.defines(name):
+            return
+        if name == "assertTrue" and call.args:
+            yield from self._of_condition(call.args[0])
         tolerance = _tolerance(call) if name in _ALMOST else 0.0
-        if len(args) < 2 or tolerance is None:
-            return []
-        return self._between(call, _METHODS.get(name, ""), args[0], args[1], tolerance)
+        if len(call.args) > 1 and tolerance is not None:
+            yield from self._between(call, _METHODS.get(name, ""), call.args[0], call.args[1], tolerance)
 
     def plant(self, statement: ast.Assert | ast.Expr, site: int, comparisons: Sequence[Comparison]) -> None:
         """Put the expected values of a statement among decoys, or have it report that it was reached."""
@@ -102,34 +102,27 @@ class Comparisons:
 
     def _between(
         self, node: ast.Compare | ast.Call, how: str, left: ast.expr, right: ast.expr, tolerance: float = 0.0
-    ) -> list[Comparison]:
-        """Return the comparison of two sides, if one of them is expected."""
-        expected, choice = self._expected(how, left, right, tolerance)
-        return [] if expected is None else [Comparison(node, how, left, right, expected, choice)]
-
-    def _expected(
-        self, how: str, left: ast.expr, right: ast.expr, tolerance: float
-    ) -> tuple[ast.expr | None, Choice | None]:
-        """Return the expected side, None for neither, and its set, None for a parameter."""
-        names = self._bindings.names
-        choice: Choice | None = None
+    ) -> Iterator[Comparison]:
+        """Yield the comparison of two sides, if one of them is expected."""
+        names, expecting = self._bindings.names, functools.partial(Comparison, node, how, left, right)
+        sides = [(right, left), (left, right)] if how == "equal" and not self._bindings.bends_equality else []
         if how == "same" and _is_singleton(right) and not constant(left):
-            return right, self._decoys.singletons(constant(right)[0])
+            yield expecting(right, self._decoys.singletons(constant(right)[0]))
         if how == "inside" and constant(left) and not constant(right):
             choice = self._decoys.choose(left, names, within=True)
-            return (None if choice is None else left), choice
-        if how != "equal" or self._bindings.bends_equality:
-            return None, None
-        for node, other in ((right, left), (left, right)):
-            if not isinstance(node, ast.Name) and not constant(other):
-                choice = self._decoys.choose(node, names, tolerance)
+            if choice is not None:
+                yield expecting(left, choice)
+        for one, other in sides:
+            if not isinstance(one, ast.Name) and not constant(other):
+                choice = self._decoys.choose(one, names, tolerance)
                 if choice is not None:
-                    return node, choice
-        for node in (right, left):
-            values = self._bindings.parameters.get(id(node), ())
+                    yield expecting(one, choice)
+                    return
+        for one, _ in sides:
+            values = self._bindings.parameters.get(id(one), ())
             if not tolerance and any(self._decoys.choose(value, names) for value in values):
-                return node, None
-        return None, None
+                yield expecting(one, None)
+                return
 
     def _numbers(self, one: Comparison) -> list[int | None]:
         """Return the numbers of the sets that may stand at a comparison, None for a row without one."""

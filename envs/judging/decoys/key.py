@@ -46,13 +46,8 @@ class Key:
         return self._numbers[id(choice)]
 
 
-_ESCAPES = {i: f"\\x{i:02x}" for i in range(128) if not 32 <= i < 127}
-_ESCAPES.update({ord("\t"): "\\t", ord("\r"): "\\r", ord("\n"): "\\n"})
-"""The escapes that pytest writes for unprintable bytes."""
-
-
 def id_of(value: object) -> str:
     """Return pytest's text for a literal in the id of a test."""
-    if isinstance(value, bytes):
-        return value.decode("ascii", "backslashreplace").translate(_ESCAPES)
+    if isinstance(value, bytes):  # without a second backslash for each
+        return value.decode("latin-1").encode("unicode_escape").decode("ascii").replace("\\\\", "\\")
     return value.encode("unicode_escape").decode("ascii") if isinstance(value, str) else str(value)

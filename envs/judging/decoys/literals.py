@@ -13,9 +13,6 @@ import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
-LARGE = 2000
-"""Literals with more characters or parts are large."""
-
 _CONTAINERS: dict[str, Callable[..., Any]] = {
     "builtins.set": set,
     "builtins.frozenset": frozenset,
@@ -73,17 +70,6 @@ def constant(node: ast.AST | None) -> tuple[Any, ...]:
     return ()
 
 
-def literal(value: Any) -> ast.expr | None:
-    """Return the syntax of a value; None if it has none."""
-    if type(value) in (str, bytes, bool, type(None)) or (type(value) is int and value >= 0):
-        return ast.Constant(value)
-    try:
-        node = ast.parse(repr(value), mode="eval").body
-    except SyntaxError:
-        return None
-    return node if constant(node) else None
-
-
 def leaves_of(node: ast.AST, path: Path, names: Names) -> Iterator[Leaf | None]:
     """Yield the literals of an expected value, by their place; None for syntax that may not be evaluated several
     times."""
@@ -135,21 +121,11 @@ def _is_pure(call: ast.Call, names: Names) -> bool:
         )
     if name in _CONTAINERS:
         return all(isinstance(one, _DISPLAYS) or _is_text(constant(one)) for one in call.args)
-    return name in PURE and not _is_given_unknown(call)
+    return name in PURE and bool(evaluated(call, names))  # of the module's own values others might be refused
 
 
 def _is_text(value: tuple[Any, ...]) -> bool:
     return bool(value) and type(value[0]) in (str, bytes)
-
-
-def _is_given_unknown(call: ast.Call) -> bool:
-    """Return whether a call takes a value that only the module can tell: other literals beside it might be refused."""
-    given = [*call.args, *(keyword.value for keyword in call.keywords)]
-    inside = [one for arg in given for one in ast.walk(arg)]
-    heads = {id(one.func) for one in inside if isinstance(one, ast.Call)}
-    heads |= {id(one.value) for one in inside if isinstance(one, ast.Attribute)}
-    read = [one for one in inside if isinstance(one, ast.Name | ast.Attribute) and id(one) not in heads]
-    return bool(read)
 
 
 def dotted(node: ast.AST) -> str | None:
@@ -179,7 +155,7 @@ def tolerances(node: ast.AST, names: Names) -> Iterator[float]:
 def replaced(node: ast.expr, path: Path, new: ast.expr) -> ast.expr:
     """Return a copy of a tree with another node at a path; nodes off the path are shared."""
     if not path:
-        return ast.copy_location(new, node)
+        return new
     (field, i), rest = path[0], path[1:]
     other = copy.copy(node)
     if i is None:
@@ -235,11 +211,3 @@ def _value(node: ast.expr | None, names: Names) -> Any:
             options: dict[Any, Any] = {one.arg: _value(one.value, names) for one in node.keywords}
             return PURE[name](*[_value(one, names) for one in node.args], **options)
     raise NotConstant
-
-
-def is_empty(node: ast.AST) -> bool:
-    """Return whether a node is an empty text, list, tuple or dict."""
-    value = constant(node)
-    if value:
-        return value[0] in ("", b"")
-    return (isinstance(node, ast.List | ast.Tuple) and not node.elts) or (isinstance(node, ast.Dict) and not node.keys)

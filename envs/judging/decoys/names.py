@@ -1,11 +1,10 @@
-"""The names of a module of tests: their meanings, the code that catches a failing assert, the rows of `parametrize`."""
+"""The names of a module of tests: their meanings, contexts that may catch a failing assert, rows of `parametrize`."""
 
 from __future__ import annotations
 
 import ast
-import collections
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from envs.judging.decoys.literals import Names, constant, dotted, last_name
 
@@ -13,23 +12,17 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 AGAIN = re.compile("xfail|flaky|retry|retries|rerun|repeat|expectedfailure|eventually|tenacity|backoff|poll", re.I)
 """Names of decorators and calls that expect a test to fail, or try it again."""
-ONCE = frozenset(
+_ONCE = frozenset(
     (
         *("patch", "object", "dict", "given", "example", "settings", "seed", "freeze_time", "activate"),
-        *("skip", "skipIf", "skipUnless", "staticmethod", "override_settings"),
+        *("skip", "skipIf", "skipUnless", "staticmethod", "override_settings", "parametrize"),
     )
 )
-"""Decorators that run a test as it is, if at all. Marks do so too."""
-_KNOWN_MARKS = frozenset(
-    ("parametrize", "asyncio", "skip", "skipif", "usefixtures", "filterwarnings", "timeout", "slow", "anyio")
-)
-_SUPPRESSING = re.compile("suppress|ignor|swallow|expect|attempt|retry|eventually|catch|fail", re.I)
-_RAISING = re.compile("raises", re.I)
-_ANY_ERROR = ("AssertionError", "Exception", "BaseException", "failureException", "Failed", "exception")
-_KNOWN_ERRORS = ("Error", "Warning", "Exception", "Exit", "Interrupt", "Iteration")
+"""Decorators that run a test as it is, if at all."""
+_MAY_FAIL = re.compile(f"{AGAIN.pattern}|raises|exitstack|suppress|ignor|swallow|expect|attempt|catch|fail", re.I)
+"""Names in contexts whose bodies may be meant to fail."""
 _BY_NAME = frozenset(("locals", "vars", "globals", "eval", "exec", "getfixturevalue"))
 _NODE_NAMES = re.compile("snapshot|regression|request|datadir|vcr|cassette|record|golden|benchmark")
-_DISPLAYS = (ast.List, ast.Tuple)
 
 
 class Bindings:
@@ -51,34 +44,34 @@ class Bindings:
                 self._bound.update(stored(node))
         self.names = Names(self._imported, self._bound)
         self._own = {one.name for one in inside if isinstance(one, (*FUNCTIONS, ast.ClassDef))}
-        fixtures = [one for one in inside if isinstance(one, FUNCTIONS) and is_fixture(one)]
-        self._taken = {name for one in fixtures for name in _arguments(one)}
+        functions = [one for one in inside if isinstance(one, FUNCTIONS)]
+        arguments = [one for function in functions if is_fixture(function) for one in ast.walk(function.args)]
+        self._taken = {one.arg for one in arguments if isinstance(one, ast.arg)}
         registers = any(isinstance(one, ast.Attribute) and one.attr == "addTypeEqualityFunc" for one in inside)
         self.bends_equality = registers or "__eq__" in self._own
         self.parameters: dict[int, list[ast.expr]] = {}
-        for function in outermost(tree):
+        for function in functions:
             self._parameters(function)
 
     def defines(self, name: str) -> bool:
         """Return whether the module has a function or a class of this name."""
         return name in self._own
 
-    def catches(self, node: ast.stmt) -> bool:
-        """Return whether a failure in the body of a `try` or a `with` may be caught there."""
-        return catches_asserts(node, self._own)
+    def may_catch(self, contexts: Sequence[ast.expr]) -> bool:
+        """Return whether a failure in the body of a `with` may be caught or expected, perhaps by the module's own."""
+        inside = [one for context in contexts for one in ast.walk(context)]
+        words = " ".join(getattr(one, "attr", getattr(one, "id", "")) for one in inside)
+        return _MAY_FAIL.search(words) is not None or any(last_name(one) in self._own for one in contexts)
 
     def accept(self, compared: set[int]) -> tuple[set[int], list[ast.expr]]:
         """Return (ids of the nodes of parameters that are compared and used in no other way, the values written for
         them).
 
         compared: ids of the compared nodes."""
-        by_rows: dict[int, list[int]] = collections.defaultdict(list)
-        rows: dict[int, list[ast.expr]] = {}
-        for load, values in self.parameters.items():
-            by_rows[id(values)].append(load)
-            rows[id(values)] = values
-        good = [one for one, loads in by_rows.items() if compared.issuperset(loads)]
-        return {load for one in good for load in by_rows[one]}, [value for one in good for value in rows[one]]
+        others = {id(values) for load, values in self.parameters.items() if load not in compared}
+        accepted = {load: values for load, values in self.parameters.items() if id(values) not in others}
+        cells = {id(value): value for values in accepted.values() for value in values}
+        return set(accepted), list(cells.values())
 
     def _note(self, node: ast.Import | ast.ImportFrom) -> None:
         """Note what names mean by an import."""
@@ -94,66 +87,48 @@ class Bindings:
         """Note the values that `parametrize` writes for a function's parameters, if its rows are literals."""
         inside = list(ast.walk(function))
         words = {getattr(one, "attr", getattr(one, "id", "")) for one in inside}
-        arguments = _arguments(function)
-        odd = [one for one in function.decorator_list if last_name(one) not in _KNOWN_MARKS | ONCE]
-        if words & _BY_NAME or odd or any(_NODE_NAMES.search(name) for name in arguments):
+        arguments = [one.arg for one in inside if isinstance(one, ast.arg)]
+        as_written = all(map(runs_as_written, function.decorator_list))
+        if words & _BY_NAME or not as_written or any(_NODE_NAMES.search(name) for name in arguments):
             return
         for mark in function.decorator_list:
-            if not isinstance(mark, ast.Call) or last_name(mark) != "parametrize" or len(mark.args) != 2:
-                continue
-            rows = _rows(mark.args[1])
-            ids = [one.value for one in mark.keywords if one.arg == "ids"]
-            if rows is None or len(ids) < len(mark.keywords) or not all(isinstance(one, _DISPLAYS) for one in ids):
-                continue
-            names = _named(mark)
-            for i, name in enumerate(names):
-                values = _column(rows, i if len(names) > 1 else None)
-                alone = name in arguments and name not in self._taken and not _is_bound(name, inside)
-                if alone:
+            if isinstance(mark, ast.Call) and last_name(mark) == "parametrize" and len(mark.args) == 2:
+                for name, values in _columns(mark).items():
                     loads = [one for one in inside if isinstance(one, ast.Name) and one.id == name]
-                    self.parameters.update((id(one), values) for one in loads)
+                    is_alone = arguments.count(name) == 1 and name not in self._taken
+                    if is_alone and all(isinstance(one.ctx, ast.Load) for one in loads):
+                        self.parameters.update((id(one), values) for one in loads)
 
 
-def _is_bound(name: str, inside: Iterable[ast.AST]) -> bool:
-    stores = [one for one in inside if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Store)]
-    taken = [one for one in inside if isinstance(one, ast.arg) and one.arg == name]
-    return bool(stores) or len(taken) > 1
-
-
-def _rows(node: ast.expr) -> list[ast.expr | list[ast.expr]] | None:
-    """Return the rows of a table that is written out in place."""
-    if not isinstance(node, ast.List | ast.Tuple) or any(isinstance(row, ast.Starred) for row in node.elts):
-        return None
-    return [list(row.args) if isinstance(row, ast.Call) and last_name(row) == "param" else row for row in node.elts]
-
-
-def _column(rows: Sequence[ast.expr | list[ast.expr]], i: int | None) -> list[ast.expr]:
-    """Return the rows' values at a place; whole rows if i is None."""
-    found: list[ast.expr] = []
-    for row in rows:
-        if i is None:
-            found += row[:1] if isinstance(row, list) else [row]
-            continue
-        cells = row if isinstance(row, list) else getattr(row, "elts", [])
-        found += cells[i : i + 1]
+def _columns(mark: ast.Call) -> dict[str, list[ast.expr]]:
+    """Return the values of each parameter of a `parametrize`; none unless its rows are written out in place."""
+    names, rows = _named(mark.args[0]), mark.args[1]
+    ids = [one.value for one in mark.keywords if one.arg == "ids"]
+    if len(ids) < len(mark.keywords) or not all(isinstance(one, ast.List | ast.Tuple) for one in [rows, *ids]):
+        return {}
+    found: dict[str, list[ast.expr]] = {name: [] for name in names}
+    for row in getattr(rows, "elts", ()):
+        if isinstance(row, ast.Starred):
+            return {}
+        cells = [row] if len(names) == 1 else getattr(row, "elts", [])
+        if isinstance(row, ast.Call) and last_name(row) == "param":
+            cells = row.args
+        for name, cell in zip(names, cells, strict=False):
+            found[name].append(cell)
     return found
 
 
-def _named(mark: ast.Call) -> list[str]:
-    """Return the parameter names of a call of `parametrize`."""
-    named = constant(mark.args[0]) if mark.args else ()
-    if named and isinstance(named[0], str):
-        return [name.strip() for name in named[0].split(",") if name.strip()]
-    return [str((constant(one) or ("",))[0]) for one in getattr(mark.args[0], "elts", ())] if mark.args else []
+def _named(node: ast.expr) -> list[str]:
+    """Return the parameter names of a `parametrize`. node: its first argument."""
+    text = constant(node)
+    if text and isinstance(text[0], str):
+        return [name.strip() for name in text[0].split(",") if name.strip()]
+    return [str((constant(one) or ("",))[0]) for one in getattr(node, "elts", ())]
 
 
-def outermost(tree: ast.Module | ast.ClassDef) -> Iterator[Function]:
-    """Yield the functions of a module and of its classes."""
-    for node in tree.body:
-        if isinstance(node, FUNCTIONS):
-            yield node
-        elif isinstance(node, ast.ClassDef):
-            yield from outermost(node)
+def runs_as_written(decorator: ast.expr) -> bool:
+    """Return whether a decorator runs a test as it is, if at all. Marks do."""
+    return ".mark." in f".{dotted(getattr(decorator, 'func', decorator))}" or last_name(decorator) in _ONCE
 
 
 def is_fixture(function: Function) -> bool:
@@ -171,39 +146,3 @@ def stored(node: ast.AST) -> Iterable[str]:
         return [alias.asname or alias.name.split(".")[0] for alias in node.names]
     name = getattr(node, "arg", None) if isinstance(node, ast.arg) else getattr(node, "name", None)
     return (name,) if isinstance(name, str) else ()
-
-
-def catches_asserts(node: ast.stmt, own: Collection[str] = ()) -> bool:
-    """Return whether a failure in the body of a `try` or a `with` may be caught there. own: the names of the module's
-    own functions and classes, which may catch it."""
-    if isinstance(node, ast.With | ast.AsyncWith):
-        return any(_lets_fail(item.context_expr) or last_name(item.context_expr) in own for item in node.items)
-    for handler in getattr(node, "handlers", ()):
-        kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-        for kind in kinds:
-            name = (dotted(kind) or "?").split(".")[-1] if kind is not None else "?"
-            if name in _ANY_ERROR or not name.endswith(_KNOWN_ERRORS):
-                return True
-    return False
-
-
-def _lets_fail(context: ast.expr) -> bool:
-    named = [one for one in ast.walk(context) if isinstance(one, ast.Name | ast.Attribute)]
-    words = " ".join(one.attr if isinstance(one, ast.Attribute) else one.id for one in named)
-    if _RAISING.search(words):
-        kinds = context.args[:1] if isinstance(context, ast.Call) else []
-        kinds = kinds[0].elts if kinds and isinstance(kinds[0], ast.Tuple) else kinds
-        names = [(dotted(kind) or "?").split(".")[-1] for kind in kinds]
-        return not names or any(name in _ANY_ERROR or name == "?" for name in names)
-    return bool(_SUPPRESSING.search(words) or AGAIN.search(words))
-
-
-def is_raising(node: ast.With | ast.AsyncWith) -> bool:
-    """Return whether a `with` expects its body to end by an error, or may let it."""
-    contexts = [item.context_expr for item in node.items]
-    return any(_RAISING.search(ast.dump(one)) or last_name(one) == "ExitStack" or _lets_fail(one) for one in contexts)
-
-
-def _arguments(function: Function) -> list[str]:
-    args = function.args
-    return [one.arg for one in args.posonlyargs + args.args + args.kwonlyargs]

@@ -11,29 +11,21 @@ from __future__ import annotations
 import ast
 import collections
 import itertools
-import math
 import random
 import re
 import string
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from envs.judging.decoys.literals import (
-    LARGE,
-    Leaf,
-    Names,
-    constant,
-    evaluated,
-    is_empty,
-    leaves_of,
-    literal,
-    replaced,
-    tolerances,
-)
+from envs.judging.decoys.literals import Leaf, Names, constant, evaluated, leaves_of, replaced, tolerances
 
-WAYS, WAYS_OF_LARGE = 8, 4
-"""How many literals stand at a site, and at one with a large literal."""
+WAYS = 8
+"""How many literals stand at a site."""
+_MOST_DRAWN = 5 * WAYS
+"""How many mixes are tried for the literals of a site: some may make what can't be told apart."""
+_LONGEST = 2000
+"""Characters of the longest text whose words are looked at."""
 
 _NOTHING = (None, True, False)
 
@@ -52,20 +44,12 @@ class Choice:
     truth: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Family:
-    """A literal of a node and others of its kind. number: of the literal."""
-
-    number: int
-    members: list[Any]
-
-
 def vocabulary(trees: Iterable[ast.AST]) -> dict[str, list[str]]:
     """Return the words and numbers in the literals of the tests: {style: sorted words}."""
     words: dict[str, set[str]] = collections.defaultdict(set)
     for tree in trees:
         for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < LARGE:
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < _LONGEST:
                 for word in re.findall("[A-Za-z]{3,}", node.value):
                     words[style(word)].add(word)
     return {kind: sorted(found) for kind, found in words.items()}
@@ -126,60 +110,43 @@ class Decoys:
             leaves.append(leaf)
         if within and not (leaves and leaves[0].value in self._sought and _is_alone(leaves[0].value)):
             return None
-        large = len(leaves) > LARGE or any(len(str(leaf.value)) > LARGE for leaf in leaves[:LARGE])
-        ways = WAYS_OF_LARGE if large else WAYS
-        if is_empty(node) and not tolerance:
-            return self._beside_nothing(node, ways)
+        nothing = _empty(node)
+        if nothing is not None and ast.dump(node) == ast.dump(nothing) and not tolerance:
+            return self._beside_nothing(node)
         near = frozenset(i for i, leaf in enumerate(leaves) if tolerance and _is_within(leaf.value, 100 * tolerance))
         signature = tuple((type(leaf.value), repr(leaf.value)) for leaf in leaves), near
         if signature not in self._mixes:
-            self._mixes[signature] = self._mixed(node, names, leaves, near, ways)
-        nodes = [other for _, other in _distinct(node, names, leaves, self._mixes[signature], ways)]
+            self._mixes[signature] = self._mixed(leaves, near)
+        nodes = _distinct(node, names, leaves, self._mixes[signature])
         if len(nodes) < 2:
             return None
-        if len(nodes) == ways and not tolerance and not within and self._chance.random() < 0.25:
-            nodes[-1] = _empty(node) or nodes[-1]
+        if nothing is not None and len(nodes) == WAYS and not tolerance and not within and self._chance.random() < 0.25:
+            nodes[-1] = nothing
         return self._shuffled(nodes)
 
-    def _mixed(
-        self, node: ast.expr, names: Names, leaves: Sequence[Leaf], near: Collection[int], ways: int
-    ) -> list[Mix]:
-        """Return the replacements of a node's literals, the expected ones first. They are the same wherever these
-        literals stand together: in a list, a tuple, in `approx`."""
-        families = []
-        for i in self._chance.sample(range(len(leaves)), min(len(leaves), 40)):
-            family = _Family(i, self._family(leaves[i].value))
-            if len(family.members) > 1 and i not in near:
-                families.append(family)
+    def _mixed(self, leaves: Sequence[Leaf], near: Collection[int]) -> list[Mix]:
+        """Return replacements of a node's literals, the expected ones first. They are the same wherever these literals
+        stand together: in a list, a tuple, in `approx`."""
+        sample = self._chance.sample(range(len(leaves)), min(len(leaves), 40))
+        families = {i: self._family(leaves[i].value) for i in sample if i not in near}
+        varied = [i for i, family in families.items() if len(family) > 1]
         # Those of which there are many first: a bool has one other. Keys only where values have none: what is equal to
         # dicts by some of their keys may be equal without one.
-        families.sort(key=lambda one: len(one.members) < WAYS)
-        many = [one for one in families if len(one.members) >= WAYS]
-        values = [one for one in many if all(field != "keys" for field, _ in leaves[one.number].path)]
-        families = (values or many)[:2] or families[:6]
-        expected = {one.number: one.members[0] for one in families}
-        mixes = itertools.chain([expected], self._drawn(families, (100 if ways == WAYS else 20) * ways))
-        return [mix for mix, _ in _distinct(node, names, leaves, mixes, ways)]
-
-    def _drawn(self, families: Sequence[_Family], most: int) -> Iterator[Mix]:
-        """Yield mixes of families, in random order: each once if there are few, else `most` of them."""
-        members = [one.members for one in families]
-        mixes: Iterable[Sequence[Any]]
-        if math.prod(map(len, members)) <= most:
-            mixes = products = list(itertools.product(*members)) if members else []
-            self._chance.shuffle(products)
-        else:
-            mixes = ([self._chance.choice(family) for family in members] for _ in range(most))
-        for mix in mixes:
-            yield {one.number: value for one, value in zip(families, mix, strict=True)}
+        many = [i for i in varied if len(families[i]) >= WAYS]
+        values = [i for i in many if all(field != "keys" for field, _ in leaves[i].path)]
+        varied = (values or many)[:2] or varied[:6]
+        members = [families[i] for i in varied]
+        drawn = list(itertools.product(*members))
+        drawn = self._chance.sample(drawn, min(len(drawn), _MOST_DRAWN))
+        return [dict(zip(varied, mix, strict=True)) for mix in [[family[0] for family in members], *drawn]]
 
     def _family(self, value: Any) -> list[Any]:
         """Return a literal and others of its kind. In a run they are always the same."""
         if isinstance(value, bytes):
             texts = self._family(value.decode("latin-1"))
-            return [text.encode("latin-1") for text in texts if max(text, default="") < "\u0100"]
+            return [text.encode("latin-1") for text in texts]
         number = _number_in(value)
-        if number is not None and value not in self._sought:
+        if number is not None:
             return list(map(repr, self._family(number)))
         known = type(value), repr(value)
         if known not in self._families:
@@ -201,11 +168,11 @@ class Decoys:
         self._chance.shuffle(order)
         return Choice([nodes[i] for i in order], order.index(0))
 
-    def _beside_nothing(self, node: ast.expr, ways: int) -> Choice:
+    def _beside_nothing(self, node: ast.expr) -> Choice:
         """Return a set for an empty text or container: of words, or with one thing in it."""
         known = {*self._words.get("lower", ()), "value", "item", "name", "key", "data", "text", "other", "first"}
-        words = self._chance.sample(sorted(known), ways - 1)
-        numbers = self._chance.sample(range(10), ways - 1)
+        words = self._chance.sample(sorted(known), WAYS - 1)
+        numbers = self._chance.sample(range(10), WAYS - 1)
         value = constant(node)
         others: list[Any]
         if value:
@@ -289,36 +256,24 @@ def _is_within(value: Any, limit: float) -> bool:
     return type(value) in (int, float, complex) and bool(abs(value) < limit)
 
 
-def _distinct(
-    node: ast.expr, names: Names, leaves: Sequence[Leaf], mixes: Iterable[Mix], ways: int
-) -> list[tuple[Mix, ast.expr]]:
-    """Return (mix, the literal that it makes of a node) for mixes with distinguishable literals, `ways` at most;
-    none if the first mix, the expected one's, has no value."""
-    found: list[tuple[Mix, ast.expr]] = []
+def _distinct(node: ast.expr, names: Names, leaves: Sequence[Leaf], mixes: Iterable[Mix]) -> list[ast.expr]:
+    """Return the literals that mixes make of a node, if they can be told apart, `WAYS` at most; none if the first mix,
+    the expected one's, has no value."""
     nodes: list[ast.expr] = []
     values: list[tuple[Any, ...]] = []
     for mix in mixes:
-        if len(found) == ways:
+        if len(nodes) == WAYS:
             break
-        other = _mixture(node, leaves, mix)
-        value = None if other is None else evaluated(other, names)
-        if other is not None and value is not None and _differs(other, value, nodes, values):
-            found.append((mix, other))
+        other = node
+        for i, literal in mix.items():
+            other = replaced(other, leaves[i].path, ast.Constant(literal))
+        value = evaluated(other, names)
+        if value is not None and _differs(other, value, nodes, values):
             nodes.append(other)
             values.append(value)
-        elif not found:
+        elif not nodes:
             break
-    return found
-
-
-def _mixture(node: ast.expr, leaves: Sequence[Leaf], mix: Mix) -> ast.expr | None:
-    """Return a copy of a tree with other literals; None if one can't be written."""
-    for i, value in mix.items():
-        new = literal(value)
-        if new is None:
-            return None
-        node = replaced(node, leaves[i].path, new)
-    return node
+    return nodes
 
 
 def _differs(
@@ -344,6 +299,6 @@ def _empty(node: ast.expr) -> ast.expr | None:
     """Return the empty literal of a node's type; None if it has none."""
     value = constant(node)
     if value and isinstance(value[0], str | bytes):
-        return literal(type(value[0])())
+        return ast.Constant(type(value[0])())
     text = _EMPTY.get(type(node))
-    return None if text is None else ast.copy_location(ast.parse(text, mode="eval").body, node)
+    return None if text is None else ast.parse(text, mode="eval").body

@@ -5,8 +5,8 @@ of `parametrize` that a test compares and uses in no other way. The runner of th
 expected one: this process alone keeps the `Key`.
 
 For right code a test does the same as before: some value of the set is equal, as the expected one was. So nothing
-is changed if a failing assert is part of the test: in `try` with a handler for it, in `raises`, in tests that expect
-to fail or are tried again. Helpers of tests, and functions in a test, may be called there: they stay as they are.
+is changed if a failing assert may be part of the test: in `try` with handlers, in `raises` and its like, in tests that
+expect to fail or are tried again. Helpers of tests, and functions in a test, may be called there: they stay.
 """
 
 from __future__ import annotations
@@ -16,15 +16,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 from envs.judging.decoys.comparing import PROBE, Comparisons
 from envs.judging.decoys.key import Key
-from envs.judging.decoys.literals import dotted, last_name
-from envs.judging.decoys.names import (
-    AGAIN,
-    FUNCTIONS,
-    ONCE,
-    Bindings,
-    Function,
-    is_raising,
-)
+from envs.judging.decoys.literals import last_name
+from envs.judging.decoys.names import AGAIN, FUNCTIONS, Bindings, Function, runs_as_written
 from envs.judging.decoys.sets import Decoys
 from envs.judging.decoys.source_tests import is_test, tests
 from envs.judging.decoys.text import Text
@@ -38,7 +31,7 @@ def plant(path: str, text: Text, bindings: Bindings, key: Key, decoys: Decoys, s
     found = _Sites(path, text, key, bindings, spared)
     found.visit(text.tree)
     comparisons = Comparisons(text, key, decoys, bindings)
-    compared = [(node, site, comparisons.of(node)) for node, site in found.asserts]
+    compared = [(node, site, [*comparisons.of(node)]) for node, site in found.asserts]
     parameters = {id(one.expected) for _, _, some in compared for one in some if one.choice is None}
     accepted, values = bindings.accept(parameters)
     for value in values:
@@ -48,9 +41,9 @@ def plant(path: str, text: Text, bindings: Bindings, key: Key, decoys: Decoys, s
         comparisons.plant(node, site, left)
     if found.asserts or found.must:
         text.begin(f"{PROBE}.load()")
-    for name, test in tests(text.tree):
+    for name, test in dict(tests(text.tree)).items():  # of two with one name the last is run
         if id(test) in found.must:  # also as another class has it of its base
-            key.must.setdefault((path, name), found.must[id(test)])
+            key.must[path, name] = found.must[id(test)]
 
 
 class _Sites(ast.NodeVisitor):
@@ -101,16 +94,9 @@ class _Sites(ast.NodeVisitor):
 
     def _is_run_as_written(self, node: Function) -> bool:
         """Return whether each run of a test runs its function, once."""
-        marked = [".mark." in "." + (dotted(getattr(one, "func", one)) or "") for one in node.decorator_list]
-        once = all(mark or last_name(one) in ONCE for mark, one in zip(marked, node.decorator_list, strict=True))
-        plain = isinstance(node, ast.FunctionDef) or self._is_awaited()
-        named = [one for one in self._owners[-1].body if getattr(one, "name", None) == node.name]
-        return once and plain and not _yields(node) and len(named) == 1
-
-    def _is_awaited(self) -> bool:
-        """Return whether async tests here are awaited if they are run at all."""
-        bases = [(dotted(base) or "?").split(".")[-1] for base in getattr(self._owners[-1], "bases", ())]
-        return all("Async" in base or base == "object" for base in bases)
+        bases = list(map(last_name, getattr(self._owners[-1], "bases", ())))
+        awaited = isinstance(node, ast.FunctionDef) or all("Async" in base or base == "object" for base in bases)
+        return awaited and all(map(runs_as_written, node.decorator_list))
 
     def _block(self, statements: Sequence[ast.stmt]) -> None:
         for statement in statements:
@@ -132,14 +118,14 @@ class _Sites(ast.NodeVisitor):
     visit_While = visit_For = visit_AsyncFor = visit_If
 
     def visit_With(self, node: ast.With | ast.AsyncWith) -> None:
-        named = not all(isinstance(item.context_expr, ast.Call) for item in node.items)
-        raising = is_raising(node) or named
-        self._inside(node.body, quiet=self.bindings.catches(node), certain=not raising)
+        contexts = [item.context_expr for item in node.items]
+        called = all(isinstance(one, ast.Call) for one in contexts)
+        self._inside(node.body, quiet=self.bindings.may_catch(contexts), certain=called)
 
     visit_AsyncWith = visit_With
 
     def visit_Try(self, node: ast.Try) -> None:
-        self._inside(node.body, quiet=self.bindings.catches(node), certain=not node.handlers)
+        self._inside(node.body, quiet=bool(node.handlers), certain=True)
         for block in (*(handler.body for handler in node.handlers), node.orelse):
             self._inside(block)
         self._inside(node.finalbody, certain=True)
@@ -174,7 +160,3 @@ def _own(node: ast.AST) -> Iterator[ast.AST]:
         yield one
         if not isinstance(one, (*FUNCTIONS, ast.Lambda, ast.ClassDef)):
             found.extend(ast.iter_child_nodes(one))
-
-
-def _yields(function: Function) -> bool:
-    return any(isinstance(one, ast.Yield | ast.YieldFrom) for child in function.body for one in _own(child))

@@ -31,10 +31,6 @@ class SourceTests:
             for name in functions:
                 self._paths[name].append(path)
 
-    def functions(self, path: str) -> Mapping[str, Function]:
-        """Return the tests of a module, {name: syntax}."""
-        return self._functions.get(path, {})
-
     def counts(self, test: str) -> bool:
         """Return whether a test that no list names has to pass. If there are hidden modules, tests of other
         modules need not: the agent's, or tests that run in a place of their own."""
@@ -43,13 +39,11 @@ class SourceTests:
 
     def may_fail(self, name: str) -> bool:
         """Return whether a mark of the test, without a condition, expects it to fail: no code can break it."""
-        node = self._function(name)
-        return node is not None and any(expects_failure(decorator) for decorator in node.decorator_list)
+        return any(map(expects_failure, self._decorators(name)))
 
     def failing_rows(self, name: str) -> int:
         """Return how many rows of a parametrised test have such a mark."""
-        node = self._function(name)
-        return 0 if node is None else sum(map(failing_rows, node.decorator_list))
+        return sum(map(failing_rows, self._decorators(name)))
 
     def may_skip(self, name: str, reported: object) -> bool:
         """Return whether a test that was reported as skipped speaks of skipping, or code beside it does.
@@ -58,7 +52,7 @@ class SourceTests:
         path = self._files.get(reported.rpartition("/")[2]) if isinstance(reported, str) else None
         if path is None:
             return False
-        functions = self.functions(path)
+        functions = self._functions[path]
         mine = frozenset(id(functions[found]) for where, found in self.of(name) if where == path)
         if (path, mine) not in self._skipping:  # there may be very many reports, of few tests
             others = {id(node) for node in functions.values()} - mine
@@ -98,12 +92,12 @@ class SourceTests:
             ran.update(self.of(test))
         modules = {path for path, _ in ran}
         return [
-            name for path in modules for name, node in self.functions(path).items() if ran[path, name] < _rows(node)
+            name for path in modules for name, node in self._functions[path].items() if ran[path, name] < _rows(node)
         ]
 
-    def _function(self, test: str) -> Function | None:
-        """Return the syntax of a test; None if it isn't found."""
-        return next((self._functions[path][name] for path, name in self.of(test)), None)
+    def _decorators(self, test: str) -> Sequence[ast.expr]:
+        """Return the decorators of a test; none if it isn't found."""
+        return next((self._functions[path][name].decorator_list for path, name in self.of(test)), [])
 
 
 def _in_common(path: Sequence[str], other: Sequence[str]) -> int:

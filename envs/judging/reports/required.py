@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from envs.judging.decoys.source_tests import SourceTests
@@ -26,7 +26,10 @@ class RequiredTests:
         self._wanted: Sequence[str] = listed.get("FAIL_TO_PASS", [])
         self.tests: Sequence[str] = [*self._wanted, *listed.get("PASS_TO_PASS", [])]
         self._listed = frozenset(self.tests)
-        self._cut = tuple(name for name in self.tests if _is_cut(name))
+        self._cut: dict[str, list[str]] = collections.defaultdict(list)
+        for name in self.tests:
+            if "[" in name and not name.endswith("]"):
+                self._cut[_function(name)].append(name)
         self.exact: Mapping[str, str] | None = listed.get("EXACT")
         self.reference = bool(record.get("reference"))
         self.recorded: Collection[str] = () if self.tests else record.get("tests", ())
@@ -38,11 +41,22 @@ class RequiredTests:
         """Return whether a test must pass."""
         if self.recorded:
             return test in self.recorded
-        if not self.tests or test in self._listed or test.startswith(self._cut):
-            return True
-        if _shortened(test) in self._listed:
-            return True
-        return (self._whole_functions and _function(test) in self._listed) or (self._titled and "::" in test)
+        titled = self._titled and "::" in test
+        return not self.tests or titled or not self._listed.isdisjoint(self._names(test))
+
+    def _names(self, test: str) -> Iterator[str]:
+        """Yield the names by which a list may mean a test.
+
+        An id that was cut at a blank stands for all ids with this beginning, one with a shortened path for all
+        unlisted ones with such a path.
+        """
+        yield test
+        function = _function(test)
+        if self._whole_functions:
+            yield function
+        if test not in self._listed:
+            yield _shortened(test)
+        yield from (name for name in self._cut.get(function, ()) if test.startswith(f"{name} "))
 
     def failing(self) -> frozenset[str]:
         """Return the tests that must not pass, without their cases."""
@@ -50,31 +64,17 @@ class RequiredTests:
 
     def statuses(self, outcome: Mapping[str, str], reports: RunnerReports, source: SourceTests) -> dict[str, str]:
         """Return the status of each listed test. A title stands for all tests that have it."""
-        cases: dict[str, dict[str, str]] = collections.defaultdict(dict)
+        ends: dict[str, set[str]] = collections.defaultdict(set)
         for test, what in outcome.items():
-            cases[_function(test)][test] = what
-        found = {name: self._found(name, cases[_function(name)], source) for name in self.tests}
+            for name in self._names(test):
+                ends[name].add(what)
+        found = {name: outcome.get(name, _all(ends[name])) for name in self.tests}
+        for name in found.keys() - self._wanted:
+            if found[name] == "skipped" and source.may_fail(name):
+                found[name] = "passed"
         for title in (name for name in self.tests if self._titled and "::" not in name):
             found[title] = _all(outcome[test] for test in reports.titles.get(title, ()))
         return found if self.exact is None else found | self._exactly(outcome, reports.errors)
-
-    def _found(self, name: str, outcome: Mapping[str, str], source: SourceTests) -> str:
-        """Return the status of a listed test.
-
-        An id that was cut at a blank stands for all ids with this beginning, one with a shortened path for all
-        unlisted ones with such a path. outcome: of the function's cases.
-        """
-        if outcome.get(name) == "skipped" and name not in self._wanted and source.may_fail(name):
-            return "passed"
-        cut, shortened = _is_cut(name), "[/" in name
-        if name in outcome or not (cut or shortened or self._whole_functions):
-            return outcome.get(name, "missing")
-        start = name + (" " if cut else "[")
-        return _all(
-            what
-            for test, what in outcome.items()
-            if test.startswith(start) or (shortened and test not in self._listed and _shortened(test) == name)
-        )
 
     def lost(self, outcome: Mapping[str, str]) -> set[str]:
         """Return the recorded tests that did not run.
@@ -119,11 +119,6 @@ def _all(ends: Iterable[str]) -> str:
     """Return the status of several tests together."""
     seen = set(ends)
     return "missing" if not seen else "passed" if seen == {"passed"} else "failed"
-
-
-def _is_cut(name: str) -> bool:
-    """Return whether a list has the beginning of a test's id alone, up to a blank."""
-    return "[" in name and not name.endswith("]")
 
 
 def _shortened(test: str) -> str:

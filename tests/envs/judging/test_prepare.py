@@ -15,20 +15,12 @@ from envs.types import Hidden, InfraError, Task
 async def test_without_python_what_test_sh_may_run_runs_as_ever(docker_backend, tmp_path):
     image = await docker_backend.ensure_image(None, image_of(tmp_path, False))
     script = f"""set -e
-    printf 'A=5\\n' > /tmp/settings && . /tmp/settings && test $A = 5
-    test "$(timeout 5 id -u)-$(env B=1 nice id -u)-$(echo id -u | xargs env)" = 0-0-0
-    ended=0; timeout 0.5 ./loop > /tmp/said || ended=$?; test $ended = 124
-    test "$(cat /tmp/said)" = begun
-    timeout 5 sh -eu /tests/helper && timeout -k 1 5 sh -c 'test $(id -u) = 0'
-    timeout 5 cat /tests/helper ./loop > /dev/null
-    chmod +x /tests/helper && timeout 5 /tests/helper && test "$(./whoami)" = 0
+    test "$(timeout 5 id -u)-$(echo id -u | xargs env)-$(./whoami)" = 0-0-0
+    chmod +x /tests/helper && timeout 5 /tests/helper
     {REWARD.format(1)}"""
     sample = task(tmp_path, script)
     (tmp_path / "tests/helper").write_text("#!/bin/sh\ntest $(id -u) = 0\n")
-    command = (
-        "printf '#!/bin/sh\\necho begun\\nwhile :; do sleep 0.1; done\\n' > loop; "
-        "printf '#!/bin/sh\\nid -u\\n' > whoami; chmod +x loop whoami"
-    )
+    command = "printf '#!/bin/sh\\nid -u\\n' > whoami; chmod +x whoami"
     verdict = await verdict_after(docker_backend, image, sample, command)
     assert verdict.solved, verdict.explanation
 

@@ -46,9 +46,9 @@ def changes_of(before, after, protected=(), *, git=False, root=ROOT):
             scan = Scan(root, git=git, start=before, needed=scan.lacking)
             read_archive(io.BytesIO(after), scan)
             scan.done()
+        return compare(before, scan, protected, git=git)
     except ValueError as problem:
         return Changes(problem=str(problem))
-    return compare(before, scan, protected, git=git)
 
 
 def carried(changes):

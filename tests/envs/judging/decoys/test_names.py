@@ -1,24 +1,22 @@
-"""The names of a module: what catches a failing assert, and which parameters reach nothing but an assert."""
+"""The names of a module: contexts that may catch a failing assert. Parameters that reach nothing else: `test_sites`."""
 
 import ast
 
 import pytest
 
-from envs.judging.decoys import names
+from envs.judging.decoys.names import Bindings
 
 
 @pytest.mark.parametrize(
     ("context", "caught"),
     [
-        ("with pytest.raises(AssertionError): pass", True),
-        ("with pytest.raises(ValueError): pass", False),
-        ("with contextlib.suppress(KeyError): pass", True),
-        ("with open('a'): pass", False),
-        ("try: pass\nexcept Exception: pass", True),
-        ("try: pass\nexcept: pass", True),
-        ("try: pass\nexcept (KeyError, ValueError): pass", False),
-        ("try: pass\nfinally: pass", False),
+        ("pytest.raises(ValueError)", True),
+        ("contextlib.suppress(KeyError)", True),
+        ("own()", True),
+        ("open('a')", False),
+        ("self.subTest(i=1)", False),
     ],
 )
-def test_what_catches_a_failing_assert_is_known(context, caught):
-    assert names.catches_asserts(ast.parse(context).body[0]) is caught
+def test_contexts_that_may_catch_a_failing_assert_are_known(context, caught):
+    bindings = Bindings(ast.parse("def own():\n    pass\n"))
+    assert bindings.may_catch([ast.parse(context, mode="eval").body]) is caught

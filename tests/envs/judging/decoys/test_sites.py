@@ -104,19 +104,6 @@ def test_parameters_that_are_compared_alone_stand_among_decoys():
     assert [run.names[name].pytestmark[0].args[1] for name in ("test_used", "test_indirect")] == [[(4, 8)]] * 2
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "@pytest.mark.parametrize('x, twice', [(4, 8)])\n@used\ndef test_f(x, twice):\n    assert f(x) == twice\n",
-        "class TestA:\n    def encode(self, x, twice):\n        assert f(x) == twice\n\n"
-        "    def test_f(self):\n        self.encode(4, 8)\n        assert codec.encode('ab', 16)\n",
-    ],
-)
-def test_what_others_are_given_stands_as_it_is(source):
-    text, _ = text_of("import pytest\n" + source)
-    assert b".want" not in text
-
-
 def test_a_failed_method_of_unittests_fails_as_it_did():
     run = Run(MODULE % "case.assertEqual(f(3), 6)", lambda x: "x")
     assert isinstance(run.failed, unittest.TestCase.failureException)
@@ -156,12 +143,17 @@ def test_each_test_that_is_run_as_it_is_written_is_asked_for_its_sites(source, a
 @pytest.mark.parametrize(
     "source",
     [
+        "@pytest.mark.parametrize('x, twice', [(4, 8)])\n@used\ndef test_f(x, twice):\n    assert f(x) == twice\n",
+        "class TestA:\n    def encode(self, x, twice):\n        assert f(x) == twice\n\n"
+        "    def test_f(self):\n        self.encode(4, 8)\n        assert codec.encode('ab', 16)\n",
         "def check(x):\n    assert x == 6\ndef test_f():\n    check(f(3))\n",
         "def test_f():\n    def inner():\n        assert f(3) == 6\n    again(inner)\n",
         "class TestA:\n    def check(self):\n        assert f(3) == 6\n    def test_f(self):\n        self.check()\n",
+        "def test_f():\n    with pytest.raises(AssertionError):\n        assert f(3) == 6\n",
+        "def test_f():\n    try:\n        assert f(3) == 6\n    except ValueError:\n        pass\n",
     ],
 )
-def test_helpers_stay_as_they_are(source):
-    """They may be called where a failing assert is caught."""
-    text, _ = text_of(source)
+def test_what_others_are_given_or_may_catch_stands_as_it_is(source):
+    """Helpers may be called where a failing assert is caught."""
+    text, _ = text_of("import pytest\n" + source)
     assert b".want" not in text
