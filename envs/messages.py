@@ -45,11 +45,20 @@ def describe_error(error: BaseException) -> str:
         return f"{place} can't be used ({error.strerror}); mend that, or give another"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"the disk is full ({error}); free some of it, or write to another"
-    if isinstance(error, FileNotFoundError) and (remedy := missing_authority()) is not None:
+    if isinstance(error, FileNotFoundError) and (remedy := _missing_place() or missing_authority()) is not None:
         return remedy
     if isinstance(error, ImportError) and "SOCKS" in str(error):
         return SOCKS
     return str(error) or type(error).__name__
+
+
+def _missing_place() -> str | None:
+    """Return the remedy if the working directory was deleted: errors of Python's name no file then."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return "the working directory is no longer there; change to another one and start again"
+    return None
 
 
 def run_main(main: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:

@@ -19,6 +19,10 @@ class Resource:
     """
 
     def __init__(self, text: str, *, version: str = "") -> None:
+        """Raises ValueError for what is no text, or can't be written in UTF-8."""
+        if not isinstance(text, str):
+            raise ValueError(f"a resource is a text, and this is {type(text).__name__}")
+        text.encode()
         self.text = text
         self.version = version
 

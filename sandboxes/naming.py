@@ -19,17 +19,17 @@ def resolve(option: str, value: str, known: Mapping[str, Any], group: str = "") 
 
     known: a string is such a path, too, for an object with a slow import. group: entry points of installed packages,
         such as "atropos_agent.tools"; names in `known` come first.
-    Raises ValueError, with the option and the remedy, for an unknown name.
+    Raises ValueError, with the option and the remedy, for an unknown name, and for one that several packages offer.
     """
     if not isinstance(known.get(value, value), str):
         return known[value]
     if group and value not in known:  # to read what is installed takes milliseconds
-        known = {**{entry.name: entry.value for entry in entry_points(group=group)}, **known}
-    value = known.get(value, value)
+        known = {**_installed(option, value, group), **known}
+    given, value = value, known.get(value, value)
     module, colon, name = value.partition(":")
     if not (module and colon and name):
         raise ValueError(
-            f"{option} {value}: there is none of that name{meant(value, known)}; "
+            f"{option} {given}: there is none of that name{meant(given, known)}; "
             f"choose {', '.join(known) or 'a dotted path'}, or give one of your own as package.module:name"
         )
     with importing(option, value, module):
@@ -40,6 +40,15 @@ def resolve(option: str, value: str, known: Mapping[str, Any], group: str = "") 
     except AttributeError as error:
         raise ValueError(f"{option} {value}: {module} has no {name}; see what it defines") from error
     return found
+
+
+def _installed(option: str, value: str, group: str) -> dict[str, str]:
+    """Return the dotted paths of the installed parts, by name. Raises ValueError if several packages offer `value`."""
+    # Not the value of an entry: it may name extras behind the path.
+    found = [(entry.name, f"{entry.module}:{entry.attr or ''}") for entry in entry_points(group=group)]
+    if len(rivals := sorted({path for name, path in found if name == value})) > 1:
+        raise ValueError(f"{option} {value}: several installed packages offer it; choose {' or '.join(rivals)}")
+    return dict(found)
 
 
 @contextmanager
@@ -55,7 +64,7 @@ def importing(option: str, value: str, module: str) -> Iterator[None]:
         raise ValueError(f"{prefix} {error}; {remedy}") from error
     except SyntaxError as error:
         raise ValueError(f"{prefix} {error.msg} ({error.filename}, line {error.lineno})") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script calls sys.exit at its end
         place = traceback.extract_tb(error.__traceback__)[-1]
         raise ValueError(f"{prefix} {type(error).__name__}: {error} ({place.filename}, line {place.lineno})") from error
 

@@ -68,9 +68,16 @@ def load_backend(name: str, **options: Any) -> Backend:
     """Make the named backend: one of ours, an entry point, or your own "package.module:factory".
 
     factory: a class or a function with a `Backend` as its result; it is called with all options other than None.
-    Raises ValueError, with the option's name and the remedy, for an unknown backend or a missing option.
+    Raises ValueError, with the option's name and the remedy, for an unknown backend, a missing option, or a factory of
+    something else.
     """
-    return named_factory(name, **options)(**_given(options))
+    made = named_factory(name, **options)(**_given(options))
+    if not isinstance(made, Backend):
+        raise ValueError(
+            f"{_OPTION} {name}: this makes no backend (its type is {type(made).__name__}); subclass "
+            "sandboxes.base.Backend"
+        )
+    return made
 
 
 def _given(options: Mapping[str, Any]) -> dict[str, Any]:

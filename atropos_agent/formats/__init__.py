@@ -70,12 +70,12 @@ def load_format(name: str) -> ToolFormat:
     """
     found = resolve("--env.tool_format", name, FORMATS, "atropos_agent.tool_formats")
     if not (isinstance(found, type) and issubclass(found, ToolFormat)):
-        raise ValueError(f"{name!r} is not a subclass of atropos_agent.formats.ToolFormat")
+        raise ValueError(f"--env.tool_format {name}: this is no subclass of atropos_agent.formats.ToolFormat")
     try:
         return found()
     except TypeError as error:
         # An abstract method that is missing, or an argument that it wants.
-        raise ValueError(f"the tool format {name!r} can't be made: {error}") from error
+        raise ValueError(f"--env.tool_format {name}: it can't be made: {error}") from error
 
 
 __all__ = ["FORMATS", "Reply", "ToolFormat", "load_format"]

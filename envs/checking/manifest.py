@@ -6,9 +6,12 @@ changed since, by their content hash, or if it was never checked.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
+import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -93,17 +96,33 @@ def write_manifest(path: Path, results: Iterable[CheckResult]) -> None:
     replace_file(path, (json.dumps({"version": VERSION, "tasks": tasks}, indent=1) + "\n").encode())
 
 
+def add_results(path: Path, kept: Mapping[str, CheckResult], new: Mapping[str, CheckResult]) -> None:
+    """Write new results into a manifest, beside those `kept` and those that another process wrote there meanwhile."""
+    with ExitStack() as stack:
+        with suppress(OSError):  # of a file system without locks
+            folder = os.open(path.parent, os.O_RDONLY)
+            stack.callback(os.close, folder)
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        there: Mapping[str, CheckResult] = {}
+        with suppress(BadTask):  # of another version, as for a check of all tasks again
+            there = read_manifest(path) if path.is_file() else {}
+        write_manifest(path, {**kept, **there, **new}.values())
+
+
 def read_manifest(path: Path) -> dict[str, CheckResult]:
     """Return the results by task. Raises BadTask when the file has no known version."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         if found["version"] != VERSION:
-            raise BadTask(f"{path} is of version {found['version']}, not {VERSION}; run `tasks check` again")
+            raise BadTask(f"{path} is of version {found['version']}, not {VERSION}; run `tasks check --again`")
         results = [_result(row) for row in found["tasks"].values()]
     except BadTask:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BadTask(f"{path} is no manifest of `tasks check` ({error!r}); run it again") from None
+        raise BadTask(
+            f"{path} is no manifest of `tasks check` ({error!r}); bring it back from a copy, or run "
+            "`tasks check --again`"
+        ) from None
     return {result.task_id: result for result in results}
 
 

@@ -34,7 +34,15 @@ from envs.records.redaction import Redactor
 from envs.running.database import RunDirectoryError
 from envs.running.limits import raise_open_files
 from envs.running.proxies import ask_loopback_directly
-from envs.running.stopping import STARTING_S, STATUS, EndBySignal, ended_while_loading, followed, run_to_end
+from envs.running.stopping import (
+    STARTING_S,
+    STATUS,
+    EndBySignal,
+    check_place,
+    ended_while_loading,
+    followed,
+    run_to_end,
+)
 from envs.types import BadTask
 from sandboxes.log import TIMED, set_up_log
 from sandboxes.naming import later, meant, resolve
@@ -134,6 +142,7 @@ def main(env: Program | type[AgentEnv[Any]], command: str, argv: Sequence[str]) 
     for handler in logging.getLogger().handlers:
         handler.addFilter(redactor)
     try:
+        check_place()
         with ended_while_loading():
             logger.info("loading")
             env_cls, run_command = program.load(), _START()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
@@ -109,17 +109,27 @@ def _write(run: Path, out: Path, form: str, more: Mapping[str, Callable[[Path, P
         return
     if form == "triplets":
         out.parent.mkdir(parents=True, exist_ok=True)
-        print(f"{plural(write_lines(_triplets(run), out), 'triplet')}: {out}")
+        if not (count := write_lines(_triplets(run), out)):
+            raise ValueError(f"{run} holds no turn of a model, and a triplet is one")
+        print(f"{plural(count, 'triplet')}: {out}")
         return
     if form == "jsonl":
         out.mkdir(parents=True)
-        for name, rows_of in _ROWS.items():
-            write_lines((row for saved in read_rollouts(run) for row in rows_of(saved)), out / f"{name}.jsonl")
+        _write_tables(run, out)
     elif form == "parquet":
         FRAMES().write_parquet(run, out)
     else:
         _write_dataset(run, out)
     print(f"{out}: {', '.join(sorted(path.name for path in out.iterdir()))}")
+
+
+def _write_tables(run: Path, out: Path) -> None:
+    """Write the tables as JSON lines, in one pass: the tables of a run that goes on have the same rollouts."""
+    with ExitStack() as stack:
+        files = {name: stack.enter_context((out / f"{name}.jsonl").open("wb")) for name in _ROWS}
+        for saved in read_rollouts(run):
+            for name, rows_of in _ROWS.items():
+                files[name].writelines(orjson.dumps(plain(row)) + b"\n" for row in rows_of(saved))
 
 
 def _write_dataset(run: Path, out: Path) -> None:

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import orjson
 
@@ -75,10 +76,13 @@ class Start:
 
 def add_start(directory: Path, run_id: str | None, environment: str, start: Mapping[str, Any]) -> None:
     """Write a start behind the earlier ones. run_id: None for an evaluation, also in the directory of a run. start: a
-    `Start` as JSON. Raises OSError."""
+    `Start` as JSON. A file without readable starts is kept beside the new one. Raises OSError."""
     path = directory / FILE_NAME
     there = _read(path)
-    known = _starts(there)
+    known = starts_of(there)
+    if not known and path.exists():
+        kept = path.replace(path.with_name(f"{path.stem}.damaged-{uuid4().hex[:6]}{path.suffix}"))
+        logger.warning("%s named no start that can be read; it is kept as %s", path, kept.name)
     starts = [*known[:1], *known[1:][2 - MAX_STARTS :], start]
     document = {"format": FORMAT, "id": run_id or there.get("id"), "environment": environment, "starts": starts}
     directory.mkdir(parents=True, exist_ok=True)
@@ -93,7 +97,7 @@ def as_json(start: Start) -> dict[str, Any]:
 
 def read_starts(path: Path) -> list[dict[str, Any]]:
     """Return the starts in a file; none without a readable file."""
-    return _starts(_read(path))
+    return starts_of(_read(path))
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -102,14 +106,20 @@ def _read(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        logger.warning("%s can't be read (%s); what it told of earlier starts is lost", path, error)
+        logger.warning("%s can't be read (%s)", path, error)
         return {}
     return found if isinstance(found, dict) else {}
 
 
-def _starts(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+def starts_of(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the starts in a file's document, without those of another shape."""
     starts = document.get("starts")
-    return [start for start in starts if isinstance(start, dict)] if isinstance(starts, list) else []
+    return [start for start in starts if _is_start(start)] if isinstance(starts, list) else []
+
+
+def _is_start(value: Any) -> bool:
+    kinds = {"options": dict, "versions": dict, "arguments": list}
+    return isinstance(value, dict) and all(isinstance(value.get(name, kind()), kind) for name, kind in kinds.items())
 
 
 def versions() -> dict[str, str]:

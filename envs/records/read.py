@@ -85,8 +85,8 @@ def read_at(directory: Path | str, place: Place) -> SavedRollout:
 def read_rollouts(path: Path | str) -> Iterator[SavedRollout]:
     """Yield the rollouts of a file, or of all parts of `rollouts.jsonl` in a directory, one at a time.
 
-    Lines outside of JSON (torn by a crash) are skipped with a warning. Raises UnknownFormat or ValueError, with the
-    line, for an unreadable document.
+    Torn and damaged lines are skipped with a warning. Raises UnknownFormat, with the line, for a document of another
+    format.
     """
     for _, saved in read_places(path):
         yield saved
@@ -109,14 +109,13 @@ def _parse_lines(lines: Iterable[bytes], path: Path, start: int = 0) -> Iterator
         if not line.strip():
             continue
         try:
-            document = orjson.loads(line)
-        except orjson.JSONDecodeError as error:
+            saved = from_atif(orjson.loads(line))
+        except UnknownFormat as error:
+            raise UnknownFormat(f"line {number} of {path}: {error}") from error
+        except ValueError as error:
             logger.warning("skipped line %d of %s, which is torn or damaged: %s", number, path, error)
             continue
-        try:
-            yield place, from_atif(document)
-        except ValueError as error:
-            raise type(error)(f"line {number} of {path}: {error}") from error
+        yield place, saved
 
 
 def read_newest(directory: Path | str, most: int, most_bytes: int = 64 * 2**20) -> tuple[list[SavedRollout], bool]:

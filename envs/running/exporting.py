@@ -31,6 +31,7 @@ from sandboxes.plurals import plural
 logger = logging.getLogger(__name__)
 
 _HUB = later("huggingface_hub:HfApi")
+_TAKES = {"sft": ": it takes solved rollouts", "preferences": ": it takes rollouts of one task with different rewards"}
 
 
 def main(argv: Sequence[str], *, prog: str = SWE) -> int:
@@ -61,6 +62,9 @@ def write(run: Path, out: Path, *, form: str) -> str:
     if not counts["groups"]:
         raise ValueError(f"{run} holds no complete group; `process` and `serve` make some, evaluations don't")
     left = f", {plural(counts['dropped'], 'row')} left out" if counts["dropped"] else ""
+    if not counts["lines"]:
+        found = f"{plural(counts['groups'], 'group')} of {run}{left}"
+        raise ValueError(f"--to {form} finds nothing to write in {found}{_TAKES.get(form, '')}")
     return f"{plural(counts['lines'], 'line')} of {plural(counts['groups'], 'group')}{left}"
 
 

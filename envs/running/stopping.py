@@ -12,6 +12,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Self, TypeVar
 
+from sandboxes.shielding import on_failure
+
 T = TypeVar("T")
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 STATUS = 130
@@ -118,8 +120,24 @@ class EndBySignal:
         self._timers.append(timer)
 
 
+class NoPlace(RuntimeError):
+    """A command can't run in this thread; the message has the remedy."""
+
+
+def check_place() -> None:
+    """Raise NoPlace where no command can run: beside a running event loop, or outside of the main thread."""
+    instead = "start the command as a program (in a notebook: !python FILE ...), or await envs.functions.running.run"
+    if asyncio._get_running_loop() is not None:
+        raise NoPlace(f"an event loop runs here already, as in a notebook; {instead}")
+    if threading.current_thread() is not threading.main_thread():
+        raise NoPlace(f"signals end a command, and they reach the main thread alone; {instead}")
+
+
 def run_to_end(work: Coroutine[Any, Any, T], *, closing_s: float = TIDYING_S) -> T:
-    """Run `work` in an event loop. A signal cancels it, with its clean-up; raises KeyboardInterrupt then."""
+    """Run `work` in an event loop. A signal cancels it, with its clean-up; raises KeyboardInterrupt then. Raises
+    NoPlace."""
+    with on_failure(lambda _: work.close()):
+        check_place()
     with EndBySignal(closing_s=closing_s) as end:
         try:
             return asyncio.run(followed(work, end))

@@ -27,6 +27,7 @@ from tokenizers import Tokenizer
 from envs.records.atif import parts
 from envs.records.disk import json_lines
 from envs.records.metrics import Metrics
+from envs.records.provenance import starts_of
 from envs.records.read import SavedRollout
 from envs.resources import Resource
 from envs.running.database import OVER
@@ -152,7 +153,8 @@ class RunReader:
 
     def about(self) -> Mapping[str, Any]:
         """Return the run's starts (`run.json`); nothing if they can't be read."""
-        return _object(self.directory / "run.json")
+        found = _object(self.directory / "run.json")
+        return {**found, "starts": starts_of(found)} if found else found
 
     def evaluates(self) -> bool:
         """Tell whether any evaluation is there, or has begun."""

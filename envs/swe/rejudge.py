@@ -70,6 +70,12 @@ def read_setting(options: argparse.Namespace) -> Setting:
             "again; give --tasks"
         )
     sources = [options.tasks] if options.tasks else [saved.get("tasks") or "starter", saved.get("eval_tasks")]
+    gone = [one for one in sources if one not in (None, "", "starter") and not Path(one).expanduser().exists()]
+    if gone and not options.tasks:
+        raise BadTask(
+            f"{options.run_dir} had its tasks in {gone[0]}, and nothing is there (a relative path is of the "
+            "directory of its start); give --tasks"
+        )
     judge = judge_model(*(saved.get(name, "") for name in ("judge", "judge_model", "judge_key")))
     tasks = {task.id: task for source in sources if source for task in load_source(source, None, "skip", judge)}
     sandbox = options.sandbox or saved.get("sandbox") or "docker"

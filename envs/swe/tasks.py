@@ -17,7 +17,7 @@ from envs.checking.attack import attack_tasks, judged, with_attack
 from envs.checking.attack import render as render_attacks
 from envs.checking.check import check_tasks, render
 from envs.checking.flakes import doubts_of
-from envs.checking.manifest import NAME, CheckResult, read_manifest, write_manifest
+from envs.checking.manifest import NAME, CheckResult, add_results, read_manifest
 from envs.cli import Program
 from envs.cli import main as run_command
 from envs.messages import SWE, replace_command
@@ -153,14 +153,13 @@ async def _attack(options: argparse.Namespace) -> list[CheckResult]:
 
 def _merge_attacks(manifest: Path, run_dir: Path) -> list[CheckResult]:
     """Write the results of a model's attempts into the manifest. Returns the results of the attacked tasks."""
-    kept, attacked = _recorded_results(manifest), set()
+    kept, attacked = _recorded_results(manifest), dict[str, CheckResult]()
     for saved in read_rollouts(run_dir):
         if (result := kept.get(saved.task_id)) is not None and result.ok:
             by, name = saved.result.conditions.model or "a model", f"attempt {(saved.seat.member or 0) + 1}"
-            kept[saved.task_id] = with_attack(result, judged(result, by, name, saved.verdict))
-            attacked.add(saved.task_id)
-    write_manifest(manifest, kept.values())
-    return [result for name, result in kept.items() if name in attacked]
+            kept[saved.task_id] = attacked[saved.task_id] = with_attack(result, judged(result, by, name, saved.verdict))
+    add_results(manifest, kept, attacked)
+    return list(attacked.values())
 
 
 def _recorded_results(path: Path | None) -> dict[str, CheckResult]:
@@ -200,11 +199,12 @@ def _recording(
     if folder is not None and not os.access(folder, os.W_OK):
         raise BadTask(f"{path}: this user can't write in {folder}; give another --manifest FILE")
     behind, due = False, 0.0
+    new: dict[str, CheckResult] = {}
 
     def note(result: CheckResult) -> None:
         nonlocal behind
         behind = kept.get(result.task_id) != result or behind
-        kept[result.task_id] = result
+        kept[result.task_id] = new[result.task_id] = result
         if behind and time.monotonic() >= due:  # so that an interrupted check goes on from there
             write()
         bar.advance(f"{result.task_id}: {describe(result)}")
@@ -213,7 +213,7 @@ def _recording(
         nonlocal behind, due
         began = time.monotonic()
         if path is not None:
-            write_manifest(path, kept.values())
+            add_results(path, kept, new)
         behind, due = False, time.monotonic() + (time.monotonic() - began) / _WRITING
 
     try:

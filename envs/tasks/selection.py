@@ -65,7 +65,8 @@ def check_ids(tasks: Sequence[Task]) -> None:
 def select_tagged(
     tasks: Sequence[Task], tags: Collection[str], option: str, *, without: Collection[str] = ()
 ) -> list[Task]:
-    """Return the tasks with one of `tags` (all of them when there are none) and none of `without`.
+    """Return the tasks with one of `tags` (all of them when there are none) and none of `without`. Names of none are
+    logged.
 
     option: as it is written, for the message. Raises BadTask when none is left."""
     chosen = [task for task in tasks if (not tags or named(task, tags)) and not named(task, without)]
@@ -74,6 +75,8 @@ def select_tagged(
         more = f" and {len(known) - _SHOWN} others" if len(known) > _SHOWN else ""
         there = ", ".join(known[:_SHOWN]) + more
         raise BadTask(f"no task has one of the tags {', '.join(tags)} ({option}); there are {there}, and task ids")
+    if unknown := [name for name in tags if not any(named(task, [name]) for task in tasks)]:
+        logger.warning("%s: no task has the tag or the id %s", option, ", ".join(unknown))
     return chosen
 
 

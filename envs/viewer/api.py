@@ -62,10 +62,7 @@ class Api:
 
     def runs(self, request: Request) -> Response:
         """List the runs."""
-        about = [
-            {"run": run.number, "name": run.name, "live": goes_on(run.directory), "starts": len(_starts(run))}
-            for run in self._frame.runs
-        ]
+        about = [_about(run) for run in self._frame.runs]
         return _json({"runs": about})
 
     def _endpoint(self, answer: Answer) -> Callable[[Request], Response]:
@@ -129,9 +126,9 @@ def failures(request: ApiRequest) -> dict[str, Any]:
     return {"failures": request.run.failures()}
 
 
-def _starts(run: ShownRun) -> Sequence[Any]:
-    found = run.about().get("starts")
-    return found if isinstance(found, list) else ()
+def _about(run: ShownRun) -> dict[str, Any]:
+    starts = len(run.about().get("starts", ()))
+    return {"run": run.number, "name": run.name, "live": goes_on(run.directory), "starts": starts}
 
 
 def _json(value: Any, status: int = 200) -> Response:

@@ -1,6 +1,7 @@
 """Messages name commands as the user called them, and failures with place and remedy."""
 
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -40,6 +41,16 @@ def test_a_command_of_another_environment_is_written_as_it_says(monkeypatch):
 
 def test_an_error_without_a_text_is_called_by_its_name():
     assert describe_error(AssertionError()) == "AssertionError"
+
+
+def test_a_working_directory_that_was_deleted_is_named(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(FileNotFoundError) as caught:
+        pathlib.Path.cwd()
+    assert describe_error(caught.value).startswith("the working directory is no longer there; change")
 
 
 def test_a_script_of_the_users_is_called_by_python(monkeypatch):

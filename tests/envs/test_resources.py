@@ -35,3 +35,9 @@ def test_a_new_version_is_of_the_same_kind_and_has_the_same_names():
 
 def test_versions_are_told_by_name():
     assert versions_of({"hint": Resource("a", version="1")}) == {"hint": {"version": "1", "digest": "ca978112ca1bbdca"}}
+
+
+@pytest.mark.parametrize(("value", "said"), [(None, "this is NoneType"), (5, "this is int"), ("\ud800", "surrogates")])
+def test_what_the_journal_can_not_keep_is_refused_when_it_is_made(value, said):
+    with pytest.raises(ValueError, match=said):
+        Resource("a").again(value, "2")

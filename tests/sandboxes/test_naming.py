@@ -29,6 +29,13 @@ def test_a_module_that_fails_as_it_is_imported_is_named_with_the_line(tmp_path, 
         resolve("--env.x", "fails:f", {})
 
 
+def test_a_script_that_ends_the_process_as_it_is_imported_is_named(tmp_path, monkeypatch):
+    (tmp_path / "script.py").write_text("import sys\nsys.exit(0)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match=r"script can't be imported: SystemExit: 0 \(.*script.py, line 2\)$"):
+        resolve("--env.x", "script:f", {})
+
+
 def test_a_dotted_path_may_lead_into_a_class():
     assert resolve("--env.x", "json:JSONDecoder.decode", {}) is json.JSONDecoder.decode
 
@@ -63,6 +70,21 @@ def test_parts_of_installed_packages_are_found_by_their_entry_points(tmp_path, m
     assert resolve("--env.x", "one", {"one": 1}, "atropos_agent.tools") == 1, "ours come first"
     with pytest.raises(ValueError, match=r"did you mean load\?; choose load, one"):
         resolve("--env.x", "laod", {}, "atropos_agent.tools")
+
+
+def test_a_name_that_several_packages_offer_is_refused_with_their_paths(tmp_path, monkeypatch):
+    for name, path in (("one", "json:loads"), ("two", "json:dumps [more]"), ("three", "json:loads")):
+        installed = tmp_path / f"{name}-1.dist-info"
+        installed.mkdir()
+        (installed / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+        lines = f"load = {path}\nown_{name} = {path}\nmodule = json\n"
+        (installed / "entry_points.txt").write_text(f"[atropos_agent.tools]\n{lines}")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match=r"--env.x load: several .* offer it; choose json:dumps or json:loads$"):
+        resolve("--env.x", "load", {}, "atropos_agent.tools")
+    assert resolve("--env.x", "own_two", {}, "atropos_agent.tools") is json.dumps
+    with pytest.raises(ValueError, match=r"--env.x module: there is none of that name"):
+        resolve("--env.x", "module", {}, "atropos_agent.tools")
 
 
 def test_what_is_named_for_later_is_imported_when_it_is_asked_for():

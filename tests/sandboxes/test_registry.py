@@ -16,7 +16,10 @@ class Mine(LocalBackend):
         super().__init__()
         self.runtime = runtime
 def anything(**options):
-    return options
+    made = LocalBackend()
+    made.options = options
+    return made
+def nothing(): ...
 number = 7
 """
 
@@ -41,7 +44,7 @@ def test_an_option_that_is_none_is_not_given():
 
 def test_one_of_ones_own_is_found_by_its_path(mine):
     assert load_backend("my_backend:Mine", runtime="x").runtime == "x"
-    assert load_backend("my_backend:anything", a=1, b=None) == {"a": 1}
+    assert load_backend("my_backend:anything", a=1, b=None).options == {"a": 1}
 
 
 @pytest.mark.parametrize(
@@ -57,6 +60,7 @@ def test_one_of_ones_own_is_found_by_its_path(mine):
         ("broken_backend:X", {}, r"broken_backend can't be imported.*no_such_module_at_all"),
         ("my_backend:X", {}, r"my_backend has no X"),
         ("my_backend:number", {}, r"this is not callable"),
+        ("my_backend:nothing", {}, r"nothing: this makes no backend \(its type is NoneType\); subclass"),
         ("local", {"runtime": "runsc"}, r"this backend takes no runtime \(--env.sandbox_runtime\); leave that away"),
         (
             "kubernetes",

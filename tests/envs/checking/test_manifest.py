@@ -3,10 +3,11 @@
 import json
 import logging
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from envs.checking.manifest import Attack, CheckResult, read_manifest, usable, write_manifest
+from envs.checking.manifest import Attack, CheckResult, add_results, read_manifest, usable, write_manifest
 from envs.tasks.selection import keep_sound
 from envs.types import BadTask, Task
 
@@ -28,6 +29,19 @@ def test_attacks_are_kept(tmp_path):
     read = read_manifest(tmp_path / "manifest.json")
     assert (read["good"].attacks, read["bad"].attacks) == (attacks, ())
     assert read["good"].accepts == [attacks[0]]
+
+
+def test_two_checks_at_once_keep_each_others_results(tmp_path):
+    path = tmp_path / "folder/manifest.json"
+    earlier, changed = replace(GOOD, task_id="earlier"), replace(GOOD, seconds=9.0)
+    write = partial(add_results, path, {"earlier": earlier, GOOD.task_id: GOOD})
+    write({BAD.task_id: BAD})
+    write({GOOD.task_id: changed})
+    write({FLAKY.task_id: FLAKY})
+    assert read_manifest(path) == {one.task_id: one for one in (earlier, changed, BAD, FLAKY)}
+    path.write_text("torn {")
+    add_results(path, {}, {BAD.task_id: BAD})
+    assert read_manifest(path) == {BAD.task_id: BAD}
 
 
 def test_fields_that_an_older_manifest_lacks_have_their_defaults(tmp_path):
@@ -62,11 +76,11 @@ def test_a_task_that_has_changed_since_its_check_is_not_used():
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 5}', '{"version": 5, "tasks": {"a": {}}}'])
 def test_a_file_that_is_no_manifest_is_refused(tmp_path, text):
     (tmp_path / "manifest.json").write_text(text)
-    with pytest.raises(BadTask, match="is no manifest"):
+    with pytest.raises(BadTask, match=r"is no manifest.*`tasks check --again`"):
         read_manifest(tmp_path / "manifest.json")
 
 
 def test_a_manifest_of_another_version_is_refused_by_name(tmp_path):
     (tmp_path / "manifest.json").write_text('{"version": 4, "tasks": {}}')
-    with pytest.raises(BadTask, match="of version 4, not 5"):
+    with pytest.raises(BadTask, match="of version 4, not 5; run `tasks check --again`"):
         read_manifest(tmp_path / "manifest.json")

@@ -26,6 +26,14 @@ async def test_json_lines(run, tmp_path, capsys):
     assert counts == {"rollouts": 3, "turns": 6, "rows": 3}
 
 
+async def test_json_lines_of_a_run_that_goes_on_have_the_same_rollouts(run, tmp_path, monkeypatch):
+    read = iter([*[list(exporting.read_rollouts(run))[:2]] * 2, *[list(exporting.read_rollouts(run))] * 9])
+    monkeypatch.setattr(exporting, "read_rollouts", lambda _: next(read))
+    assert main([str(run), str(tmp_path / "out"), "--to", "jsonl"]) == 0
+    counts = {path.stem: len(path.read_text().splitlines()) for path in (tmp_path / "out").iterdir()}
+    assert counts == {"rollouts": 2, "turns": 4, "rows": 2}
+
+
 async def test_parquet(run, tmp_path, capsys):
     parquet = pytest.importorskip("pyarrow.parquet")
     assert main([str(run), str(tmp_path / "out")]) == 0
@@ -49,11 +57,11 @@ async def test_triplets(run, tmp_path, capsys):
 
 @pytest.mark.parametrize("form", ["jsonl", "triplets"])
 async def test_a_full_disk_leaves_no_part_behind(run, tmp_path, monkeypatch, capsys, form):
-    def full(rows, path):
-        path.write_text("{")
+    def full(row):
+        assert (tmp_path / "out").exists()
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(exporting, "write_lines", full)
+    monkeypatch.setattr(exporting, "plain", full)
     assert main([str(run), str(tmp_path / "out"), "--to", form]) == 2
     assert "the disk is full" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 import orjson
+import pytest
 from huggingface_hub import try_to_load_from_cache
 
 from envs.records import provenance
@@ -62,11 +63,14 @@ def test_an_evaluation_in_the_directory_of_a_run_leaves_its_id(tmp_path):
     assert orjson.loads((tmp_path / "run.json").read_bytes())["id"] == "id"
 
 
-def test_a_file_that_cannot_be_read_begins_anew_and_says_so(tmp_path, caplog):
-    (tmp_path / "run.json").write_text("{")
+@pytest.mark.parametrize("text", ['{"starts": [{"seed": 1},]}', "[]", '{"starts": 1}', '{"starts": [{"options": 3}]}'])
+def test_a_file_without_readable_starts_is_kept_beside_the_new_one(text, tmp_path, caplog):
+    (tmp_path / "run.json").write_text(text)
     add_start(tmp_path, "id", "sums", {"seed": 1})
     assert read_starts(tmp_path / "run.json") == [{"seed": 1}]
-    assert "what it told of earlier starts is lost" in caplog.text
+    (kept,) = tmp_path.glob("run.damaged-*.json")
+    assert kept.read_text() == text
+    assert f"it is kept as {kept.name}" in caplog.text
 
 
 def test_a_checkout_and_a_machine_have_a_name():

@@ -3,8 +3,10 @@
 import json
 from typing import Any
 
+import pytest
+
 from atropos_agent.types import Counts, Exchange, StopReason
-from envs.records.read import from_atif, read_newest, read_rollouts
+from envs.records.read import UnknownFormat, from_atif, read_newest, read_rollouts
 
 REPLY = '<think>look</think>\nI look.\n<tool_call>{"name": "look", "arguments": {"at": "x"}}</tool_call>'
 
@@ -136,6 +138,18 @@ def test_the_newest_rollouts_are_found_from_the_end(tmp_path) -> None:
     ]:
         rollouts, all_of_them = read_newest(tmp_path, most, most_bytes)
         assert (len(rollouts), all_of_them) == (found, complete), (most, most_bytes)
+
+
+def test_a_damaged_line_costs_that_rollout_alone(tmp_path, caplog) -> None:
+    whole, later = json.dumps(saved_by_0_1()), json.dumps(saved_by_0_1(format=9))
+    damaged = [whole.replace('"verdict"', '"verdixt"'), json.dumps(saved_by_0_1(timings_s={"agent": "soon"}))]
+    file = tmp_path / "rollouts.jsonl"
+    file.write_text("\n".join([whole, *damaged, whole]))
+    assert len(list(read_rollouts(file))) == 2
+    assert [f"skipped line {number} of {file}" in caplog.text for number in (1, 2, 3, 4)] == [False, True, True, False]
+    file.write_text(f"{whole}\n{later}\n")
+    with pytest.raises(UnknownFormat, match=r"line 2 of .*upgrade"):
+        list(read_rollouts(file))
 
 
 def test_an_evaluation_of_0_1_without_token_ids_says_so() -> None:

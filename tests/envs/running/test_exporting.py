@@ -53,6 +53,17 @@ async def test_rows_of_complete_groups_are_written_with_the_name_of_the_run(run,
     assert all(row["rollout_advantage"] == pytest.approx(2**0.5) for row in rows if row["score"])
 
 
+async def test_a_file_without_a_line_is_none(run, tmp_path, capsys):
+    file = run / "rollouts.jsonl"
+    file.write_text(file.read_text().replace('"reward":1.0', '"reward":0.0').replace('"value":1.0', '"value":0.0'))
+    (run / "state.db").unlink()  # which knows places in the file
+    for form, why in (("sft", "it takes solved rollouts"), ("preferences", "with different rewards")):
+        assert main([str(run), str(tmp_path / "out"), "--to", form]) == 2
+        said = capsys.readouterr().err
+        assert f"--to {form} finds nothing to write in 3 groups of {run}" in said and why in said
+        assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("form", ROWS)
 async def test_what_was_cut_off_the_distribution_is_no_row_for_ratios(run, tmp_path, capsys, form):
     file = run / "rollouts.jsonl"

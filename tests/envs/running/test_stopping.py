@@ -1,5 +1,6 @@
 """Stopping a run in good order, and at once."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ from itertools import zip_longest
 import pytest
 from stopwatch import Stopwatch
 
-from envs.running.stopping import Stopping
+from envs.running.stopping import NoPlace, Stopping, run_to_end
 
 
 def test_the_first_signal_waits_for_what_runs_and_the_second_does_not():
@@ -23,6 +24,19 @@ def test_the_first_signal_waits_for_what_runs_and_the_second_does_not():
 
 def test_where_nothing_runs_there_is_nothing_to_wait_for():
     assert not Stopping().ask()
+
+
+async def test_a_command_in_a_notebook_is_refused_with_the_remedy():
+    began = []
+
+    async def work():
+        began.append(1)
+
+    with pytest.raises(NoPlace, match=r"an event loop runs here already.*await envs.functions.running.run"):
+        run_to_end(work())
+    with pytest.raises(NoPlace, match="the main thread alone"):
+        await asyncio.to_thread(lambda: run_to_end(work()))
+    assert not began
 
 
 SCRIPT = """

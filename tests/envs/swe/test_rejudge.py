@@ -203,3 +203,11 @@ def test_a_run_that_does_not_say_its_tasks_needs_them_named(tmp_path, capsys, op
         (tmp_path / "run.json").write_bytes(orjson.dumps({"starts": [{"options": options}]}))
     assert main([str(tmp_path)]) == 2
     assert "give --tasks" in capsys.readouterr().err
+
+
+def test_tasks_that_were_elsewhere_are_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rollouts.jsonl").touch()
+    (tmp_path / "run.json").write_text('{"starts": [{"options": {"tasks": "my-tasks"}}]}')
+    assert main([str(tmp_path)]) == 2
+    assert f"{tmp_path} had its tasks in my-tasks, and nothing is there" in capsys.readouterr().err

@@ -168,7 +168,7 @@ def test_a_large_manifest_is_not_written_for_each_task(tmp_path, without_docker,
         write_manifest(path, results)
         writes.append(len(read_manifest(path)))
 
-    monkeypatch.setattr("envs.swe.tasks.write_manifest", write)
+    monkeypatch.setattr("envs.checking.manifest.write_manifest", write)
     monkeypatch.setattr("envs.swe.tasks.time", clock)
     for number in range(9):
         make_task(tmp_path, name=f"task-{number}")

@@ -48,12 +48,15 @@ def test_tags_choose_and_leave_out():
         select_tagged(many, ["none"], "--env.tags")
 
 
-def test_a_tasks_id_chooses_it_as_its_tags_do():
+def test_a_tasks_id_chooses_it_as_its_tags_do(caplog):
     assert ids(select_tagged(TASKS, ["task-3", "even"], "--only", without=["task-2"]))[:3] == [
         "task-0",
         "task-3",
         "task-4",
     ]
+    assert not caplog.text
+    assert ids(select_tagged(TASKS, ["task-3", "evne"], "--only")) == ["task-3"]
+    assert "--only: no task has the tag or the id evne" in caplog.text
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 7, 40])

@@ -76,6 +76,8 @@ def test_what_can_not_be_read_is_left_out(run_dir, tmp_path):
     run = ShownRun(tmp_path, None)
     assert run.metrics() is None
     assert run.about() == {}
+    (tmp_path / "run.json").write_text('{"id": "x", "starts": [{"options": 3}, {"arguments": ["serve"]}, 4]}')
+    assert run.about() == {"id": "x", "starts": [{"arguments": ["serve"]}]}
     assert run.evaluations() == []
     assert [record["task"] for record in run.failures()] == ["b", "a"]
     assert ShownRun(run_dir, None).metrics().rollouts == 16
