@@ -34,7 +34,7 @@ from sandboxes.docker import DockerBackend
 from sandboxes.plurals import plural
 from sandboxes.shielding import together
 from tools.mcp import tools_of
-from tools.mcp.servers import BrokenServer, check_installed
+from tools.mcp.servers import MCPServerError, check_installed
 
 logger = logging.getLogger(__name__)
 
@@ -129,7 +129,7 @@ async def _try_servers(task: Task, sandbox: Sandbox) -> None:
         check_installed(len(task.mcp_servers))
         async with tools_of(sandbox, task.mcp_servers):
             pass
-    except (BrokenServer, ValueError) as error:
+    except (MCPServerError, ValueError) as error:
         raise BadTask(f"task {task.id}: {error}") from error
 
 

@@ -21,7 +21,7 @@ async def tools_of(
 ) -> AsyncIterator[list[Tool]]:
     """Start servers and yield their tools, until the block ends. taken: names of other tools.
 
-    Raises BrokenServer, SandboxError."""
+    Raises MCPServerError, SandboxError."""
     if not servers:
         yield []
         return
