@@ -13,7 +13,7 @@ from typing import Any, cast, get_type_hints
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from sandboxes.base import Sandbox
-from sandboxes.naming import meant, resolve
+from sandboxes.naming import did_you_mean, resolve
 from tools.base import MalformedCall, Tool, ToolCall, ToolError, ToolFunction, ToolRegistry, ToolResult
 from tools.calculator import calculator
 from tools.files import Files
@@ -144,7 +144,7 @@ def _parse_settings(given: str, found: Any, texts: Mapping[str, str]) -> dict[st
     free = any(parameter.kind is parameter.VAR_KEYWORD for parameter in takes.values())
     for name in [] if free else texts.keys() - known:
         raise ValueError(
-            f"--env.tools {given}: this tool has no setting {name}{meant(name, known)}; "
+            f"--env.tools {given}: this tool has no setting {name}{did_you_mean(name, known)}; "
             f"it has {', '.join(known) or 'none'}"
         )
     values = {}

@@ -33,7 +33,7 @@ from atropos_agent.cpu_engine.protocol import (
 )
 from atropos_agent.cpu_engine.sampling import SamplingParams
 from atropos_agent.cpu_engine.scheduler import Engine, EngineStopped, FinishedSequence
-from sandboxes.shielding import together
+from sandboxes.shielding import run_concurrently
 
 logger = logging.getLogger(__name__)
 
@@ -133,7 +133,9 @@ class Server:
         prompts = body.prompts(tokenizer)
         for prompt in prompts:
             check_length(prompt, params.max_tokens, model.vocab_size, model.max_model_len)
-        work = asyncio.ensure_future(together(self._generate(p, params, i) for p in prompts for i in range(body.n)))
+        work = asyncio.ensure_future(
+            run_concurrently(self._generate(p, params, i) for p in prompts for i in range(body.n))
+        )
         results = await _unless_disconnected(request, work)
         if results is None:
             return Response(status_code=499)

@@ -29,7 +29,7 @@ from atropos_agent.engines.http import LARGEST, NoAnswer, needs_environment, who
 from atropos_agent.engines.load import Load
 from atropos_agent.tokens.chat import read_chat
 from atropos_agent.types import AgentError, EngineError
-from sandboxes.tls import distrust
+from sandboxes.tls import explain_tls_failure
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
             remedy = "set --openai.base_url to the endpoint's address, or --openai.server_type to what it speaks"
             raise NotThisServer(f"{error}; {remedy}") from error
         except EngineDown as error:
-            if (why := distrust(error, "--openai.base_url")) is not None:
+            if (why := explain_tls_failure(error, "--openai.base_url")) is not None:
                 raise NotThisServer(f"{self.label} can't be used: {why}") from error
             if self._has_key or not self.url.startswith("https:"):
                 raise

@@ -43,7 +43,7 @@ from atropos_agent.engines.versions import ServedAdapter, program_version, versi
 from atropos_agent.tokens.conversation import Completion
 from atropos_agent.tokens.template import End
 from atropos_agent.types import AgentError, EngineError, TokenMismatch
-from sandboxes.tls import distrust
+from sandboxes.tls import explain_tls_failure
 
 logger = logging.getLogger(__name__)
 
@@ -470,7 +470,7 @@ def _label(choice: Mapping[str, Any]) -> Any:
 
 def unreachable(url: str, error: NoAnswer, program: str) -> EngineError:
     """Return the exception for no answer from a URL at the start. program: the one to start there."""
-    if (why := distrust(error, "--openai.base_url")) is not None:
+    if (why := explain_tls_failure(error, "--openai.base_url")) is not None:
         return NotThisServer(f"the inference server at {url} can't be used: {why}")
     if isinstance(error, NotHttp):
         return NotThisServer(

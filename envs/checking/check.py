@@ -32,7 +32,7 @@ from envs.types import TESTS_UNSEEN, BadTask, Failure, InfraError, Task, Verdict
 from sandboxes.base import Backend, DaemonUnavailable, Sandbox, SandboxError
 from sandboxes.docker import DockerBackend
 from sandboxes.plurals import plural
-from sandboxes.shielding import together
+from sandboxes.shielding import run_concurrently
 from tools.mcp import tools_of
 from tools.mcp.servers import MCPServerError, check_installed
 
@@ -79,7 +79,7 @@ async def check_tasks(
             on_result(result)
         return result
 
-    return await together(one(task) for task in tasks)
+    return await run_concurrently(one(task) for task in tasks)
 
 
 async def solve(backend: Backend, starts: StartTrees, task: Task, image: str) -> tuple[Verdict, str]:

@@ -50,8 +50,8 @@ from envs.config import AgentEnvConfig
 from envs.options import EngineConfig, Options, UsageError
 from envs.options.tokenizer import load_tokenizer
 from envs.tasks.selection import checked
-from sandboxes.shielding import together
-from sandboxes.tls import distrust
+from sandboxes.shielding import run_concurrently
+from sandboxes.tls import explain_tls_failure
 from tools import ToolCall, ToolRegistry, ToolResult
 
 TASKS = ("Count slowly from one.", "Answer with one word: which colour has grass?", "Say hello.")
@@ -309,7 +309,7 @@ async def examine_rows(server: CompletionsServer, fitted: FittedFormat, env: Age
     if template is None:
         return
     try:
-        sampled = await together(_converse(server, template, fitted, task) for task in TASKS)
+        sampled = await run_concurrently(_converse(server, template, fitted, task) for task in TASKS)
     except AgentError as error:
         yield Check("rows", Status.WRONG, str(error))
         return
@@ -442,7 +442,7 @@ async def _trainer(env: AgentEnvConfig) -> Check:
             info = (await client.get(f"{url.rstrip('/')}/info")).json()
         batch, longest = int(info["batch_size"]), int(info["max_token_len"])
     except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
-        if (why := distrust(error, "--env.rollout_server_url")) is not None:
+        if (why := explain_tls_failure(error, "--env.rollout_server_url")) is not None:
             return Check("trainer API", Status.WRONG, f"{url} can't be used: {why}")
         text = f"none answers at {url} ({type(error).__name__}): serve waits for it; start it with `run-api`"
         return Check("trainer API", Status.NOTE, text)

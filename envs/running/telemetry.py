@@ -17,14 +17,14 @@ from atropos_agent.tracing import SCOPE, Telemetry, telling, trace_environment
 from envs.types import Seat, Task
 from sandboxes.base import ExecResult, Sandbox, Session
 from sandboxes.installing import install
-from sandboxes.naming import later
+from sandboxes.naming import lazy_import
 from sandboxes.wrapped import WrappedSandbox
 
 logger = logging.getLogger(__name__)
 
 CLOSING_S = 10.0
 """How long the last spans may take to be sent when a run ends, in seconds."""
-_OPEN_PROVIDER = later("envs.running.otlp:open_provider")
+_OPEN_PROVIDER = lazy_import("envs.running.otlp:open_provider")
 
 
 def check_telemetry(url: str) -> None:

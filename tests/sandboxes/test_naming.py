@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from sandboxes import naming
-from sandboxes.naming import later, resolve
+from sandboxes.naming import lazy_import, resolve
 
 
 def test_a_known_name_comes_before_a_path():
@@ -66,7 +66,7 @@ def test_parts_of_installed_packages_are_found_by_their_entry_points(tmp_path, m
 
 
 def test_what_is_named_for_later_is_imported_when_it_is_asked_for():
-    there = later("this:s")
+    there = lazy_import("this:s")
     assert "this" not in sys.modules
     with contextlib.redirect_stdout(io.StringIO()):
         assert "Ornhgvshy" in there()
@@ -76,4 +76,4 @@ def test_a_module_whose_import_fails_says_why(tmp_path, monkeypatch):
     (tmp_path / "half.py").write_text("import no_such_library")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="no_such_library"):
-        later("half")()
+        lazy_import("half")()

@@ -11,9 +11,9 @@ from typing import Any
 from atropos_agent.hub import silence
 from envs.types import BadTask
 from sandboxes.installing import install
-from sandboxes.naming import later
+from sandboxes.naming import lazy_import
 
-_DATASETS = later("datasets")
+_DATASETS = lazy_import("datasets")
 _NAME = re.compile(r"([\w-][\w.-]*/[\w-][\w.-]*?)(?::(\w[\w.-]*))?")
 _FILES = (".jsonl", ".gz", ".json", ".parquet")
 _REMEDY = "download its parquet file and give that file's path"
