@@ -20,7 +20,7 @@ from atropos_agent.engines.chat import ChatServer
 from atropos_agent.engines.completions import CompletionsServer
 from atropos_agent.engines.http import client_of
 from atropos_agent.engines.protocols import open_server
-from atropos_agent.engines.replies import sound
+from atropos_agent.engines.replies import check_answer
 from atropos_agent.engines.scripted import ScriptedServer
 from atropos_agent.engines.tokenizers import compare_tokenizers
 from atropos_agent.fitted import FittedFormat
@@ -343,7 +343,7 @@ async def _converse(
         answer = await server.tokens_and_logprobs_completion(
             input_ids=prompt, max_tokens=REPLY_TOKENS, temperature=1.0, n=1
         )
-        completion = sound(answer, prompt, template.unknown_id)
+        completion = check_answer(answer, prompt, template.unknown_id)
         found.record.add(prompt, completion.ids, completion.logprobs)
         found.reasons.append(completion.finish_reason)
         found.stops += template.turn_end(completion.ids, completion.finish_reason) is not None
@@ -415,7 +415,7 @@ async def _temperature(server: CompletionsServer, template: ChatTemplate, temper
         answer = await server.tokens_and_logprobs_completion(
             input_ids=prompt, max_tokens=REPLY_TOKENS, temperature=temperature, n=1
         )
-        completion = sound(answer, prompt, template.unknown_id)
+        completion = check_answer(answer, prompt, template.unknown_id)
         raw = (await server.score([*prompt, *completion.ids]))[len(prompt) - 1 :]
     except (AgentError, LookupError, TypeError) as error:
         return Check("temperature", Status.NOTE, f"not examined: {error}")

@@ -111,7 +111,7 @@ async def test_replies_of_ours_are_looked_for_by_what_they_say(fitted, monkeypat
     async with opened(fitted, [DONE] * 30) as (client, _):
         for number in range(20):
             await client.call("/v1/chat/completions", says(f"go {number}"))
-        monkeypatch.setattr(forest, "echoes", lambda *both: compared.append(both) or echoes(*both))
+        monkeypatch.setattr(forest, "is_echo", lambda *both: compared.append(both) or echoes(*both))
         foreign = [{"role": "assistant", "content": f"I am {number}."} for number in range(300)]
         await client.call("/v1/chat/completions", {"messages": [*foreign, {"role": "user", "content": "go"}]})
     assert len(compared) < 300
