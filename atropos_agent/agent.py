@@ -44,7 +44,7 @@ class AtroposAgent:
     """
 
     ledgers: list[Ledger] | None = None
-    _first_server: Turns | None = None
+    _first: Turns | None = None
 
     def __init__(
         self,

@@ -7,9 +7,9 @@ import pytest
 from sandboxes.base import SandboxError
 from sandboxes.docker.crun.layers import (
     Layer,
+    acquire_layers,
     copy_layer,
     has_all_layers,
-    hold,
     image_layers,
     mount_overlay,
     release_layers,
@@ -60,8 +60,8 @@ async def test_a_layer_goes_with_its_last_user(tmp_path):
     (tmp_path / "frozen").mkdir()
     (tmp_path / "image").mkdir()
     frozen, image = Layer(tmp_path / "frozen", "f", kept=False), Layer(tmp_path / "image", "i")
-    hold((frozen, image))
-    hold((frozen,))
+    acquire_layers((frozen, image))
+    acquire_layers((frozen,))
     await release_layers((frozen, image))
     assert frozen.path.exists()
     await release_layers((frozen,))
