@@ -13,7 +13,7 @@ from sandboxes.trees import Archive, RebasingReader, pack, read_archive
 def rebase(archive, of):
     made = Archive(of)
     read_archive(io.BytesIO(archive), RebasingReader(made, of))
-    return made.packed()
+    return made.to_bytes()
 
 
 class TestTrees:
