@@ -62,7 +62,7 @@ class AtroposAgent:
         self.tools = ToolRegistry() if tools is None else tools
         self.config = config or AgentConfig()
         self.template: ChatTemplate | None = None
-        if not isinstance(_first(server), OpenAIServer):
+        if not isinstance(_first_server(server), OpenAIServer):
             if template is None and tokenizer is None:
                 raise ValueError("AtroposAgent needs the tokenizer of the model that its server serves")
             self.template = template or ChatTemplate(tokenizer)
@@ -127,7 +127,7 @@ class AtroposAgent:
         for an exception in the block, and for an infrastructure failure caught there: no reward may be made of
         either."""
         async with _session(self.server, self.template) as managed:
-            turns = self._begun(managed.server, apart=apart)
+            turns = self._begin_turns(managed.server, apart=apart)
             try:
                 async with turns.ledger.closing():
                     try:
@@ -144,7 +144,7 @@ class AtroposAgent:
             finally:
                 _publish(managed, turns.ledger.harvest().rows)
 
-    def _begun(self, server: APIServer, *, apart: bool) -> Turns:
+    def _begin_turns(self, server: APIServer, *, apart: bool) -> Turns:
         """Return the first conversation of a run."""
         if self._first is not None:
             return self._first.open(branch=Branch.MAIN) if apart else self._first
@@ -160,7 +160,7 @@ class AtroposAgent:
 async def _session(server: ServerManager | APIServer, template: ChatTemplate | None) -> AsyncIterator[ManagedServer]:
     """Open the inference server for one run, and a place for its rows."""
     if template is None:
-        yield ManagedServer(_first(server), tokenizer=object())  # which is never used
+        yield ManagedServer(_first_server(server), tokenizer=object())  # which is never used
     elif isinstance(server, APIServer):
         yield ManagedServer(server, tokenizer=template.tokenizer)
     else:
@@ -168,7 +168,7 @@ async def _session(server: ServerManager | APIServer, template: ChatTemplate | N
             yield managed
 
 
-def _first(server: ServerManager | APIServer) -> APIServer:
+def _first_server(server: ServerManager | APIServer) -> APIServer:
     return server if isinstance(server, APIServer) else server.servers[0]
 
 

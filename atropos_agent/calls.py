@@ -40,7 +40,7 @@ class Calls:
     shown: bool = False
 
     @property
-    def any(self) -> bool:
+    def has_work(self) -> bool:
         """Tell whether there is something to run, or to correct."""
         return bool(self.reply.calls or self.reply.problems)
 
@@ -53,9 +53,9 @@ class Calls:
 
         Raises ValueError for a call that isn't the reply's, or was run before, and a tool's exception if it is an
         infrastructure failure."""
-        places, results, ended = self._places(calls), list[ToolResult](), None
+        places, results, ended = self._find_places(calls), list[ToolResult](), None
         started = time.monotonic()
-        with ledger.working(), tracing.within(self.span):
+        with ledger.working(), tracing.use_span(self.span):
             for place, call in zip(places, calls, strict=True):
                 if (result := await _run(ledger, call)) is None:
                     ended = StopReason.TIME
@@ -73,13 +73,13 @@ class Calls:
     def messages(self, fitted: FittedFormat) -> list[Message]:
         """Return the messages to the model: the results of all calls, in their order, and the problems of malformed
         ones."""
-        if not self.any:
+        if not self.has_work:
             return []
         unrun = [ToolResult(NOT_RUN, is_error=True, call=call) for call in self.reply.calls]
         results = [self.results.get(place, result) for place, result in enumerate(unrun)]
         return fitted.results(results, self.reply.problems, called=self.called)
 
-    def _places(self, calls: Sequence[ToolCall]) -> list[int]:
+    def _find_places(self, calls: Sequence[ToolCall]) -> list[int]:
         """Return the places of calls in the reply. Several may have one id."""
         free: dict[str, list[int]] = {}
         for place, call in enumerate(self.reply.calls):
@@ -117,7 +117,7 @@ async def _run(ledger: Ledger, call: ToolCall) -> ToolResult | None:
         async with asyncio.timeout(None if remaining == math.inf else remaining):
             with tracing.tool_call(call) as called:
                 result = await ledger.execute(call)
-                tracing.tell_result(called, result)
+                tracing.record_result(called, result)
             if sampler.config.tool_delay_s:
                 await asyncio.sleep(sampler.config.tool_delay_s)
     except TimeoutError as error:

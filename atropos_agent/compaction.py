@@ -92,7 +92,7 @@ def policy_of(config: AgentConfig, turns: Turns) -> Policy:
         await act(turns)
         acted_at = turns.replies
         if (after := turns.room()) is not None:
-            turns.ledger.compacted(VERSION, saved=max(0, after - room))
+            turns.ledger.note_compaction(VERSION, saved=max(0, after - room))
 
     return compact
 

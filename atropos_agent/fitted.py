@@ -85,7 +85,7 @@ class FittedFormat:
             )
             raise ValueError(f"--env.tool_format template: the chat template {writes}; leave it to auto for text")
         if name not in (AUTO, TEMPLATE):
-            fitted = cls._named(load_format(name), template, fitted)
+            fitted = cls._fit_named(load_format(name), template, fitted)
         if role != AUTO and not template.knows_role(role):
             raise ValueError(
                 f"--env.tool_role {role}: the chat template takes no messages of that role; leave it to auto"
@@ -95,11 +95,11 @@ class FittedFormat:
         return replace(fitted, shows_tools=fitted.own and template.shows_tools)
 
     @classmethod
-    def _named(cls, chosen: ToolFormat, template: ChatTemplate, found: FittedFormat) -> FittedFormat:
+    def _fit_named(cls, chosen: ToolFormat, template: ChatTemplate, found: FittedFormat) -> FittedFormat:
         """Return the requested format. found: the template's own."""
         shape = learn(template, chosen)
         own = shape is not None or (found.own and type(found.format) is type(chosen))
-        return cls(chosen, template, shape, own, unread="" if own else _written(template))
+        return cls(chosen, template, shape, own, unread="" if own else _written_call(template))
 
     @cached_property
     def warning(self) -> str | None:
@@ -123,12 +123,12 @@ class FittedFormat:
         return replace(self, format=self.format.with_tools(schemas))
 
     @cached_property
-    def results_behind_text(self) -> bool:
+    def results_after_text(self) -> bool:
         """Tell whether results are messages of role `tool` behind a reply with its calls as text."""
         if not self.own or self.template is None:
             return False
         ids = self.format.call_id(0, "probe"), self.format.call_id(1, "probe")
-        return self.template.takes_results_behind_text(ids)
+        return self.template.takes_results_after_text(ids)
 
     @cached_property
     def inside(self) -> frozenset[int]:
@@ -155,14 +155,14 @@ class FittedFormat:
         results: list[ToolResult] = []
         called = False
         for message in messages:
-            if message["role"] == "tool" and "tool_call_id" in message and not (called or self.results_behind_text):
+            if message["role"] == "tool" and "tool_call_id" in message and not (called or self.results_after_text):
                 # Results of calls that the template was not given as such.
-                results.append(ToolResult(self._given(message)["content"]))
+                results.append(ToolResult(self._quote_message(message)["content"]))
                 continue
             if results:
                 given += self.format.messages(results, None, role=self.role)
                 results = []
-            given.append(self._given(message))
+            given.append(self._quote_message(message))
             if message["role"] == "assistant":
                 called = "tool_calls" in given[-1]
         return given + (self.format.messages(results, None, role=self.role) if results else [])
@@ -187,7 +187,7 @@ class FittedFormat:
             keeps_thinking=keeps_thinking,
         )
 
-    def _given(self, message: Message) -> Message:
+    def _quote_message(self, message: Message) -> Message:
         if self.template is None:
             return {**message, "content": message.get("content") or ""}
         quote, given = self.template.quote, message.get("content") or ""
@@ -202,7 +202,7 @@ class FittedFormat:
             return {**kept, "role": message["role"], "content": content}
         thinking = message.get("reasoning_content") or message.get("reasoning") or message.get("thinking")
         reply = Reply(thinking, message.get("content") or "", calls, ())
-        if (taken := self._taken(reply)) is not None:
+        if (taken := self._message_with_calls(reply)) is not None:
             return taken[0]
         return {"role": "assistant", "content": self._quote_reply(self.template, self.format.turn(reply))}
 
@@ -232,9 +232,9 @@ class FittedFormat:
 
     def message(self, reply: Reply) -> tuple[Message, CallsKind] | None:
         """Return a reply as a message with calls in the template's way, and its kind; None if it stays text."""
-        return self._taken(reply) if reply.orderly else None
+        return self._message_with_calls(reply) if reply.orderly else None
 
-    def _taken(self, reply: Reply) -> tuple[Message, CallsKind] | None:
+    def _message_with_calls(self, reply: Reply) -> tuple[Message, CallsKind] | None:
         """Return a reply as the message with calls that the template takes, and its kind; None if it takes none."""
         if self.shape is None or self.template is None:
             return None
@@ -243,7 +243,7 @@ class FittedFormat:
         kind = self.shape.kind(
             message, dropped=bool(reply.thinking) and self.shape.thinking is None, emptied=reply.thinking == ""
         )
-        if takes(kind.as_taken()):
+        if takes(kind.as_template_kind()):
             return message, kind
         if not reply.content or self.shape.thinking is None:
             return None
@@ -263,7 +263,7 @@ class FittedFormat:
         if correction is not None and self.template is not None:
             # The format's own words may show a call, in the ids that the model itself must write.
             correction = self.template.quote_rest(correction, keep=self.format.control)
-        if not (called or self.native or self.results_behind_text):
+        if not (called or self.native or self.results_after_text):
             return self.format.messages(quoted, correction, role=self.role)
         messages: list[Message] = [
             {
@@ -318,13 +318,13 @@ def _choose(template: ChatTemplate) -> FittedFormat:
             return FittedFormat(
                 tool_format, template, shape, True, why=f"the template writes a call as {name} reads it"
             )
-    written = _written(template)
+    written = _written_call(template)
     for name, kind in FORMATS.items():
         # Some templates leave the end of a call's section out.
-        if any(_reads(kind(), written + end) for end in ("", getattr(kind, "closing", ""))):
+        if any(_can_read(kind(), written + end) for end in ("", getattr(kind, "closing", ""))):
             why = f"the template writes a call in words of {name}, but not such that it can be given one"
             return FittedFormat(kind(), template, None, True, why=why)
-    if not written and (named := _named_in(str(template.tokenizer.chat_template))):
+    if not written and (named := _find_format(str(template.tokenizer.chat_template))):
         why = f"the template writes no call that it is shown, but its source has all tags of {named}"
         return FittedFormat(FORMATS[named](), template, None, True, why=why)
     knows = "the template writes calls that no format reads" if written else "the template writes no calls"
@@ -334,17 +334,17 @@ def _choose(template: ChatTemplate) -> FittedFormat:
     return FittedFormat(Plain(), template, why=knows, unread=written)
 
 
-def _written(template: ChatTemplate) -> str:
+def _written_call(template: ChatTemplate) -> str:
     return template.writes_call([kind().call_id(0, PROBE) for kind in FORMATS.values()])
 
 
-def _named_in(source: str) -> str | None:
+def _find_format(source: str) -> str | None:
     """Return the format with all its tags of a call in a template's source: of several the one with the most."""
     tags = {name: tags_of(kind().write(ToolCall(PROBE, {"x": "x"}))) for name, kind in FORMATS.items()}
     held = [name for name, own in tags.items() if own and all(tag in source for tag in own)]
     return max(held, key=lambda name: len(tags[name]), default=None)
 
 
-def _reads(tool_format: ToolFormat, written: str) -> bool:
+def _can_read(tool_format: ToolFormat, written: str) -> bool:
     reply = tool_format.parse(written)
     return not reply.problems and [call.name for call in reply.calls] == [PROBE]

@@ -116,7 +116,7 @@ def harvest(paths: Sequence[Path], record: Sequence[Exchange]) -> Harvest:
             marked[taken.exchange] = replace(marked[taken.exchange], untrained=taken.untrained)
     steps = [
         replace(one.step, segment=place, branch=one.branch)
-        for one, place in _numbered(paths, places, len(rows)).items()
+        for one, place in _number_rows(paths, places, len(rows)).items()
     ]
     return Harvest(tuple(rows), tuple(sorted(steps, key=lambda step: step.index)), tuple(marked), dict(untrained))
 
@@ -139,15 +139,15 @@ def metadata_of(results: Sequence[AgentResult], steps: Sequence[AgentStep]) -> d
     for name in ("conversations", "gateway"):
         summaries = [result.metadata[name] for result in results if name in result.metadata]
         if summaries:
-            found[name] = reduce(_added, summaries) | {"branches": dict(Counter(step.branch for step in steps))}
+            found[name] = reduce(_add_values, summaries) | {"branches": dict(Counter(step.branch for step in steps))}
             if compaction := found[name].get("compaction"):
                 found[name]["compaction"] = {**compaction, **_summaries(steps)}
     return found
 
 
-def _added(one: Any, other: Any) -> Any:
+def _add_values(one: Any, other: Any) -> Any:
     if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return {name: _added(one.get(name), other.get(name)) for name in {**one, **other}}
+        return {name: _add_values(one.get(name), other.get(name)) for name in {**one, **other}}
     return one + other if isinstance(one, int) and isinstance(other, int) else one if other is None else other
 
 
@@ -175,7 +175,7 @@ def _add_rows(path: Path, rows: list[SequenceData], places: dict[HarvestedReply,
         rows.append(SequenceData(**fields, branch=some[0].branch))
 
 
-def _numbered(paths: Sequence[Path], places: Mapping[HarvestedReply, int], spare: int) -> dict[HarvestedReply, int]:
+def _number_rows(paths: Sequence[Path], places: Mapping[HarvestedReply, int], spare: int) -> dict[HarvestedReply, int]:
     """Return the number of each reply's row. A reply without a row gets an unused number, one for each segment of its
     conversation."""
     found = dict(places)

@@ -10,7 +10,7 @@ from huggingface_hub import constants, is_offline_mode
 from huggingface_hub.utils import get_session
 
 
-def silence() -> str | None:
+def unavailable_reason() -> str | None:
     """Return why the hub can't be used, or None if it answers, or if `HF_HUB_OFFLINE` says not to ask.
 
     It has the library's own time, `HF_HUB_ETAG_TIMEOUT`; a name server that is cut off would take longer than that."""

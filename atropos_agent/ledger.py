@@ -14,9 +14,9 @@ from jinja2 import TemplateError
 from opentelemetry.trace import Span
 
 from atropos_agent import tracing
-from atropos_agent.aside import aside
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.harvest import Harvest, HarvestedReply, Read, compaction_of, harvest, take_in
+from atropos_agent.offload import offload
 from atropos_agent.sampling import Sampler
 from atropos_agent.tokens.calls import Tools
 from atropos_agent.tokens.chat import ChatLog
@@ -61,7 +61,7 @@ class Line:
             self.conversation = self.conversation.fork(place)
             raise
 
-    def goes_on_in(self, other: Line) -> bool:
+    def is_continued_in(self, other: Line) -> bool:
         """Tell whether another conversation holds all replies of this one, and more."""
         mine = len(self.replies)
         return mine < len(other.replies) and other.replies[:mine] == self.replies
@@ -111,15 +111,15 @@ class Ledger:
             *(self.sampler.template, [*self.fitted.opening(opening), *kept], self.schemas),
             keeps_thinking=config.history == "sampled",
         )
-        return self._kept(Line(begun, branch))
+        return self._add_line(Line(begun, branch))
 
     def fork(self, line: Line, branch: str) -> Line:
         """Begin a conversation from the present end of another."""
-        return self._kept(
+        return self._add_line(
             Line(line.conversation.fork(line.conversation.place()), branch, list(line.replies), len(line.replies))
         )
 
-    def spent(self) -> StopReason | None:
+    def spent_budget(self) -> StopReason | None:
         """Return the budget of the rollout that leaves no room for a reply; None if there is room."""
         if self._number + self._sampling >= self.sampler.config.max_steps:
             return StopReason.MAX_STEPS
@@ -156,7 +156,7 @@ class Ledger:
     async def _take(
         self, line: Line, completion: Completion, exchange: int, work: Callable[[], Read]
     ) -> tuple[HarvestedReply, Read]:
-        read = await aside(work, len(completion.ids))
+        read = await offload(work, len(completion.ids))
         self.sampler.accept(completion)
         step = replace(read.step, said=line.added if read.step.index else ())
         taken, line.added = HarvestedReply(step, exchange, line.branch), ()
@@ -171,7 +171,7 @@ class Ledger:
             one.untrained = reason
         self._harvest = None
 
-    def compacted(self, version: str, *, saved: int) -> None:
+    def note_compaction(self, version: str, *, saved: int) -> None:
         """Count that a conversation was made shorter. version: of the texts for it. saved: tokens, about."""
         _, count, before = self._compacted
         self._compacted = version, count + 1, before + saved
@@ -185,13 +185,13 @@ class Ledger:
         mine = {task} - self._work if task is not None else set()
         self._work |= mine
         try:
-            with on_failure(self._failed):
+            with on_failure(self._note_failure):
                 yield
         finally:
             self._work -= mine
             self._harvest = None
 
-    def _failed(self, error: BaseException) -> None:
+    def _note_failure(self, error: BaseException) -> None:
         if isinstance(error, Exception) and not isinstance(error, BudgetSpent):
             self.failure = self.failure or error
 
@@ -231,7 +231,7 @@ class Ledger:
         """Return the rows of all conversations, and the replies in no row. A conversation continued in another one
         has its rows there."""
         if self._harvest is None:
-            lines = sorted(self._lines, key=lambda line: any(line.goes_on_in(other) for other in self._lines))
+            lines = sorted(self._lines, key=lambda line: any(line.is_continued_in(other) for other in self._lines))
             paths = [(line.conversation, line.replies) for line in lines]
             self._harvest = harvest(paths, self.sampler.record.exchanges)
         return self._harvest
@@ -271,7 +271,7 @@ class Ledger:
         row = next((row for row in found.rows if row.segment == place), None)
         return line.conversation.drift(row.full_text if row is not None else None)
 
-    def _kept(self, line: Line) -> Line:
+    def _add_line(self, line: Line) -> Line:
         self._lines.append(line)
         self._harvest = None
         return line

@@ -13,7 +13,7 @@ from atroposlib.envs.server_handling.server_baseline import APIServer
 from tenacity import RetryError
 
 from atropos_agent import tracing
-from atropos_agent.engines.replies import UnsoundReply, sound, sound_chat
+from atropos_agent.engines.replies import UnsoundReply, check_answer, check_chat_answer
 from atropos_agent.tokens.chat import ChatLog
 from atropos_agent.tokens.conversation import Completion, Conversation
 from atropos_agent.tokens.record import Record
@@ -82,9 +82,12 @@ class Sampler:
         max_tokens: as `budget` returns it. stop: strings that end this reply, beside the configuration's.
         Raises EngineError, TokenMismatch, ContextOverflow."""
         sent = list(conversation.prompt)
-        with self._place.unless_traced(), tracing.engine_call(self._model, self.config, len(sent), max_tokens) as span:
+        with (
+            self._place.enter_unless_traced(),
+            tracing.engine_call(self._model, self.config, len(sent), max_tokens) as span,
+        ):
             completion = await self._sample(conversation, sent, max_tokens, stop)
-            tracing.tell_reply(span, conversation.plain_messages, lambda: self._text(completion), completion)
+            tracing.record_reply(span, conversation.plain_messages, lambda: self._text(completion), completion)
         return completion
 
     def conditions(self, tools: Sequence[Mapping[str, Any]]) -> Conditions:
@@ -122,12 +125,12 @@ class Sampler:
                 messages = [dict(message) for message in conversation.messages]
                 request: dict[str, Any] = {**options, **({"tools": conversation.tools} if conversation.tools else {})}
                 completion = await self._chat(messages, request)
-                self._give_back(began, outage_s, len(completion.text or "") // CHARACTERS_OF_TOKEN)
+                self._compensate_time(began, outage_s, len(completion.text or "") // CHARACTERS_OF_TOKEN)
                 return completion
             asking = self.server.tokens_and_logprobs_completion(input_ids=sent, **options)
-            answer = await self._answer(asking, _tokens)
-            self._give_back(began, outage_s, _tokens(answer))
-            completion = sound(answer, sent, self.template.unknown_id, most=max_tokens)
+            answer = await self._answer(asking, _count_tokens)
+            self._compensate_time(began, outage_s, _count_tokens(answer))
+            completion = check_answer(answer, sent, self.template.unknown_id, most=max_tokens)
             self._check_length(completion, max_tokens)
         except AgentError as error:
             self.counts += Counts(refused_tokens=error.lost_tokens)
@@ -142,7 +145,7 @@ class Sampler:
         """Return a reply to messages. One that the server cut off is requested again: nothing has come of it yet."""
         for left in reversed(range(TRIES)):
             try:
-                return sound_chat(await self._answer(self.server.chat_completion(messages=messages, **options)))
+                return check_chat_answer(await self._answer(self.server.chat_completion(messages=messages, **options)))
             except UnsoundReply as error:
                 if not (error.passing and left and self.remaining() > 0):
                     raise
@@ -219,7 +222,7 @@ class Sampler:
         except TimeoutError as error:
             raise EngineError("the inference server did not answer in time") from error
         except RetryError as error:
-            cause = _cause(error)
+            cause = _root_cause(error)
             raise EngineError(f"{type(cause).__name__}: {cause}") from cause
         except asyncio.CancelledError:
             came = request.done() and not request.cancelled() and request.exception() is None
@@ -231,7 +234,7 @@ class Sampler:
                 request.cancel()
                 await asyncio.gather(request, return_exceptions=True)
 
-    def _give_back(self, began: float, outage_s: float, tokens: int) -> None:
+    def _compensate_time(self, began: float, outage_s: float, tokens: int) -> None:
         """Take from the rollout's time no more than a reply's fair share: the time lost to failing, hanging or slow
         inference servers is not the model's. began, outage_s: when the request was sent, and the outage until
         then."""
@@ -258,12 +261,12 @@ class Sampler:
         return ask is None or bool(await ask())
 
 
-def _tokens(answer: tuple[Any, Sequence[Sequence[int]], Any, Any]) -> int:
+def _count_tokens(answer: tuple[Any, Sequence[Sequence[int]], Any, Any]) -> int:
     """Return how many tokens were sampled for an answer."""
     return sum(len(ids) for ids in answer[1])
 
 
-def _cause(error: BaseException) -> BaseException:
+def _root_cause(error: BaseException) -> BaseException:
     """Return the last failure: atroposlib's own servers wrap it, once for each of their loops of attempts."""
     while isinstance(error, RetryError):
         error = error.last_attempt.exception() or EngineError("no attempt was made")

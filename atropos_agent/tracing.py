@@ -93,7 +93,7 @@ _TELEMETRY: ContextVar[Telemetry | None] = ContextVar("telemetry", default=None)
 
 
 @contextmanager
-def telling(telemetry: Telemetry) -> Iterator[None]:
+def use_telemetry(telemetry: Telemetry) -> Iterator[None]:
     """Send the spans of this block, and of tasks begun in it, to `telemetry`."""
     before = _TELEMETRY.get()
     _TELEMETRY.set(telemetry)
@@ -107,16 +107,16 @@ def telling(telemetry: Telemetry) -> Iterator[None]:
 def span(name: str, attributes: Mapping[str, Any] | None = None, kind: SpanKind = SpanKind.INTERNAL) -> Iterator[Span]:
     """Record a span. attributes: those with the value None are left out. An exception marks it as an
     error."""
-    found = _begun(name, attributes or {}, kind)
+    found = _start_span(name, attributes or {}, kind)
     try:
-        with within(found):
+        with use_span(found):
             yield found
     finally:
         found.end()
 
 
 @contextmanager
-def within(found: Span) -> Iterator[None]:
+def use_span(found: Span) -> Iterator[None]:
     """Make a block's spans parts of a span begun before. An exception marks this span as an error."""
     if found is trace.INVALID_SPAN:
         yield  # as the API would after a longer way
@@ -124,14 +124,14 @@ def within(found: Span) -> Iterator[None]:
     # What OpenTelemetry itself notes of an exception quotes it as it is.
     with (
         trace.use_span(found, record_exception=False, set_status_on_exception=False),
-        on_failure(partial(tell_failure, found)),
+        on_failure(partial(record_failure, found)),
     ):
         yield
 
 
 def begin_turn(index: int) -> Span:
-    """Begin a turn's span, numbered from 0: `within` goes on with it, `end` ends it."""
-    return _begun(f"turn {index}", {TURN: index}, SpanKind.INTERNAL)
+    """Begin a turn's span, numbered from 0: `use_span` goes on with it, `end` ends it."""
+    return _start_span(f"turn {index}", {TURN: index}, SpanKind.INTERNAL)
 
 
 def end(found: Span) -> None:
@@ -140,18 +140,18 @@ def end(found: Span) -> None:
         found.end()
 
 
-def _begun(name: str, attributes: Mapping[str, Any], kind: SpanKind) -> Span:
+def _start_span(name: str, attributes: Mapping[str, Any], kind: SpanKind) -> Span:
     telemetry = _TELEMETRY.get()
     if telemetry is None and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return trace.INVALID_SPAN  # nobody has set a tracer
     tracer = telemetry.tracer if telemetry else trace.get_tracer(SCOPE)
     found = tracer.start_span(_clean(name), kind=kind)
-    tell(found, attributes)
+    set_attributes(found, attributes)
     return found
 
 
 @asynccontextmanager
-async def opening(what: str, manager: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
+async def record_opening(what: str, manager: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
     """Enter and leave a slow context manager, and record both."""
     async with AsyncExitStack() as stack:
         with span(f"{what} open"):
@@ -161,7 +161,7 @@ async def opening(what: str, manager: AbstractAsyncContextManager[T]) -> AsyncIt
             await stack.aclose()
 
 
-def tell(found: Span, attributes: Mapping[str, Any]) -> None:
+def set_attributes(found: Span, attributes: Mapping[str, Any]) -> None:
     """Add attributes to a span, except those with the value None."""
     if found.is_recording():
         known = {key: value for key, value in attributes.items() if value is not None}
@@ -189,14 +189,14 @@ class Place:
         return cls(_TELEMETRY.get(), get_current())
 
     @contextmanager
-    def unless_traced(self) -> Iterator[None]:
+    def enter_unless_traced(self) -> Iterator[None]:
         """Make this the current place while the block runs, unless a span is open already."""
         if trace.get_current_span().is_recording() or self.telemetry is None:
             yield
             return
         token = attach(self.context)
         try:
-            with telling(self.telemetry):
+            with use_telemetry(self.telemetry):
                 yield
         finally:
             detach(token)
@@ -237,17 +237,17 @@ class ReplyAttributes(Protocol):
         ...
 
 
-def tell_reply(
+def record_reply(
     found: Span, messages: Callable[[], Sequence[Message]], text: Callable[[], str], completion: ReplyAttributes
 ) -> None:
     """Add a reply to the span of its request. messages: returns the messages before it. text: returns its text."""
     reason = completion.finish_reason
     attributes = {OUTPUT_TOKENS: len(completion.ids), FINISH_REASONS: [reason], POLICY_VERSION: completion.version}
-    tell(found, attributes)
+    set_attributes(found, attributes)
     if _holds_content(found):
         output = {"role": "assistant", "parts": [_part(text())], "finish_reason": reason}
         inputs = [{"role": message["role"], "parts": [_part(str(message["content"]))]} for message in messages()]
-        tell(found, {INPUT_MESSAGES: json.dumps(inputs), OUTPUT_MESSAGES: json.dumps([output])})
+        set_attributes(found, {INPUT_MESSAGES: json.dumps(inputs), OUTPUT_MESSAGES: json.dumps([output])})
 
 
 @contextmanager
@@ -256,18 +256,18 @@ def tool_call(call: ToolCall) -> Iterator[Span]:
     attributes = {OPERATION: "execute_tool", TOOL: call.name, TOOL_TYPE: "function", TOOL_CALL: call.id or None}
     with span(f"execute_tool {call.name[:100]}", attributes) as found:
         if _holds_content(found):
-            tell(found, {TOOL_ARGUMENTS: json.dumps(call.arguments, default=str)[:MAX_TEXT]})
+            set_attributes(found, {TOOL_ARGUMENTS: json.dumps(call.arguments, default=str)[:MAX_TEXT]})
         yield found
 
 
-def tell_result(found: Span, result: ToolResult) -> None:
+def record_result(found: Span, result: ToolResult) -> None:
     """Add a result to the span of its call. An error of a tool is the model's affair: the span is no error."""
-    tell(found, {IS_ERROR: result.is_error})
+    set_attributes(found, {IS_ERROR: result.is_error})
     if _holds_content(found):
-        tell(found, {TOOL_RESULT: result.content[:MAX_TEXT]})
+        set_attributes(found, {TOOL_RESULT: result.content[:MAX_TEXT]})
 
 
-def tell_rollout(found: Span, result: AgentResult, *, rollout: str, reward: float, verdict: float) -> None:
+def record_rollout(found: Span, result: AgentResult, *, rollout: str, reward: float, verdict: float) -> None:
     """Add a rollout's outcome to its span."""
     attributes = {
         CONVERSATION: rollout,
@@ -280,16 +280,16 @@ def tell_rollout(found: Span, result: AgentResult, *, rollout: str, reward: floa
         VERDICT: verdict,
         SOLVED: verdict >= 1.0,
     }
-    tell(found, attributes)
+    set_attributes(found, attributes)
     score: dict[str, str | float] = {EVALUATION_NAME: "verifier", EVALUATION_SCORE: verdict}
     score[EVALUATION_LABEL] = "solved" if verdict >= 1.0 else "not solved"
     found.add_event(EVALUATION, score)
 
 
-def tell_failure(found: Span, error: BaseException) -> None:
+def record_failure(found: Span, error: BaseException) -> None:
     """Note on a span how it failed."""
     found.set_status(Status(StatusCode.ERROR, _clean(str(error))[:MAX_TEXT]))
-    tell(found, {ERROR_TYPE: type(error).__name__})
+    set_attributes(found, {ERROR_TYPE: type(error).__name__})
 
 
 def _holds_content(found: Span) -> bool:

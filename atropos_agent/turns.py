@@ -26,9 +26,9 @@ from atropos_agent.calls import Calls
 from atropos_agent.engines.errors import ContextOverflow
 from atropos_agent.fitted import fitting
 from atropos_agent.ledger import BudgetSpent, Ledger, Line
-from atropos_agent.tokens.calls import quoted
+from atropos_agent.tokens.calls import map_texts
 from atropos_agent.tokens.conversation import Completion
-from atropos_agent.tokens.encoding import unquoted
+from atropos_agent.tokens.encoding import unquote
 from atropos_agent.types import AgentResult, Branch, Counts, Message, Reply, SequenceData, StopReason
 from tools.base import ToolCall, ToolResult
 
@@ -121,7 +121,7 @@ class Turns:
         ValueError for a call that isn't the reply's, and a tool's exception if it is an infrastructure failure."""
         if self.ended in SPENT:
             return []
-        if self._last is None or not self._last.any:
+        if self._last is None or not self._last.has_work:
             if calls:
                 raise ValueError("the model has made no calls that could be run")
             return []
@@ -172,9 +172,9 @@ class Turns:
     def messages(self) -> list[Message]:
         """Return the conversation as people read it, with the messages before the next reply."""
         if self._line is None:
-            return [*map(dict, self._given), *(quoted(message, unquoted) for message in self._kept)]
+            return [*map(dict, self._given), *(map_texts(message, unquote) for message in self._kept)]
         shown = self._result_messages() if self._last is not None and self._last.shown else []
-        waiting = [quoted(message, unquoted) for message in shown]
+        waiting = [map_texts(message, unquote) for message in shown]
         return [*self._line.conversation.plain_messages(), *waiting, *map(dict, self._given)]
 
     def room(self) -> int | None:
@@ -199,7 +199,7 @@ class Turns:
         return self.ledger.result(self._line, self.messages, self.final, reason, error)
 
     async def _reply(self, max_tokens: int | None) -> TurnReply:
-        ledger, reason = self.ledger, self.ledger.spent()
+        ledger, reason = self.ledger, self.ledger.spent_budget()
         if reason is not None:
             return await self._spent(reason)
         line = self._write()
@@ -208,7 +208,7 @@ class Turns:
         if budget is not None and budget <= 0:
             return await self._spent(StopReason.MAX_TOKENS)
         span, started = ledger.begin_turn(), time.monotonic()
-        with ledger.working(), tracing.within(span):
+        with ledger.working(), tracing.use_span(span):
             try:
                 completion = await ledger.sample(line, budget)
             except ContextOverflow as error:
@@ -223,7 +223,7 @@ class Turns:
         self._calls += len(reply.calls)
         self.ledger.counts += Counts(tool_calls=len(reply.calls), malformed_calls=len(reply.problems))
         self._last, self.final = Calls(taken, reply, read.called, span), reply.content
-        if not self._last.any:
+        if not self._last.has_work:
             self.ended = StopReason.ANSWERED
             tracing.end(span)
         return TurnReply(
@@ -244,7 +244,7 @@ class Turns:
     def _following(self, messages: Sequence[Message]) -> list[Message]:
         """Return messages to stand behind a reply, without the conversation's own system prompt. Raises ValueError."""
         assert self._line is not None  # noqa: S101 - nothing follows before that
-        first = quoted(self._line.conversation.messages[0], unquoted)
+        first = map_texts(self._line.conversation.messages[0], unquote)
         own = bool(messages) and messages[0]["role"] == "system" and messages[0]["content"] == first["content"]
         new = list(messages[own:])
         for role in (message["role"] for message in new):

@@ -199,9 +199,9 @@ class SequenceData:
             and all(-math.inf < logprob <= 0 for logprob in chosen)
         ):
             return
-        self._tell_what_is_wrong()
+        self._describe_problem()
 
-    def _tell_what_is_wrong(self) -> None:
+    def _describe_problem(self) -> None:
         """Raise ValueError for the first place with values forbidden in a row."""
         for place, (token, masked, logprob) in enumerate(
             zip(self.tokens, self.masked_tokens, self.logprobs, strict=True)

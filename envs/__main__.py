@@ -15,9 +15,9 @@ if __name__ == "__main__":
 
 from envs.messages import run_main
 from envs.swe.__main__ import main as swe
-from sandboxes.naming import later
+from sandboxes.naming import lazy_import
 
-_RUN = later("envs.cli.program:run_named")
+_RUN = lazy_import("envs.cli.program:run_named")
 
 
 def main(argv: Sequence[str]) -> int:

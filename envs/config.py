@@ -25,12 +25,12 @@ from pydantic import (
 
 from atropos_agent.types import AgentConfig
 from sandboxes.arguments import host_port, loopback, web_address
-from sandboxes.naming import later
+from sandboxes.naming import lazy_import
 
 if TYPE_CHECKING:
     from atropos_agent.tokens.template import ChatTemplate
 
-_TEMPLATE = later("atropos_agent.tokens.template:ChatTemplate")
+_TEMPLATE = lazy_import("atropos_agent.tokens.template:ChatTemplate")
 
 UNUSED: Mapping[str, Any] = MappingProxyType(
     dict(thinking_mode=False, reasoning_effort=None, max_reasoning_tokens=None, custom_thinking_prompt=None)

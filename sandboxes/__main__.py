@@ -11,7 +11,7 @@ from pathlib import Path
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # what is imported first is nothing that a traceback would explain
 
-from sandboxes.arguments import Parser, not_negative
+from sandboxes.arguments import Parser, nonnegative_float
 from sandboxes.base import SandboxError
 from sandboxes.docker.crun.availability import ensure_crun
 from sandboxes.docker.crun.reap import reap_dead_folders
@@ -19,7 +19,7 @@ from sandboxes.docker.daemon.client import connect
 from sandboxes.docker.daemon.reap import reap_dead_owners
 from sandboxes.docker.daemon.startup import ensure_daemon
 from sandboxes.docker.images.base_image import ensure_base_image
-from sandboxes.docker.images.task_images import remove_images, stored
+from sandboxes.docker.images.task_images import list_task_images, remove_images
 from sandboxes.fleet import Host, read_hosts
 from sandboxes.kubernetes.backend import reap_dead_drivers
 from sandboxes.local.backend import reap_dead_directories
@@ -58,7 +58,7 @@ async def images(hosts: str | None = None, remove_older: float | None = None) ->
     for host in read_hosts(hosts) if hosts else [Host("")]:
         where = f" on {host.url}" if host.url else ""
         async with connect(host.url or None, host.certificates) as client:
-            found = await stored(client)
+            found = await list_task_images(client)
             for one in found:
                 used = f", {plural(one.containers, 'container')}" if one.containers else ""
                 print(f"{one.mb:8,.0f} MB  {one.days:5.1f} days old{used}  {one.names[0]}")
@@ -82,7 +82,7 @@ def main() -> int:
             command.add_argument("--pods", nargs="?", const="", metavar="NAMESPACE", help=text)
         if function is images:
             text = "remove those older than so many days that no container uses; runs build them again"
-            command.add_argument("--remove-older", type=not_negative, metavar="DAYS", help=text)
+            command.add_argument("--remove-older", type=nonnegative_float, metavar="DAYS", help=text)
     options = vars(parser.parse_args())
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))

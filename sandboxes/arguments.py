@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 from urllib.parse import urlsplit
 
-from sandboxes.naming import meant
+from sandboxes.naming import did_you_mean
 
 WRONG_USE = 2
 """The exit status of a program after impossible options."""
@@ -32,10 +32,10 @@ class Parser(argparse.ArgumentParser):
         """Return the options. Ends the process with status 2 if they are wrong."""
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            chosen = self._chosen(sys.argv[1:] if args is None else args)
+            chosen = self._chosen_parser(sys.argv[1:] if args is None else args)
             known = [name for action in chosen._actions for name in action.option_strings]
             names = [word.partition("=")[0] for word in unknown if word.startswith("-")]
-            lines = [f"  {name}: there is no such option{meant(name, known)}" for name in names]
+            lines = [f"  {name}: there is no such option{did_you_mean(name, known)}" for name in names]
             chosen.error("\n".join(lines or [f"  {word!r} belongs to no option" for word in unknown]))
         return found
 
@@ -44,81 +44,81 @@ class Parser(argparse.ArgumentParser):
         lines = f"\n{message}" if message.startswith(" ") else f" {message}"
         self.exit(WRONG_USE, f"{self.prog}:{lines}\n{self.prog} --help explains its options\n")
 
-    def _chosen(self, args: Sequence[str]) -> Parser:
+    def _chosen_parser(self, args: Sequence[str]) -> Parser:
         """Return the parser of the chosen subcommand; this one without any."""
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):
                 for name in filter(action.choices.__contains__, args):
-                    return cast(Parser, action.choices[name])._chosen(args)
+                    return cast(Parser, action.choices[name])._chosen_parser(args)
         return self
 
 
-def count(text: str) -> int:
+def positive_int(text: str) -> int:
     """Return a number of one or more."""
-    return _whole(text, 1)
+    return _parse_int(text, 1)
 
 
-def natural(text: str) -> int:
+def nonnegative_int(text: str) -> int:
     """Return a number of zero or more."""
-    return _whole(text, 0)
+    return _parse_int(text, 0)
 
 
 def port(text: str) -> int:
     """Return a TCP port, or 0 for a free one."""
-    found = _whole(text, 0)
+    found = _parse_int(text, 0)
     if found > 65535:
         raise argparse.ArgumentTypeError(f"{text} is no port; give one up to 65535")
     return found
 
 
-def positive(text: str) -> float:
+def positive_float(text: str) -> float:
     """Return a number above zero."""
-    found = _real(text)
+    found = _parse_float(text)
     if found <= 0:
         raise argparse.ArgumentTypeError(f"{text} is too small; give a number above 0")
     return found
 
 
-def not_negative(text: str) -> float:
+def nonnegative_float(text: str) -> float:
     """Return a number of zero or more."""
-    found = _real(text)
+    found = _parse_float(text)
     if found < 0:
         raise argparse.ArgumentTypeError(f"{text} is too small; give a number of at least 0")
     return found
 
 
-def named(text: str) -> str:
+def nonempty_text(text: str) -> str:
     """Return a text, which may not be empty."""
     if not text.strip():
         raise argparse.ArgumentTypeError("it is empty; give a value, or leave it out")
     return text
 
 
-def folder(text: str) -> Path:
+def output_folder(text: str) -> Path:
     """Return a directory for writing files: it exists, or can be made."""
-    return _place(text, "a directory", Path.is_dir)
+    return _check_output_path(text, "a directory", Path.is_dir)
 
 
-def file(text: str) -> Path:
+def output_file(text: str) -> Path:
     """Return a file for writing: it exists, or can be made."""
-    return _place(text, "a file", Path.is_file)
+    return _check_output_path(text, "a file", Path.is_file)
 
 
-def new_file(text: str) -> Path:
+def new_output_file(text: str) -> Path:
     """Return a file for writing that is not there yet."""
-    if (path := file(text)).exists():
+    if (path := output_file(text)).exists():
         raise argparse.ArgumentTypeError(f"{path} is there already; name another place")
     return path
 
 
-def place(text: str) -> Path:
+def output_path(text: str) -> Path:
     """Return a file or directory for writing: it exists, or can be made."""
-    return _place(text, "a file or directory", Path.exists)
+    return _check_output_path(text, "a file or directory", Path.exists)
 
 
-def there(text: str) -> Path:
+def existing_path(text: str) -> Path:
     """Return an existing file or directory."""
-    path = Path(named(text))
+    path = Path(nonempty_text(text))
     with suppress(OSError):  # a name that is too long is none of a file's
         if path.exists():
             return path
@@ -170,8 +170,8 @@ def loopback(address: str) -> str:
     return f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
 
 
-def _place(text: str, what: str, fits: Callable[[Path], bool]) -> Path:
-    path = above = Path(named(text))
+def _check_output_path(text: str, what: str, fits: Callable[[Path], bool]) -> Path:
+    path = above = Path(nonempty_text(text))
     if text == "-":
         raise argparse.ArgumentTypeError("- is no place: nothing is written to the standard output; name " + what)
     try:
@@ -194,7 +194,7 @@ def _place(text: str, what: str, fits: Callable[[Path], bool]) -> Path:
     return path
 
 
-def _whole(text: str, least: int) -> int:
+def _parse_int(text: str, least: int) -> int:
     try:
         found = int(text)
     except ValueError:
@@ -204,7 +204,7 @@ def _whole(text: str, least: int) -> int:
     return found
 
 
-def _real(text: str) -> float:
+def _parse_float(text: str) -> float:
     try:
         found = float(text)
     except ValueError:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, Self, get_args, runtime_checkable
 
-from sandboxes.trees import Reader, Selected, read_archive
+from sandboxes.trees import Reader, SelectingReader, read_archive
 
 MOST_READ = 2**30
 """Bytes of the largest tree that is read where all of it comes at once."""
@@ -434,7 +434,7 @@ class Sandbox(Protocol):
         raises.
         """
         archive, reader = await self.download(path, max_bytes=MOST_READ), make()
-        await asyncio.to_thread(read_archive, io.BytesIO(archive), Selected(reader, path, skip))
+        await asyncio.to_thread(read_archive, io.BytesIO(archive), SelectingReader(reader, path, skip))
         return reader
 
     async def stop(self) -> None:

@@ -78,10 +78,10 @@ def _is(port: int, only: int | None) -> bool:
 
 
 def _is_public(ip: Address) -> bool:
-    return ip.is_global and not ip.is_multicast and not _leads_elsewhere(ip)
+    return ip.is_global and not ip.is_multicast and not _embeds_other_address(ip)
 
 
-def _leads_elsewhere(ip: Address) -> bool:
+def _embeds_other_address(ip: Address) -> bool:
     """Return whether an IPv6 address stands for an IPv4 one, or for a network that translates it to one."""
     return isinstance(ip, ipaddress.IPv6Address) and bool(
         ip.ipv4_mapped or ip.sixtofour or ip.teredo or ip not in ipaddress.ip_network("2000::/3")

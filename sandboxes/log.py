@@ -19,7 +19,7 @@ _STANDARD = f"{Path(os.__file__).resolve().parent}{os.sep}"
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 
-class OwnRecords(logging.Filter):
+class OwnRecordsFilter(logging.Filter):
     """Passes records of our packages and of your own modules, and from libraries those that warn.
 
     own: packages that are yours although they are installed."""
@@ -31,7 +31,7 @@ class OwnRecords(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno >= logging.WARNING or record.name.partition(".")[0] in self._own:
             return True
-        return not _of_library(record.pathname)
+        return not _is_library(record.pathname)
 
 
 class LogOnceFilter(logging.Filter):
@@ -55,7 +55,7 @@ class LogOnceFilter(logging.Filter):
 
 
 @lru_cache(maxsize=1024)
-def _of_library(file: str) -> bool:
+def _is_library(file: str) -> bool:
     path = str(Path(file).resolve())
     if path.startswith(_OURS):
         return False
@@ -69,8 +69,8 @@ def set_up_log(
     stream: IO[str] | None = None,
     own: Iterable[str] = (),
 ) -> None:
-    """Write this process's log to stderr, or to `stream`, without repetitions. own: see `OwnRecords`."""
+    """Write this process's log to stderr, or to `stream`, without repetitions. own: see `OwnRecordsFilter`."""
     logging.basicConfig(level=level, format=form, stream=stream or sys.stderr)
     for handler in logging.getLogger().handlers:
-        handler.addFilter(OwnRecords(own))
+        handler.addFilter(OwnRecordsFilter(own))
         handler.addFilter(LogOnceFilter())

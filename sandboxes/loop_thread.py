@@ -15,7 +15,7 @@ T = TypeVar("T")
 F = TypeVar("F")
 
 
-class Work(Generic[T]):
+class Job(Generic[T]):
     """A coroutine in another thread's event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -> None:
@@ -44,7 +44,7 @@ class Work(Generic[T]):
         if self._task is not None:
             self._task.cancel()
 
-    def until(self, future: Future[F]) -> F:
+    def wait_for(self, future: Future[F]) -> F:
         """Return a future's result. An interruption of this thread cancels the work, and waits for its end."""
         with on_failure(self._end):
             return future.result()
@@ -63,7 +63,7 @@ class LoopThread:
         self._end: asyncio.Event
 
     @property
-    def runs(self) -> bool:
+    def is_running(self) -> bool:
         return self._thread is not None
 
     def start(self) -> None:
@@ -98,8 +98,8 @@ class LoopThread:
             self._thread.join()
             self._thread = None
 
-    def begin(self, work: Coroutine[Any, Any, T]) -> Work[T]:
-        """Begin something in the loop. Raises RuntimeError if it does not run, or runs this call."""
+    def submit(self, work: Coroutine[Any, Any, T]) -> Job[T]:
+        """Start a coroutine in the loop. Raises RuntimeError if it does not run, or runs this call."""
         why = ""
         if self._thread is None:
             why = "use the backend in its block: with SyncBackend(...) as backend"
@@ -108,30 +108,30 @@ class LoopThread:
         if why:
             work.close()
             raise RuntimeError(why)
-        return Work(self._loop, work)
+        return Job(self._loop, work)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something in the loop, and return its result. Ctrl-C cancels the work."""
-        begun = self.begin(work)
-        return begun.until(begun.outcome)
+        """Run a coroutine in the loop, and return its result. Ctrl-C cancels the work."""
+        job = self.submit(work)
+        return job.wait_for(job.outcome)
 
-    async def done(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something in the loop, awaited from another one. A cancellation cancels the work and waits for its end."""
-        begun = self.begin(work)
-        ended = asyncio.wrap_future(begun.outcome)
+    async def run_async(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the loop, awaited from another one. A cancellation cancels it and waits for its end."""
+        job = self.submit(work)
+        ended = asyncio.wrap_future(job.outcome)
         try:
             return await asyncio.shield(ended)
         except asyncio.CancelledError:
-            begun.cancel()
+            job.cancel()
             await finish(asyncio.wait({ended}))
             raise
 
     @contextmanager
-    def hold(self, manager: Callable[[], AbstractAsyncContextManager[T]]) -> Iterator[T]:
+    def open_context(self, manager: Callable[[], AbstractAsyncContextManager[T]]) -> Iterator[T]:
         """Hold an async context for the block, in one task."""
         entered: Future[tuple[T, asyncio.Future[BaseException | None]]] = Future()
 
-        async def held() -> None:
+        async def enter() -> None:
             async with manager() as value:
                 left: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
                 entered.set_result((value, left))
@@ -143,24 +143,24 @@ class LoopThread:
             if not entered.done():
                 entered.set_exception(done.exception() or RuntimeError("the context was not entered"))
 
-        work = self.begin(held())
-        work.outcome.add_done_callback(fail)
-        value, left = work.until(entered)
+        job = self.submit(enter())
+        job.outcome.add_done_callback(fail)
+        value, left = job.wait_for(entered)
         try:
             yield value
         except BaseException as error:  # the context in the other thread gets it, and may take it
-            self._loop.call_soon_threadsafe(_set, left, error)
-            wait([work.outcome])
-            raised = work.outcome.exception()
+            self._loop.call_soon_threadsafe(_resolve, left, error)
+            wait([job.outcome])
+            raised = job.outcome.exception()
             if raised is None:
                 return
             if raised is error or isinstance(raised, asyncio.CancelledError):
                 raise
             raise raised from error
-        self._loop.call_soon_threadsafe(_set, left, None)
-        work.until(work.outcome)
+        self._loop.call_soon_threadsafe(_resolve, left, None)
+        job.wait_for(job.outcome)
 
 
-def _set(future: asyncio.Future[BaseException | None], error: BaseException | None) -> None:
+def _resolve(future: asyncio.Future[BaseException | None], error: BaseException | None) -> None:
     if not future.done():
         future.set_result(error)

@@ -29,10 +29,10 @@ def resolve(option: str, value: str, known: Mapping[str, Any], group: str = "") 
     module, colon, name = value.partition(":")
     if not (module and colon and name):
         raise ValueError(
-            f"{option} {given}: there is none of that name{meant(given, known)}; "
+            f"{option} {given}: there is none of that name{did_you_mean(given, known)}; "
             f"choose {', '.join(known) or 'a dotted path'}, or give one of your own as package.module:name"
         )
-    with importing(option, value, module):
+    with import_errors(option, value, module):
         found = importlib.import_module(module)
     try:
         for part in name.split("."):
@@ -52,7 +52,7 @@ def _installed(option: str, value: str, group: str) -> dict[str, str]:
 
 
 @contextmanager
-def importing(option: str, value: str, module: str) -> Iterator[None]:
+def import_errors(option: str, value: str, module: str) -> Iterator[None]:
     """Raise ValueError, with the option, the place and the remedy, for whatever a module raises as it is imported."""
     prefix = f"{option} {value}: {module} can't be imported:"
     try:
@@ -69,7 +69,7 @@ def importing(option: str, value: str, module: str) -> Iterator[None]:
         raise ValueError(f"{prefix} {type(error).__name__}: {error} ({place.filename}, line {place.lineno})") from error
 
 
-def later(path: str) -> Callable[[], Any]:
+def lazy_import(path: str) -> Callable[[], Any]:
     """Return a function that imports the object at a dotted path of ours, `package.module:name`, and returns it.
 
     For objects with a slow import, or from an extra: a misspelt option, or a command without it, need not wait."""
@@ -104,7 +104,7 @@ def _close(name: str, known: Iterable[str], cutoff: float) -> list[str]:
     return [one for one, ratio in zip(found, ratios, strict=True) if ratio > ratios[0] - 0.1]
 
 
-def meant(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return "; did you mean …?" for a message, or nothing if no known name is near."""
     found = nearest(name, known)
     return f"; did you mean {' or '.join(found)}?" if found else ""

@@ -26,7 +26,7 @@ _END_OF_INPUT = b"\x04"
 
 class RunningProcess(Process):
     """The common part of backends' processes. A subclass implements the abstract methods and reports its news:
-    `receive_output`, and in the end `ended` or `failed`. Requests to an ended command do nothing."""
+    `receive_output`, and in the end `finish` or `fail`. Requests to an ended command do nothing."""
 
     def __init__(self, *, stdin: bool, pty: PtySize | None, split: bool, max_output: int) -> None:
         if pty is not None and split:
@@ -97,7 +97,7 @@ class RunningProcess(Process):
             read = [stream for stream in self._streams if stream.is_read()]
             for stream in self._streams:
                 if stream not in read:
-                    await stream.let_go()
+                    await stream.lift_bound()
             await asyncio.wait({self._done}, timeout=_UNREAD_S if read else None)
         return self._done.result()
 
@@ -108,7 +108,7 @@ class RunningProcess(Process):
         self._collected.add(data, stream)
         self._streams[stream].feed(data)
 
-    def ended(self, exit_code: int, *, timed_out: bool = False, rest: Sequence[tuple[bytes, int]] = ()) -> None:
+    def finish(self, exit_code: int, *, timed_out: bool = False, rest: Sequence[tuple[bytes, int]] = ()) -> None:
         """Take the command's end. rest: output kept until then, and the number of bytes dropped in its middle:
         of both streams, then of each if they are apart."""
         for stream, (data, _) in zip(self._streams, rest[-len(self._streams) :], strict=False):
@@ -122,7 +122,7 @@ class RunningProcess(Process):
         for stream in self._streams:
             stream.end()
 
-    def failed(self, error: SandboxError) -> None:
+    def fail(self, error: SandboxError) -> None:
         """Take the sandbox's failure."""
         if not self._done.done():
             self._done.set_exception(error)
@@ -131,18 +131,18 @@ class RunningProcess(Process):
             stream.end(error)
 
     @property
-    def held_up(self) -> bool:
+    def has_unread(self) -> bool:
         """Return whether output waits to be read."""
-        return any(stream.waits for stream in self._streams)
+        return any(stream.has_unread for stream in self._streams)
 
     # What a backend does
 
     @abstractmethod
-    async def give(self, stream: int, size: int) -> None:
+    async def grant_bytes(self, stream: int, size: int) -> None:
         """Let as many more bytes of a stream come: so many were read."""
 
     @abstractmethod
-    async def let_go(self, stream: int) -> None:
+    async def lift_bound(self, stream: int) -> None:
         """Let a stream come without bound: it is not read any more."""
 
     @abstractmethod
@@ -171,28 +171,28 @@ class _Stream(OutputStream):
         self._buffer = bytearray()
         self._taken = 0
         self._news = asyncio.Event()
-        self._ended = self._is_let_go = self._lost = False
+        self._ended = self._is_unbounded = self._lost = False
         self._error: SandboxError | None = None
         self._reader: asyncio.Task[Any] | None = None
         self._last_read = 0.0
 
     async def read(self, size: int = _PIECE) -> bytes:
-        await self._until(lambda: bool(self._buffer))
+        await self._wait_for(lambda: bool(self._buffer))
         return await self._take(size)
 
     async def readline(self) -> bytes:
-        await self._until(lambda: b"\n" in self._buffer or len(self._buffer) >= WINDOW)
+        await self._wait_for(lambda: b"\n" in self._buffer or len(self._buffer) >= WINDOW)
         return await self._take(self._buffer.find(b"\n") + 1 or len(self._buffer))
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         while data := await self.read():
             yield data
 
-    async def _until(self, enough: Callable[[], bool]) -> None:
+    async def _wait_for(self, enough: Callable[[], bool]) -> None:
         self._reader = asyncio.current_task()
         while not enough() and not self._ended:
             self._news.clear()
-            await self._give()
+            await self._grant_bytes()
             await self._news.wait()
 
     async def _take(self, size: int) -> bytes:
@@ -201,37 +201,37 @@ class _Stream(OutputStream):
         del self._buffer[:size]
         self._taken += len(data)
         if self._taken >= WINDOW // 4:
-            await self._give()
+            await self._grant_bytes()
         if not data and self._error is not None:
             raise self._error
         if not data and self._lost:
             raise ValueError("the rest of this stream was read by wait: its result holds it")
         return data
 
-    async def _give(self) -> None:
+    async def _grant_bytes(self) -> None:
         size, self._taken = self._taken, 0
-        if size and not self._ended and not self._is_let_go:
-            await self._process.give(self._number, size)
+        if size and not self._ended and not self._is_unbounded:
+            await self._process.grant_bytes(self._number, size)
 
     @property
-    def waits(self) -> bool:
-        return bool(self._buffer) and not self._is_let_go
+    def has_unread(self) -> bool:
+        return bool(self._buffer) and not self._is_unbounded
 
     def is_read(self) -> bool:
         """Return whether another task reads it: not if available output was left unread for a while."""
         reader = self._reader
-        if self._is_let_go or reader is None or reader is asyncio.current_task() or reader.done():
+        if self._is_unbounded or reader is None or reader is asyncio.current_task() or reader.done():
             return False
         return not self._buffer or asyncio.get_running_loop().time() - self._last_read < _UNREAD_S
 
-    async def let_go(self) -> None:
+    async def lift_bound(self) -> None:
         """Hold no more than there is; later output is the result's alone."""
-        if not self._is_let_go and not self._ended:
-            self._is_let_go = True
-            await self._process.let_go(self._number)
+        if not self._is_unbounded and not self._ended:
+            self._is_unbounded = True
+            await self._process.lift_bound(self._number)
 
     def feed(self, data: bytes) -> None:
-        if self._is_let_go:
+        if self._is_unbounded:
             self._lost = self._lost or bool(data)
             return
         self._buffer += data

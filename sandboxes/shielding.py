@@ -52,7 +52,7 @@ async def finish(work: Awaitable[T]) -> T:
     return task.result()
 
 
-async def shared(task: asyncio.Future[T]) -> T:
+async def await_shared(task: asyncio.Future[T]) -> T:
     """Await a task that others await as well: it goes on when the caller is cancelled. Its error then counts as seen,
     so asyncio prints no traceback of it."""
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -91,7 +91,7 @@ async def _stop(tasks: Iterable[asyncio.Task[Any]]) -> None:
                 task.exception()
 
 
-async def together(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+async def run_concurrently(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Do works side by side. Returns their results in order.
 
     The first error, or a cancellation, ends the others; it is raised after their end. With `asyncio.gather` alone

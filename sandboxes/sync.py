@@ -23,66 +23,68 @@ F = TypeVar("F")
 _PIECE = 65536
 
 
-class _Face(Generic[T]):
-    """The face of something async, `inner`."""
+class _SyncProxy(Generic[T]):
+    """Calls the methods of an async object, `inner`, in the thread."""
 
     def __init__(self, inner: T, thread: LoopThread) -> None:
         self.inner = inner
         self._thread = thread
 
 
-def _waits(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[_Face[Any], P], T]:
-    """Return an async method's face; a call of it waits for the result."""
+def _blocking_method(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[_SyncProxy[Any], P], T]:
+    """Return a method that runs an async one, and waits for the result."""
 
     @functools.wraps(method)
-    def call(self: _Face[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def call(self: _SyncProxy[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
         work: Callable[P, Coroutine[Any, Any, T]] = getattr(self.inner, method.__name__)
         return self._thread.run(work(*args, **kwargs))
 
     return call
 
 
-def _holds(
-    method: Callable[Concatenate[Any, P], AbstractAsyncContextManager[T]], face: Callable[[T, LoopThread], F]
-) -> Callable[Concatenate[_Face[Any], P], AbstractContextManager[F]]:
-    """Return the face of a method with an async context: one for `with`, which gives a face of the context's value."""
+def _blocking_context(
+    method: Callable[Concatenate[Any, P], AbstractAsyncContextManager[T]], make_proxy: Callable[[T, LoopThread], F]
+) -> Callable[Concatenate[_SyncProxy[Any], P], AbstractContextManager[F]]:
+    """Return a method for `with` of one for `async with`. make_proxy: wraps the context's value."""
 
     @functools.wraps(method)
     @contextmanager
-    def call(self: _Face[Any], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[F]:
-        with self._thread.hold(lambda: getattr(self.inner, method.__name__)(*args, **kwargs)) as value:
-            yield face(value, self._thread)
+    def call(self: _SyncProxy[Any], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[F]:
+        with self._thread.open_context(lambda: getattr(self.inner, method.__name__)(*args, **kwargs)) as value:
+            yield make_proxy(value, self._thread)
 
     return call
 
 
-class SyncSession(_Face[Session]):
+class SyncSession(_SyncProxy[Session]):
     """A shell with a lasting state."""
 
-    run = _waits(Session.run)
-    close = _waits(Session.close)
+    run = _blocking_method(Session.run)
+    close = _blocking_method(Session.close)
 
 
-class SyncStream(_Face[OutputStream]):
+class SyncStream(_SyncProxy[OutputStream]):
     """Output of a running command; iterating over it yields it in pieces."""
 
-    read = _waits(OutputStream.read)
-    readline = _waits(OutputStream.readline)
+    read = _blocking_method(OutputStream.read)
+    readline = _blocking_method(OutputStream.readline)
 
     def __iter__(self) -> Iterator[bytes]:
         while piece := self.read():
             yield piece
 
 
-class SyncProcess(_Face[Process]):
+class SyncProcess(_SyncProxy[Process]):
     """A running command."""
 
-    write = _waits(Process.write)
-    close_stdin = _waits(Process.close_stdin)
-    send_signal = _waits(Process.send_signal)
-    resize = _waits(Process.resize)
-    kill = _waits(Process.kill)
-    wait = _waits(Process.wait)
+    write = _blocking_method(Process.write)
+    close_stdin = _blocking_method(Process.close_stdin)
+    send_signal = _blocking_method(Process.send_signal)
+    resize = _blocking_method(Process.resize)
+    kill = _blocking_method(Process.kill)
+    wait = _blocking_method(Process.wait)
 
     @property
     def stdout(self) -> SyncStream:
@@ -101,7 +103,7 @@ class SyncProcess(_Face[Process]):
         return iter(self.stdout)
 
 
-class SyncConnection(_Face[Streams]):
+class SyncConnection(_SyncProxy[Streams]):
     """A connection to a server inside."""
 
     def read(self, size: int = _PIECE) -> bytes:
@@ -130,21 +132,21 @@ class SyncConnection(_Face[Streams]):
         self._thread.run(end())
 
 
-class SyncSandbox(_Face[Sandbox]):
+class SyncSandbox(_SyncProxy[Sandbox]):
     """One sandbox."""
 
-    exec = _waits(Sandbox.exec)
-    read_file = _waits(Sandbox.read_file)
-    write_file = _waits(Sandbox.write_file)
-    upload = _waits(Sandbox.upload)
-    download = _waits(Sandbox.download)
-    read_tree = _waits(Sandbox.read_tree)
-    stop = _waits(Sandbox.stop)
-    reset = _waits(Sandbox.reset)
-    overran = _waits(Sandbox.overran)
-    host_out_of_memory = _waits(Sandbox.host_out_of_memory)
-    start = _holds(Sandbox.start, SyncProcess)
-    connect = _holds(Sandbox.connect, SyncConnection)
+    exec = _blocking_method(Sandbox.exec)
+    read_file = _blocking_method(Sandbox.read_file)
+    write_file = _blocking_method(Sandbox.write_file)
+    upload = _blocking_method(Sandbox.upload)
+    download = _blocking_method(Sandbox.download)
+    read_tree = _blocking_method(Sandbox.read_tree)
+    stop = _blocking_method(Sandbox.stop)
+    reset = _blocking_method(Sandbox.reset)
+    overran = _blocking_method(Sandbox.overran)
+    host_out_of_memory = _blocking_method(Sandbox.host_out_of_memory)
+    start = _blocking_context(Sandbox.start, SyncProcess)
+    connect = _blocking_context(Sandbox.connect, SyncConnection)
 
     @property
     def workdir(self) -> str:
@@ -158,10 +160,10 @@ class SyncSandbox(_Face[Sandbox]):
     def session(self, **options: Any) -> SyncSession:
         return SyncSession(self._thread.run(self.inner.session(**options)), self._thread)
 
-    fork = _holds(Sandbox.fork, lambda forks, thread: [SyncSandbox(fork, thread) for fork in forks])
+    fork = _blocking_context(Sandbox.fork, lambda forks, thread: [SyncSandbox(fork, thread) for fork in forks])
 
 
-class SyncBackend(_Face[Backend]):
+class SyncBackend(_SyncProxy[Backend]):
     """A backend before its entry, used as `with SyncBackend(backend) as backend`."""
 
     def __init__(self, backend: Backend) -> None:
@@ -172,13 +174,13 @@ class SyncBackend(_Face[Backend]):
         with ExitStack() as stack:
             self._thread.start()
             stack.callback(self._thread.close)
-            stack.enter_context(self._thread.hold(lambda: self.inner))
+            stack.enter_context(self._thread.open_context(lambda: self.inner))
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *exc: Any) -> bool | None:
         return self._stack.__exit__(*exc)
 
-    open = _holds(Backend.open, SyncSandbox)
-    ensure_image = _waits(Backend.ensure_image)
-    image_id = _waits(Backend.image_id)
+    open = _blocking_context(Backend.open, SyncSandbox)
+    ensure_image = _blocking_method(Backend.ensure_image)
+    image_id = _blocking_method(Backend.image_id)

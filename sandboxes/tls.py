@@ -13,7 +13,7 @@ _NAMES = (62, 64)
 """OpenSSL's codes of certificates outside of their time, and for another name or address."""
 
 
-def distrust(error: BaseException, address: str, authority: str = AUTHORITY) -> str | None:
+def explain_tls_failure(error: BaseException, address: str, authority: str = AUTHORITY) -> str | None:
     """Return why a server's certificate is not trusted, with the remedy; None for an error with another cause.
 
     address: where the user gives the server's address. authority: how to name the CA's certificate."""

@@ -21,7 +21,7 @@ _MOST_MEMBERS = 2_000_000
 """A program inside can make more files than anybody reads in a reasonable time."""
 
 
-class _Linear:
+class _LinearRegex:
     """The module `re` for tarfile before Python 3.11.10 and 3.12.6, whose patterns try each digit of a run as the first
     (CVE-2024-6232): a link to 4,000 digits took 16 ms with the interpreter held."""
 
@@ -37,7 +37,7 @@ class _Linear:
 
 
 if not hasattr(tarfile, "_header_length_prefix_re"):
-    tarfile.re = _Linear  # type: ignore[attr-defined]
+    tarfile.re = _LinearRegex  # type: ignore[attr-defined]
 
 
 class Content(Protocol):
@@ -62,7 +62,7 @@ class Archive:
     def __init__(self, of: object, max_bytes: int | None = None) -> None:
         self._of, self._max_bytes = of, max_bytes
         self._buffer = io.BytesIO()
-        self._tar = tarfile.open(fileobj=self._buffer, mode="w")  # noqa: SIM115  `packed` closes it
+        self._tar = tarfile.open(fileobj=self._buffer, mode="w")  # noqa: SIM115  `to_bytes` closes it
 
     def add(self, member: tarfile.TarInfo, content: Content | None) -> None:
         """See `TreeReader`. Raises ValueError for more than `max_bytes`."""
@@ -74,7 +74,7 @@ class Archive:
         self._tar.addfile(member, io.BytesIO(data))
         self._check(0)
 
-    def packed(self) -> bytes:
+    def to_bytes(self) -> bytes:
         """Return the archive. Raises ValueError for more than `max_bytes`."""
         self._tar.close()
         self._check(0)
@@ -85,7 +85,7 @@ class Archive:
             raise ValueError(f"{self._of} holds more than {self._max_bytes} bytes")
 
 
-class Selected:
+class SelectingReader:
     """A reader that passes members on to `reader`, but for those with a name of `skip`, and all below them.
 
     Raises ValueError for a tree of too many files."""
@@ -102,7 +102,7 @@ class Selected:
             self._reader.add(member, content)
 
 
-class Rebased:
+class RebasingReader:
     """A reader of an archive of the Docker daemon's: each name is below one top name. It passes members on to `reader`
     with names relative to this top.
 
@@ -128,7 +128,7 @@ class Rebased:
         self._reader.add(member, content)
 
 
-class Limited:
+class LimitedFile:
     """The first bytes of an open file, also if it grows meanwhile."""
 
     def __init__(self, file: IO[bytes], left: int) -> None:
@@ -160,7 +160,7 @@ def pack(path: Path, *, max_bytes: int | None = None, only: set[str] | None = No
     """
     archive = Archive(path, max_bytes)
     read_folder(path, archive, only=only)
-    return archive.packed()
+    return archive.to_bytes()
 
 
 def read_folder(
@@ -185,7 +185,7 @@ def read_folder(
             info.uname = info.gname = ""
             if info.isreg():
                 with member.open("rb") as file:
-                    reader.add(info, Limited(file, info.size))
+                    reader.add(info, LimitedFile(file, info.size))
             else:
                 reader.add(info, None)
 

@@ -58,7 +58,7 @@ def read_once(folder: Path) -> Iterator[None]:
 @contextmanager
 def held(base_image: str) -> Iterator[None]:
     """Have backends take the base image as held: no test removes it from the Docker daemon that all have in common."""
-    hold, is_held = DaemonStarter.hold, Images._is_held
+    hold, is_held = DaemonStarter.start_holder, Images._is_held
     known: set[str] = set()
 
     async def is_base(client: DaemonClient, image: str) -> bool:
@@ -78,6 +78,6 @@ def held(base_image: str) -> Iterator[None]:
         return await is_base(images._client, image) or await is_held(images, image)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DaemonStarter, "hold", hold_others)
+        patch.setattr(DaemonStarter, "start_holder", hold_others)
         patch.setattr(Images, "_is_held", is_base_or_held)
         yield

@@ -13,7 +13,7 @@ from typing import Any, cast, get_type_hints
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from sandboxes.base import Sandbox
-from sandboxes.naming import meant, resolve
+from sandboxes.naming import did_you_mean, resolve
 from tools.base import MalformedCall, Tool, ToolCall, ToolError, ToolFunction, ToolRegistry, ToolResult
 from tools.calculator import calculator
 from tools.files import Files
@@ -60,14 +60,14 @@ def check_names(names: Iterable[str]) -> list[ValueError]:
     problems, seen = [], set()
     for given in names:
         try:
-            name, texts = _parted(given)
+            name, texts = _split_name(given)
             if name in seen:
                 raise ValueError(f"--env.tools {name}: it is named twice; leave one out")
             seen.add(name)
-            found, method = _found(name)
-            settings = _settings(given, found, texts)
+            found, method = _resolve_tool(name)
+            settings = _parse_settings(given, found, texts)
             if name not in _STANDARD:
-                _tried(given, found, method, settings)
+                _check_tool(given, found, method, settings)
         except ValueError as error:
             problems.append(error)
     return problems
@@ -80,16 +80,16 @@ def default_tools(sandbox: Sandbox, names: Iterable[str] | None = None) -> ToolR
     function that takes the sandbox and returns one, or `package.module:Class.method` of a class that takes the sandbox.
     Settings follow a colon (`terminal:timeout=300`): keyword arguments of that function or class. Raises ValueError for
     a name without a tool."""
-    return ToolRegistry(_made(sandbox, name) for name in (STANDARD if names is None else names))
+    return ToolRegistry(_load_tool(sandbox, name) for name in (STANDARD if names is None else names))
 
 
-def _made(sandbox: Sandbox, given: str) -> Tool:
-    name, texts = _parted(given)
-    found, method = _found(name)
-    return _tool(sandbox, found, method, _settings(given, found, texts))
+def _load_tool(sandbox: Sandbox, given: str) -> Tool:
+    name, texts = _split_name(given)
+    found, method = _resolve_tool(name)
+    return _make_tool(sandbox, found, method, _parse_settings(given, found, texts))
 
 
-def _tool(sandbox: Sandbox, found: Any, method: str, settings: Mapping[str, Any]) -> Tool:
+def _make_tool(sandbox: Sandbox, found: Any, method: str, settings: Mapping[str, Any]) -> Tool:
     if isinstance(found, Tool):
         return found
     made = found if inspect.iscoroutinefunction(found) else found(sandbox, **settings)
@@ -104,12 +104,12 @@ class _NoSandbox:
         raise RuntimeError(f"there is no sandbox yet, and no {name}")
 
 
-def _tried(given: str, found: Any, method: str, settings: Mapping[str, Any]) -> None:
+def _check_tool(given: str, found: Any, method: str, settings: Mapping[str, Any]) -> None:
     """Make a tool of the user's without a sandbox. Raises ValueError for a mistake in it.
 
     Other errors may come from the missing sandbox; the first rollout meets them again, if not."""
     try:
-        _tool(cast(Sandbox, _NoSandbox()), found, method, settings)
+        _make_tool(cast(Sandbox, _NoSandbox()), found, method, settings)
     except (TypeError, ValueError) as error:
         remedy = f"; name its method: {given.partition('=')[0].rstrip(':')}.METHOD" if inspect.isclass(found) else ""
         raise ValueError(f"--env.tools {given}: {error}{'' if method else remedy}") from error
@@ -117,7 +117,7 @@ def _tried(given: str, found: Any, method: str, settings: Mapping[str, Any]) -> 
         return
 
 
-def _found(name: str) -> tuple[Any, str]:
+def _resolve_tool(name: str) -> tuple[Any, str]:
     """Return a tool's function or class, and the method of the class."""
     found = resolve("--env.tools", name, _STANDARD, "atropos_agent.tools")
     if isinstance(found, tuple):
@@ -128,14 +128,14 @@ def _found(name: str) -> tuple[Any, str]:
     return (owner, method) if is_method else (found, "")
 
 
-def _parted(given: str) -> tuple[str, dict[str, str]]:
+def _split_name(given: str) -> tuple[str, dict[str, str]]:
     """Return a tool's name and the texts of its settings."""
     parts = given.split(":")
     pairs = [part.partition("=") for part in parts if "=" in part]
     return ":".join(part for part in parts if "=" not in part), {key: text for key, _, text in pairs}
 
 
-def _settings(given: str, found: Any, texts: Mapping[str, str]) -> dict[str, Any]:
+def _parse_settings(given: str, found: Any, texts: Mapping[str, str]) -> dict[str, Any]:
     """Return a tool's settings as its annotations want them. Raises ValueError for unknown and wrong ones."""
     if not texts:
         return {}
@@ -144,14 +144,14 @@ def _settings(given: str, found: Any, texts: Mapping[str, str]) -> dict[str, Any
     free = any(parameter.kind is parameter.VAR_KEYWORD for parameter in takes.values())
     for name in [] if free else texts.keys() - known:
         raise ValueError(
-            f"--env.tools {given}: this tool has no setting {name}{meant(name, known)}; "
+            f"--env.tools {given}: this tool has no setting {name}{did_you_mean(name, known)}; "
             f"it has {', '.join(known) or 'none'}"
         )
     values = {}
     for name, text in texts.items():
         adapter = _adapter(takes[name].annotation if name in known else Any, sys.modules.get(found.__module__))
         try:
-            values[name] = _value(text, adapter)
+            values[name] = _parse_value(text, adapter)
         except ValidationError as error:
             message = error.errors()[0]["msg"].removeprefix("Value error, ")
             raise ValueError(f"--env.tools {given}: {name}: {message} (got {text!r})") from None
@@ -167,7 +167,7 @@ def _adapter(annotation: Any, module: ModuleType | None) -> TypeAdapter[Any]:
         return TypeAdapter(Any)
 
 
-def _value(text: str, adapter: TypeAdapter[Any]) -> Any:
+def _parse_value(text: str, adapter: TypeAdapter[Any]) -> Any:
     """Return a number, true, false or null where the adapter takes it, or else the text."""
     with suppress(ValueError):
         return adapter.validate_python(json.loads(text))

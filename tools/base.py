@@ -118,14 +118,14 @@ class Tool:
         """Check the arguments against the schema and run the function.
 
         Raises ToolError for the model's mistakes, wrong arguments among them."""
-        result = await self.function(**self._checked(arguments))
+        result = await self.function(**self._validate(arguments))
         if isinstance(result, str):
             return ToolResult(result)
         if not isinstance(result, ToolResult):
             raise TypeError(f"tool {self.name!r} must return text or a ToolResult, not {type(result).__name__}")
         return result
 
-    def _checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def _validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         if self.arguments is None:
             return dict(arguments)
         try:
@@ -133,7 +133,7 @@ class Tool:
             # a list for a tuple, as the schema promises, but "5" still is no number.
             parsed = self.arguments.model_validate_json(json.dumps(dict(arguments), allow_nan=False), strict=True)
         except ValidationError as error:
-            problems = "; ".join(_problem(details) for details in error.errors())
+            problems = "; ".join(_describe_problem(details) for details in error.errors())
         except (ValueError, RecursionError):
             problems = "NaN, Infinity or too deep nesting"
         else:
@@ -210,7 +210,7 @@ def _describe(function: ToolFunction, bound: bool) -> tuple[str, str, dict[str, 
         where = f"tool {name!r}: parameter {parameter.name!r}"
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise TypeError(f"{where} must be passable by name")
-        hint = _hint(function, parameter, where)
+        hint = _resolve_type(function, parameter, where)
         default = ... if parameter.default is parameter.empty else parameter.default
         # An alias, because pydantic refuses some names that are fine for a parameter ("copy", "_x").
         options: dict[str, Any] = {"alias": parameter.name}
@@ -223,7 +223,7 @@ def _describe(function: ToolFunction, bound: bool) -> tuple[str, str, dict[str, 
     return name, description, _parameters(model), model
 
 
-def _hint(function: ToolFunction, parameter: inspect.Parameter, where: str) -> Any:
+def _resolve_type(function: ToolFunction, parameter: inspect.Parameter, where: str) -> Any:
     """Return a parameter's type, after checking that a schema can describe it. Raises TypeError."""
     if parameter.annotation is parameter.empty:
         hint = " (pass the method of an object)" if parameter.name in ("self", "cls") else ""
@@ -264,7 +264,7 @@ def _type_of(prop: Mapping[str, Any]) -> str:
     return str(prop.get("type", "object"))
 
 
-def _problem(details: ErrorDetails) -> str:
+def _describe_problem(details: ErrorDetails) -> str:
     """Describe one wrong argument: the expected value and the given one."""
     where = ".".join(map(str, details["loc"])) or "arguments"
     if details["type"] == "missing":

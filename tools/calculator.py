@@ -31,7 +31,7 @@ async def calculator(expression: str) -> str:
         raise ToolError(f"the expression has {len(expression)} characters; at most {_MAX_CHARS} are allowed")
     try:
         tree = ast.parse(expression.strip(), mode="eval")
-        return _shown(_evaluate(tree.body))
+        return _format_number(_evaluate(tree.body))
     except SyntaxError as error:
         raise ToolError(f"not an arithmetic expression: {error.msg}") from None
     except ZeroDivisionError:
@@ -48,7 +48,7 @@ async def calculator(expression: str) -> str:
 def _evaluate(node: ast.expr) -> Number:
     match node:
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
-            return _bounded(value)
+            return _check_size(value)
         case ast.Name(id=name):
             if name not in CONSTANTS:
                 raise ToolError(f"unknown name {name!r}; the constants are {', '.join(CONSTANTS)}")
@@ -59,14 +59,14 @@ def _evaluate(node: ast.expr) -> Number:
         case ast.BinOp(op=ast.BitXor()):
             raise ToolError("^ is not a power here; write **")
         case ast.BinOp(op=op, left=left, right=right) if type(op) in _OPERATORS:
-            return _bounded(_OPERATORS[type(op)](_evaluate(left), _evaluate(right)))
+            return _check_size(_OPERATORS[type(op)](_evaluate(left), _evaluate(right)))
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
             if name not in FUNCTIONS:
                 raise ToolError(f"unknown function {name!r}; the functions are {', '.join(FUNCTIONS)}")
             values = [_evaluate(arg) for arg in args]
-            given = f"{name}({', '.join(map(_shown, values))})"
+            given = f"{name}({', '.join(map(_format_number, values))})"
             try:
-                return _bounded(FUNCTIONS[name](*values))
+                return _check_size(FUNCTIONS[name](*values))
             except ValueError:
                 raise ToolError(f"{given} is not a real number") from None
             except TypeError:
@@ -75,7 +75,7 @@ def _evaluate(node: ast.expr) -> Number:
             raise ToolError(f"{ast.unparse(node)!r} is not arithmetic; use numbers, + - * / // % **, and functions")
 
 
-def _bounded(value: Any) -> Number:
+def _check_size(value: Any) -> Number:
     if isinstance(value, complex):
         raise ToolError("the result is a complex number, which is not supported")
     if isinstance(value, int) and value.bit_length() <= _MAX_BITS:
@@ -170,7 +170,7 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 }
 
 
-def _shown(value: Number) -> str:
+def _format_number(value: Number) -> str:
     if isinstance(value, int):
         return str(value)
     rounded = float(f"{value:.15g}")

@@ -10,7 +10,7 @@ _MAX_WIDTH = 300
 """Longer files and lines are compared in part only, so an answer takes less than a second."""
 
 
-def closest(wanted: str, text: str) -> tuple[str, int, int] | None:
+def find_closest(wanted: str, text: str) -> tuple[str, int, int] | None:
     """Return why `wanted` is not in `text`, and the lines (from 0, end excluded) that come closest to it.
 
     None when nothing is similar."""
@@ -19,14 +19,14 @@ def closest(wanted: str, text: str) -> tuple[str, int, int] | None:
         first = text[: text.index(unnumbered)].count("\n")
         return "leave out the line numbers", first, first + unnumbered.count("\n") + 1
     lines = text.split("\n")[:_MAX_LINES]
-    span = _same_but_for_whitespace(wanted, lines)
+    span = _find_ignoring_whitespace(wanted, lines)
     if span:
         return "only the whitespace differs", *span
-    span = _similar(wanted, lines)
+    span = _find_similar(wanted, lines)
     return ("the closest lines differ", *span) if span else None
 
 
-def _same_but_for_whitespace(wanted: str, lines: list[str]) -> tuple[int, int] | None:
+def _find_ignoring_whitespace(wanted: str, lines: list[str]) -> tuple[int, int] | None:
     squeezed = ["".join(line.split()) for line in lines]
     target = "".join(wanted.split())
     start = "".join(squeezed).find(target) if target else -1
@@ -43,7 +43,7 @@ def _same_but_for_whitespace(wanted: str, lines: list[str]) -> tuple[int, int] |
     return first, last + 1
 
 
-def _similar(wanted: str, lines: list[str]) -> tuple[int, int] | None:
+def _find_similar(wanted: str, lines: list[str]) -> tuple[int, int] | None:
     """Look for the longest wanted line and put the others around it."""
     sought = wanted.strip("\n").split("\n")
     anchor = max(range(len(sought)), key=lambda number: len(sought[number].strip()))

@@ -11,9 +11,9 @@ from pydantic import PositiveInt
 from sandboxes.base import Sandbox
 from sandboxes.plurals import plural
 from tools.base import ToolError
-from tools.closest import closest
-from tools.output import bounded, plain
-from tools.paths import check, locate, refusal
+from tools.closest import find_closest
+from tools.output import replace_unreadable, truncate
+from tools.paths import check_path, locate, path_error
 
 _MAX_BYTES = 16 * 2**20
 _MAX_LINE = 1_000
@@ -51,11 +51,11 @@ class _Text:
         crlf = "\r\n" in text and text.count("\n") == text.count("\r\n")
         return cls(path, text.replace("\r\n", "\n") if crlf else text, crlf)
 
-    def encoded(self) -> bytes:
+    def encode(self) -> bytes:
         text = self.content.replace("\n", "\r\n") if self.crlf else self.content
         return text.encode("utf-8", errors="surrogateescape")
 
-    def adapted(self, text: str) -> str:
+    def adapt_line_ends(self, text: str) -> str:
         """Return the model's text with this text's line ends."""
         return text.replace("\r\n", "\n") if self.crlf else text
 
@@ -65,10 +65,10 @@ class _Text:
         lines = self.content.split("\n")
         return lines[:-1] if lines[-1] == "" else lines
 
-    def numbered(self, first: int, end: int) -> str:
+    def number_lines(self, first: int, end: int) -> str:
         """Return lines from index `first` to before `end`, each with its number from 1 and a tab."""
         chosen = self.lines[max(first, 0) : end]
-        return "\n".join(_numbered(number, line) for number, line in enumerate(chosen, max(first, 0) + 1))
+        return "\n".join(_number_line(number, line) for number, line in enumerate(chosen, max(first, 0) + 1))
 
 
 class Files:
@@ -94,9 +94,9 @@ class Files:
             start: first line.
             end: last line.
         """
-        data = await self._bytes(path)
+        data = await self._read_bytes(path)
         if data is None:
-            return await self._listing(path)
+            return await self._list_directory(path)
         text = _Text.of(path, data)
         lines = text.lines
         if not lines:
@@ -109,7 +109,7 @@ class Files:
         shown: list[str] = []
         room = self._output_chars
         for number in range(start, last + 1):
-            line = _numbered(number, lines[number - 1])
+            line = _number_line(number, lines[number - 1])
             room -= len(line) + 1
             if room < 0 and shown:
                 break
@@ -129,7 +129,7 @@ class Files:
             path: file.
             content: the whole text.
         """
-        check(path)
+        check_path(path)
         data = content.encode()
         lines = len(_Text(path, content).lines)
         count = plural(lines, "line")
@@ -139,10 +139,10 @@ class Files:
             try:
                 await self._sandbox.write_file(path, data)
             except OSError as error:
-                raise refusal(path, error) from None
+                raise path_error(path, error) from None
             return f"created {path} ({count})"
         except OSError as error:
-            raise refusal(path, error) from None
+            raise path_error(path, error) from None
         except ValueError:
             pass  # It exists and is not empty.
         await self._overwrite(path, data)
@@ -156,23 +156,23 @@ class Files:
             old: the exact text, without line numbers.
             new: what stands there afterwards.
         """
-        text = await self._text(path)
-        old, new = text.adapted(old), text.adapted(new)
+        text = await self._read_text(path)
+        old, new = text.adapt_line_ends(old), text.adapt_line_ends(new)
         if not old:
             raise ToolError("old is empty; use insert, or give the text to replace")
         if old == new:
             raise ToolError("old and new are the same")
-        places = _places(text.content, old)
+        places = _find_places(text.content, old)
         if not places:
             # In a thread: comparing takes up to a second in long files.
-            raise ToolError(await asyncio.to_thread(_not_found, text, old))
+            raise ToolError(await asyncio.to_thread(_describe_missing, text, old))
         if len(places) > 1:
             at = ", ".join(str(text.content.count("\n", 0, place) + 1) for place in places[:10])
             times = f"{len(places)} times" if len(places) <= 10 else "more than 10 times"
             raise ToolError(f"old occurs {times} in {path}, at lines {at}; add lines around it to make it unique")
         before, after = text.content[: places[0]], text.content[places[0] + len(old) :]
         first = before.count("\n")
-        return await self._changed(text, before + new + after, first, first + new.count("\n") + 1)
+        return await self._apply_change(text, before + new + after, first, first + new.count("\n") + 1)
 
     async def insert(self, path: str, line: int, text: str) -> str:
         """Insert lines into a file.
@@ -182,20 +182,20 @@ class Files:
             line: the number of the line after which they go; 0 for the top.
             text: the lines.
         """
-        file = await self._text(path)
+        file = await self._read_text(path)
         lines = file.lines
         if not 0 <= line <= len(lines):
             raise ToolError(f"{path} has {plural(len(lines), 'line')}; line must be from 0 to {len(lines)}, not {line}")
-        added = file.adapted(text).removesuffix("\n").split("\n")
+        added = file.adapt_line_ends(text).removesuffix("\n").split("\n")
         content = "\n".join(lines[:line] + added + lines[line:])
         # A file without a line end after its last line stays like that, an empty file gets one.
         if not file.content or file.content.endswith("\n"):
             content += "\n"
-        return await self._changed(file, content, line, line + len(added))
+        return await self._apply_change(file, content, line, line + len(added))
 
-    async def _bytes(self, path: str) -> bytes | None:
+    async def _read_bytes(self, path: str) -> bytes | None:
         """Return a file's content; None for a directory. Raises ToolError."""
-        check(path)
+        check_path(path)
         try:
             return await self._sandbox.read_file(path, max_bytes=_MAX_BYTES)
         except IsADirectoryError:
@@ -204,22 +204,22 @@ class Files:
             hint = "" if path.startswith("/") else f" (relative paths start at {self._sandbox.workdir})"
             raise ToolError(f"no such file: {path}{hint}") from None
         except OSError as error:
-            raise refusal(path, error) from None
+            raise path_error(path, error) from None
         except ValueError:
             raise ToolError(f"{path} is larger than {_MAX_BYTES:,} bytes; use the terminal") from None
 
-    async def _text(self, path: str) -> _Text:
-        data = await self._bytes(path)
+    async def _read_text(self, path: str) -> _Text:
+        data = await self._read_bytes(path)
         if data is None:
             raise ToolError(f"{path} is a directory")
         return _Text.of(path, data)
 
-    async def _changed(self, text: _Text, content: str, first: int, end: int) -> str:
+    async def _apply_change(self, text: _Text, content: str, first: int, end: int) -> str:
         """Write the new content and show the lines around the change."""
         changed = _Text(text.path, content, text.crlf)
-        await self._overwrite(text.path, changed.encoded())
-        shown = changed.numbered(first - _AROUND, end + _AROUND)
-        return f"changed {text.path}:\n{bounded(shown, self._output_chars)}"
+        await self._overwrite(text.path, changed.encode())
+        shown = changed.number_lines(first - _AROUND, end + _AROUND)
+        return f"changed {text.path}:\n{truncate(shown, self._output_chars)}"
 
     async def _overwrite(self, path: str, data: bytes) -> None:
         """Overwrite a file in place, so mode, owner and links stay as they are. Raises ToolError."""
@@ -229,24 +229,26 @@ class Files:
         if not result.ok:
             raise ToolError(f"cannot write {path}: {result.output.strip()}")
 
-    async def _listing(self, path: str) -> str:
+    async def _list_directory(self, path: str) -> str:
         directory = posixpath.join(self._sandbox.workdir, path)
         result = await self._sandbox.exec(_LIST, cwd=directory)
         # 126 and 127: what is neither file nor directory cannot be entered.
         if result.exit_code in (126, 127):
             raise ToolError(f"{path} is neither a regular file nor a directory that can be opened")
-        entries = sorted(line[2:] for line in plain(result.output).splitlines() if line.startswith("./") and line[2:])
+        entries = sorted(
+            line[2:] for line in replace_unreadable(result.output).splitlines() if line.startswith("./") and line[2:]
+        )
         if len(entries) > _MAX_ENTRIES:
             entries = [*entries[:_MAX_ENTRIES], f"[{len(entries) - _MAX_ENTRIES:,} more entries]"]
         return "\n".join(entries) or "(empty directory)"
 
 
-def _numbered(number: int, line: str) -> str:
+def _number_line(number: int, line: str) -> str:
     # A CR before the line end of a file that mixes both kinds.
-    return f"{number}\t{bounded(plain(line.removesuffix(chr(13))), _MAX_LINE)}"
+    return f"{number}\t{truncate(replace_unreadable(line.removesuffix(chr(13))), _MAX_LINE)}"
 
 
-def _places(text: str, old: str) -> list[int]:
+def _find_places(text: str, old: str) -> list[int]:
     """Return the places of `old` in `text`, overlapping ones too; at most 11 of them."""
     places: list[int] = []
     place = text.find(old)
@@ -256,10 +258,10 @@ def _places(text: str, old: str) -> list[int]:
     return places
 
 
-def _not_found(text: _Text, old: str) -> str:
-    near = closest(old, text.content)
+def _describe_missing(text: _Text, old: str) -> str:
+    near = find_closest(old, text.content)
     if near is None:
         return f"old was not found in {text.path}, nor anything similar; view the file first"
     reason, first, end = near
-    lines = bounded(text.numbered(first, end), 2_000)
+    lines = truncate(text.number_lines(first, end), 2_000)
     return f"old was not found in {text.path}: {reason}. Lines {first + 1} to {end} are:\n{lines}"

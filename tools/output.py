@@ -16,24 +16,24 @@ _ESCAPES = re.compile(
 _UNREADABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffd\ud800-\udfff]+")
 
 
-def readable(text: str) -> str:
+def render_terminal(text: str) -> str:
     """Return text as a terminal would leave it: escape sequences gone, a line overwritten by
     carriage returns (a progress bar) reduced to its last state, runs of other control
     characters and undecodable bytes shown as one U+FFFD."""
     text = _ESCAPES.sub("", text).replace("\r\n", "\n")
     if "\b" in text:
-        text = _backspaced(text)
+        text = _apply_backspaces(text)
     if "\r" in text:
         text = "\n".join(_last_state(line) for line in text.split("\n"))
-    return plain(text)
+    return replace_unreadable(text)
 
 
-def plain(text: str) -> str:
+def replace_unreadable(text: str) -> str:
     """Return the text of a file: nothing is interpreted, runs of unreadable characters are shown as one U+FFFD."""
     return _UNREADABLE.sub("\ufffd", text)
 
 
-def bounded(text: str, limit: int, cut_note: str = "") -> str:
+def truncate(text: str, limit: int, cut_note: str = "") -> str:
     """Return `text` if it has at most `limit` characters, else its first and last halves with a line
     between them that says how many characters were cut; `cut_note` is added to this line."""
     if len(text) <= limit:
@@ -42,7 +42,7 @@ def bounded(text: str, limit: int, cut_note: str = "") -> str:
     return f"{head}\n[... {len(text) - limit:,} characters cut{cut_note} ...]\n{tail}"
 
 
-def _backspaced(text: str) -> str:
+def _apply_backspaces(text: str) -> str:
     kept: list[str] = []
     for character in text:
         if character != "\b":

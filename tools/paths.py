@@ -13,19 +13,19 @@ def locate(sandbox: Sandbox, path: str) -> tuple[str, str]:
 
     The name is "." or starts with "./", so no program takes it for an option. Relative paths
     start at the sandbox's workdir. Raises ToolError."""
-    check(path)
+    check_path(path)
     absolute = posixpath.join(sandbox.workdir, path).rstrip("/")
     parent, name = posixpath.split(absolute)
     return (absolute or "/", ".") if name in ("", ".", "..") else (parent, "./" + name)
 
 
-def check(path: str) -> None:
+def check_path(path: str) -> None:
     """Raise ToolError for an impossible path."""
     if not path or "\0" in path:
         raise ToolError("the path is empty" if not path else "a path cannot contain null characters")
 
 
-def refusal(path: str, error: OSError) -> ToolError:
+def path_error(path: str, error: OSError) -> ToolError:
     """Return the error for the model when the sandbox refuses a path. Infrastructure failures are raised instead."""
     if isinstance(error, SandboxError):
         raise error

@@ -10,7 +10,7 @@ from pydantic import PositiveInt
 
 from sandboxes.base import ExecResult, Sandbox
 from tools.base import ToolError
-from tools.output import bounded, plain
+from tools.output import replace_unreadable, truncate
 from tools.paths import locate
 
 _TIMEOUT_S = 30.0
@@ -60,15 +60,15 @@ class Search:
             raise ToolError("the pattern must be one line of text, not empty")
         if not fixed and re.search(r"(?<!\\)(\\\\)*\\[dD]", pattern):
             raise ToolError(r"grep -E does not know \d; write [0-9]")
-        result = await self._run(_SEARCH, path, pattern, "-F" if fixed else "-E", *_glob(include))
+        result = await self._run(_SEARCH, path, pattern, "-F" if fixed else "-E", *_glob_arguments(include))
         if result.exit_code == _BAD_PATTERN:
             raise ToolError(f"wrong pattern: {result.output.strip()}")
         # Lines without file and number say that a binary file matches; NULs show one that grep took for text.
         lines = (line for line in result.output.split("\n") if "\0" not in line)
         matches = [match for line in lines if (match := _MATCH.fullmatch(line.rstrip("\r")))]
         matches.sort(key=lambda match: (match["path"], int(match["line"])))
-        shown = (f"{_path(path, m['path'])}:{m['line']}:{bounded(m['text'], _MAX_LINE)}" for m in matches)
-        return self._listed(shown, len(matches), "matches", result)
+        shown = (f"{_path(path, m['path'])}:{m['line']}:{truncate(m['text'], _MAX_LINE)}" for m in matches)
+        return self._format_results(shown, len(matches), "matches", result)
 
     async def find(self, name: str, path: str = ".") -> str:
         """Find files and directories by name.
@@ -77,9 +77,9 @@ class Search:
             name: glob, such as "test_*.py" or "src/*.c".
             path: directory to look in.
         """
-        result = await self._run(_FIND, path, *_glob(name))
+        result = await self._run(_FIND, path, *_glob_arguments(name))
         found = sorted(line for line in result.output.split("\n") if line.startswith(".") and line not in (".", "./"))
-        return self._listed((_path(path, line) for line in found), len(found), "names", result)
+        return self._format_results((_path(path, line) for line in found), len(found), "names", result)
 
     async def _run(self, script: str, path: str, *arguments: str) -> ExecResult:
         directory, name = locate(self._sandbox, path)
@@ -93,14 +93,14 @@ class Search:
             raise ToolError(f"no such file or directory: {path}")
         return result
 
-    def _listed(self, shown: Iterable[str], count: int, what: str, result: ExecResult) -> str:
+    def _format_results(self, shown: Iterable[str], count: int, what: str, result: ExecResult) -> str:
         lines: list[str] = []
         room = self._output_chars
         for line in shown:
             room -= len(line) + 1
             if len(lines) == _MAX_RESULTS or room < 0:
                 break
-            lines.append(plain(line))
+            lines.append(replace_unreadable(line))
         if len(lines) < count:
             total = f"more than {count:,}" if result.truncated or result.timed_out else f"{count:,}"
             lines.append(f"[{len(lines)} of {total} {what}; narrow the search]")
@@ -109,7 +109,7 @@ class Search:
         return "\n".join(lines) or f"(no {what})"
 
 
-def _glob(pattern: str) -> tuple[str, str]:
+def _glob_arguments(pattern: str) -> tuple[str, str]:
     """Return the arguments of `find` for a glob. Raises ToolError."""
     if not pattern or "\0" in pattern or "{" in pattern:
         raise ToolError("a glob is one pattern such as *.py; alternatives in braces are not supported")

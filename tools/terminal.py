@@ -10,7 +10,7 @@ from pydantic import PositiveInt
 
 from sandboxes.base import ExecResult, Sandbox, SandboxError, Session
 from tools.base import ToolError, ToolResult
-from tools.output import bounded, readable
+from tools.output import render_terminal, truncate
 
 _ENV = {
     "TERM": "dumb",
@@ -87,14 +87,14 @@ class Terminal:
         self._calls += 1
         result = await self._session.run(command, timeout=timeout, max_output=_MAX_OUTPUT)
         metadata = {"exit_code": result.exit_code, "timed_out": result.timed_out, "duration_s": result.duration_s}
-        return ToolResult(await self._shown(command, result, timeout), metadata=metadata)
+        return ToolResult(await self._format_output(command, result, timeout), metadata=metadata)
 
-    async def _shown(self, command: str, result: ExecResult, timeout: int) -> str:
+    async def _format_output(self, command: str, result: ExecResult, timeout: int) -> str:
         """Return the output as the model sees it. A cut output is kept in a file in the sandbox."""
-        text, note = readable(result.output).rstrip("\n"), ""
+        text, note = render_terminal(result.output).rstrip("\n"), ""
         if len(text) > self._output_chars:
-            note = await self._keep(result, self._calls)
-        parts = [bounded(text, self._output_chars, note)] if text.strip() else []
+            note = await self._save_output(result, self._calls)
+        parts = [truncate(text, self._output_chars, note)] if text.strip() else []
         if result.timed_out:
             parts.append(f"[timed out after {timeout} s and was killed; {_AS_BEFORE}]")
         elif result.shell_ended and _CHANGES_STATE.search(command):
@@ -103,7 +103,7 @@ class Terminal:
             parts.append(f"[exit code {result.exit_code}]")
         return "\n".join(parts) or "(no output)"
 
-    async def _keep(self, result: ExecResult, number: int) -> str:
+    async def _save_output(self, result: ExecResult, number: int) -> str:
         """Write an output too long to be shown into a file, and return the file's place, in words for the model."""
         if self._directory is None:
             made = await self._sandbox.exec(["/bin/sh", "-c", "echo ${TMPDIR:-/tmp}"])

@@ -28,7 +28,7 @@ from atropos_agent.cpu_engine.model import DEFAULT_CACHE, ModelNotFound, load
 from atropos_agent.cpu_engine.sampling import LogprobsMode
 from atropos_agent.cpu_engine.scheduler import Engine
 from atropos_agent.cpu_engine.server import Server
-from sandboxes.arguments import Parser, count, folder, natural, port, there
+from sandboxes.arguments import Parser, existing_path, nonnegative_int, output_folder, port, positive_int
 from sandboxes.log import TIMED, set_up_log
 
 
@@ -114,17 +114,24 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="python -m atropos_agent.cpu_engine", description=__doc__)
     parser.add_argument("--model", default="smollm2", help="smollm2, tiny (random weights), a folder or a hub name")
     parser.add_argument("--served-model-name", help="what requests call the model (default: as --model)")
-    parser.add_argument("--adapter", type=there, help="LoRA adapter to merge: a PEFT folder or a .safetensors file")
+    parser.add_argument(
+        "--adapter", type=existing_path, help="LoRA adapter to merge: a PEFT folder or a .safetensors file"
+    )
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=port, default=9004, help="0 takes a free one (default: %(default)s)")
     parser.add_argument(
-        "--max-model-len", type=count, default=4096, help="prompt and reply together (default: %(default)s)"
+        "--max-model-len", type=positive_int, default=4096, help="prompt and reply together (default: %(default)s)"
     )
-    parser.add_argument("--max-batch", type=count, default=64, help="sequences at once (default: %(default)s)")
+    parser.add_argument("--max-batch", type=positive_int, default=64, help="sequences at once (default: %(default)s)")
     parser.add_argument(
-        "--prefix-cache-mb", type=natural, default=2048, help="kept of finished sequences (default: %(default)s)"
+        "--prefix-cache-mb",
+        type=nonnegative_int,
+        default=2048,
+        help="kept of finished sequences (default: %(default)s)",
     )
-    parser.add_argument("--threads", type=count, default=1, help="threads of one operation (default: %(default)s)")
+    parser.add_argument(
+        "--threads", type=positive_int, default=1, help="threads of one operation (default: %(default)s)"
+    )
     parser.add_argument(
         "--logprobs-mode",
         choices=[mode.value for mode in LogprobsMode],
@@ -132,7 +139,7 @@ def _parser() -> argparse.ArgumentParser:
         help="which distribution logprobs are of; vLLM's own default is raw_logprobs (default: %(default)s)",
     )
     parser.add_argument(
-        "--cache", type=folder, default=DEFAULT_CACHE, help="folder of converted models (default: %(default)s)"
+        "--cache", type=output_folder, default=DEFAULT_CACHE, help="folder of converted models (default: %(default)s)"
     )
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     return parser

@@ -15,7 +15,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from atropos_agent.cpu_engine.llama import SUPPORTED, windowed
+from atropos_agent.cpu_engine.llama import SUPPORTED, has_sliding_window
 
 ROW_BY_ROW = "row_by_row"
 """Its name in transformers."""
@@ -29,7 +29,7 @@ def choose(network: Any) -> bool:
     activations need the same; without `row_lengths` it is torch's own still.
     """
     config = network.config
-    if config.model_type not in SUPPORTED or windowed(config):
+    if config.model_type not in SUPPORTED or has_sliding_window(config):
         return False
     if config._attn_implementation == "sdpa":
         network.set_attn_implementation(ROW_BY_ROW)

@@ -23,7 +23,7 @@ SUPPORTED = ("llama", "mistral", "qwen2", "qwen3")
 """Values of `model_type` for this forward pass."""
 
 
-def windowed(config: Any) -> bool:
+def has_sliding_window(config: Any) -> bool:
     """Tell whether some layers of a model attend to the last tokens alone, by its transformers config."""
     return bool(getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True))
 
@@ -75,7 +75,7 @@ class Llama:
                 f"the embedded server computes {', '.join(SUPPORTED)} models, not {config.model_type!r}; "
                 "serve this one with vLLM"
             )
-        if windowed(config):
+        if has_sliding_window(config):
             raise ValueError("the embedded server computes full attention only; serve this model with vLLM")
         if config.hidden_act != "silu":
             raise ValueError(f"the embedded server computes the silu activation only, not {config.hidden_act!r}")

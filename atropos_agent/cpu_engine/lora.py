@@ -136,7 +136,7 @@ def parts(network: Any, rows: Sequence[Row], limit: int) -> Iterator[list[Row]]:
         return
     part = list[Row]()
     for row in sorted(rows, key=lambda row: list(row.tokens)):
-        shared = _shared([*part, row])
+        shared = _common_prefix_length([*part, row])
         own = sum(len(tokens) - shared for tokens in {tuple(other.tokens) for other in (*part, row)})
         if part and own > limit:
             yield part
@@ -155,14 +155,14 @@ def predictions(network: Any, rows: Sequence[TrainingRow]) -> tuple[Tensor, Tens
     trained = [[place for place, label in enumerate(row.masked_tokens) if label != IGNORED] for row in rows]
     labels = [row.masked_tokens[place] for row, places in zip(rows, trained, strict=True) for place in places]
     if choose(network):
-        logits = _behind_a_start(network, rows, trained)
+        logits = _predict_after_prefix(network, rows, trained)
     else:
-        logits = torch.cat([_alone(network, row, places) for row, places in zip(rows, trained, strict=True)])
+        logits = torch.cat([_predict_row(network, row, places) for row, places in zip(rows, trained, strict=True)])
     return logits, torch.tensor(labels, device=network.device)
 
 
-def _behind_a_start(network: Any, rows: Sequence[TrainingRow], trained: Sequence[Sequence[int]]) -> Tensor:
-    shared = _shared(rows)
+def _predict_after_prefix(network: Any, rows: Sequence[TrainingRow], trained: Sequence[Sequence[int]]) -> Tensor:
+    shared = _common_prefix_length(rows)
     tokens, positions, lengths = list(rows[0].tokens[:shared]), list(range(shared)), [shared]
     wanted: list[int] = []
     offsets: dict[tuple[int, ...], int] = {}
@@ -186,7 +186,7 @@ def _behind_a_start(network: Any, rows: Sequence[TrainingRow], trained: Sequence
     return logits
 
 
-def _alone(network: Any, row: TrainingRow, places: Sequence[int]) -> Tensor:
+def _predict_row(network: Any, row: TrainingRow, places: Sequence[int]) -> Tensor:
     """Return a row's logits by the network's own computation: of the wanted places alone, if it can compute that."""
     tokens = torch.tensor([row.tokens], device=network.device)
     before = torch.tensor(places, device=network.device) - 1
@@ -197,7 +197,7 @@ def _alone(network: Any, row: TrainingRow, places: Sequence[int]) -> Tensor:
     return logits[before]
 
 
-def _shared(rows: Sequence[TrainingRow]) -> int:
+def _common_prefix_length(rows: Sequence[TrainingRow]) -> int:
     """Return the length of the rows' common start, which ends before all trained tokens."""
     shared = min(common_prefix(rows[0].tokens, row.tokens) for row in rows)
     # A trained token is predicted from the place before it, which must be in the row's own part.

@@ -28,7 +28,7 @@ from transformers import (
 from transformers.utils.logging import disable_progress_bar
 
 from atropos_agent.cpu_engine.llama import Llama
-from atropos_agent.hub import silence
+from atropos_agent.hub import unavailable_reason
 
 logger = logging.getLogger(__name__)
 
@@ -75,15 +75,15 @@ def locate(name: str, cache: Path = DEFAULT_CACHE) -> Path:
     """Return the folder of a model in the transformers format; the built-in ones are made on first use."""
     models = cache.expanduser() / "models"
     if name == "smollm2":
-        return _once(models / "smollm2-135m-instruct", _convert_smollm2)
+        return _make_once(models / "smollm2-135m-instruct", _convert_smollm2)
     if name == "tiny":
-        tokenizer = _once(models / "smollm2-tokenizer", _convert_tokenizer)
-        return _once(models / "tiny-random-llama", lambda folder: _make_tiny(folder, tokenizer))
+        tokenizer = _make_once(models / "smollm2-tokenizer", _convert_tokenizer)
+        return _make_once(models / "tiny-random-llama", lambda folder: _make_tiny(folder, tokenizer))
     if (Path(name) / "config.json").is_file():
         return Path(name)
     if Path(name).exists():
         raise ModelNotFound(f"{name} has no config.json; give a model folder in the transformers format")
-    away, patterns = silence(), ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]
+    away, patterns = unavailable_reason(), ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]
     try:
         return Path(snapshot_download(name, allow_patterns=patterns, local_files_only=away is not None))
     except (OSError, ValueError) as error:
@@ -149,7 +149,7 @@ def _eos_ids(path: Path, config: Any) -> tuple[int, ...]:
     return tuple(eos) if isinstance(eos, list) else (int(eos),)
 
 
-def _once(folder: Path, make: Callable[[Path], None]) -> Path:
+def _make_once(folder: Path, make: Callable[[Path], None]) -> Path:
     """Return `folder`, filled by `make` when it is not there; a half-made one never carries the name."""
     if folder.is_dir():
         return folder

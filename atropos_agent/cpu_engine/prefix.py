@@ -38,7 +38,7 @@ class PrefixStore:
         while self.nbytes > self._max_bytes and self._entries:
             self._drop(next(iter(self._entries)))
 
-    def best(self, ids: Sequence[int], running: Iterable[Entry] = ()) -> tuple[int, SequenceCache | None]:
+    def find_best(self, ids: Sequence[int], running: Iterable[Entry] = ()) -> tuple[int, SequenceCache | None]:
         """Return the longest start of `ids` that is computed already, and the cache with it.
 
         `running`: sequences still in work, to be looked at too.

@@ -245,7 +245,7 @@ class Engine:
 
     def _step(self) -> None:
         for sequence in [s for s in self._running if s.cancelled]:
-            self._leave(sequence)
+            self._remove(sequence)
         batch = self._plan()
         if not batch:
             return
@@ -283,7 +283,7 @@ class Engine:
             if sequence.cancelled:
                 self._waiting.popleft()
                 continue
-            if not self._join(sequence, [s for s, _ in reading]):
+            if not self._admit(sequence, [s for s, _ in reading]):
                 break
             self._waiting.popleft()
             count = min(sequence.unread, budget)
@@ -291,14 +291,14 @@ class Engine:
             reading.append((sequence, count))
         return sampling + reading
 
-    def _join(self, sequence: _Sequence, reading: Sequence[_Sequence]) -> bool:
+    def _admit(self, sequence: _Sequence, reading: Sequence[_Sequence]) -> bool:
         """Start a sequence from the tokens computed already; False when it had better wait for a
         prompt now being read in."""
         # The last prompt token is always computed: its logits are what is sampled from. Scoring
         # needs the logits of the whole prompt.
         usable = 0 if sequence.params.prompt_logprobs is not None else len(sequence.prompt) - 1
         wanted = sequence.prompt[:usable]
-        length, source = self._store.best(wanted, self._shareable())
+        length, source = self._store.find_best(wanted, self._shareable_caches())
         for other in reading:
             if common_prefix(other.prompt, wanted) > length + _WORTH_WAITING:
                 return False
@@ -312,7 +312,7 @@ class Engine:
         self._running.append(sequence)
         return True
 
-    def _shareable(self) -> list[Entry]:
+    def _shareable_caches(self) -> list[Entry]:
         return [(s.ids, _cache(s)) for s in self._running if s.loads == self._loads]
 
     def _score_prompt(self, sequence: _Sequence, hidden: Tensor, count: int) -> None:
@@ -349,16 +349,16 @@ class Engine:
         if not params.stop:
             return None
         # A character has up to four bytes, each of which may be a token.
-        end = self._decoded(sequence.sampled[-4 * max(map(len, params.stop)) - 1 :], params)
+        end = self._decode(sequence.sampled[-4 * max(map(len, params.stop)) - 1 :], params)
         if not any(stop in end for stop in params.stop):
             return None
-        text = self._decoded(sequence.sampled, params)
+        text = self._decode(sequence.sampled, params)
         place, stop = min(((place, stop) for stop in params.stop if (place := text.find(stop)) >= 0), default=(-1, ""))
         if place < 0:
             return None
         return stop, text[: place + len(stop) * params.include_stop_str_in_output]
 
-    def _decoded(self, ids: Sequence[int], params: SamplingParams) -> str:
+    def _decode(self, ids: Sequence[int], params: SamplingParams) -> str:
         return str(
             self.tokenizer.decode(
                 ids, skip_special_tokens=params.skip_special_tokens, clean_up_tokenization_spaces=False
@@ -371,8 +371,8 @@ class Engine:
         params, ids = sequence.params, sequence.sampled
         if text is None:
             shown = ids[:-1] if finish_reason == "stop" and not params.include_stop_str_in_output else ids
-            text = self._decoded(shown, params)
-        self._leave(sequence)
+            text = self._decode(shown, params)
+        self._remove(sequence)
         sequence.done(
             FinishedSequence(
                 token_ids=ids,
@@ -386,7 +386,7 @@ class Engine:
             )
         )
 
-    def _leave(self, sequence: _Sequence) -> None:
+    def _remove(self, sequence: _Sequence) -> None:
         self._running.remove(sequence)
         if sequence.loads == self._loads:  # else older weights computed a part of it
             self._store.put(sequence.ids, _cache(sequence))

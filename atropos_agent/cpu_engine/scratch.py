@@ -38,7 +38,7 @@ def make_tokenizer(texts: Iterable[str], vocab_size: int) -> Any:
     )
 
 
-def _fresh(tokenizer: Any, seed: int) -> LlamaForCausalLM:
+def _make_network(tokenizer: Any, seed: int) -> LlamaForCausalLM:
     """Return an untrained network; the same seed gives the same."""
     config = LlamaConfig(
         vocab_size=len(tokenizer),
@@ -75,7 +75,7 @@ def make_model(
     begun: the folder of the network; a fresh one without. on_step: called with the number of the step and the batch's
     loss in nats per token.
     """
-    network = _fresh(tokenizer, seed) if begun is None else LlamaForCausalLM.from_pretrained(begun)
+    network = _make_network(tokenizer, seed) if begun is None else LlamaForCausalLM.from_pretrained(begun)
     rng = random.Random(seed)
     optimizer = torch.optim.AdamW(network.parameters(), lr=learning_rate, weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, total_steps=steps, pct_start=0.1)

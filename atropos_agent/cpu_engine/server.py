@@ -33,7 +33,7 @@ from atropos_agent.cpu_engine.protocol import (
 )
 from atropos_agent.cpu_engine.sampling import SamplingParams
 from atropos_agent.cpu_engine.scheduler import Engine, EngineStopped, FinishedSequence
-from sandboxes.shielding import together
+from sandboxes.shielding import run_concurrently
 
 logger = logging.getLogger(__name__)
 
@@ -79,8 +79,8 @@ class Server:
             exception_handlers={
                 BadRequest: _refuse,
                 ValidationError: _refuse_fields,
-                EngineStopped: _unavailable,
-                404: _no_route,
+                EngineStopped: _refuse_unavailable,
+                404: _refuse_route,
             },
             lifespan=self._lifespan,
         )
@@ -133,8 +133,10 @@ class Server:
         prompts = body.prompts(tokenizer)
         for prompt in prompts:
             check_length(prompt, params.max_tokens, model.vocab_size, model.max_model_len)
-        work = asyncio.ensure_future(together(self._generate(p, params, i) for p in prompts for i in range(body.n)))
-        results = await _unless_disconnected(request, work)
+        work = asyncio.ensure_future(
+            run_concurrently(self._generate(p, params, i) for p in prompts for i in range(body.n))
+        )
+        results = await _cancel_on_disconnect(request, work)
         if results is None:
             return Response(status_code=499)
         return JSONResponse(completion_body(body, self._name, prompts, results, tokenizer))
@@ -190,11 +192,11 @@ class Server:
             await asyncio.to_thread(self._engine.stop)
 
 
-async def _unless_disconnected(
+async def _cancel_on_disconnect(
     request: Request, work: asyncio.Future[list[FinishedSequence]]
 ) -> list[FinishedSequence] | None:
     """Return the result of `work`, or None when the client went away first, which cancels the work."""
-    gone = asyncio.create_task(_disconnect(request))
+    gone = asyncio.create_task(_wait_for_disconnect(request))
     gone.add_done_callback(lambda _: work.cancel())
     try:
         return await work
@@ -207,7 +209,7 @@ async def _unless_disconnected(
         gone.cancel()
 
 
-async def _disconnect(request: Request) -> None:
+async def _wait_for_disconnect(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
@@ -227,9 +229,9 @@ async def _refuse_fields(request: Request, error: Exception) -> Response:
     return JSONResponse(error_body(message, 400, param), status_code=400)
 
 
-async def _unavailable(request: Request, error: Exception) -> Response:
+async def _refuse_unavailable(request: Request, error: Exception) -> Response:
     return JSONResponse(error_body(str(error), 503), status_code=503)
 
 
-async def _no_route(request: Request, error: Exception) -> Response:
+async def _refuse_route(request: Request, error: Exception) -> Response:
     return JSONResponse({"detail": "Not Found"}, status_code=404)

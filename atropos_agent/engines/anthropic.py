@@ -13,7 +13,7 @@ from typing import Any
 
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig, ReasoningConfig
 
-from atropos_agent.engines.chat import NOT_OPENAI, ChatServer, paused
+from atropos_agent.engines.chat import NOT_OPENAI, ChatServer, add_pause
 from atropos_agent.engines.errors import ODD, EngineDown, NoCompletion, Refused, parse_error, refusal, shown
 from atropos_agent.engines.http import HttpClient, NoAnswer, Response
 from atropos_agent.tokens.chat import RAW
@@ -64,7 +64,7 @@ class HttpChatServer(ChatServer):
         await self._http.aclose()
         await super().close()
 
-    async def _once(self, options: dict[str, Any]) -> Any:
+    async def _send_once(self, options: dict[str, Any]) -> Any:
         try:
             response = await self._http.post(self.path, json=self.request(options))
         except NoAnswer as error:
@@ -73,20 +73,20 @@ class HttpChatServer(ChatServer):
             what = f"{self.label} answered {response.status_code} and points to {onward}"
             raise Refused(f"{what}; set --openai.base_url to an address there", status=response.status_code)
         if response.status_code != 200:
-            raise paused(refusal(self.label, response.status_code, _error_text(response)), response.headers)
+            raise add_pause(refusal(self.label, response.status_code, _error_text(response)), response.headers)
         try:
             answer = response.json()
         except ValueError as error:
             raise NoCompletion(f"{self.label} answered with no JSON: {response.text[:200]}") from error
         return self.read(answer)
 
-    async def _served(self) -> Sequence[str]:
+    async def _list_models(self) -> Sequence[str]:
         try:
             response = await self._http.get("/v1/models?limit=1000")
         except NoAnswer as error:
             raise EngineDown(f"{self.label} did not answer: {error}") from error
         if response.status_code in (401, 403):
-            raise self._wrong_key(f"{self.label} answered {response.status_code}: {response.text[:300]}")
+            raise self._wrong_key_error(f"{self.label} answered {response.status_code}: {response.text[:300]}")
         try:
             return [str(model["id"]) for model in response.json()["data"]]
         except ODD:
@@ -130,7 +130,7 @@ def request(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
         if message["role"] == "system" or not content:  # an empty message is refused
             continue
         if turns and turns[-1]["role"] == role:
-            turns[-1]["content"] = _joined(turns[-1]["content"], content)
+            turns[-1]["content"] = _merge_content(turns[-1]["content"], content)
         else:
             turns.append({"role": role, "content": content})
     body: dict[str, Any] = {"model": model, "max_tokens": options.get("max_tokens") or MOST_TOKENS, "messages": turns}
@@ -163,7 +163,7 @@ def _content(message: Message) -> str | list[dict[str, Any]]:
     return [*_blocks(message["content"]), *blocks]
 
 
-def _joined(one: str | list[dict[str, Any]], other: str | list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+def _merge_content(one: str | list[dict[str, Any]], other: str | list[dict[str, Any]]) -> str | list[dict[str, Any]]:
     if isinstance(one, str) and isinstance(other, str):
         return f"{one}\n\n{other}"
     return [*_blocks(one), *_blocks(other)]

@@ -29,7 +29,7 @@ from atropos_agent.engines.http import LARGEST, NoAnswer, needs_environment, who
 from atropos_agent.engines.load import Load
 from atropos_agent.tokens.chat import read_chat
 from atropos_agent.types import AgentError, EngineError
-from sandboxes.tls import distrust
+from sandboxes.tls import explain_tls_failure
 
 logger = logging.getLogger(__name__)
 
@@ -110,14 +110,14 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
         try:
             if self.config.model_name in UNNAMED:
                 self.config.model_name = await self._only_model()
-            await self._fitting(dict(_FIRST))
+            await self._send_fitting(dict(_FIRST))
         except Refused as error:
-            raise await self._meaning(error) from error
+            raise await self._translate_refusal(error) from error
         except NoCompletion as error:
             remedy = "set --openai.base_url to the endpoint's address, or --openai.server_type to what it speaks"
             raise NotThisServer(f"{error}; {remedy}") from error
         except EngineDown as error:
-            if (why := distrust(error, "--openai.base_url")) is not None:
+            if (why := explain_tls_failure(error, "--openai.base_url")) is not None:
                 raise NotThisServer(f"{self.label} can't be used: {why}") from error
             if self._has_key or not self.url.startswith("https:"):
                 raise
@@ -135,11 +135,11 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
                 stop=lambda state: _requested_pause(state) is None and state.attempt_number >= TRIES,
                 wait=lambda state: _pause(_requested_pause(state), usual(state)),
                 retry=retry_if_exception_type(EngineDown),
-                before_sleep=self._tell_pause,
+                before_sleep=self._log_pause,
                 reraise=True,
             ):
                 with attempt:
-                    answer = await self._fitting(options)
+                    answer = await self._send_fitting(options)
         self.sampled += 1
         self.usage.add(getattr(answer, "usage", None), self._prices)
         self._note(split, time.monotonic() - began, attempt.retry_state.attempt_number)
@@ -157,14 +157,14 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
         """Close the connections."""
         await self.openai.close()
 
-    async def _fitting(self, options: dict[str, Any]) -> Any:
+    async def _send_fitting(self, options: dict[str, Any]) -> Any:
         """Ask with the options that the model takes, and for a reply that its context window has room for. Raises as
-        `_once` does."""
+        `_send_once` does."""
         full: ContextOverflow | None = None
         while True:
             remaining = {name: value for name, value in options.items() if name not in self.left_out}
             try:
-                return await self._once(remaining)
+                return await self._send_once(remaining)
             except ContextOverflow as error:
                 limit = int(remaining.get("max_tokens") or 0)
                 # What a server names may be too much, too: then half as much is requested.
@@ -184,9 +184,9 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
                     self.left_out.append(name)
                     logger.warning("%s takes no %s, so that the model's own default holds: %s", self.label, name, error)
 
-    async def _once(self, options: dict[str, Any]) -> Any:
+    async def _send_once(self, options: dict[str, Any]) -> Any:
         """Ask once. Raises AgentError; EngineDown if another try may succeed."""
-        options = {**options, "messages": [_plain(message) for message in options["messages"]]}
+        options = {**options, "messages": [_strip_unknown_keys(message) for message in options["messages"]]}
         if self._renames and "max_tokens" in options:
             options["max_completion_tokens"] = options.pop("max_tokens")
         own = {name: options[name] for name in NOT_OPENAI if options.get(name) is not None}
@@ -201,10 +201,10 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
             text = str(message or error.response.text)
             if error.status_code == 400 and "max_completion_tokens" in text and "max_tokens" in options:
                 self._renames = True
-                return await self._once(options)
-            raise paused(refusal(self.label, error.status_code, text), error.response.headers) from error
+                return await self._send_once(options)
+            raise add_pause(refusal(self.label, error.status_code, text), error.response.headers) from error
         except (openai.APIConnectionError, NoAnswer) as error:
-            raise self._no_answer(error) from error
+            raise self._no_answer_error(error) from error
         except (openai.OpenAIError, ValueError) as error:  # the second: no JSON
             raise NoCompletion(f"{self.label} answered with something that is no completion: {error}") from error
         try:
@@ -215,39 +215,43 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
             ) from error
         return answer
 
-    async def _served(self) -> Sequence[str]:
+    async def _list_models(self) -> Sequence[str]:
         """Return the models that the server lists; none if it lists none. Raises NotThisServer for a wrong key."""
         try:
             return [str(model.id) async for model in self.openai.models.list()]
         except openai.AuthenticationError as error:
-            raise self._wrong_key(f"{self.label} answered {error.status_code}: {error.response.text[:300]}") from error
+            raise self._wrong_key_error(
+                f"{self.label} answered {error.status_code}: {error.response.text[:300]}"
+            ) from error
         except (openai.APIConnectionError, NoAnswer) as error:
-            raise self._no_answer(error) from error
+            raise self._no_answer_error(error) from error
         except (openai.OpenAIError, ValueError, AttributeError, TypeError):
             return []
 
     async def _only_model(self) -> str:
-        served = await self._served()
+        served = await self._list_models()
         if len(served) != 1:
-            raise ModelNotServed(f"no model is named; set --openai.model_name to {_one_of(served)} of {self.label}")
+            raise ModelNotServed(
+                f"no model is named; set --openai.model_name to {_model_choices(served)} of {self.label}"
+            )
         return served[0]
 
-    async def _meaning(self, error: Refused) -> EngineError:
+    async def _translate_refusal(self, error: Refused) -> EngineError:
         """Return the exception for a refusal of the first request."""
         if error.status in (401, 403):
-            return self._wrong_key(str(error))
-        served = await self._served()
+            return self._wrong_key_error(str(error))
+        served = await self._list_models()
         if served and self.config.model_name not in served:
-            return ModelNotServed(f"{error}; set --openai.model_name to {_one_of(served)}")
+            return ModelNotServed(f"{error}; set --openai.model_name to {_model_choices(served)}")
         if error.status == 404:
             return NotThisServer(f"{error}; set --openai.model_name, or --openai.base_url, to what is there")
         return NotThisServer(f"{error}; it refuses what every rollout asks of it")
 
-    def _no_answer(self, error: Exception) -> EngineDown:
+    def _no_answer_error(self, error: Exception) -> EngineDown:
         cause = error.__cause__ or error
         return EngineDown(f"{self.label} did not answer: {str(cause) or type(cause).__name__}")
 
-    def _tell_pause(self, state: RetryCallState) -> None:
+    def _log_pause(self, state: RetryCallState) -> None:
         """Log a long pause before another try; of many requests' pauses, one a minute."""
         seconds, now = state.upcoming_sleep, time.monotonic()
         if seconds >= LONG_S and now >= self._quiet_until:
@@ -255,7 +259,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
             error = None if state.outcome is None else state.outcome.exception()
             logger.warning("%s; the next try is in %.0f s", error, seconds)
 
-    def _wrong_key(self, message: str) -> NotThisServer:
+    def _wrong_key_error(self, message: str) -> NotThisServer:
         given = "its key" if self._has_key else "its key (none was given)"
         return NotThisServer(f"{message}; set --openai.api_key to {given}")
 
@@ -268,7 +272,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
             del values[: -self.config.rolling_buffer_length]
 
 
-def paused(error: AgentError, headers: Mapping[str, str]) -> AgentError:
+def add_pause(error: AgentError, headers: Mapping[str, str]) -> AgentError:
     """Return an error with the pause that the provider asks for."""
     if isinstance(error, EngineDown):
         error.pause_s = pause_s(headers)
@@ -293,12 +297,12 @@ def _requested_pause(state: RetryCallState) -> float | None:
     return error.pause_s if isinstance(error, EngineDown) else None
 
 
-def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
+def _strip_unknown_keys(message: Mapping[str, Any]) -> dict[str, Any]:
     """Return a message with OpenAI's own keys: others are refused."""
     return {name: message[name] for name in ("role", "content", "tool_calls", "tool_call_id") if name in message}
 
 
-def _one_of(served: Sequence[str]) -> str:
+def _model_choices(served: Sequence[str]) -> str:
     if not served:
         return "a model"
     more = f" and {len(served) - _SHOWN} more" if len(served) > _SHOWN else ""

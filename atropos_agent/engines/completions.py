@@ -26,24 +26,24 @@ from atropos_agent.engines.errors import (
     ModelNotServed,
     NotThisServer,
     OddAnswer,
-    counted,
+    count_or_zero,
     parse_error,
     refusal,
     shown,
-    unfit,
+    startup_error,
 )
 from atropos_agent.engines.http import HttpClient, NoAnswer, NotHttp, Response
-from atropos_agent.engines.liveness import while_alive
+from atropos_agent.engines.liveness import cancel_when_dead
 from atropos_agent.engines.load import Load, read_load
-from atropos_agent.engines.replies import Defect, UnsoundReply, check_ended, sound
+from atropos_agent.engines.replies import Defect, UnsoundReply, check_answer, check_ended
 from atropos_agent.engines.sessions import HEADERS, Session
-from atropos_agent.engines.settling import settled
+from atropos_agent.engines.settling import settle_error
 from atropos_agent.engines.token_server import TokenServer
 from atropos_agent.engines.versions import ServedAdapter, program_version, version_of
 from atropos_agent.tokens.conversation import Completion
 from atropos_agent.tokens.template import End
 from atropos_agent.types import AgentError, EngineError, TokenMismatch
-from sandboxes.tls import distrust
+from sandboxes.tls import explain_tls_failure
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class CompletionsServer(TokenServer):
 
     async def connect(self) -> None:
         """Ask the inference server for its models. Raises EngineError with the remedy."""
-        response = await self.greet("/v1/models", "`vllm serve MODEL`")
+        response = await self.probe("/v1/models", "`vllm serve MODEL`")
         try:
             served = {str(model["id"]): model for model in response.json()["data"]}
         except ODD as error:
@@ -137,7 +137,7 @@ class CompletionsServer(TokenServer):
         self.root = root if isinstance(root, str) else None
         self.adapter = ServedAdapter(self._client(), self.config.model_name) if base is not model else None
 
-    async def greet(self, path: str, start: str) -> Response:
+    async def probe(self, path: str, start: str) -> Response:
         """Ask the inference server for the first time, and return its answer. start: the command that starts one.
         Raises EngineError with the remedy."""
         try:
@@ -145,7 +145,7 @@ class CompletionsServer(TokenServer):
         except NoAnswer as error:
             raise unreachable(self.url, error, start) from error
         location = response.headers.get("location", "")
-        if (unusable := unfit(self.label, response.status_code, response.text, path, location)) is not None:
+        if (unusable := startup_error(self.label, response.status_code, response.text, path, location)) is not None:
             raise unusable
         return response
 
@@ -160,7 +160,7 @@ class CompletionsServer(TokenServer):
         async def attempt() -> Answer:
             answer = await self.once(**kwargs)
             if kwargs.get("n", 1) == 1:
-                sound(answer, kwargs["input_ids"], label=self.label, most=kwargs.get("max_tokens"))
+                check_answer(answer, kwargs["input_ids"], label=self.label, most=kwargs.get("max_tokens"))
             return answer
 
         retrying = AsyncRetrying(
@@ -219,7 +219,7 @@ class CompletionsServer(TokenServer):
                 lost_tokens=len(completion.ids),
             )
 
-    def mark(self, error: Exception | None) -> None:
+    def note_outcome(self, error: Exception | None) -> None:
         """Remember the outcome of the last request: others avoid an inference server that fails."""
         if error is None:
             if self._failures:
@@ -241,7 +241,7 @@ class CompletionsServer(TokenServer):
 
     async def version(self) -> str | None:
         """Return the version of the inference server's program; None when it does not say."""
-        http = self._made_client()  # of its own: this runs before a run is open, which closes the others
+        http = self._make_client()  # of its own: this runs before a run is open, which closes the others
         try:
             return await program_version(http)
         finally:
@@ -260,22 +260,22 @@ class CompletionsServer(TokenServer):
         kwargs.pop("prompt", None)
         options = {key: value for key, value in kwargs.items() if value is not None}
         body = self.request(prompt, options)
-        answer = await while_alive(
+        answer = await cancel_when_dead(
             self._post(self.path, body, session=session), self.alive, every_s=self.probe_s, label=self.label
         )
         try:
             return self.read(answer, prompt)
         except AgentError as error:
-            error.lost_tokens = error.lost_tokens or counted(self.sampled_in, answer)
+            error.lost_tokens = error.lost_tokens or count_or_zero(self.count_sampled, answer)
             raise
         except ODD as error:
             raise OddAnswer(f"{self.label}'s answer is no completion: {shown(answer)}") from error
 
-    async def settle(self, error: OddAnswer, prompt: list[int]) -> AgentError:
-        """Return the exception for a repeated odd answer, see `settled`."""
-        return await settled(self, error, prompt)
+    async def settle_error(self, error: OddAnswer, prompt: list[int]) -> AgentError:
+        """Return the exception for a repeated odd answer, see `engines/settling.py`."""
+        return await settle_error(self, error, prompt)
 
-    async def answers(self, prompt: list[int]) -> bool:
+    async def can_sample(self, prompt: list[int]) -> bool:
         """Tell whether the server samples a token behind this prompt."""
         try:
             await self._tokens_and_logprobs_completion_wrapper(input_ids=prompt, max_tokens=1, temperature=1.0, n=1)
@@ -305,15 +305,15 @@ class CompletionsServer(TokenServer):
         seen = prompt
         for choice in choices:
             check_ended(choice["finish_reason"])
-            seen, sampled, given = _sampled(choice, self.label)
+            seen, sampled, given = _parse_choice(choice, self.label)
             ids.append(sampled)
             logprobs.append(given)
             reasons.append(choice["finish_reason"])
-        answer = answer_of(seen, ids, logprobs, reasons, [_label(choice) for choice in choices])
+        answer = answer_of(seen, ids, logprobs, reasons, [_weights_label(choice) for choice in choices])
         answer.experts = [choice.get("routed_experts") for choice in choices]
         return answer
 
-    def sampled_in(self, body: Any) -> int:
+    def count_sampled(self, body: Any) -> int:
         """Return how many tokens were sampled for an answer's body, as far as it tells. Raises the exceptions of odd
         bodies."""
         if (body.get("usage") or {}).get("completion_tokens") is not None:
@@ -340,21 +340,21 @@ class CompletionsServer(TokenServer):
             places = answer["choices"][0]["prompt_logprobs"][1:]
             return [{int(i): float(one["logprob"]) for i, one in place.items()} for place in places]
 
-        found = await self.ask(self.path, body, read, "score a prompt")
+        found = await self.query(self.path, body, read, "score a prompt")
         if len(found) != len(ids) - 1 or any(i not in place for i, place in zip(ids[1:], found, strict=True)):
             raise EngineError(f"{self.label} can't score a prompt: it returned the logprobs of other tokens")
         return found
 
-    async def ask(self, path: str, body: dict[str, Any], read: Callable[[Any], T], what: str) -> T:
+    async def query(self, path: str, body: dict[str, Any], read: Callable[[Any], T], what: str) -> T:
         """Post a question beside sampling, several times while nobody answers, and return what `read` makes of the
         answer. what: the question, in words. Raises EngineError."""
-        answer = await self._insisted(path, body)
+        answer = await self._post_with_retries(path, body)
         try:
             return read(answer)
         except ODD as error:
             raise EngineError(f"{self.label} can't {what}: {shown(answer)}") from error
 
-    async def _insisted(self, path: str, body: dict[str, Any]) -> Any:
+    async def _post_with_retries(self, path: str, body: dict[str, Any]) -> Any:
         began, tries = time.monotonic(), 0
         while True:
             left = self.question_s - (time.monotonic() - began)
@@ -407,7 +407,7 @@ class CompletionsServer(TokenServer):
         def read(answer: Any) -> list[int]:
             return [int(i) for i in answer["choices"][0].get("prompt_token_ids") or ()]
 
-        ids = await self.ask(self.path, body, read, "encode a text")
+        ids = await self.query(self.path, body, read, "encode a text")
         if not ids:
             raise EngineError(f"{self.label} returns no token ids; vLLM 0.10.2 or later does")
         return ids
@@ -419,10 +419,10 @@ class CompletionsServer(TokenServer):
 
     def _client(self) -> HttpClient:
         if self._http is None:
-            self._http = self._made_client()
+            self._http = self._make_client()
         return self._http
 
-    def _made_client(self) -> HttpClient:
+    def _make_client(self) -> HttpClient:
         headers = {"Authorization": f"Bearer {self.config.api_key}"} if self.config.api_key else {}
         return HttpClient(self.url, headers=headers, timeout_s=self.config.timeout)
 
@@ -446,7 +446,7 @@ def answer_of(
     return answer
 
 
-def _sampled(choice: Mapping[str, Any], label: str) -> tuple[list[int], list[int], list[float]]:
+def _parse_choice(choice: Mapping[str, Any], label: str) -> tuple[list[int], list[int], list[float]]:
     """Return the prompt's ids, the sampled ids and their logprobs. Raises TokenMismatch if one is missing."""
     sampled = choice.get("token_ids")
     if sampled is None:
@@ -463,14 +463,14 @@ def _sampled(choice: Mapping[str, Any], label: str) -> tuple[list[int], list[int
     return list(choice["prompt_token_ids"]), list(sampled), list(given or ())
 
 
-def _label(choice: Mapping[str, Any]) -> Any:
+def _weights_label(choice: Mapping[str, Any]) -> Any:
     """Return a label of a reply's weights: the embedded server names the oldest, vLLM all of them."""
     return choice["weight_version"] if "weight_version" in choice else choice.get("weight_versions")
 
 
 def unreachable(url: str, error: NoAnswer, program: str) -> EngineError:
     """Return the exception for no answer from a URL at the start. program: the one to start there."""
-    if (why := distrust(error, "--openai.base_url")) is not None:
+    if (why := explain_tls_failure(error, "--openai.base_url")) is not None:
         return NotThisServer(f"the inference server at {url} can't be used: {why}")
     if isinstance(error, NotHttp):
         return NotThisServer(

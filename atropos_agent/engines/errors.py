@@ -77,7 +77,7 @@ class NotThisServer(Refused):
     """The answering program is no inference server that we can use with these options, and will not become one."""
 
 
-def unfit(label: str, status: int, text: str, path: str, location: str = "") -> EngineError | None:
+def startup_error(label: str, status: int, text: str, path: str, location: str = "") -> EngineError | None:
     """Return the exception for an answer at the start that is an error: NotThisServer if only the user can mend it.
 
     path: of the request. location: the address that a redirection names."""
@@ -135,7 +135,7 @@ def shown(value: Any) -> str:
     return _SHORT.repr(value[:200] if isinstance(value, str) else value)[:200]
 
 
-def counted(count: Callable[[Any], int], body: Any) -> int:
+def count_or_zero(count: Callable[[Any], int], body: Any) -> int:
     """Return how many tokens an answer holds; 0 if it is too odd to tell."""
     try:
         return count(body)

@@ -111,11 +111,13 @@ def pause_s(headers: Mapping[str, str], now: datetime | None = None) -> float | 
     values = {name.lower(): value.strip() for name, value in headers.items()}
     now = now or datetime.now(UTC)
     first = _number(values.get("retry-after-ms"))
-    waits = [None if first is None else first / 1000, _moment(values.get("retry-after"), now)]
+    waits = [None if first is None else first / 1000, _seconds_until(values.get("retry-after"), now)]
     if (wait := next((one for one in waits if one is not None), None)) is None:
         spent = [name for name in values if name.endswith(("-reset", *_RESETS)) or name in _RESETS]
         left = [
-            _moment(values[name], now) for name in spent if values.get(name.replace("reset", "remaining"), "0") == "0"
+            _seconds_until(values[name], now)
+            for name in spent
+            if values.get(name.replace("reset", "remaining"), "0") == "0"
         ]
         wait = max((one for one in left if one is not None), default=None)
     return None if wait is None else min(max(wait, 0.0), LONGEST_S)
@@ -132,7 +134,7 @@ def _number(text: str | None) -> float | None:
         return None
 
 
-def _moment(text: str | None, now: datetime) -> float | None:
+def _seconds_until(text: str | None, now: datetime) -> float | None:
     """Return the seconds until a moment: a number of seconds, a duration, a date of HTTP's or of RFC 3339."""
     if text is None or (seconds := _number(text)) is not None:
         return None if text is None else seconds

@@ -29,7 +29,7 @@ are ten million."""
 _LARGE = 1 << 20
 
 
-def holds_more(body: bytes | bytearray, most: int) -> bool:
+def has_more_values(body: bytes | bytearray, most: int) -> bool:
     """Tell whether JSON may hold more values than `most`, before it is read: `[],` takes 20 times its bytes then."""
     return sum(body.count(mark) for mark in b",[{") > most
 
@@ -77,7 +77,7 @@ class Response:
         return self
 
 
-def dumped(value: Any) -> bytes:
+def dump_json(value: Any) -> bytes:
     """Return a value as JSON, with "?" for halves of surrogate pairs, which have no UTF-8."""
     try:
         return orjson.dumps(value)
@@ -108,7 +108,7 @@ class HttpClient:
         self, path: str, *, json: Any, timeout: float | None = None, headers: Mapping[str, str] | None = None
     ) -> Response:
         """Send `json` to a path. timeout: seconds in all. headers: of this request. Raises NoAnswer."""
-        return await self._request("POST", path, dumped(json), timeout, headers)
+        return await self._request("POST", path, dump_json(json), timeout, headers)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -138,7 +138,7 @@ class HttpClient:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             reason = _short(error)
             other = isinstance(error, aiohttp.ClientResponseError | aiohttp.ClientSSLError)
-            raise (NotHttp if other else NoAnswer)(reason + _way(self._url)) from error
+            raise (NotHttp if other else NoAnswer)(reason + _proxy_note(self._url)) from error
 
     def _open(self) -> aiohttp.ClientSession:
         parts = urlsplit(self._url)
@@ -148,7 +148,7 @@ class HttpClient:
         headers = {"Content-Type": "application/json", **self._headers}
         proxy = proxy_of(self._url)
         if proxy is not None and not proxy.startswith(("http://", "https://")):
-            raise NoAnswer("a proxy is given as http://HOST:PORT" + _way(self._url))
+            raise NoAnswer("a proxy is given as http://HOST:PORT" + _proxy_note(self._url))
         if parts.username is not None:  # which stands for the key
             headers.pop("Authorization", None)
         return aiohttp.ClientSession(connector=connector, headers=headers, proxy=proxy)
@@ -165,7 +165,7 @@ async def _body(answer: aiohttp.ClientResponse) -> bytes:
 
 def whole(body: bytearray) -> bytes:
     """Return the body of an answer. Raises NoAnswer for one of too many values."""
-    if holds_more(body, MOST_VALUES):
+    if has_more_values(body, MOST_VALUES):
         raise NoAnswer(f"it answered with more than {MOST_VALUES} values")
     return bytes(body)
 
@@ -179,7 +179,7 @@ def _short(error: Exception) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-def _way(url: str) -> str:
+def _proxy_note(url: str) -> str:
     """Return a message's words on the proxy for a URL, without its password; "" without a proxy."""
     proxy = proxy_of(url)
     if proxy is None:

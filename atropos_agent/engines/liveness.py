@@ -11,7 +11,9 @@ from atropos_agent.engines.errors import EngineDown
 T = TypeVar("T")
 
 
-async def while_alive(work: Awaitable[T], alive: Callable[[], Awaitable[bool]], *, every_s: float, label: str) -> T:
+async def cancel_when_dead(
+    work: Awaitable[T], alive: Callable[[], Awaitable[bool]], *, every_s: float, label: str
+) -> T:
     """Await an answer while the server lives: a slow one is waited for, a hanging one is not.
 
     alive: asks the server, after each `every_s` seconds without an answer. label: the server's name in

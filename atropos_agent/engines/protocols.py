@@ -65,7 +65,7 @@ class SGLangServer(CompletionsServer):
             versions.append(meta.get("weight_version"))
         return answer_of(prompt, ids, logprobs, reasons, versions)
 
-    def sampled_in(self, body: Any) -> int:
+    def count_sampled(self, body: Any) -> int:
         results = body if isinstance(body, list) else [body]
         metas = [result["meta_info"] for result in results]
         return sum(meta.get("completion_tokens") or len(meta.get("output_token_logprobs") or ()) for meta in metas)
@@ -94,15 +94,15 @@ class SGLangServer(CompletionsServer):
         self._prompt_seen = True
 
     async def prompt_ids_of(self, text: str) -> list[int]:
-        return [token for token, _ in await self._scored({"text": text})]
+        return [token for token, _ in await self._score_prompt({"text": text})]
 
     async def score(self, ids: list[int]) -> list[float]:
-        scored = await self._scored({"input_ids": ids})
+        scored = await self._score_prompt({"input_ids": ids})
         if [token for token, _ in scored] != ids:
             raise EngineError(f"{self.label} can't score a prompt")
         return [logprob for _, logprob in scored[1:]]
 
-    async def _scored(self, prompt: dict[str, Any]) -> list[tuple[int, float]]:
+    async def _score_prompt(self, prompt: dict[str, Any]) -> list[tuple[int, float]]:
         """Return a prompt's ids and their logprobs; the first has none, so it has 0."""
         sampling = {"max_new_tokens": 1, "temperature": 1.0}
         body = {**prompt, "sampling_params": sampling, "return_logprob": True, "logprob_start_len": 0}
@@ -111,7 +111,7 @@ class SGLangServer(CompletionsServer):
             rows = answer["meta_info"].get("input_token_logprobs") or ()
             return [(int(token), float(logprob) if place else 0.0) for place, (logprob, token, *_) in enumerate(rows)]
 
-        return await self.ask(self.path, body, read, "score a prompt")
+        return await self.query(self.path, body, read, "score a prompt")
 
 
 class GenerateServer(CompletionsServer):
@@ -123,7 +123,7 @@ class GenerateServer(CompletionsServer):
     path = "/generate"
 
     async def connect(self) -> None:
-        await self.greet("/health", "Atropos' example_trainer/vllm_api_server.py")
+        await self.probe("/health", "Atropos' example_trainer/vllm_api_server.py")
         self.root = None if self.config.model_name in UNNAMED else self.config.model_name
 
     def request(self, prompt: list[int], options: dict[str, Any]) -> dict[str, Any]:
@@ -149,7 +149,7 @@ class GenerateServer(CompletionsServer):
             logprobs.append([logprob for _, logprob in given])
         return answer_of(list(body["prompt_token_ids"]), ids, logprobs, reasons, [None] * len(ids))
 
-    def sampled_in(self, body: Any) -> int:
+    def count_sampled(self, body: Any) -> int:
         return sum(map(len, body["token_ids"]))
 
     async def prompt_ids_of(self, text: str) -> list[int]:
@@ -158,7 +158,7 @@ class GenerateServer(CompletionsServer):
         def read(answer: Any) -> list[int]:
             return [int(i) for i in answer.get("prompt_token_ids") or ()]
 
-        ids = await self.ask(self.path, body, read, "encode a text")
+        ids = await self.query(self.path, body, read, "encode a text")
         if not ids:
             raise EngineError(f"{self.label} returns no token ids")
         return ids

@@ -60,7 +60,7 @@ class UnsoundReply(EngineError):
         self.lost_tokens = lost_tokens
 
 
-def sound(
+def check_answer(
     answer: Any,
     prompt: list[int],
     unknown_id: UnknownId | None = None,
@@ -113,7 +113,7 @@ def sound(
     return Completion(ids, [float(p) for p in given], _name(reasons[0]), version=version, experts=experts)
 
 
-def sound_chat(response: Any) -> Completion:
+def check_chat_answer(response: Any) -> Completion:
     """Return the one reply in an OpenAI ChatCompletion, as text without ids. Raises UnsoundReply."""
     count = getattr(getattr(response, "usage", None), "completion_tokens", None)
     lost = count if isinstance(count, int) else 0

@@ -10,7 +10,7 @@ from typing import Any
 
 from atropos_agent.engines.completions import Answer, CompletionsServer
 from atropos_agent.engines.errors import ContextOverflow, OddAnswer
-from atropos_agent.engines.replies import EndOf, UnknownId, UnsoundReply, sound
+from atropos_agent.engines.replies import EndOf, UnknownId, UnsoundReply, check_answer
 from atropos_agent.engines.sessions import Session
 from atropos_agent.engines.token_server import TokenServer
 from atropos_agent.types import AgentError, EngineError, TokenMismatch
@@ -84,7 +84,7 @@ class Route(TokenServer):
                 except (EngineError, TokenMismatch) as error:
                     # A server that does not answer says nothing of the request.
                     tries[engine] = tries[engine] + 1 if isinstance(error, OddAnswer | UnsoundReply) else 0
-                    found = await self._settled(engine, error, tries[engine], kwargs["input_ids"])
+                    found = await self._settle_error(engine, error, tries[engine], kwargs["input_ids"])
                     if not (isinstance(found, EngineError) and found.passing):
                         # The request may be at fault, or this inference server alone: the others decide.
                         refusals[engine] = found
@@ -96,9 +96,9 @@ class Route(TokenServer):
                     else:
                         self._failing_since = began
                     self.lost_tokens += error.lost_tokens
-                    engine.mark(error)
+                    engine.note_outcome(error)
                 else:
-                    engine.mark(None)
+                    engine.note_outcome(None)
                     if self._failing_since is not None:
                         self._lost_s, self._failing_since = self._lost_s + started - began, None
                     return answer
@@ -108,14 +108,16 @@ class Route(TokenServer):
     def _check(self, engine: CompletionsServer, answer: Answer, request: Mapping[str, Any]) -> None:
         """Check that a reply is sound, and whole if the server says so. Raises UnsoundReply, TokenMismatch."""
         most = request.get("max_tokens")
-        reply = sound(answer, request["input_ids"], self._unknown_id, label=engine.label, most=most)
+        reply = check_answer(answer, request["input_ids"], self._unknown_id, label=engine.label, most=most)
         if self._end_of is not None:
             engine.check_end(reply, self._end_of(reply.ids, request.get("stop") or ()))
 
-    async def _settled(self, engine: CompletionsServer, error: AgentError, tries: int, prompt: list[int]) -> AgentError:
+    async def _settle_error(
+        self, engine: CompletionsServer, error: AgentError, tries: int, prompt: list[int]
+    ) -> AgentError:
         """Return the exception for an error: a repeated one may be permanent."""
         if isinstance(error, OddAnswer) and tries % engine.attempts == 0:
-            return await engine.settle(error, prompt)
+            return await engine.settle_error(error, prompt)
         if isinstance(error, UnsoundReply) and tries >= INTERRUPTIONS:
             return EngineError(f"{error} ({tries} times)", lost_tokens=error.lost_tokens)
         return error

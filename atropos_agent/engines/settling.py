@@ -20,12 +20,12 @@ class ProbedServer(Protocol):
         """Return how messages call it."""
         ...
 
-    async def answers(self, prompt: list[int]) -> bool:
+    async def can_sample(self, prompt: list[int]) -> bool:
         """Tell whether the server samples a token behind this prompt."""
         ...
 
 
-async def settled(server: ProbedServer, error: OddAnswer, prompt: list[int]) -> AgentError:
+async def settle_error(server: ProbedServer, error: OddAnswer, prompt: list[int]) -> AgentError:
     """Return ContextOverflow if the prompt's length alone is the reason of an odd answer, EngineError if this
     request or this server is refused for good, else the error itself: the server is broken, which may pass.
 
@@ -33,14 +33,14 @@ async def settled(server: ProbedServer, error: OddAnswer, prompt: list[int]) -> 
     if not error.broken:
         return EngineError(f"{error} (each time)")
     filler = prompt[:1]
-    if not await server.answers(filler) or await server.answers(prompt):
+    if not await server.can_sample(filler) or await server.can_sample(prompt):
         return error
-    if server.max_model_len is None and not await server.answers(filler * len(prompt)):
+    if server.max_model_len is None and not await server.can_sample(filler * len(prompt)):
         fits, fails = 1, len(prompt)
         while fails - fits > 1:
             middle = (fits + fails) // 2
-            fits, fails = (middle, fails) if await server.answers(filler * middle) else (fits, middle)
-        if not await server.answers(filler * fits):
+            fits, fails = (middle, fails) if await server.can_sample(filler * middle) else (fits, middle)
+        if not await server.can_sample(filler * fits):
             return error  # it has broken meanwhile
         # With the requested token.
         server.max_model_len = fits + 1

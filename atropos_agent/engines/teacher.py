@@ -88,11 +88,11 @@ class Teacher:
         ids = [int(i) for i in template.tokenizer.encode(TEXT, add_special_tokens=False)]
         await server.scores(ids, self._top)
 
-    async def taught(self, result: AgentResult) -> AgentResult:
+    async def score(self, result: AgentResult) -> AgentResult:
         """Return a result with the teacher's scores in its rows. Raises AgentError for an infrastructure failure."""
-        return replace(result, segments=tuple(await asyncio.gather(*map(self._scored, result.segments))))
+        return replace(result, segments=tuple(await asyncio.gather(*map(self._score_row, result.segments))))
 
-    async def _scored(self, row: SequenceData) -> SequenceData:
+    async def _score_row(self, row: SequenceData) -> SequenceData:
         sampled = [place for place, mask in enumerate(row.masked_tokens) if mask != IGNORED]
         if not sampled:
             return row

@@ -77,12 +77,12 @@ class ServedAdapter:
     async def version(self) -> int | None:
         """Return the step in the name of the adapter's folder, at most `believed_s` old; None without one."""
         if self._first is None:
-            self._first = asyncio.ensure_future(self._looked_up())
+            self._first = asyncio.ensure_future(self._look_up())
         if not self._first.done():
             return await asyncio.shield(self._first)
-        return await self._looked_up()
+        return await self._look_up()
 
-    async def _looked_up(self) -> int | None:
+    async def _look_up(self) -> int | None:
         version = self._version
         if time.monotonic() - self._checked_at > self.believed_s:
             self._checked_at = time.monotonic()  # so that of many requests one asks

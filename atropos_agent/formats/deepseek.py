@@ -5,7 +5,7 @@ Formats: the chat templates of DeepSeek-V3 and R1 with arguments in a block of c
 
 from __future__ import annotations
 
-from atropos_agent.formats.reading import Read, expect, read_arguments, written_json
+from atropos_agent.formats.reading import Read, expect, read_arguments, write_json
 from atropos_agent.formats.sections import JsonSectionFormat, SectionFormat
 from atropos_agent.types import THINK, THINK_END
 from tools.base import ToolCall
@@ -37,8 +37,8 @@ class DeepSeekV3(SectionFormat):
         place = expect(text, place, "```", "the call's block of code is not closed right after its arguments")
         return Read(name, arguments), expect(text, place, CALL_END, f"the call is not closed with {CALL_END}")
 
-    def written(self, call: ToolCall, number: int) -> str:
-        arguments = written_json(dict(call.arguments))
+    def write_call(self, call: ToolCall, number: int) -> str:
+        arguments = write_json(dict(call.arguments))
         return f"{CALL}function{SEPARATOR}{call.name}\n```json\n{arguments}\n```{CALL_END}"
 
 

@@ -48,20 +48,20 @@ class Gemma4(TaggedFormat):
         return f"{thought}{reply.content}{self.write_all(reply.calls)}"
 
     def write(self, call: ToolCall) -> str:
-        given = ",".join(f"{key}:{_written(value)}" for key, value in sorted(call.arguments.items()))
+        given = ",".join(f"{key}:{_write_value(value)}" for key, value in sorted(call.arguments.items()))
         return checked(self, call, f"{CALL}call:{call.name}{{{given}}}{CALL_END}")
 
 
-def _written(value: Any) -> str:
+def _write_value(value: Any) -> str:
     match value:
         case str():
             return f"{QUOTE}{value}{QUOTE}"
         case bool():
             return str(value).lower()
         case Mapping():
-            return "{" + ",".join(f"{key}:{_written(one)}" for key, one in sorted(value.items())) + "}"
+            return "{" + ",".join(f"{key}:{_write_value(one)}" for key, one in sorted(value.items())) + "}"
         case list() | tuple():
-            return "[" + ",".join(map(_written, value)) + "]"
+            return "[" + ",".join(map(_write_value, value)) + "]"
     return repr(value)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from atropos_agent.formats.reading import Section, TaggedFormat, read_json, section_of, skip_space, written_json
+from atropos_agent.formats.reading import Section, TaggedFormat, read_json, section_of, skip_space, write_json
 from tools.base import ToolCall
 
 
@@ -31,7 +31,7 @@ class GigaChat(TaggedFormat):
         return section_of(end, value, *self.keys)
 
     def write(self, call: ToolCall) -> str:
-        return f"{self.opening}{written_json({'name': call.name, 'arguments': dict(call.arguments)})}"
+        return f"{self.opening}{write_json({'name': call.name, 'arguments': dict(call.arguments)})}"
 
 
 class GigaChat3(GigaChat):

@@ -62,7 +62,7 @@ class Glm(SectionFormat):
             if not key or "<" in key:
                 raise ValueError(f"an argument's name is empty, or not closed with {key_end}")
             place = expect(text, end + len(key_end), value, f"no {value} stands behind the argument {key!r}")
-            behind = self._types.behind_json(name, key, text, place)
+            behind = self._types.end_of_json(name, key, text, place)
             end = end_of_value(text, behind, value_end, (before, self.call_end))
             if key in arguments:
                 raise ValueError(f"the argument {key!r} is there twice")
@@ -73,7 +73,7 @@ class Glm(SectionFormat):
     def write(self, call: ToolCall) -> str:
         return checked(self, call, self.write_all([call]))
 
-    def written(self, call: ToolCall, number: int) -> str:
+    def write_call(self, call: ToolCall, number: int) -> str:
         key, key_end, value, value_end = self.argument
         given = "".join(
             f"{key}{name}{key_end}\n{value}{self._types.text(call.name, name, one)}{value_end}\n"

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from atropos_agent.formats.base import ToolFormat
-from atropos_agent.formats.reading import Read, read_arguments, skip_space, written_json
+from atropos_agent.formats.reading import Read, read_arguments, skip_space, write_json
 from atropos_agent.types import Reply
 from tools.base import ToolCall
 
@@ -38,7 +38,7 @@ class Harmony(ToolFormat):
     channelled = True
 
     def instructions(self, schemas: Sequence[Mapping[str, object]]) -> str:
-        shown = "\n".join(written_json(schema) for schema in schemas)
+        shown = "\n".join(write_json(schema) for schema in schemas)
         return (
             f"# Tools\n\nCalls to these tools must go to the commentary channel, each to functions.<tool name>, as a "
             f"JSON object:\n{shown}"
@@ -70,7 +70,7 @@ class Harmony(ToolFormat):
         return [(0, len(text))]
 
     def write(self, call: ToolCall) -> str:
-        arguments = written_json(dict(call.arguments))
+        arguments = write_json(dict(call.arguments))
         return f"{CHANNEL}commentary to={FUNCTIONS}{call.name} {CONSTRAIN}json{MESSAGE}{arguments}"
 
     def write_all(self, calls: Sequence[ToolCall]) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from atropos_agent.formats.reading import Section, TaggedFormat, expect, read_json, section_of, written_json
+from atropos_agent.formats.reading import Section, TaggedFormat, expect, read_json, section_of, write_json
 from atropos_agent.types import THINK, THINK_END
 from tools.base import ToolCall
 
@@ -45,4 +45,4 @@ class Hermes(TaggedFormat):
         return section_of(end, value, "arguments")
 
     def write(self, call: ToolCall) -> str:
-        return f"{CALL}\n{written_json({'name': call.name, 'arguments': dict(call.arguments)})}\n{CALL_END}"
+        return f"{CALL}\n{write_json({'name': call.name, 'arguments': dict(call.arguments)})}\n{CALL_END}"

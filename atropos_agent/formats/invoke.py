@@ -16,7 +16,7 @@ from typing import Any
 from xml.sax.saxutils import unescape
 
 from atropos_agent.formats.pythonic import PYTHON
-from atropos_agent.formats.reading import Read, expect, read_json, skip_space, written_json
+from atropos_agent.formats.reading import Read, expect, read_json, skip_space, write_json
 from atropos_agent.formats.sections import SectionFormat
 from atropos_agent.formats.typed import ArgumentTypes, checked, end_of_value, type_of
 from atropos_agent.types import THINK, THINK_END, Reply
@@ -42,14 +42,14 @@ class InvokeFormat(SectionFormat):
     between = "\n"
 
     def read_one(self, text: str, start: int) -> tuple[Read, int]:
-        name, place = quoted_name(text, start)
+        name, place = read_quoted_name(text, start)
         if (closed := self.name_end.match(text, place)) is None:
             raise ValueError(f"the tag with the tool's name {name!r} is not closed")
         place = closed.end()
         arguments: dict[str, Any] = {}
         while not text.startswith(self.call_end, place := skip_space(text, place)):
             place = expect(text, place, self.parameter, f'the call holds something else than {self.parameter}…"> tags')
-            key, place = quoted_name(text, place)
+            key, place = read_quoted_name(text, place)
             if key in arguments:
                 raise ValueError(f"the argument {key!r} is there twice")
             arguments[key], place = self.read_value(name, key, text, place)
@@ -65,13 +65,13 @@ class InvokeFormat(SectionFormat):
         return end_of_value(text, start, self.parameter_end, (self.parameter, self.call_end))
 
     def write_all(self, calls: Sequence[ToolCall]) -> str:
-        written = [self.written(call, number) for number, call in enumerate(calls)]
+        written = [self.write_call(call, number) for number, call in enumerate(calls)]
         return self.between.join([self.opening, *written, self.closing]) if calls else ""
 
     def write(self, call: ToolCall) -> str:
         return checked(self, call, self.write_all([call]))
 
-    def written(self, call: ToolCall, number: int) -> str:
+    def write_call(self, call: ToolCall, number: int) -> str:
         parts = [f"{self.call}{call.name}{self.named(number)}"]
         parts += [f'{self.parameter}{key}"{self.value(call, key)}{self.parameter_end}' for key in call.arguments]
         return self.between.join([*parts, self.call_end])
@@ -106,7 +106,7 @@ class MiniMax(InvokeFormat):
 
     def read_value(self, name: str, key: str, text: str, start: int) -> tuple[Any, int]:
         start = expect(text, start, ">", f"the tag with the argument's name {key!r} is not closed")
-        end = self.value_ends(text, self._types.behind_json(name, key, text, start))
+        end = self.value_ends(text, self._types.end_of_json(name, key, text, start))
         return self._types.value(name, key, text[start:end]), end
 
     def value(self, call: ToolCall, key: str) -> str:
@@ -128,7 +128,7 @@ class MiniCpm5(MiniMax):
     prefer_json = True
 
     def write_all(self, calls: Sequence[ToolCall]) -> str:
-        return "\n".join(self.written(call, number) for number, call in enumerate(calls))
+        return "\n".join(self.write_call(call, number) for number, call in enumerate(calls))
 
     def read_value(self, name: str, key: str, text: str, start: int) -> tuple[Any, int]:
         if text.startswith(f">{_CDATA}", start):
@@ -136,14 +136,14 @@ class MiniCpm5(MiniMax):
             end = end_of_value(text, start, f"{_CDATA_END}{self.parameter_end}", (self.parameter, self.call_end))
             return self._types.value(name, key, text[start:end]), end + len(_CDATA_END)
         start = expect(text, start, ">", f"the tag with the argument's name {key!r} is not closed")
-        end = self.value_ends(text, self._types.behind_json(name, key, text, start))
+        end = self.value_ends(text, self._types.end_of_json(name, key, text, start))
         bare = unescape(text[start:end], _QUOTES)
         try:
             return self._types.value(name, key, bare), end
         except ValueError:
             value, behind = PYTHON.read(bare, 0)
             expect(f"{bare}>", behind, ">", f"there is text behind the value of the argument {key!r}")
-            return self._types.value(name, key, written_json(value)), end
+            return self._types.value(name, key, write_json(value)), end
 
     def value(self, call: ToolCall, key: str) -> str:
         text = super().value(call, key)
@@ -180,7 +180,7 @@ class DeepSeekV32(InvokeFormat):
     def value(self, call: ToolCall, key: str) -> str:
         value = call.arguments[key]
         flag = next(flag for flag, is_text in _FLAGS.items() if is_text == isinstance(value, str))
-        return f"{flag}{value if isinstance(value, str) else written_json(value)}"
+        return f"{flag}{value if isinstance(value, str) else write_json(value)}"
 
 
 class DeepSeekV4(DeepSeekV32):
@@ -227,7 +227,7 @@ class KimiK3(InvokeFormat):
     def value(self, call: ToolCall, key: str) -> str:
         value = call.arguments[key]
         (named,) = type_of(value) - {"integer"}
-        return f' type="{named}"<|sep|>{value if isinstance(value, str) else written_json(value)}'
+        return f' type="{named}"<|sep|>{value if isinstance(value, str) else write_json(value)}'
 
     def turn(self, reply: Reply) -> str:
         think, think_end = self.thinking
@@ -236,7 +236,7 @@ class KimiK3(InvokeFormat):
         return f"{thought}{response}{self.write_all(reply.calls)}<|close|>message<|sep|>"
 
 
-def quoted_name(text: str, start: int) -> tuple[str, int]:
+def read_quoted_name(text: str, start: int) -> tuple[str, int]:
     """Return a name that begins behind its opening quote, and the place behind the closing one. Raises ValueError."""
     end = text.find('"', start, start + 1000)
     name = text[start:end] if end >= 0 else ""

@@ -32,6 +32,6 @@ class Kimi(JsonSectionFormat):
     def call_id(self, number: int, name: str) -> str:
         return f"functions.{name}:{number}"
 
-    def headed(self, call: ToolCall, number: int) -> str:
+    def write_head(self, call: ToolCall, number: int) -> str:
         found = _ID.fullmatch(call.id)
         return call.id if found and found["name"] == call.name else self.call_id(number, call.name)

@@ -18,7 +18,7 @@ from atropos_agent.formats.reading import (
     named_call,
     read_json,
     skip_space,
-    written_json,
+    write_json,
 )
 from atropos_agent.types import THINK, THINK_END
 from tools.base import ToolCall
@@ -55,7 +55,7 @@ class ListFormat(TaggedFormat):
 
     def write_all(self, calls: Sequence[ToolCall]) -> str:
         listed = [self.entry(call, number) for number, call in enumerate(calls)]
-        return f"{self.opening}{written_json(listed)}{self.closing}" if calls else ""
+        return f"{self.opening}{write_json(listed)}{self.closing}" if calls else ""
 
     def write(self, call: ToolCall) -> str:
         return self.write_all([call])
@@ -92,7 +92,7 @@ class MiniMaxM1(ListFormat):
         return listed, start
 
     def write_all(self, calls: Sequence[ToolCall]) -> str:
-        lines = [written_json(self.entry(call, number)) for number, call in enumerate(calls)]
+        lines = [write_json(self.entry(call, number)) for number, call in enumerate(calls)]
         return "\n".join([self.opening, *lines, self.closing]) if calls else ""
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from atropos_agent.formats.reading import DEEPEST, finite, skip_space
+from atropos_agent.formats.reading import DEEPEST, parse_finite, skip_space
 
 _NUMBER = re.compile(r"-?\d++(?:\.\d++)?(?:[eE][+-]?\d++)?(?![\w.])")
 _WORD = re.compile(r"[A-Za-z]++(?![\w.])")
@@ -72,7 +72,7 @@ class Literals:
             if key in found:
                 raise ValueError(f"the argument {key!r} is there twice")
             found[key], place = self.read(source, place + len(sign), depth + 1)
-            place = _behind_comma(source, place, closing)
+            place = _skip_comma(source, place, closing)
         return found, place + len(closing)
 
     def _list(self, source: str, start: int, depth: int) -> Place:
@@ -81,11 +81,11 @@ class Literals:
         while not source.startswith("]", place):
             value, place = self.read(source, place, depth + 1)
             found.append(value)
-            place = _behind_comma(source, place, "]")
+            place = _skip_comma(source, place, "]")
         return found, place + 1
 
 
-def _behind_comma(source: str, place: int, closing: str) -> int:
+def _skip_comma(source: str, place: int, closing: str) -> int:
     place = skip_space(source, place)
     if source.startswith(",", place):
         place = skip_space(source, place + 1)
@@ -98,7 +98,7 @@ def _behind_comma(source: str, place: int, closing: str) -> int:
 
 
 def _number(digits: str) -> int | float:
-    return int(digits) if digits.lstrip("-").isdigit() else finite(digits)
+    return int(digits) if digits.lstrip("-").isdigit() else parse_finite(digits)
 
 
 def names(pattern: re.Pattern[str]) -> ReadKey:

@@ -18,7 +18,7 @@ from atropos_agent.formats.reading import (
     read_json,
     section_of,
     skip_space,
-    written_json,
+    write_json,
 )
 from tools.base import ToolCall
 
@@ -58,4 +58,4 @@ class LlamaJson(BareFormat):
         return "; ".join(map(self.write, calls))
 
     def write(self, call: ToolCall) -> str:
-        return written_json({"name": call.name, "parameters": dict(call.arguments)})
+        return write_json({"name": call.name, "parameters": dict(call.arguments)})

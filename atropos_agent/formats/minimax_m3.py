@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from atropos_agent.formats.invoke import InvokeFormat, quoted_name
-from atropos_agent.formats.reading import DEEPEST, Read, expect, skip_space, written_json
+from atropos_agent.formats.invoke import InvokeFormat, read_quoted_name
+from atropos_agent.formats.reading import DEEPEST, Read, expect, skip_space, write_json
 from atropos_agent.formats.typed import allowed_types, container_of, listed_texts, properties_of, typed_value
 from atropos_agent.types import Reply
 from tools.base import ToolCall
@@ -40,7 +40,7 @@ class MiniMaxM3(InvokeFormat):
         return MiniMaxM3(schemas)
 
     def read_one(self, text: str, start: int) -> tuple[Read, int]:
-        name, place = quoted_name(text, start)
+        name, place = read_quoted_name(text, start)
         place = expect(text, place, ">", f"the tag with the tool's name {name!r} is not closed")
         root = self._parameters.get(name, {})
         properties = properties_of(container_of(root, root) or {})
@@ -58,10 +58,10 @@ class MiniMaxM3(InvokeFormat):
         thought = f"{think}{reply.thinking}{think_end}" if reply.thinking else think_end
         return f"{'' if reply.thinking is None else thought}{reply.content}{self.write_all(reply.calls)}"
 
-    def written(self, call: ToolCall, number: int) -> str:
-        text = f'{self.call}{call.name}">{_written(call.arguments)}{self.call_end}'
+    def write_call(self, call: ToolCall, number: int) -> str:
+        text = f'{self.call}{call.name}">{_write_value(call.arguments)}{self.call_end}'
         read, _ = self.read_one(text, len(self.call))
-        if (read.name, written_json(read.arguments)) != (call.name, written_json(dict(call.arguments))):
+        if (read.name, write_json(read.arguments)) != (call.name, write_json(dict(call.arguments))):
             raise ValueError(f"a call of {call.name!r} can't be written: by its tool's schema it would be another")
         return text
 
@@ -106,12 +106,12 @@ def _value(key: str, content: Any, schema: Any, root: Any) -> Any:
     return {name: values if len(values) > 1 else values[0] for name, values in found.items()}
 
 
-def _written(value: Any) -> str:
+def _write_value(value: Any) -> str:
     match value:
         case Mapping():
             parts = [(key, one) for key, one in value.items() if one is not None]
         case list() | tuple():
             parts = [("item", one) for one in value]
         case _:
-            return "" if value is None else value if isinstance(value, str) else written_json(value)
-    return "".join(f"{MARK}<{key}>{_written(one)}{MARK}</{key}>" for key, one in parts)
+            return "" if value is None else value if isinstance(value, str) else write_json(value)
+    return "".join(f"{MARK}<{key}>{_write_value(one)}{MARK}</{key}>" for key, one in parts)

@@ -18,7 +18,7 @@ from atropos_agent.formats.reading import (
     read_arguments,
     read_json,
     skip_space,
-    written_json,
+    write_json,
 )
 from tools.base import ToolCall
 
@@ -68,7 +68,7 @@ class Mistral(TaggedFormat):
             }
             for call in calls
         ]
-        return f"{CALLS}{written_json(listed)}" if calls else ""
+        return f"{CALLS}{write_json(listed)}" if calls else ""
 
     def write(self, call: ToolCall) -> str:
         return self.write_all([call])
@@ -107,4 +107,4 @@ class MistralArgs(TaggedFormat):
         return "".join(map(self.write, calls))
 
     def write(self, call: ToolCall) -> str:
-        return f"{CALLS}{call.name}{ARGUMENTS}{written_json(dict(call.arguments))}"
+        return f"{CALLS}{call.name}{ARGUMENTS}{write_json(dict(call.arguments))}"

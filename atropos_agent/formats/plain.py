@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from atropos_agent.formats.reading import Section, TaggedFormat, expect, read_json, section_of, written_json
+from atropos_agent.formats.reading import Section, TaggedFormat, expect, read_json, section_of, write_json
 from tools.base import ToolCall
 
 FENCE, FENCE_END = "```tool_call\n", "```"
@@ -34,4 +34,4 @@ class Plain(TaggedFormat):
         return section_of(end, value, "arguments")
 
     def write(self, call: ToolCall) -> str:
-        return f"{FENCE}{written_json({'name': call.name, 'arguments': dict(call.arguments)})}\n{FENCE_END}"
+        return f"{FENCE}{write_json({'name': call.name, 'arguments': dict(call.arguments)})}\n{FENCE_END}"

@@ -53,7 +53,7 @@ class Pythonic(BareFormat):
         return Section(end, calls)
 
     def write_all(self, calls: Sequence[ToolCall]) -> str:
-        return written_list(calls) if calls else ""
+        return write_list(calls) if calls else ""
 
     def write(self, call: ToolCall) -> str:
         return self.write_all([call])
@@ -71,7 +71,7 @@ class Lfm2(TaggedFormat):
         return Section(expect(text, end, self.closing, f"the calls are not closed with {self.closing}"), calls)
 
     def write_all(self, calls: Sequence[ToolCall]) -> str:
-        return f"{self.opening}{written_list(calls)}{self.closing}" if calls else ""
+        return f"{self.opening}{write_list(calls)}{self.closing}" if calls else ""
 
     def write(self, call: ToolCall) -> str:
         return self.write_all([call])
@@ -92,25 +92,25 @@ def read_list(text: str, start: int) -> tuple[list[Read], int]:
         place = expect(text, place, ",", "a call is followed by neither a comma nor ]")
 
 
-def written_list(calls: Sequence[ToolCall]) -> str:
+def write_list(calls: Sequence[ToolCall]) -> str:
     """Return calls as a list. Raises ValueError for names that can't stand there."""
     written = []
     for call in calls:
         for name in (call.name, *call.arguments):
             if _NAME.fullmatch(name) is None:
                 raise ValueError(f"a call of {call.name!r} can't be written: {name!r} is no name")
-        given = ", ".join(f"{key}={written_python(value)}" for key, value in call.arguments.items())
+        given = ", ".join(f"{key}={write_python(value)}" for key, value in call.arguments.items())
         written.append(f"{call.name}({given})")
     return f"[{', '.join(written)}]"
 
 
-def written_python(value: Any) -> str:
+def write_python(value: Any) -> str:
     """Return a value as Python writes it, text in double quotes."""
     match value:
         case Mapping():
-            return "{" + ", ".join(f"{written_python(key)}: {written_python(one)}" for key, one in value.items()) + "}"
+            return "{" + ", ".join(f"{write_python(key)}: {write_python(one)}" for key, one in value.items()) + "}"
         case list() | tuple():
-            return "[" + ", ".join(map(written_python, value)) + "]"
+            return "[" + ", ".join(map(write_python, value)) + "]"
         case str():
             return json.dumps(value, ensure_ascii=False)
     return repr(value)

@@ -60,7 +60,7 @@ class QwenCoder(TaggedFormat):
         while not text.startswith(FUNCTION_END, place := skip_space(text, place)):
             place = expect(text, place, PARAMETER, f"the call holds something else than {PARAMETER}…> tags")
             key, place = _name(text, place)
-            behind = self._types.behind_json(name, key, text, place)
+            behind = self._types.end_of_json(name, key, text, place)
             end = end_of_value(text, behind, PARAMETER_END, (PARAMETER, FUNCTION_END))
             if key in arguments:
                 raise ValueError(f"the argument {key!r} is there twice")

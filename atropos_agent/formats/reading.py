@@ -113,7 +113,7 @@ class TaggedFormat(ToolFormat):
             if inside:
                 end = text.find(think_end, position)
                 thought = text[position:] if end < 0 else text[position:end]
-                self._think(found, thought, closed=end >= 0)
+                self._add_thought(found, thought, closed=end >= 0)
                 if end < 0:
                     return found
                 position, inside = end + len(think_end), False
@@ -133,7 +133,7 @@ class TaggedFormat(ToolFormat):
             else:
                 position = self._call(found, text, tag.start())
 
-    def _think(self, found: _ScannedReply, thought: str, *, closed: bool) -> None:
+    def _add_thought(self, found: _ScannedReply, thought: str, *, closed: bool) -> None:
         found.thoughts.append(thought.strip())
         if not closed:
             found.problems.append("the thinking was never closed")
@@ -145,13 +145,13 @@ class TaggedFormat(ToolFormat):
         try:
             section = self.read(text, start + len(self.opening))
         except ValueError as problem:
-            section = Section(self._behind_malformed(text, start), problems=[str(problem)])
+            section = Section(self._skip_malformed(text, start), problems=[str(problem)])
         found.calls += section.calls
         found.problems += section.problems
         found.spans.append((start, section.end))
         return section.end
 
-    def _behind_malformed(self, text: str, start: int) -> int:
+    def _skip_malformed(self, text: str, start: int) -> int:
         """Return the next place to read behind the malformed call at `start`: its end, else the next call."""
         tag = first_of(text, start + len(self.opening), self.closing, self.opening)
         if tag is None:
@@ -162,10 +162,10 @@ class TaggedFormat(ToolFormat):
         """Look for calls in content that lack the tags around them."""
         if self.stray and any(self.closing in part for part in found.content):
             found.problems.append("the end of a call without its start")
-        elif not found.problems and self._untagged(found):
+        elif not found.problems and self._add_untagged_calls(found):
             found.problems.append(f"a call stands outside of {self.opening.strip()}")
 
-    def _untagged(self, found: _ScannedReply) -> bool:
+    def _add_untagged_calls(self, found: _ScannedReply) -> bool:
         if any(mark in part for part in found.content for mark in self.inner):
             return True
         return bool(self.keys) and not found.calls and holds_call("".join(found.content), *self.keys)
@@ -228,7 +228,7 @@ def read_json(text: str, start: int) -> tuple[Any, int]:
     infinity and numbers that would become it are refused. Raises ValueError, which says what is wrong."""
     start = skip_space(text, start)
     try:
-        value, end = decoded(text, start)
+        value, end = decode_json(text, start)
     except json.JSONDecodeError as error:
         hint = "; write a newline inside a string as \\n" if error.msg.startswith("Invalid control") else ""
         raise ValueError(f"the call is not valid JSON: {error.msg} at character {error.pos}{hint}") from None
@@ -239,7 +239,7 @@ def read_json(text: str, start: int) -> tuple[Any, int]:
     return value, end
 
 
-def decoded(text: str, start: int) -> tuple[Any, int]:
+def decode_json(text: str, start: int) -> tuple[Any, int]:
     """Decode the JSON value at `start`; return it and the place behind it.
 
     Looks at a growing part of the text, because an error counts the lines of the whole input before its place.
@@ -315,7 +315,7 @@ def holds_call(text: str, *keys: str) -> bool:
     found = _OBJECT.search(text)
     while found is not None:
         try:
-            value, end = decoded(text, found.start())
+            value, end = decode_json(text, found.start())
         except json.JSONDecodeError as error:
             end = found.start() + max(error.pos, 1)
         except ValueError:
@@ -329,7 +329,7 @@ def holds_call(text: str, *keys: str) -> bool:
     return False
 
 
-def written_json(value: Any) -> str:
+def write_json(value: Any) -> str:
     """Return a value as models write JSON."""
     return json.dumps(value, ensure_ascii=False)
 
@@ -345,11 +345,11 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"the call's JSON has {name}, which is not valid JSON")
 
 
-def finite(digits: str) -> float:
+def parse_finite(digits: str) -> float:
     """Return the number with these digits. Raises ValueError if it would become infinity, which no JSON can hold."""
     if math.isinf(value := float(digits)):
         raise ValueError("the call has a number too large for JSON")
     return value
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_no_duplicates, parse_constant=_no_constant, parse_float=finite)
+_DECODER = json.JSONDecoder(object_pairs_hook=_no_duplicates, parse_constant=_no_constant, parse_float=parse_finite)

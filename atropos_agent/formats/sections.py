@@ -18,7 +18,7 @@ from atropos_agent.formats.reading import (
     first_of,
     read_arguments,
     skip_space,
-    written_json,
+    write_json,
 )
 from atropos_agent.types import Reply
 from tools.base import ToolCall
@@ -40,7 +40,7 @@ class SectionFormat(TaggedFormat):
         """Read a call behind its opening tag; return it and the place behind its closing tag. Raises ValueError."""
 
     @abstractmethod
-    def written(self, call: ToolCall, number: int) -> str:
+    def write_call(self, call: ToolCall, number: int) -> str:
         """Return a call with its tags. It has this number in the section."""
 
     def read(self, text: str, start: int) -> Section:
@@ -64,16 +64,16 @@ class SectionFormat(TaggedFormat):
                 section.calls.append(call)
             except ValueError as problem:
                 section.problems.append(str(problem))
-                section.end = self._behind(text, place + len(self.call))
+                section.end = self._skip_malformed_call(text, place + len(self.call))
 
     def write_all(self, calls: Sequence[ToolCall]) -> str:
-        written = self.between.join(self.written(call, number) for number, call in enumerate(calls))
+        written = self.between.join(self.write_call(call, number) for number, call in enumerate(calls))
         return f"{self.opening}{written}{self.closing}" if calls and self.opening != self.call else written
 
     def write(self, call: ToolCall) -> str:
         return self.write_all([call])
 
-    def _behind(self, text: str, start: int) -> int:
+    def _skip_malformed_call(self, text: str, start: int) -> int:
         """Return the next place to read behind a malformed call: its end, else the next call or the section's end."""
         tag = first_of(text, start, self.call_end, self.call, self.closing)
         if tag is None:
@@ -100,12 +100,11 @@ class JsonSectionFormat(SectionFormat):
         call = Read(found["name"], arguments, found.groupdict().get("id", ""))
         return call, expect(text, place, self.call_end, f"the call is not closed with {self.call_end}")
 
-    def written(self, call: ToolCall, number: int) -> str:
-        return (
-            f"{self.call}{self.headed(call, number)}{self.separator}{written_json(dict(call.arguments))}{self.call_end}"
-        )
+    def write_call(self, call: ToolCall, number: int) -> str:
+        head, arguments = self.write_head(call, number), write_json(dict(call.arguments))
+        return f"{self.call}{head}{self.separator}{arguments}{self.call_end}"
 
-    def headed(self, call: ToolCall, number: int) -> str:
+    def write_head(self, call: ToolCall, number: int) -> str:
         """Return the head of a call, which has this number in the section."""
         return call.name
 
@@ -135,7 +134,7 @@ class Solar(JsonSectionFormat):
     wrapping = re.compile(r"<\|begin\|>assistant|<\|(?:content|end)\|>")
     shape = f"{opening}{call}<id><|tool_call:name|><tool name>{separator}<object with its arguments>{call_end}{closing}"
 
-    def headed(self, call: ToolCall, number: int) -> str:
+    def write_head(self, call: ToolCall, number: int) -> str:
         return f"{call.id or self.call_id(number, call.name)}<|tool_call:name|>{call.name}"
 
     def turn(self, reply: Reply) -> str:

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from atropos_agent.formats.base import ToolFormat
-from atropos_agent.formats.reading import SPACE, read_json, written_json
+from atropos_agent.formats.reading import SPACE, read_json, write_json
 from tools.base import ToolCall
 
 _ANY = frozenset({"string", "number", "integer", "boolean", "null", "array", "object"})
@@ -51,7 +51,7 @@ class ArgumentTypes:
         allowed = self._allowed.get((tool, key), _ANY)
         return typed_value(key, text, allowed, self._texts.get((tool, key), ()), prefer_json=self._prefer_json)
 
-    def behind_json(self, tool: str, key: str, text: str, start: int) -> int:
+    def end_of_json(self, tool: str, key: str, text: str, start: int) -> int:
         """Return the place behind the JSON of an argument that is no text: a closing tag in one of its strings is none.
 
         It is `start` if the argument may be text, or without JSON."""
@@ -64,7 +64,7 @@ class ArgumentTypes:
 
     def text(self, tool: str, key: str, value: Any) -> str:
         """Return an argument as text that `value` reads back. Raises ValueError if there is none."""
-        text = value if isinstance(value, str) else written_json(value)
+        text = value if isinstance(value, str) else write_json(value)
         try:
             same = self.value(tool, key, text)
         except ValueError:
@@ -101,13 +101,13 @@ def end_of_value(text: str, start: int, closing: str, followers: tuple[str, ...]
     """Return the place of a value's closing tag: the first behind which the call goes on or ends.
 
     Others are text of the value. Raises ValueError if there is none."""
-    if (end := _closed(closing, followers).search(text, start)) is not None:
+    if (end := _closing_pattern(closing, followers).search(text, start)) is not None:
         return end.start()
     raise ValueError("an argument of the call is not closed")
 
 
 @cache
-def _closed(closing: str, followers: tuple[str, ...]) -> re.Pattern[str]:
+def _closing_pattern(closing: str, followers: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"{re.escape(closing)}(?=[{SPACE}]*+(?:{'|'.join(map(re.escape, followers))}))")
 
 
@@ -153,7 +153,7 @@ def _properties(schema: Any, root: Mapping[str, Any], seen: set[int]) -> Iterato
         seen.add(id(schema))
         yield from properties_of(schema).items()
         branches = [one for word in ("anyOf", "oneOf", "allOf") for one in _list(schema.get(word))]
-        for branch in [*_named(schema, root), *branches]:
+        for branch in [*_resolve_reference(schema, root), *branches]:
             yield from _properties(branch, root, seen)
 
 
@@ -174,7 +174,7 @@ def _allowed(schema: Any, root: Mapping[str, Any], seen: dict[int, frozenset[str
     for word in ("anyOf", "oneOf"):
         if others := _list(schema.get(word)):
             allowed &= _NONE.union(*(_allowed(one, root, seen) for one in others))
-    for one in [*_named(schema, root), *_list(schema.get("allOf"))]:
+    for one in [*_resolve_reference(schema, root), *_list(schema.get("allOf"))]:
         allowed &= _allowed(one, root, seen)
     seen[id(schema)] = allowed or _ANY
     return seen[id(schema)]
@@ -203,7 +203,7 @@ def container_of(schema: Any, root: Any) -> Mapping[str, Any] | None:
         if named is None and not {"items", "properties", "additionalProperties"}.isdisjoint(one):
             return one
         schemas += [
-            *_named(one, root),
+            *_resolve_reference(one, root),
             *(other for word in ("anyOf", "oneOf", "allOf") for other in _list(one.get(word))),
         ]
     return None
@@ -227,7 +227,7 @@ def _list(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list | tuple) else ()
 
 
-def _named(schema: Mapping[str, Any], root: Any) -> Sequence[Any]:
+def _resolve_reference(schema: Mapping[str, Any], root: Any) -> Sequence[Any]:
     """Return the target of a schema's reference, such as `#/$defs/Name`; nothing without one."""
     if not isinstance(reference := schema.get("$ref"), str):
         return ()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from atropos_agent.fitted import FittedFormat
-from atropos_agent.formats.reading import decoded
+from atropos_agent.formats.reading import decode_json
 from atropos_agent.gateway.requests import Answer, GatewayRequest, ReplyCall
 from atropos_agent.tokens.conversation import Completion
 from atropos_agent.types import Reply
@@ -50,7 +50,7 @@ def answer_of(
         number,
         reply.thinking,
         content,
-        _with_own_ids(calls, first_id),
+        _replace_ids(calls, first_id),
         "length" if completion.finish_reason == "length" and stopped_at is None else "stop",
         prompt_tokens,
         len(completion.ids),
@@ -95,7 +95,7 @@ class _Object:
 
 def _object_at(spans: Sequence[str], place: tuple[int, int]) -> _Object | None:
     try:
-        value, end = decoded(spans[place[0]], place[1])
+        value, end = decode_json(spans[place[0]], place[1])
     except (ValueError, RecursionError):
         return None
     return _Object(place, end, value)
@@ -110,7 +110,9 @@ def _broken_calls(
             continue
         name = _name(span, [tool["function"]["name"] for tool in request.tools])
         if name is not None:
-            yield ReplyCall(fitted.format.call_id(number, name), name, _behind_name(span, name, fitted.format.control))
+            yield ReplyCall(
+                fitted.format.call_id(number, name), name, _text_after_name(span, name, fitted.format.control)
+            )
             number += 1
 
 
@@ -126,7 +128,7 @@ def _place(span: str, name: str) -> int:
     return found.start() if found else -1
 
 
-def _behind_name(span: str, name: str, control: Sequence[str]) -> str:
+def _text_after_name(span: str, name: str, control: Sequence[str]) -> str:
     """Return the text behind a call's name: its arguments, as far as they go."""
     behind = span[_place(span, name) + len(name) :]
     arguments = _ARGUMENTS.search(behind)
@@ -136,7 +138,7 @@ def _behind_name(span: str, name: str, control: Sequence[str]) -> str:
     return behind.strip()
 
 
-def _with_own_ids(calls: Sequence[ReplyCall], first_id: int) -> Sequence[ReplyCall]:
+def _replace_ids(calls: Sequence[ReplyCall], first_id: int) -> Sequence[ReplyCall]:
     """Return calls with ids of our own: a format's ids may occur twice, or hold characters replaced by clients
     (Kimi's do)."""
     return [

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from atropos_agent.engines.http import dumped, holds_more
+from atropos_agent.engines.http import dump_json, has_more_values
 from atropos_agent.gateway.bounds import Bounds, Share, TooLong
 from atropos_agent.gateway.chat import Chat
 from atropos_agent.gateway.forest import Turn
@@ -61,7 +61,7 @@ _MODEL = {
 """The answer to a request for models, in the shapes of both providers. A request may name any model."""
 
 
-class Asks(typing.Protocol):
+class RequestHandler(typing.Protocol):
     """The part of `Session` that answers requests in a rollout."""
 
     @property
@@ -82,7 +82,7 @@ class Asks(typing.Protocol):
         """Return how many tokens a request has. Raises Refusal and AgentError."""
         ...
 
-    def turned_away(self, refusal: Refusal, *, tools: bool) -> None:
+    def note_refusal(self, refusal: Refusal, *, tools: bool) -> None:
         """Note the refusal of a request. tools: whether the request has some."""
         ...
 
@@ -136,23 +136,23 @@ class _Exchange:
         except TimeoutError:
             raise Refusal(f"the body did not come within {BODY_S:.0f} s", Fault.TOO_SLOW) from None
         self._unread = False
-        if holds_more(body, MOST_VALUES):
+        if has_more_values(body, MOST_VALUES):
             raise Refusal(f"the body has more than {MOST_VALUES} values", Fault.TOO_LARGE)
         return bytes(body)
 
     async def turn(self, share: Share) -> None:
         """Wait for the rollout's turn. Raises _Gone if the client goes away first, with everything it has sent."""
         while (left := share.wait_s()) > 0:
-            await asyncio.wait({self._leaving()}, timeout=left)
-            if self._leaving().done():
+            await asyncio.wait({self._watch_client()}, timeout=left)
+            if self._watch_client().done():
                 raise _ClientGone
 
     async def wait(self, turn: Turn, timeout: float | None) -> bool:
         """Wait until a turn is answered; return whether it is. Raises _Gone when the client goes away first."""
         if turn.work is None or turn.work.done():
             return True
-        await asyncio.wait({turn.work, self._leaving()}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        if not turn.work.done() and self._leaving().done():
+        await asyncio.wait({turn.work, self._watch_client()}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if not turn.work.done() and self._watch_client().done():
             raise _ClientGone
         return turn.work.done()
 
@@ -168,41 +168,41 @@ class _Exchange:
 
         The last one is sent with the response's end: some clients read no further, and would seem not to have it."""
         if self._left is not None or not self._unread:  # asking reads what is unread, which may have no end
-            leaving = self._leaving()
+            leaving = self._watch_client()
             await asyncio.sleep(0)
             if leaving.done():
                 raise _ClientGone
         await self._send_message({"type": "http.response.body", "body": content, "more_body": not last})
 
-    async def whole(self, status: int, kind: bytes, content: bytes, *headers: tuple[bytes, bytes]) -> None:
+    async def send_body(self, status: int, kind: bytes, content: bytes, *headers: tuple[bytes, bytes]) -> None:
         """Send a response with one body."""
         # A body that is not read may have no end.
         closed = [(b"connection", b"close")] * self._unread
         await self.begin(status, kind, (b"content-length", str(len(content)).encode()), *headers, *closed)
         await self.write(b"" if self.scope["method"] == "HEAD" else content, last=True)
 
-    async def tell(self, status: int, body: Mapping[str, Any], *headers: tuple[bytes, bytes]) -> None:
+    async def send_json(self, status: int, body: Mapping[str, Any], *headers: tuple[bytes, bytes]) -> None:
         """Send a JSON value as the response."""
-        await self.whole(status, b"application/json", dumped(body), *headers)
+        await self.send_body(status, b"application/json", dump_json(body), *headers)
 
     async def refuse(self, refusal: Refusal, request: GatewayRequest | None) -> None:
         """Send an error."""
         if self.begun and request is not None:
             await self.write(self.protocol.error_event(refusal, request), last=True)
             return
-        await self.tell(refusal.fault.status, self.protocol.error(refusal), (b"x-should-retry", b"false"))
+        await self.send_json(refusal.fault.status, self.protocol.error(refusal), (b"x-should-retry", b"false"))
 
     def close(self) -> None:
         if self._left is not None:
             self._left.cancel()
 
-    def _leaving(self) -> asyncio.Task[None]:
+    def _watch_client(self) -> asyncio.Task[None]:
         """Return a task that ends when the client has gone away."""
         if self._left is None:
-            self._left = asyncio.create_task(self._until_left())
+            self._left = asyncio.create_task(self._wait_until_gone())
         return self._left
 
-    async def _until_left(self) -> None:
+    async def _wait_until_gone(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
@@ -219,35 +219,35 @@ def protocol_of(path: str) -> Protocol | None:
     return next((protocol for pattern, protocol in PROTOCOLS.items() if re.fullmatch(pattern, path)), None)
 
 
-async def respond(session: Asks, scope: Scope, receive: Receive, send: Send) -> None:
+async def respond(session: RequestHandler, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer one request of a session's agent."""
     exchange, request, body = _Exchange(scope, receive, send), None, None
     try:
         if scope["method"] in ("GET", "HEAD"):
-            await _look(exchange)
+            await _answer_without_body(exchange)
             return
         if scope["method"] != "POST" or not exchange.known:
             raise Refusal(f"there is nothing at {scope['method']} /{exchange.path[:100]}", Fault.NOT_FOUND)
         content = await exchange.body(session.bounds.body)
         await exchange.turn(session.share)
-        with session.share.taken():
-            body = of_path(exchange.path, scope.get("query_string", b""), _loaded(content))
+        with session.share.take_time():
+            body = of_path(exchange.path, scope.get("query_string", b""), _parse_body(content))
             request = exchange.protocol.read(body)
             found = session.count_tokens(request) if exchange.counts else session.ask(request)
         if isinstance(found, int):
-            await exchange.tell(200, exchange.protocol.counted(found))
+            await exchange.send_json(200, exchange.protocol.counted(found))
         else:
             await _answer(found, request, exchange)
     except _ClientGone:
         logger.debug("a client went away")
     except (Refusal, AgentError) as error:
         if isinstance(error, Refusal) and scope["method"] == "POST" and not exchange.counts:
-            session.turned_away(error, tools=bool((body or {}).get("tools") if request is None else request.tools))
+            session.note_refusal(error, tools=bool((body or {}).get("tools") if request is None else request.tools))
         await _refuse(exchange, error, request)
     except TooLong as error:
         await _refuse(exchange, session.too_long(error, counting=exchange.counts), request)
     except RecursionError:
-        await _refuse(exchange, _too_deep(), request)
+        await _refuse(exchange, _too_deep_refusal(), request)
     except Exception as error:  # the agent gets an answer, and the rollout fails by it
         logger.error("the gateway failed at a request", exc_info=error)
         await _refuse(exchange, session.fail(error), request)
@@ -268,11 +268,11 @@ async def _refuse(exchange: _Exchange, error: Refusal | AgentError, request: Gat
         logger.debug("a client went away before it was told: %s", refusal.fault)
 
 
-async def _look(exchange: _Exchange) -> None:
+async def _answer_without_body(exchange: _Exchange) -> None:
     """Answer a request without a body."""
     match exchange.path.split("/"):
         case [""]:
-            await exchange.tell(200, {"status": "ok"})
+            await exchange.send_json(200, {"status": "ok"})
         case ["models"]:
             listed = {
                 "object": "list",
@@ -281,9 +281,9 @@ async def _look(exchange: _Exchange) -> None:
                 "first_id": "gateway",
                 "last_id": "gateway",
             }
-            await exchange.tell(200, listed)
+            await exchange.send_json(200, listed)
         case ["models", *_]:
-            await exchange.tell(200, _MODEL)
+            await exchange.send_json(200, _MODEL)
         case _:
             raise Refusal(f"there is nothing at GET /{exchange.path[:100]}", Fault.NOT_FOUND)
 
@@ -304,31 +304,33 @@ async def _answer(turn: Turn, request: GatewayRequest, exchange: _Exchange) -> N
         if turn.sampled is None:
             raise Refusal("the rollout has ended", Fault.TOO_LONG)
         if not request.stream:
-            await exchange.tell(200, exchange.protocol.body(turn.sampled.answer, request))
+            await exchange.send_json(200, exchange.protocol.body(turn.sampled.answer, request))
         else:
             stream = b"".join(exchange.protocol.events(turn.sampled.answer, request))
             kind, header = _STREAM
-            await (exchange.write(stream, last=True) if exchange.begun else exchange.whole(200, kind, stream, header))
+            await (
+                exchange.write(stream, last=True) if exchange.begun else exchange.send_body(200, kind, stream, header)
+            )
         turn.taken = True
         exchange.scope.setdefault("extensions", {})[UNTAKEN] = lambda: setattr(turn, "taken", False)
     finally:
         turn.waiting -= 1
 
 
-def _loaded(body: bytes) -> Mapping[str, Any]:
+def _parse_body(body: bytes) -> Mapping[str, Any]:
     """Return a body's JSON object. Raises Refusal."""
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        value = _with_halves(body, str(error))
+        value = _parse_with_surrogates(body, str(error))
     if not isinstance(value, dict):
         raise Refusal("the body must be a JSON object")
     if _is_deeper(value, MAX_DEPTH):
-        raise _too_deep()
+        raise _too_deep_refusal()
     return value
 
 
-def _with_halves(body: bytes, problem: str) -> Any:
+def _parse_with_surrogates(body: bytes, problem: str) -> Any:
     """Return the value of a body with half of a surrogate pair in it. Such a half is no text: agents cut theirs in the
     middle of a pair. Raises Refusal for any other body that is no JSON."""
     if b"\\ud" in body.lower():
@@ -362,5 +364,5 @@ def _tells_body(name: bytes, value: bytes) -> bool:
     return name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
 
 
-def _too_deep() -> Refusal:
+def _too_deep_refusal() -> Refusal:
     return Refusal("the body is nested too deeply")

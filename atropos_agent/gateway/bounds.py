@@ -67,7 +67,7 @@ class Share:
         return max(0.0, self._free_at - time.monotonic())
 
     @contextlib.contextmanager
-    def taken(self) -> Iterator[None]:
+    def take_time(self) -> Iterator[None]:
         """Take the time of this block, which holds no wait, from the share."""
         began = time.monotonic()
         try:

@@ -57,7 +57,7 @@ def harvest(
     for turn, _ in turns:
         lines.setdefault(turn.line, []).append(turn)
     ordered = sorted(lines, key=lambda line: all(kinds[turn] is not Branch.MAIN for turn in lines[line]))
-    taken = {turn: _taken(turn, sampled, kinds[turn], why[turn]) for turn, sampled in turns}
+    taken = {turn: _harvest_reply(turn, sampled, kinds[turn], why[turn]) for turn, sampled in turns}
     paths = [(line.conversation, [taken[turn] for turn in lines[line][-1].path if turn in taken]) for line in ordered]
     found = rows_of(paths, record)
     last = next((turn for turn, _ in reversed(turns) if kinds[turn] is Branch.MAIN), None)
@@ -78,7 +78,7 @@ def branches_of(forest: Forest) -> dict[Turn, Branch]:
     for turn in turns:
         if not turn.taken and not turn.children:
             found[turn] = Branch.UNTAKEN
-        elif _given_up(turn, forest):
+        elif _is_given_up(turn, forest):
             found[turn] = Branch.RETRY
         else:
             found[turn] = _kind_of(roots[turn], first)
@@ -104,7 +104,7 @@ def _head(messages: Sequence[HistoryMessage]) -> list[HistoryMessage]:
     return list(messages[:end])
 
 
-def _given_up(turn: Turn, forest: Forest) -> bool:
+def _is_given_up(turn: Turn, forest: Forest) -> bool:
     """Tell whether the agent sent the same request again, and the work went on from the other reply or from none."""
     if turn.children:
         return False
@@ -118,15 +118,17 @@ def _given_up(turn: Turn, forest: Forest) -> bool:
     return any(other.children for other in beside) or beside.index(turn) < len(beside) - 1
 
 
-def _taken(turn: Turn, sampled: SampledReply, kind: Branch, untrained: str) -> HarvestedReply:
+def _harvest_reply(turn: Turn, sampled: SampledReply, kind: Branch, untrained: str) -> HarvestedReply:
     user_messages = [
-        {"role": "user", "content": message.text} for message in _behind_replies(turn.given) if message.role == "user"
+        {"role": "user", "content": message.text}
+        for message in _messages_after_replies(turn.given)
+        if message.role == "user"
     ]
     step = replace(sampled.step, results=_results(turn, sampled), said=user_messages if sampled.step.index else ())
     return HarvestedReply(step, sampled.exchange, kind.value, untrained)
 
 
-def _behind_replies(given: Sequence[HistoryMessage]) -> Sequence[HistoryMessage]:
+def _messages_after_replies(given: Sequence[HistoryMessage]) -> Sequence[HistoryMessage]:
     """Return the messages behind the last reply: a history that is not ours is context."""
     return given[max((place for place, message in enumerate(given, 1) if message.role == "assistant"), default=0) :]
 

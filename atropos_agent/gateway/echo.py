@@ -14,7 +14,7 @@ from typing import Any
 from atropos_agent.gateway.requests import Answer, HistoryCall, HistoryMessage, ReplyCall, Schemas
 
 
-def echoes(message: HistoryMessage, answer: Answer) -> bool:
+def is_echo(message: HistoryMessage, answer: Answer) -> bool:
     """Tell whether a message is our answer as agents send it back."""
     if message.role != "assistant" or len(message.calls) > len(answer.calls):
         return False
@@ -28,7 +28,7 @@ def echoes(message: HistoryMessage, answer: Answer) -> bool:
         pairs = list(zip(message.calls, sound, strict=True))
     else:
         return False
-    if any(one.name != ours.name or not _means(one, ours) for one, ours in pairs):
+    if any(one.name != ours.name or not _is_same_call(one, ours) for one, ours in pairs):
         return False
     if by_ids and message.calls:
         return True  # whatever it makes of the words and the thinking beside them
@@ -82,18 +82,20 @@ def arguments_of(call: HistoryCall) -> Any:
         return call.arguments
 
 
-def _means(call: HistoryCall, ours: ReplyCall) -> bool:
-    return call.arguments == ours.text or (ours.call is not None and _alike(arguments_of(call), ours.call.arguments))
+def _is_same_call(call: HistoryCall, ours: ReplyCall) -> bool:
+    return call.arguments == ours.text or (
+        ours.call is not None and _is_same_value(arguments_of(call), ours.call.arguments)
+    )
 
 
-def _alike(value: Any, ours: Any) -> bool:
+def _is_same_value(value: Any, ours: Any) -> bool:
     """Tell whether a JSON value is ours as a client sends it back: JavaScript's numbers are doubles, and halves of
     surrogate pairs are lost on the way."""
     match value, ours:
         case Mapping(), Mapping():
-            return value.keys() == ours.keys() and all(_alike(value[key], ours[key]) for key in ours)
+            return value.keys() == ours.keys() and all(_is_same_value(value[key], ours[key]) for key in ours)
         case list(), list() | tuple():
-            return len(value) == len(ours) and all(map(_alike, value, ours))
+            return len(value) == len(ours) and all(map(_is_same_value, value, ours))
         case str(), str():
             return value == ours or value.encode("utf-8", "replace") == ours.encode("utf-8", "replace")
         case (int() | float(), int() | float()) if not isinstance(value, bool):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import count, takewhile
 
 from atropos_agent.fitted import FittedFormat
-from atropos_agent.formats.reading import written_json
+from atropos_agent.formats.reading import write_json
 from atropos_agent.gateway.echo import arguments_of
 from atropos_agent.gateway.forest import SampledReply, Turn
 from atropos_agent.gateway.requests import HistoryCall, HistoryMessage, Schemas
@@ -77,7 +77,7 @@ def _name_results(messages: Sequence[HistoryMessage], given: Sequence[Message], 
             rendered |= {"name": name, "tool_call_id": number}
 
 
-def following(messages: Sequence[HistoryMessage], fitted: FittedFormat, sampled: SampledReply) -> list[Message]:
+def messages_after(messages: Sequence[HistoryMessage], fitted: FittedFormat, sampled: SampledReply) -> list[Message]:
     """Return the messages behind a sampled reply."""
     calls = {call.id: call.call or ToolCall(call.name, {}, call.template_id) for call in sampled.answer.calls}
     unknown = ToolCall("", {}, fitted.format.call_id(0, "unknown"))
@@ -87,9 +87,9 @@ def following(messages: Sequence[HistoryMessage], fitted: FittedFormat, sampled:
         if message.role == "tool":
             results.append(ToolResult(message.text, call=calls.get(message.call_id) or unknown))
             continue
-        found += _shown(results, fitted, sampled) + fitted.opening([_message(message, None, ())])
+        found += _result_messages(results, fitted, sampled) + fitted.opening([_message(message, None, ())])
         results = []
-    return found + _shown(results, fitted, sampled)
+    return found + _result_messages(results, fitted, sampled)
 
 
 def fold_messages(messages: Sequence[HistoryMessage]) -> list[HistoryMessage]:
@@ -117,18 +117,18 @@ def put_calls_into_words(messages: Sequence[HistoryMessage]) -> list[HistoryMess
     for place, message in enumerate(messages, start=1):
         results = {one.call_id for one in takewhile(lambda one: one.role == "tool", messages[place:])}
         left = [call for call in message.calls if call.id not in results]
-        words = "\n".join(part for part in (message.text, *map(_words, left)) if part)
+        words = "\n".join(part for part in (message.text, *map(_call_in_words, left)) if part)
         kept = [call for call in message.calls if call.id in results]
         found.append(replace(message, text=words, calls=kept, handle=None, refers=()) if left else message)
     return found
 
 
-def _words(call: HistoryCall) -> str:
-    arguments = call.arguments if isinstance(call.arguments, str) else written_json(call.arguments)
+def _call_in_words(call: HistoryCall) -> str:
+    arguments = call.arguments if isinstance(call.arguments, str) else write_json(call.arguments)
     return f"{call.name}({arguments})"
 
 
-def _shown(results: Sequence[ToolResult], fitted: FittedFormat, sampled: SampledReply) -> list[Message]:
+def _result_messages(results: Sequence[ToolResult], fitted: FittedFormat, sampled: SampledReply) -> list[Message]:
     return fitted.results(results, (), called=sampled.called) if results else []
 
 
@@ -150,7 +150,7 @@ def _message(message: HistoryMessage, turn: Turn | None, ids: Sequence[str]) -> 
         rendered["content"] = "\n".join(part for part in (rendered["content"], *broken) if part)
     elif calls:
         rendered["tool_calls"] = [
-            {"id": number, "type": "function", "function": {"name": name, "arguments": written_json(arguments)}}
+            {"id": number, "type": "function", "function": {"name": name, "arguments": write_json(arguments)}}
             for number, (name, arguments) in zip(ids, calls, strict=True)
         ]
     if thinking:

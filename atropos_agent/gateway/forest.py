@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from atropos_agent.fitted import FittedFormat
-from atropos_agent.gateway.echo import echoes, same, same_messages, same_tools
+from atropos_agent.gateway.echo import is_echo, same, same_messages, same_tools
 from atropos_agent.gateway.requests import Answer, GatewayRequest, HistoryCall, HistoryMessage, Refusal
 from atropos_agent.tokens.chat import ChatLog
 from atropos_agent.tokens.conversation import Conversation, Place
@@ -75,7 +75,7 @@ class Turn:
         """Tell whether a message is the answer as agents send it back."""
         if self.sampled is None:
             return False
-        if message == self.echo or echoes(message, self.sampled.answer):
+        if message == self.echo or is_echo(message, self.sampled.answer):
             self.echo = message
             return True
         return False
@@ -181,7 +181,7 @@ class Forest:
         """Take out a turn without an answer."""
         (self.roots if turn.parent is None else turn.parent.children).remove(turn)
 
-    def answered(self, turn: Turn, sampled: SampledReply) -> None:
+    def set_answer(self, turn: Turn, sampled: SampledReply) -> None:
         """Give a turn its answer."""
         turn.sampled = sampled
         answer = sampled.answer

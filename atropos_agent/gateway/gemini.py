@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from atropos_agent.engines.http import dumped
+from atropos_agent.engines.http import dump_json
 from atropos_agent.gateway import fields, parts, refusals
 from atropos_agent.gateway.answers import object_of
 from atropos_agent.gateway.chat import schema
@@ -44,7 +44,7 @@ class Gemini(Protocol):
     ping = b"\n"
 
     def read(self, body: Mapping[str, Any]) -> GatewayRequest:
-        body = _camel(body)
+        body = _to_camel_case(body)
         body = fields.mapping(body.get("generateContentRequest"), "generateContentRequest") or body  # of countTokens
         if body.get("cachedContent"):
             raise fields.wrong("cachedContent", "contents are not kept by name: send them")
@@ -64,7 +64,7 @@ class Gemini(Protocol):
             fields.strings(config.get("stopSequences"), "generationConfig.stopSequences"),
             fields.flag(body.get("stream"), "stream"),
             forced=forced,
-            noted=_noted(config),
+            noted=_ignored_settings(config),
         )
 
     def body(self, answer: Answer, request: GatewayRequest) -> Mapping[str, Any]:
@@ -90,7 +90,7 @@ class Gemini(Protocol):
         return {"error": {"code": refusal.fault.status, "message": str(refusal), "status": status}}
 
     def error_event(self, refusal: Refusal, request: GatewayRequest) -> bytes:
-        return dumped(self.error(refusal)) + b"\n"
+        return dump_json(self.error(refusal)) + b"\n"
 
     def counted(self, tokens: int) -> Mapping[str, Any]:
         return {"totalTokens": tokens}
@@ -107,14 +107,14 @@ def of_path(path: str, query: bytes, body: Mapping[str, Any]) -> Mapping[str, An
     return {**body, "model": found["model"], "stream": stream}
 
 
-def _camel(value: Any) -> Any:
+def _to_camel_case(value: Any) -> Any:
     """Return a value with its keys in camel case, but for those that are not the protocol's."""
     if isinstance(value, list):
-        return [_camel(one) for one in value]
+        return [_to_camel_case(one) for one in value]
     if not isinstance(value, dict):
         return value
     named = ((_SNAKE.sub(lambda found: found[1].upper(), key), one) for key, one in value.items())
-    return {key: one if key in _OWN else _camel(one) for key, one in named}
+    return {key: one if key in _OWN else _to_camel_case(one) for key, one in named}
 
 
 def _number(config: Mapping[str, Any]) -> Any:
@@ -128,7 +128,7 @@ def _number(config: Mapping[str, Any]) -> Any:
     return config.get("maxOutputTokens")
 
 
-def _noted(config: Mapping[str, Any]) -> Sequence[str]:
+def _ignored_settings(config: Mapping[str, Any]) -> Sequence[str]:
     return tuple(sorted(key[:60] for key, value in config.items() if key not in _FOLLOWED and value is not None))
 
 

@@ -83,7 +83,7 @@ class Messages(Protocol):
 
         begun = _message(answer, request, {"input_tokens": answer.prompt_tokens, "output_tokens": 1})
         yield make_event("message_start", message=begun)
-        for place, (block, deltas) in enumerate(_streamed(answer)):
+        for place, (block, deltas) in enumerate(_stream_blocks(answer)):
             yield make_event("content_block_start", index=place, content_block=block)
             for delta in deltas:
                 yield make_event("content_block_delta", index=place, delta=delta)
@@ -189,7 +189,7 @@ def _thinking(answer: Answer) -> list[dict[str, Any]]:
     return [{"type": "thinking", "thinking": answer.thinking, "signature": f"{_SIGNATURE}{answer.number}"}]
 
 
-def _streamed(answer: Answer) -> Iterator[tuple[Mapping[str, Any], list[Mapping[str, Any]]]]:
+def _stream_blocks(answer: Answer) -> Iterator[tuple[Mapping[str, Any], list[Mapping[str, Any]]]]:
     """Yield each block as it begins, and its deltas."""
     for block in _thinking(answer):
         signed = {"type": "signature_delta", "signature": block["signature"]}

@@ -65,17 +65,17 @@ def _text(value: Any, depth: int) -> str | None:
     if isinstance(value, str):
         return value
     if depth and isinstance(value, list):
-        return _all(value, depth - 1)
-    return _of_block(value, depth - 1) if depth and isinstance(value, dict) else None
+        return _join_texts(value, depth - 1)
+    return _block_text(value, depth - 1) if depth and isinstance(value, dict) else None
 
 
-def _of_block(block: Mapping[str, Any], depth: int) -> str | None:
+def _block_text(block: Mapping[str, Any], depth: int) -> str | None:
     if block.get("type") == "text" and isinstance(block.get("data"), str):  # of a document
         return str(block["data"])
     if not block.keys().isdisjoint(_DATA | _ADDRESSES):
         return None
     if named := [block[key] for key in _TEXTS if block.get(key)]:
-        return _all(named, depth)
+        return _join_texts(named, depth)
     rest = [one for key, one in block.items() if key not in _ABOUT]
     if rest and not any(rest):
         return ""
@@ -85,19 +85,19 @@ def _of_block(block: Mapping[str, Any], depth: int) -> str | None:
 def _json(block: Mapping[str, Any]) -> str | None:
     """Return a block's other fields as JSON; None if there are none, or if they have content that no text can show."""
     rest = {key: one for key, one in block.items() if key not in _ABOUT}
-    return None if not rest or _carries(rest, _DEPTH) else json.dumps(rest, ensure_ascii=False)
+    return None if not rest or _carries_data(rest, _DEPTH) else json.dumps(rest, ensure_ascii=False)
 
 
-def _carries(value: Any, depth: int) -> bool:
+def _carries_data(value: Any, depth: int) -> bool:
     """Tell whether a value holds data, or leads to some. A value nested too deeply to look into counts as well."""
     if not isinstance(value, dict | list):
         return False
     if not depth or (isinstance(value, dict) and not value.keys().isdisjoint(_DATA | _ADDRESSES)):
         return True
-    return any(_carries(one, depth - 1) for one in (value.values() if isinstance(value, dict) else value))
+    return any(_carries_data(one, depth - 1) for one in (value.values() if isinstance(value, dict) else value))
 
 
-def _all(values: Sequence[Any], depth: int) -> str | None:
+def _join_texts(values: Sequence[Any], depth: int) -> str | None:
     texts = [_text(one, depth) for one in values]
     there = [text for text in texts if text is not None]
     return "\n".join(there) if len(there) == len(texts) else None

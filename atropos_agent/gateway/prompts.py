@@ -11,7 +11,7 @@ from jinja2 import TemplateError
 
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.gateway.bounds import Bounds
-from atropos_agent.gateway.encoding import fold_messages, following, opening, put_calls_into_words
+from atropos_agent.gateway.encoding import fold_messages, messages_after, opening, put_calls_into_words
 from atropos_agent.gateway.forest import Forest, HistoryMatch, Line, SampledReply, Turn
 from atropos_agent.gateway.requests import GatewayRequest, HistoryMessage, Refusal
 from atropos_agent.tokens.template import ChatTemplate
@@ -78,7 +78,7 @@ class Prompts:
         if line.tip is not parent or counting:
             line = Line(line.conversation.fork(parent.sampled.place), line.fitted)
         try:
-            _fitting(partial(_go_on, line, parent, parent.sampled, bounds), found.rest)
+            _encode_fitting(partial(_continue_line, line, parent, parent.sampled, bounds), found.rest)
         except TemplateError:
             if put_calls_into_words(request.messages) == list(request.messages):
                 raise
@@ -87,7 +87,7 @@ class Prompts:
 
     def _begin_line(self, request: GatewayRequest, bounds: Bounds) -> tuple[Line, None, Sequence[HistoryMessage]]:
         """Begin a line: history that is not ours, or not ours any more, is context."""
-        return _fitting(partial(self._begin, request, bounds), request.messages), None, request.messages
+        return _encode_fitting(partial(self._begin, request, bounds), request.messages), None, request.messages
 
     def _begin(self, request: GatewayRequest, bounds: Bounds, messages: Sequence[HistoryMessage]) -> Line:
         bounds.check_size(request.tools)
@@ -97,8 +97,10 @@ class Prompts:
         return Line(begun, fitted)
 
 
-def _go_on(line: Line, parent: Turn, sampled: SampledReply, bounds: Bounds, messages: Sequence[HistoryMessage]) -> None:
-    new = following(messages, line.fitted, sampled)
+def _continue_line(
+    line: Line, parent: Turn, sampled: SampledReply, bounds: Bounds, messages: Sequence[HistoryMessage]
+) -> None:
+    new = messages_after(messages, line.fitted, sampled)
     bounds.check_size(new)
     with ExitStack() as undo:
         undo.callback(_restore, line, parent)
@@ -113,7 +115,7 @@ def _restore(line: Line, parent: Turn) -> None:
         line.tip = parent
 
 
-def _fitting(encode: Callable[[Sequence[HistoryMessage]], T], messages: Sequence[HistoryMessage]) -> T:
+def _encode_fitting(encode: Callable[[Sequence[HistoryMessage]], T], messages: Sequence[HistoryMessage]) -> T:
     """Return the result of `encode` for messages, in the first form accepted by the chat template. Raises
     TemplateError."""
     forms = [list(messages), fold_messages(messages), fold_messages(put_calls_into_words(messages))]

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from atropos_agent.engines.http import dumped
+from atropos_agent.engines.http import dump_json
 from atropos_agent.gateway.requests import Answer, GatewayRequest, Refusal
 
 
@@ -46,7 +46,7 @@ class Protocol(ABC):
 def event(data: Mapping[str, Any], name: str | None = None) -> bytes:
     """Return a server-sent event."""
     head = b"" if name is None else f"event: {name}\n".encode()
-    return head + b"data: " + dumped(data) + b"\n\n"
+    return head + b"data: " + dump_json(data) + b"\n\n"
 
 
 def noted(body: Mapping[str, Any], known: Sequence[str]) -> Sequence[str]:

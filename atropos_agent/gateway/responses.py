@@ -33,7 +33,7 @@ class Responses(Protocol):
         if instructed:
             messages = [HistoryMessage("system", body["instructions"]), *messages]
         choice = body.get("tool_choice")
-        forced = {} if choice in (None, "auto", "none") else {"tool_choice": _chosen(choice)}
+        forced = {} if choice in (None, "auto", "none") else {"tool_choice": _tool_choice(choice)}
         text_format = fields.mapping(fields.mapping(body.get("text"), "text").get("format"), "text.format")
         if text_format.get("type", "text") != "text":
             forced["text.format"] = str(text_format["type"])[:60]
@@ -68,7 +68,7 @@ class Responses(Protocol):
         yield make_event("response.in_progress", response=begun)
         items = _items(answer, request)
         for place, item in enumerate(items):
-            yield make_event("response.output_item.added", output_index=place, item=_begun(item))
+            yield make_event("response.output_item.added", output_index=place, item=_item_start(item))
             for kind, data in _deltas(item):
                 yield make_event(kind, item_id=item["id"], output_index=place, **data)
             yield make_event("response.output_item.done", output_index=place, item=item)
@@ -80,7 +80,7 @@ class Responses(Protocol):
 
     def error_event(self, refusal: Refusal, request: GatewayRequest) -> bytes:
         code = "context_length_exceeded" if refusal.fault is Fault.TOO_LONG else "server_error"
-        failed = _shell(request, "resp_failed") | {
+        failed = _response_fields(request, "resp_failed") | {
             "status": "failed",
             "error": {"code": code, "message": str(refusal)},
         }
@@ -135,10 +135,10 @@ def _messages(body: Mapping[str, Any], origins: Mapping[str, Mapping[str, Any]])
         else:
             replies.append([message])
             handle = message.handle
-    return [_joined(parts) for parts in replies]
+    return [_merge_parts(parts) for parts in replies]
 
 
-def _joined(parts: Sequence[HistoryMessage]) -> HistoryMessage:
+def _merge_parts(parts: Sequence[HistoryMessage]) -> HistoryMessage:
     """Return a reply made of its parts, one an item; another message as it is."""
     if len(parts) == 1:
         return parts[0]
@@ -182,7 +182,7 @@ def _parse_item(
         case "item_reference":
             if handle is None:
                 raise fields.wrong(f"{where}.id", "is no item's id of this rollout: send the item itself")
-            return HistoryMessage("assistant", handle=handle, refers=_part_named(str(item["id"])))
+            return HistoryMessage("assistant", handle=handle, refers=_part_path(str(item["id"])))
     raise refusals.part(kind, f"{where}.type")
 
 
@@ -202,7 +202,7 @@ def _number(name: str) -> int | None:
     return int(parts[2]) if known else None
 
 
-def _part_named(name: str) -> Sequence[str | int]:
+def _part_path(name: str) -> Sequence[str | int]:
     """Return the part of an answer named by an item's id of ours; empty for thinking, which need not be sent."""
     kind, *_, last = name.split("_")
     called = kind == "fc" and last.isdecimal() and len(last) < 10
@@ -215,7 +215,7 @@ def _previous(name: str) -> int | None:
     return _number(name)
 
 
-def _chosen(choice: Any) -> str:
+def _tool_choice(choice: Any) -> str:
     choice = {"name": choice} if isinstance(choice, str) else fields.mapping(choice, "tool_choice")
     return str(choice.get("name") or choice.get("type"))[:60]
 
@@ -239,7 +239,7 @@ def _items(answer: Answer, request: GatewayRequest) -> list[dict[str, Any]]:
     return items
 
 
-def _begun(item: Mapping[str, Any]) -> Mapping[str, Any]:
+def _item_start(item: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return an item as it is sent before its content."""
     begun = {"summary": [], "content": [], "arguments": "", "input": "", "status": "in_progress"}
     return {**item, **{key: value for key, value in begun.items() if key in item}}
@@ -274,7 +274,7 @@ def _deltas(item: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def _response(answer: Answer, request: GatewayRequest, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     cut = answer.finish_reason == "length"
-    return _shell(request, f"resp_gw_{answer.number}") | {
+    return _response_fields(request, f"resp_gw_{answer.number}") | {
         "status": "incomplete" if cut else "completed",
         "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
         "output": list(items),
@@ -288,7 +288,7 @@ def _response(answer: Answer, request: GatewayRequest, items: Sequence[Mapping[s
     }
 
 
-def _shell(request: GatewayRequest, name: str) -> dict[str, Any]:
+def _response_fields(request: GatewayRequest, name: str) -> dict[str, Any]:
     """Return the fields of every response."""
     return {
         "id": name,

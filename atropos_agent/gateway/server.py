@@ -52,9 +52,9 @@ class Gateway:
             timeout_keep_alive=120,
             limit_concurrency=CONNECTIONS,
         )
-        self._socket = _listening(self.path)
+        self._socket = _listen(self.path)
         self.address = "http://gateway" if self.path else f"http://127.0.0.1:{self._socket.getsockname()[1]}"
-        self._server = _Quiet(config)
+        self._server = _EmbeddedServer(config)
         self._serving = asyncio.create_task(self._server.serve([self._socket]))
         await self._server.listening.wait()
         return self
@@ -106,7 +106,7 @@ class Gateway:
         return found
 
 
-class _Quiet(uvicorn.Server):
+class _EmbeddedServer(uvicorn.Server):
     """A server inside another program with signals of its own."""
 
     def __init__(self, config: uvicorn.Config) -> None:
@@ -124,7 +124,7 @@ class _Quiet(uvicorn.Server):
         yield
 
 
-def _listening(path: Path | None) -> socket.socket:
+def _listen(path: Path | None) -> socket.socket:
     if path is None:
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         listener.bind(("127.0.0.1", 0))

@@ -18,7 +18,6 @@ from typing import Any, Self
 
 from atroposlib.envs.server_handling.server_baseline import APIServer
 
-from atropos_agent.aside import aside
 from atropos_agent.engines.errors import ContextOverflow
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.gateway.answers import answer_of
@@ -31,6 +30,7 @@ from atropos_agent.gateway.histories import order_history
 from atropos_agent.gateway.prompts import Prompts, check_request
 from atropos_agent.gateway.requests import Fault, GatewayRequest, HistoryCall, Refusal
 from atropos_agent.harvest import compaction_of, take_in
+from atropos_agent.offload import offload
 from atropos_agent.sampling import Sampler
 from atropos_agent.tokens.conversation import Completion
 from atropos_agent.tokens.template import ChatTemplate
@@ -126,7 +126,7 @@ class Session:
         Raises AgentError after an infrastructure failure, with everything sampled in `partial`. It is Unanswered if the
         agent's first requests were refused."""
         await self.close()
-        if self.failure is None and self.ended_by is None and (refusal := self._in_the_way()) is not None:
+        if self.failure is None and self.ended_by is None and (refusal := self._blocking_refusal()) is not None:
             remedy = "give the agent other settings, or take another model or agent; doctor tries them"
             self.failure = Unanswered(f"what the agent asked first was refused: {refusal}; {remedy}")
         if self.failure is not None:
@@ -188,14 +188,14 @@ class Session:
         """Return the refusal of a request too long for a prompt. counting: its tokens were to be counted alone."""
         if counting:
             return Refusal(f"prompt is too long: {error}", Fault.TOO_LONG, param="messages")
-        return self._ends(StopReason.MAX_TOKENS, str(error))
+        return self._end_refusal(StopReason.MAX_TOKENS, str(error))
 
-    def turned_away(self, refusal: Refusal, *, tools: bool) -> None:
+    def note_refusal(self, refusal: Refusal, *, tools: bool) -> None:
         """Remember the refusal of a request for a reply. tools: whether it showed some."""
         if refusal.fault is not Fault.TOO_LONG:  # the end of a budget, or of the rollout
             self.refused.setdefault(tools, refusal)
 
-    def _in_the_way(self) -> Refusal | None:
+    def _blocking_refusal(self) -> Refusal | None:
         """Return the refusal that kept the agent from its work; None if it could begin."""
         return None if len(self._forest) else self.refused.get(True, self.refused.get(False))
 
@@ -212,11 +212,11 @@ class Session:
     def _locate_request(self, request: GatewayRequest) -> tuple[GatewayRequest, HistoryMatch]:
         """Return a request with its whole history, in order, and the history's end in the forest. Raises Refusal."""
         request = self._forest.whole(request)
-        self._take_note(request)
+        self._note_settings(request)
         request = replace(request, messages=order_history(request.messages, self._forest.find_turn))
         return request, self._forest.locate(request)
 
-    def _take_note(self, request: GatewayRequest) -> None:
+    def _note_settings(self, request: GatewayRequest) -> None:
         """Note a request's settings that are not followed. Raises Refusal if no reply can follow it."""
         check_request(request, self._tolerates)
         for name in (*request.noted, *request.forced):
@@ -225,15 +225,15 @@ class Session:
 
     def _check_budget(self) -> None:
         if self._sampler.remaining() <= 0:
-            raise self._ends(StopReason.TIME, "the time of this rollout is over")
+            raise self._end_refusal(StopReason.TIME, "the time of this rollout is over")
         if len(self._forest) + sum(not work.done() for work in self._work) >= self.config.max_steps:
-            raise self._ends(StopReason.MAX_STEPS, f"this rollout has had its {self.config.max_steps} turns")
+            raise self._end_refusal(StopReason.MAX_STEPS, f"this rollout has had its {self.config.max_steps} turns")
 
     def _begin(self, request: GatewayRequest, found: HistoryMatch) -> Turn:
         """Add a request's turn to the forest, with its prompt ready. Raises Refusal."""
         line, parent, given = self._prompts.place(request, found, self.bounds)
         if parent is None:
-            self._minted = max(self._minted, _beyond(foreign_calls(given, self._forest.find_turn)))
+            self._minted = max(self._minted, _next_call_number(foreign_calls(given, self._forest.find_turn)))
         turn = Turn(line, parent, given, request)
         turn.retells = parent is None and any(self._forest.find_turn(message) for message in given)
         kind = change(found, turn, self._forest.roots)
@@ -252,29 +252,29 @@ class Session:
             tokens = len(line.conversation.prompt)
             budget = self._sampler.budget(tokens, turn.request.max_tokens)
             if budget is not None and budget <= 0:
-                raise self._ends(StopReason.MAX_TOKENS, f"{tokens} tokens > {tokens + budget - 1} maximum")
+                raise self._end_refusal(StopReason.MAX_TOKENS, f"{tokens} tokens > {tokens + budget - 1} maximum")
             completion = await self._sampler.sample(line.conversation, budget, stop=turn.request.stop)
-            await self._take_in(turn, completion, time.monotonic() - started)
+            await self._store_answer(turn, completion, time.monotonic() - started)
             if ended_by is StopReason.MAX_TOKENS and turn.request.tools:
                 self.ended_by = None  # one conversation was too long, and the agent goes on in another
         except BaseException as error:  # also a cancellation: the turn is taken back
             self._prompts.take_back(turn)
             if isinstance(error, ContextOverflow):
-                raise self._ends(StopReason.MAX_TOKENS, str(error)) from error
+                raise self._end_refusal(StopReason.MAX_TOKENS, str(error)) from error
             if isinstance(error, Exception) and not isinstance(error, Refusal):
                 failure = self.fail(error)
                 raise failure from failure.__cause__  # never from itself
             raise
 
-    async def _take_in(self, turn: Turn, completion: Completion, engine_s: float) -> None:
+    async def _store_answer(self, turn: Turn, completion: Completion, engine_s: float) -> None:
         """Make a turn's answer from the sampled reply."""
         exchange = len(self._sampler.record.exchanges) - 1
         async with self._reading:
             work = partial(self._read, turn, completion, engine_s=engine_s, exchange=exchange)
-            reply, sampled = await aside(work, len(completion.ids))
+            reply, sampled = await offload(work, len(completion.ids))
             self._sampler.accept(completion)
             self._minted += len(sampled.answer.calls)
-            self._forest.answered(turn, sampled)
+            self._forest.set_answer(turn, sampled)
         self._unshown |= {(message.call_id, message.text): message.unshown for message in turn.given if message.unshown}
         self._counts += Counts(tool_calls=len(reply.calls), malformed_calls=len(reply.problems))
 
@@ -305,7 +305,7 @@ class Session:
         if not work.cancelled():
             work.exception()  # whoever waits has it, too
 
-    def _ends(self, reason: StopReason, why: str) -> Refusal:
+    def _end_refusal(self, reason: StopReason, why: str) -> Refusal:
         self.ended_by = self.ended_by or reason
         return Refusal(f"prompt is too long: {why}", Fault.TOO_LONG, param="messages")
 
@@ -340,7 +340,7 @@ class Session:
         )
 
 
-def _beyond(calls: Sequence[HistoryCall]) -> int:
+def _next_call_number(calls: Sequence[HistoryCall]) -> int:
     """Return a number for the next call: ids from it on are neither these calls' own, nor those given for them to the
     chat template."""
     found = [_OURS.fullmatch(call.id) for call in calls]

@@ -40,15 +40,15 @@ def find_shortened(forest: Forest, kinds: Mapping[Turn, Branch]) -> Compactions:
         elif kinds[turn] is Branch.MAIN:
             summaries = [one for one in beside if kinds[one] is Branch.SUMMARY]
             if last is None or turn.parent is last:
-                found.unused |= {one for one in summaries if _unusable(one) and not _quotes(turn, one, kinds[one])}
+                found.unused |= {one for one in summaries if _is_unusable(one) and not _quotes(turn, one, kinds[one])}
             else:
-                _begun_again(found, turn, last, beside, kinds)
+                _note_restart(found, turn, last, beside, kinds)
             last, beside = turn, []
     found.unused -= found.used
     return found
 
 
-def _begun_again(
+def _note_restart(
     found: Compactions, turn: Turn, last: Turn, beside: Sequence[Turn], kinds: Mapping[Turn, Branch]
 ) -> None:
     """Note how the main conversation goes on in a turn that is not behind its last one."""
@@ -70,7 +70,7 @@ def _may_be_summary(turn: Turn) -> bool:
     return turn.sampled is not None and not turn.children and not turn.sampled.answer.calls
 
 
-def _unusable(turn: Turn) -> bool:
+def _is_unusable(turn: Turn) -> bool:
     """Tell whether nobody can go on from a reply: it is empty, cut off, or a call."""
     if turn.sampled is None:
         return True

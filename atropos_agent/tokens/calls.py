@@ -77,13 +77,13 @@ class CallShape:
             {
                 "id": quote(call.id),
                 "type": "function",
-                "function": {"name": quote(call.name), "arguments": self._arguments(quoted(call.arguments, quote))},
+                "function": {"name": quote(call.name), "arguments": self._arguments(map_texts(call.arguments, quote))},
             }
             for call in reply.calls
         ]
         return message
 
-    def marked(self, message: Message, i: int) -> Message:
+    def mark_message(self, message: Message, i: int) -> Message:
         """Return a message with calls and marks as its texts, the last of them mark i; names and ids stay."""
         calls = message["tool_calls"]
         names = [call["function"]["name"] for call in calls]
@@ -110,7 +110,7 @@ class CallShape:
         thinking, content = self._parts(message)
         return CallsKind(self, bool(thinking), bool(content), len(message["tool_calls"]) > 1, dropped, emptied)
 
-    def says_same(self, reply: Reply, message: Message) -> bool:
+    def has_same_content(self, reply: Reply, message: Message) -> bool:
         """Tell whether a reply has the content of a message, apart from ids."""
         read = self.message(reply)
         return self._parts(read) == self._parts(message) and [call["function"] for call in read["tool_calls"]] == [
@@ -149,13 +149,13 @@ class CallsKind:
         shape = self.shape
         calls = [ToolCall(PROBE, {}, shape.format.call_id(i + n, PROBE)) for n in range(1 + self.several)]
         thinking = "x" if self.thought and not self.dropped else None
-        return shape.marked(shape.message(Reply(thinking, "x" if self.content else "", calls, ())), i)
+        return shape.mark_message(shape.message(Reply(thinking, "x" if self.content else "", calls, ())), i)
 
-    def thoughtless(self) -> CallsKind:
+    def without_thinking(self) -> CallsKind:
         """Return the kind of the same reply without thinking."""
         return replace(self, thought=False, dropped=False, emptied=False)
 
-    def as_taken(self) -> CallsKind:
+    def as_template_kind(self) -> CallsKind:
         """Return the kind of the template's message."""
         return replace(self, dropped=False, emptied=False)
 
@@ -180,7 +180,7 @@ def texts_of(message: Message) -> list[str]:
     return found
 
 
-def text_behind(text: str, closing: str) -> str | None:
+def text_after(text: str, closing: str) -> str | None:
     """Return the text behind the closing at its beginning, white space apart; None if it begins otherwise."""
     place = 0
     for character in "".join(closing.split()):
@@ -192,15 +192,15 @@ def text_behind(text: str, closing: str) -> str | None:
     return text[place:]
 
 
-def quoted(value: Any, quote: Callable[[str], str]) -> Any:
+def map_texts(value: Any, quote: Callable[[str], str]) -> Any:
     """Return a JSON value with all its text quoted, keys too."""
     match value:
         case str():
             return quote(value)
         case dict():
-            return {quote(str(key)): quoted(one, quote) for key, one in value.items()}
+            return {quote(str(key)): map_texts(one, quote) for key, one in value.items()}
         case list() | tuple():
-            return [quoted(one, quote) for one in value]
+            return [map_texts(one, quote) for one in value]
     return value
 
 

@@ -16,10 +16,10 @@ from typing import Any, Protocol
 
 from jinja2 import TemplateError
 
-from atropos_agent.tokens.calls import CallShape, CallsKind, Kind, Tools, quoted
+from atropos_agent.tokens.calls import CallShape, CallsKind, Kind, Tools, map_texts
 from atropos_agent.tokens.drift import Drift, drift_of
-from atropos_agent.tokens.encoding import CUT, SPELLED, unquoted
-from atropos_agent.tokens.experts import Experts, extended, write_experts
+from atropos_agent.tokens.encoding import CUT, SPELLED, unquote
+from atropos_agent.tokens.experts import Experts, extend_experts, write_experts
 from atropos_agent.tokens.probes import Frame, ReplyKind
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import IGNORED, NO_LOGPROB, THINK, THINK_END, Message, SequenceData
@@ -87,7 +87,7 @@ class _Segment:
         self.turns += 1
         known = [version for version in (self.version, completion.version) if version is not None]
         self.version = min(known, default=None)
-        self.experts = extended(self.experts, completion.experts, len(self.tokens))
+        self.experts = extend_experts(self.experts, completion.experts, len(self.tokens))
 
     def experts_until(self, end: int) -> str | None:
         """Return the experts of all tokens before a place but the last; None if those of one are not known."""
@@ -158,7 +158,7 @@ class Conversation:
                 self._note(self.shape.kind(message))
                 self.messages.append(message)
             else:
-                content = self._tags_cut(message["content"])
+                content = self._quote_thinking_tags(message["content"])
                 self._note(self.template.header.kind_of(content))
                 self.messages.append({**message, "content": content})
         self._answered = any("tool_call_id" in message for message in self.messages)
@@ -175,11 +175,11 @@ class Conversation:
         end = self.template.turn_end(ids, completion.finish_reason, self.inside)
         self._end = () if end is None else ids[end:]
         self._sent = len(self.prompt), len(self.messages)
-        text = self._tags_cut(self.template.quote_ids(ids if end is None else ids[:end]))
+        text = self._quote_thinking_tags(self.template.quote_ids(ids if end is None else ids[:end]))
         self.segments[-1].add_sampled(completion)
         self._last = self.template.header.kind_of(text)
         self.messages.append({"role": "assistant", "content": self.template.header.content_of(text)})
-        return unquoted(text)
+        return unquote(text)
 
     def add_calls(self, message: Message, kind: CallsKind) -> None:
         """Take in the last reply as a message with calls, which the template takes."""
@@ -205,11 +205,11 @@ class Conversation:
             answered=self._answered,
         )
         added = continuation()
-        if added is None and self.keeps_thinking and (added := continuation(thoughtless=True)) is not None:
+        if added is None and self.keeps_thinking and (added := continuation(ignore_thinking=True)) is not None:
             self.segments[-1].thinking_kept = True
         self.messages += messages
         self._answered |= any("tool_call_id" in message for message in messages)
-        self.thinking_open = self.template.opens_thinking_behind(
+        self.thinking_open = self.template.opens_thinking_after(
             messages, self._last, tools=bool(self.tools), thinking=self.thinking
         )
         if added is not None:
@@ -302,15 +302,15 @@ class Conversation:
             rendered = self.template.render(messages, tools=self.tools)
             if not self.template.greedy:
                 text = self.template.decode(segment.tokens) if text is None else text
-                if text.startswith(unquoted(rendered)):
+                if text.startswith(unquote(rendered)):
                     return None
-            rendered = self._as_begun(segment, rendered)
+            rendered = self._render_as_of_start(segment, rendered)
             called = [place for place in segment.called if place[1] <= ids]
             return drift_of(self.template, segment.tokens[:ids], messages, rendered, called)
         except TemplateError:
             return Drift.TEXT
 
-    def _as_begun(self, segment: _Segment, rendered: str) -> str:
+    def _render_as_of_start(self, segment: _Segment, rendered: str) -> str:
         """Return a rendering of all messages as it would be had it begun when the segment did: a template may write the
         time."""
         ids, number = segment.begun
@@ -321,7 +321,7 @@ class Conversation:
 
     def plain_messages(self) -> list[Message]:
         """Return the messages as a person reads them."""
-        return [quoted(message, unquoted) for message in self.messages]
+        return [map_texts(message, unquote) for message in self.messages]
 
     def _start_segment(self, prompt: list[int]) -> None:
         self.segments.append(_Segment.of(prompt, len(self.messages)))
@@ -335,11 +335,11 @@ class Conversation:
         self._written.pop(kind, None)
         self._written[kind] = None
 
-    def _tags_cut(self, quoted: str) -> str:
+    def _quote_thinking_tags(self, quoted: str) -> str:
         """Return a reply with the thinking tags in its calls quoted: templates would cut it there."""
         if self.literals is None or not _TAGS.search(quoted):
             return quoted
-        text = unquoted(quoted)
+        text = unquote(quoted)
         places = [place for place, character in enumerate(quoted) if character not in (CUT, SPELLED)]
         inside = [
             places[found.start()] + 1

@@ -11,8 +11,8 @@ import enum
 import re
 from collections.abc import Sequence
 
-from atropos_agent.tokens.encoding import unquoted
-from atropos_agent.tokens.probes import squeeze
+from atropos_agent.tokens.encoding import unquote
+from atropos_agent.tokens.probes import strip_whitespace
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import THINK, THINK_END, Message
 
@@ -45,20 +45,20 @@ def drift_of(
 
     called: the places in it of replies with calls that the template was given as such."""
     # Where control tokens take up white space, the text does not show which of it the model would see.
-    shown = template.decode(template.encode(rendered)) if template.greedy else unquoted(rendered)
+    shown = template.decode(template.encode(rendered)) if template.greedy else unquote(rendered)
     # Without what stands for incomplete UTF-8, of which a reply alone may have another number.
     texts = [text.replace("\ufffd", "") for text in (template.decode(sent), shown)]
     ours, theirs = map(template.normalized, texts)
     if ours == theirs:
         return None
-    ours, theirs = (_bare(template, text) for text in texts)
+    ours, theirs = (_normalize(template, text) for text in texts)
     if ours == theirs:
         return Drift.WHITE_SPACE
-    if _thoughtless(ours) == _thoughtless(theirs):
+    if _strip_thinking(ours) == _strip_thinking(theirs):
         return Drift.THINKING
     if called and _differs_in_replies(template, sent, theirs, called):
         return Drift.CALLS
-    contents = [_bare(template, _thoughtless(unquoted(message["content"]))) for message in messages]
+    contents = [_normalize(template, _strip_thinking(unquote(message["content"]))) for message in messages]
     if any(content in ours and content not in theirs for content in contents):
         return Drift.MESSAGES
     return Drift.TEXT
@@ -70,7 +70,7 @@ def _differs_in_replies(
     """Tell whether all text around these replies is the template's own. theirs: its text, bare."""
     places = [0, *(place for both in called for place in both), len(sent)]
     around = [template.decode(sent[start:end]) for start, end in zip(places[::2], places[1::2], strict=True)]
-    pieces = [_bare(template, text.replace("\ufffd", "")) for text in around]
+    pieces = [_normalize(template, text.replace("\ufffd", "")) for text in around]
     if not (theirs.startswith(pieces[0]) and theirs.endswith(pieces[-1])):
         return False
     place = 0
@@ -82,11 +82,11 @@ def _differs_in_replies(
     return True
 
 
-def _bare(template: ChatTemplate, text: str) -> str:
+def _normalize(template: ChatTemplate, text: str) -> str:
     """Return text as the tokenizer takes it, without white space: SentencePiece's tokenizers have a sign for it, and
     some put one in front."""
-    return squeeze(template.normalized(text)).replace("\u2581", "")
+    return strip_whitespace(template.normalized(text)).replace("\u2581", "")
 
 
-def _thoughtless(text: str) -> str:
+def _strip_thinking(text: str) -> str:
     return _THOUGHT.sub("", text)

@@ -62,7 +62,7 @@ class Encoder:
 
     def quote(self, text: str, *, keep: Sequence[str] = ()) -> str:
         """Return content with its spelled-out control tokens quoted, to be encoded as text, except those in `keep`."""
-        return self.quote_rest(not_text_replaced(text), keep=keep)
+        return self.quote_rest(replace_invalid_text(text), keep=keep)
 
     def quote_rest(self, text: str, *, keep: Sequence[str] = ()) -> str:
         """Quote, as `quote` does, our own text with quoted content in it."""
@@ -84,7 +84,7 @@ class Encoder:
         quoted = "".join(pieces)
         # A tokenizer whose pieces are another text than the whole would have words of its own put in.
         whole = self.decode(ids) if len(pieces) > 1 else None
-        return quoted if whole is None or unquoted(quoted) == not_text_replaced(whole) else self.quote(whole)
+        return quoted if whole is None or unquote(quoted) == replace_invalid_text(whole) else self.quote(whole)
 
     def encode(self, text: str, *, continues: bool = False) -> list[int]:
         """Return ids of rendered text. With `continues` the text follows other text, so a tokenizer that
@@ -182,11 +182,11 @@ def _backend_of(tokenizer: Any) -> Any:
     return tokenizer.backend_tokenizer if is_plain and not tokenizer.split_special_tokens else None
 
 
-def unquoted(text: str) -> str:
+def unquote(text: str) -> str:
     """Return quoted content as a person reads it."""
     return text.replace(CUT, "").replace(SPELLED, "")
 
 
-def not_text_replaced(text: str) -> str:
+def replace_invalid_text(text: str) -> str:
     """Return text with U+FFFD for characters outside of valid text."""
     return _NOT_TEXT.sub("\ufffd", text)

@@ -37,7 +37,7 @@ def write_experts(experts: Experts) -> str:
     return base64.b64encode(file.getvalue()).decode()
 
 
-def extended(known: Experts | None, returned: Experts | None, tokens: int) -> Experts | None:
+def extend_experts(known: Experts | None, returned: Experts | None, tokens: int) -> Experts | None:
     """Return the experts of a growing sequence of `tokens`: a token's experts, reported when it was
     sampled, stay. None if nothing was reported."""
     if returned is None:

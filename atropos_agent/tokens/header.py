@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from atropos_agent.tokens.encoding import CUT, SPELLED, unquoted
+from atropos_agent.tokens.encoding import CUT, SPELLED, unquote
 from atropos_agent.tokens.probes import ReplyKind
 
 
@@ -35,7 +35,7 @@ class Header:
         """Return the features by which the template tells a reply, quoted or not, apart."""
         if not self.text:
             return ReplyKind.of(text.replace(SPELLED, ""))
-        text = unquoted(text).lstrip() if self._begins(text) else text
+        text = unquote(text).lstrip() if self._begins(text) else text
         rest = text.removeprefix(self.text)
         if any(token in rest for token in self._controls):
             return ReplyKind.CHANNELLED
@@ -43,4 +43,4 @@ class Header:
 
     def _begins(self, text: str) -> bool:
         """Tell whether a reply begins as the header does, in whichever ids; further inside spelled ones are text."""
-        return unquoted(text).lstrip().startswith(self._controls[0])
+        return unquote(text).lstrip().startswith(self._controls[0])

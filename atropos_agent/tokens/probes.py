@@ -41,7 +41,7 @@ class ReplyKind(enum.Enum):
     CHANNELLED = "channelled"
     """Has more of the template's control tokens in it than this header."""
 
-    def thoughtless(self) -> ReplyKind:
+    def without_thinking(self) -> ReplyKind:
         """Return the kind of the same reply without thinking."""
         return self if self in (self.HEADED, self.CHANNELLED) else self.PLAIN
 
@@ -101,7 +101,7 @@ def reply(i: int, kind: ReplyKind = ReplyKind.PLAIN) -> Message:
     return {"role": "assistant", "content": form.format(mark=mark(i), **parts)}
 
 
-def shaped(messages: Sequence[Message], i: int, frame: Frame | None) -> list[Message]:
+def shape_like(messages: Sequence[Message], i: int, frame: Frame | None) -> list[Message]:
     """Return marks from i on in the shape of `messages`: templates tell results from questions by their frame."""
     return [
         {
@@ -121,6 +121,6 @@ def is_framed(message: Message, frame: Frame | None) -> bool:
     return content.startswith(frame[0].strip()) and content.endswith(frame[1].strip())
 
 
-def squeeze(text: str) -> str:
+def strip_whitespace(text: str) -> str:
     """Return text without white space: templates trim it as they like."""
     return "".join(text.split())

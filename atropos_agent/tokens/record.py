@@ -28,7 +28,7 @@ class Record:
     def add(self, prompt: Sequence[int], ids: Sequence[int], logprobs: Sequence[float]) -> int:
         """Write down a request's prompt and the reply to it. Returns its number."""
         number = len(self.exchanges)
-        extended, end = self._extended(prompt)
+        extended, end = self._find_extended(prompt)
         back = 1 if extended is None else number - extended
         self.exchanges.append(Exchange(extended is not None, tuple(prompt[end:]), tuple(ids), tuple(logprobs), back))
         known = [] if extended is None else self._tips.pop(extended, [])
@@ -36,7 +36,7 @@ class Record:
         self._following[extended].append(number)
         return number
 
-    def _extended(self, prompt: Sequence[int]) -> tuple[int | None, int]:
+    def _find_extended(self, prompt: Sequence[int]) -> tuple[int | None, int]:
         """Return the exchange that a prompt extends, of several the longest, and the end of its reply there."""
         if len(self._tips) == 1:
             # Then no other can be longer. A tip beside others can: a reply may begin as one does that was cut off.
@@ -76,7 +76,7 @@ def problems(rows: Sequence[SequenceData], exchanges: Iterable[Exchange]) -> lis
     for number, row in enumerate(rows):
         try:
             trained |= forest.trained(row, number, trained)
-        except _Differs as difference:
+        except _RowMismatchError as difference:
             found.append(str(difference))
         else:
             found.append(None)
@@ -87,7 +87,7 @@ def problems(rows: Sequence[SequenceData], exchanges: Iterable[Exchange]) -> lis
     return found
 
 
-class _Differs(Exception):
+class _RowMismatchError(Exception):
     """A row differs from the record."""
 
 
@@ -130,32 +130,32 @@ class _Forest:
 
     def trained(self, row: SequenceData, number: int, already: Collection[int]) -> set[int]:
         """Return the exchanges with replies that a row trains. already: those of other rows. Raises
-        _Differs."""
+        _RowMismatchError."""
         tokens = list(row.tokens)
         # Normally the row's own; several may be alike up to the row's end.
         ordered = sorted(range(len(self.sequences)), key=lambda of: of != number)
-        differences: list[_Differs] = []
+        differences: list[_RowMismatchError] = []
         for of in ordered:
             if self.sequences[of].ids[: len(tokens)] == tokens:
                 try:
                     return self._trained(row, self.sequences[of], already)
-                except _Differs as difference:
+                except _RowMismatchError as difference:
                     differences.append(difference)
         if differences:
             raise differences[0]
         if number < len(self.sequences):
-            raise _Differs(f"tokens: {first_difference(tokens, self.sequences[number].ids)}")
-        raise _Differs(f"tokens: there are only {len(self.sequences)} sequences of requests")
+            raise _RowMismatchError(f"tokens: {first_difference(tokens, self.sequences[number].ids)}")
+        raise _RowMismatchError(f"tokens: there are only {len(self.sequences)} sequences of requests")
 
     def _trained(self, row: SequenceData, sequence: _Sequence, already: Collection[int]) -> set[int]:
-        """Return the replies of a sequence that a row trains. Raises _Differs if it trains anything else."""
+        """Return the replies of a sequence that a row trains. Raises _RowMismatchError if it trains anything else."""
         mask, logprobs = [IGNORED] * len(row.tokens), [NO_LOGPROB] * len(row.tokens)
         found: set[int] = set()
         for start, alike in sequence.replies.items():
             end = start + len(self.exchanges[alike[0]].ids)
             if all(token == IGNORED for token in row.masked_tokens[start:end]):
                 continue
-            of = self._one_of(alike, list(row.logprobs[start:end]), start, already)
+            of = self._choose_exchange(alike, list(row.logprobs[start:end]), start, already)
             mask[start:end], logprobs[start:end] = self.exchanges[of].ids, self.exchanges[of].logprobs
             found.add(of)
         for name, ours, recorded in (
@@ -163,12 +163,14 @@ class _Forest:
             ("logprobs", list(row.logprobs), logprobs),
         ):
             if ours != recorded:
-                raise _Differs(f"{name}: {first_difference(ours, recorded)}")
+                raise _RowMismatchError(f"{name}: {first_difference(ours, recorded)}")
         if not found:
-            raise _Differs("masked_tokens: nothing is trained")
+            raise _RowMismatchError("masked_tokens: nothing is trained")
         return found
 
-    def _one_of(self, alike: Sequence[int], logprobs: list[float], start: int, already: Collection[int]) -> int:
+    def _choose_exchange(
+        self, alike: Sequence[int], logprobs: list[float], start: int, already: Collection[int]
+    ) -> int:
         """Return the exchange that a row trains at a place, of several with the same content: an allowed one with
         its logprobs."""
         same = [of for of in alike if list(self.exchanges[of].logprobs) == logprobs]
@@ -177,10 +179,10 @@ class _Forest:
         kept = [of for of in same if not self.exchanges[of].untrained]
         if not kept:
             why = self.exchanges[same[0]].untrained
-            raise _Differs(f"masked_tokens: the reply at place {start} was to be left out: {why}")
+            raise _RowMismatchError(f"masked_tokens: the reply at place {start} was to be left out: {why}")
         free = [of for of in kept if of not in already]
         if not free:
-            raise _Differs(f"the reply at place {start} is trained in another row, too")
+            raise _RowMismatchError(f"the reply at place {start} is trained in another row, too")
         return free[0]
 
 

@@ -10,9 +10,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from atropos_agent.tokens.calls import PROBE, STUB, CallsKind, Kind, Tools, results_of, text_behind, texts_of
+from atropos_agent.tokens.calls import PROBE, STUB, CallsKind, Kind, Tools, results_of, text_after, texts_of
 from atropos_agent.tokens.header import Header
-from atropos_agent.tokens.probes import Frame, ReplyKind, mark, marks, reply, shaped, squeeze, user
+from atropos_agent.tokens.probes import Frame, ReplyKind, mark, marks, reply, shape_like, strip_whitespace, user
 from atropos_agent.types import THINK, THINK_END, Message
 
 
@@ -34,7 +34,7 @@ class Renders(Protocol):
         """Return what `render` does, which renders equal messages once."""
         ...
 
-    def takes_results_behind_text(self, ids: Sequence[str]) -> bool:
+    def takes_results_after_text(self, ids: Sequence[str]) -> bool:
         """Tell whether results may follow a reply without calls."""
         ...
 
@@ -44,14 +44,14 @@ class Stability:
     """Short conversations of marks, in the shape of one in which `messages` come next.
 
     frame: the tool format's text around results. tools: those for the template.
-    thoughtless: replies hold no thinking, but the prompt may begin or end some.
+    ignore_thinking: replies hold no thinking, but the prompt may begin or end some.
     """
 
     template: Renders
     messages: Sequence[Message]
     frame: Frame | None
     tools: Tools
-    thoughtless: bool = False
+    ignore_thinking: bool = False
 
     def holds(self, has_system: bool, kinds: Collection[Kind], last: Kind, settled: Sequence[Kind]) -> bool:
         """Tell whether new messages leave everything before them as the model has it: the prompt at the beginning of
@@ -85,15 +85,15 @@ class Stability:
         header = self.template.header.text if last is ReplyKind.HEADED else ""
         behind = "" if isinstance(last, CallsKind) else header + sampled["content"]
         written = self._bare(later)
-        if isinstance(last, CallsKind) and not self._thinks_alike(later, earlier, sampled, last):
+        if isinstance(last, CallsKind) and not self._has_same_thinking_tags(later, earlier, sampled, last):
             return False
         return all(self._bare(text) in written for text in plain) and all(
             written.startswith(self._bare(text)) for text in (began, earlier + behind)
         )
 
-    def _thinks_alike(self, later: str, earlier: str, sampled: Message, kind: CallsKind) -> bool:
+    def _has_same_thinking_tags(self, later: str, earlier: str, sampled: Message, kind: CallsKind) -> bool:
         """Tell whether the template writes thinking tags before a reply's calls if the model has written some."""
-        if self.thoughtless:
+        if self.ignore_thinking:
             return True
         first = min(later.index(found) for found in marks_of(sampled))
         begun = later[min(len(earlier), first) : first] if later.startswith(earlier) else ""
@@ -112,16 +112,16 @@ class Stability:
         if "tool_calls" in message and (i < 401 or any("tool_call_id" in one for one in self.messages)):
             results = results_of(message, i)
             others = [one for one in self.messages if i >= 401 and "tool_call_id" not in one]
-            return results + shaped(others, i + len(results), self.frame)
-        following = shaped(self.messages, i, self.frame)
+            return results + shape_like(others, i + len(results), self.frame)
+        following = shape_like(self.messages, i, self.frame)
         ids = [one["tool_call_id"] for one in following if "tool_call_id" in one]
-        if not ids or self.template.takes_results_behind_text((ids[0], ids[-1])):
+        if not ids or self.template.takes_results_after_text((ids[0], ids[-1])):
             return following
         return [{"role": "user", "content": mark(i)}]
 
     def _bare(self, text: str) -> str:
-        text = squeeze(text)
-        return text.replace(THINK, "").replace(THINK_END, "") if self.thoughtless else text
+        text = strip_whitespace(text)
+        return text.replace(THINK, "").replace(THINK_END, "") if self.ignore_thinking else text
 
 
 def tail(
@@ -136,12 +136,12 @@ def tail(
     before: list[Message] = [{"role": "system", "content": "s"}] if has_system else []
     before.append(user(0))
     if answered or not any("tool_call_id" in message for message in messages):
-        before += [reply(1), *shaped(messages, 2, frame)]
+        before += [reply(1), *shape_like(messages, 2, frame)]
     text = template.render([*before, reply(400), *messages], tools=tools)
     return text[text.rindex(mark(400)) + len(mark(400)) :]
 
 
-def tail_behind_calls(
+def tail_after_calls(
     template: Renders,
     messages: Sequence[Message],
     has_system: bool,
@@ -158,12 +158,12 @@ def tail_behind_calls(
     if answered:
         earlier = kind.reply(20)
         before += [earlier, *results_of(earlier, 30)]
-    marked = kind.shape.marked(called, 400)
+    marked = kind.shape.mark_message(called, 400)
     text = template.render([*before, marked, *messages], tools=tools)
-    return text_behind(text[text.rindex(mark(400)) + len(mark(400)) :], kind.shape.closing(marked, 400))
+    return text_after(text[text.rindex(mark(400)) + len(mark(400)) :], kind.shape.closing(marked, 400))
 
 
-def reads_back(template: Renders, kind: CallsKind, tools: Tools) -> bool:
+def can_read_back(template: Renders, kind: CallsKind, tools: Tools) -> bool:
     """Ask the template for a reply of this kind and its results, and the tool format for its reading of it."""
     message = kind.reply(20)
     shown = [mark(0), *marks_of(message), *(mark(30 + n) for n in range(len(message["tool_calls"])))]
@@ -182,16 +182,16 @@ def reads_back(template: Renders, kind: CallsKind, tools: Tools) -> bool:
     plain = plain[: plain.index(mark(1))]
     start = next((text for text in (began, plain, opened) if later.startswith(text)), None)
     end = later.rindex(mark(20)) + len(mark(20))
-    rest = text_behind(later[end:], closing)
+    rest = text_after(later[end:], closing)
     if start is None or rest is None:
         return False
     written = later[len(start) : len(later) - len(rest)]
     read = kind.shape.format.parse(written, thinking_open=start == began and template.opens(kind.shape.format.thinking))
     names = {call.name for call in read.calls}
-    return not read.problems and names == {PROBE} and kind.shape.says_same(read, message)
+    return not read.problems and names == {PROBE} and kind.shape.has_same_content(read, message)
 
 
-def written_call(template: Renders, ids: Sequence[str]) -> str:
+def write_probe_call(template: Renders, ids: Sequence[str]) -> str:
     """Return a template's text of a reply that is a call, in the first shape that it takes; "" if it writes no
     call. ids: of calls, as tool formats make them."""
     arguments: dict[str, str] = {"x": mark(1)}
@@ -208,13 +208,13 @@ def written_call(template: Renders, ids: Sequence[str]) -> str:
         except template.refusals:
             continue
         if PROBE in text and mark(1) in text:
-            start = _alike(text, plain)
-            end = _alike(text[start:][::-1], plain[start:][::-1])
+            start = _common_length(text, plain)
+            end = _common_length(text[start:][::-1], plain[start:][::-1])
             return text[start : len(text) - end].replace(mark(1), "x")
     return ""
 
 
-def _alike(first: str, second: str) -> int:
+def _common_length(first: str, second: str) -> int:
     """Return how many characters two texts have in common at their start."""
     places = (place for place, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
     return next(places, min(len(first), len(second)))

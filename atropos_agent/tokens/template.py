@@ -16,11 +16,19 @@ from typing import Any
 
 from jinja2 import TemplateError
 
-from atropos_agent.tokens.calls import PROBE, STUB, CallsKind, Kind, Tools, quoted
+from atropos_agent.tokens.calls import PROBE, STUB, CallsKind, Kind, Tools, map_texts
 from atropos_agent.tokens.encoding import Encoder
 from atropos_agent.tokens.header import Header
 from atropos_agent.tokens.probes import MARK, Frame, ReplyKind, is_framed, mark, marks, reply, system, user
-from atropos_agent.tokens.stability import Stability, marks_of, probe, reads_back, tail, tail_behind_calls, written_call
+from atropos_agent.tokens.stability import (
+    Stability,
+    can_read_back,
+    marks_of,
+    probe,
+    tail,
+    tail_after_calls,
+    write_probe_call,
+)
 from atropos_agent.types import THINK, THINK_END, Message
 
 _REFUSALS: tuple[type[Exception], ...] = (TemplateError, TypeError, KeyError, ValueError, AttributeError, IndexError)
@@ -86,9 +94,9 @@ class ChatTemplate:
         self.folds_system = self.joins_turns = False
         self.merges_system = self.moves_late_system = False
         self.wants_tools, self.wants_thinking = self._find_wants()
-        self.folds_system = fold_system or not self._keeps([system(0), user(1)])
-        self.joins_turns = not self._keeps([user(0), user(1)])
-        self.merges_system = not self._keeps([system(0), system(1), user(2)])
+        self.folds_system = fold_system or not self._shows_once([system(0), user(1)])
+        self.joins_turns = not self._shows_once([user(0), user(1)])
+        self.merges_system = not self._shows_once([system(0), system(1), user(2)])
         self.moves_late_system = not self._keeps_late_system()
         opening, later = self.render([user(0)]), self.render([user(0), reply(1), user(2)])
         self._generation = opening[opening.index(mark(0)) :]
@@ -159,11 +167,11 @@ class ChatTemplate:
 
     def quote_tools(self, tools: Tools) -> Tools:
         """Return schemas with quoted text, which can't write control tokens."""
-        return [quoted(tool, self.quote) for tool in tools]
+        return [map_texts(tool, self.quote) for tool in tools]
 
     def knows_role(self, role: str) -> bool:
         """Tell whether a message of this role may follow a reply, and is shown to the model."""
-        return self._keeps([user(0), reply(1), {"role": role, "content": mark(2)}])
+        return self._shows_once([user(0), reply(1), {"role": role, "content": mark(2)}])
 
     @cached_property
     def shows_tools(self) -> bool:
@@ -180,13 +188,13 @@ class ChatTemplate:
     @cached_property
     def keeps_thinking_in_content(self) -> bool:
         """Whether the template leaves thinking in tags in a reply's content."""
-        return not self.opens_thinking and self._keeps([user(0), reply(1, ReplyKind.THOUGHT), user(2)])
+        return not self.opens_thinking and self._shows_once([user(0), reply(1, ReplyKind.THOUGHT), user(2)])
 
     def opens(self, thinking: tuple[str, str]) -> bool:
         """Tell whether prompts end inside of thinking between these tags."""
         return _is_open(self._generation, thinking)
 
-    def opens_thinking_behind(
+    def opens_thinking_after(
         self, messages: Sequence[Message], last: Kind, *, tools: bool, thinking: tuple[str, str] = (THINK, THINK_END)
     ) -> bool:
         """Tell whether the prompt behind such messages after a reply of this kind ends inside of thinking.
@@ -208,14 +216,14 @@ class ChatTemplate:
     def takes(self, kind: CallsKind) -> bool:
         """Tell whether the template writes replies of this kind so their tool format reads them back."""
         if kind not in self._takes:
-            self._takes[kind] = reads_back(self, kind, STUB)
+            self._takes[kind] = can_read_back(self, kind, STUB)
         return self._takes[kind]
 
     def writes_call(self, ids: Sequence[str]) -> str:
-        """Return the template's text of a call; "" if it writes none. ids: see `written_call`."""
-        return written_call(self, ids)
+        """Return the template's text of a call; "" if it writes none. ids: see `write_probe_call`."""
+        return write_probe_call(self, ids)
 
-    def takes_results_behind_text(self, ids: Sequence[str]) -> bool:
+    def takes_results_after_text(self, ids: Sequence[str]) -> bool:
         """Tell whether messages of role `tool` may follow replies without calls for the template.
 
         ids: two of calls, as the tool format makes them."""
@@ -226,7 +234,7 @@ class ChatTemplate:
                 {"role": "tool", "tool_call_id": i, "name": PROBE, "content": mark(n)}
                 for n, i in zip((2, 4), ids, strict=True)
             )
-            self._results[key] = self._keeps([user(0), reply(1), first, reply(3), second])
+            self._results[key] = self._shows_once([user(0), reply(1), first, reply(3), second])
         return self._results[key]
 
     def continuation(
@@ -242,7 +250,7 @@ class ChatTemplate:
         tools: bool = False,
         called: Message | None = None,
         answered: bool = True,
-        thoughtless: bool = False,
+        ignore_thinking: bool = False,
     ) -> list[int] | None:
         """Return ids that follow a reply when `messages` come next, up to the start of the next reply.
 
@@ -254,32 +262,32 @@ class ChatTemplate:
         tools: whether the template shows tools.
         called: the followed reply, if its calls are the template's.
         answered: whether there were results of calls before.
-        thoughtless: whether all replies count as if they held no thinking, so it may stay even if the template would
-            drop it.
+        ignore_thinking: whether all replies count as if they held no thinking, so it may stay even if the template
+            would drop it.
         Returns None when the template then writes earlier turns differently, also by ending them
         with another token than the inference server did.
         """
         if called is None and end and end[0] != self.close_id:
             return None
-        if thoughtless:
+        if ignore_thinking:
             kinds, last, settled = (
-                {kind.thoughtless() for kind in kinds},
-                last.thoughtless(),
-                [kind.thoughtless() for kind in settled],
+                {kind.without_thinking() for kind in kinds},
+                last.without_thinking(),
+                [kind.without_thinking() for kind in settled],
             )
         shape = tuple((m["role"], is_framed(m, frame), "tool_call_id" in m) for m in messages)
-        key = (has_system, frozenset(kinds), last, frame, shape, tuple(settled), tools, thoughtless)
+        key = (has_system, frozenset(kinds), last, frame, shape, tuple(settled), tools, ignore_thinking)
         if key not in self._stable:
             if len(self._stable) >= _SHAPES:  # an agent may send ever other ones
                 self._stable.clear()
             # Twice, because a template with a date in it differs from itself at midnight.
-            probe = Stability(self, messages, frame, STUB if tools else (), thoughtless)
+            probe = Stability(self, messages, frame, STUB if tools else (), ignore_thinking)
             self._stable[key] = any(probe.holds(has_system, kinds, last, settled) for _ in range(2))
         if not self._stable[key]:
             return None
         shown = STUB if tools else ()
         if isinstance(last, CallsKind) and called is not None:
-            text = tail_behind_calls(self, messages, has_system, last, called, answered, shown)
+            text = tail_after_calls(self, messages, has_system, last, called, answered, shown)
         else:
             text = tail(self, messages, has_system, frame, answered, shown)
         return None if text is None else self._encode_tail(text, end, closes=called is not None)
@@ -304,7 +312,7 @@ class ChatTemplate:
         shown = list(tools) or ([] if self.wants_tools else None)
         options = {"tools": shown, "tokenize": False, "add_generation_prompt": replying, **self._kwargs}
         try:
-            return str(self.tokenizer.apply_chat_template(self._fitted(messages), **options))
+            return str(self.tokenizer.apply_chat_template(self._fit_roles(messages), **options))
         except _REFUSALS as error:
             if isinstance(error, TemplateError):
                 raise
@@ -331,7 +339,7 @@ class ChatTemplate:
             return True
         return False
 
-    def _fitted(self, messages: Sequence[Message]) -> list[Message]:
+    def _fit_roles(self, messages: Sequence[Message]) -> list[Message]:
         """Return messages in the template's roles."""
         fitted: list[Message] = []
         for given in messages:
@@ -350,7 +358,7 @@ class ChatTemplate:
                 fitted.append(message)
         return fitted
 
-    def _keeps(self, messages: Sequence[Message]) -> bool:
+    def _shows_once(self, messages: Sequence[Message]) -> bool:
         """Tell whether the template shows each of these messages once."""
         try:
             found = marks(self.render(messages))
@@ -363,7 +371,7 @@ class ChatTemplate:
         plain = [user(0), reply(1), user(2)]
         for wants in ((False, False), (False, True), (True, False), (True, True)):
             self.wants_tools, self.wants_thinking = wants
-            if self._keeps(plain):
+            if self._shows_once(plain):
                 return wants
         try:
             self.render(plain)
@@ -374,7 +382,7 @@ class ChatTemplate:
     def _keeps_late_system(self) -> bool:
         """Tell whether the template shows system messages in mid-conversation, and at its end."""
         begun = [user(0), reply(1), system(2)]
-        return self._keeps([*begun, user(3), reply(4), user(5)]) and self._keeps(begun)
+        return self._shows_once([*begun, user(3), reply(4), user(5)]) and self._shows_once(begun)
 
     def _find_close(self, later: str) -> int | None:
         followed = self._encoder.leading_control(later[later.index(mark(1)) + len(mark(1)) :])

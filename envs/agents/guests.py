@@ -18,7 +18,7 @@ from envs.agents.servers import serving
 from envs.agents.watching import WatchedSession
 from envs.types import Failure, InfraError
 from sandboxes.base import Backend, Door, ExecResult, Sandbox, SandboxEnded, SandboxSpec
-from sandboxes.shielding import shared
+from sandboxes.shielding import await_shared
 from tools.mcp.servers import MCPServer
 
 logger = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class Guests:
         finding = self._packs.get(spec.image)
         if finding is None or (finding.done() and (finding.cancelled() or finding.exception() is not None)):
             finding = self._packs[spec.image] = asyncio.create_task(self._find(spec))
-        platform, pack = await shared(finding)
+        platform, pack = await await_shared(finding)
         return Guest(self.agent, platform, pack, spec)
 
     async def _find(self, spec: SandboxSpec) -> tuple[Platform, Path | None]:

@@ -28,7 +28,7 @@ from envs.agents import (
 )
 from envs.agents.facts import ForeignAgent
 from envs.running.mix import OURS, Mix
-from sandboxes.naming import importing, later, resolve
+from sandboxes.naming import import_errors, lazy_import, resolve
 
 if TYPE_CHECKING:  # its import takes seconds
     from atropos_agent.agent import AtroposAgent
@@ -41,7 +41,7 @@ FOREIGN: Mapping[str, ForeignAgent] = MappingProxyType({one.AGENT.name: one.AGEN
 
 Agent: TypeAlias = "ForeignAgent | type[AtroposAgent]"
 
-_OUR_KIND = later(OURS["atropos"])
+_OUR_KIND = lazy_import(OURS["atropos"])
 
 
 OWN = MappingProxyType(
@@ -89,7 +89,7 @@ def _of_file(path: Path) -> object:
     if spec is None or spec.loader is None:
         raise ValueError(f"--env.agent {path}: this is no Python file")
     module = importlib.util.module_from_spec(spec)
-    with importing("--env.agent", str(path), path.stem):
+    with import_errors("--env.agent", str(path), path.stem):
         spec.loader.exec_module(module)
     if not hasattr(module, "AGENT"):
         raise ValueError(f"--env.agent {path}: it defines no AGENT; see docs/agents.md")

@@ -19,7 +19,7 @@ from envs.records.read import SavedRollout, read_rollouts
 from envs.records.stats import pass_at_k, percent, share_interval
 from envs.records.tables import Sheet, paper
 from envs.running.mix import Mix
-from sandboxes.arguments import Parser, count
+from sandboxes.arguments import Parser, positive_int
 
 _MEANS = ("rollouts", "turns", "sampled", "longest row", "rows", "seconds", "began in")
 
@@ -57,7 +57,7 @@ def main(argv: Sequence[str], *, prog: str = SWE) -> int:
     prog = replace_command(prog)
     parser = Parser(prog=f"{prog} agents", description=replace_command(__doc__, prog))
     parser.add_argument("run_dirs", type=Path, nargs="+", metavar="RUN_DIR", help="directories of evaluations")
-    parser.add_argument("-k", type=count, default=1, help="the k of pass@k (default: 1)")
+    parser.add_argument("-k", type=positive_int, default=1, help="the k of pass@k (default: 1)")
     options = parser.parse_args(argv)
     try:
         rows = [row for path in options.run_dirs for row in read_rows(path)]

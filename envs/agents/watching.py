@@ -36,14 +36,14 @@ class WatchedSession(Session):
             turn.work.add_done_callback(lambda work: self._record_answer(turn))
         return turn
 
-    def turned_away(self, refusal: Refusal, *, tools: bool) -> None:
-        super().turned_away(refusal, tools=tools)
+    def note_refusal(self, refusal: Refusal, *, tools: bool) -> None:
+        super().note_refusal(refusal, tools=tools)
         if not self.turns:
             self._answered_at = time.monotonic()
 
-    def _in_the_way(self) -> Refusal | None:
+    def _blocking_refusal(self) -> Refusal | None:
         """Return the refusal in the way of a result; an answered title is no beginning."""
-        return super()._in_the_way() or (None if self.begun else self.refused.get(True))
+        return super()._blocking_refusal() or (None if self.begun else self.refused.get(True))
 
     @property
     def begun(self) -> bool:
@@ -89,9 +89,9 @@ class WatchedSession(Session):
         number = sampled.answer.number
         return not any(later.answer.number > number and _branches_off(other, turn) for other, later in self.turns)
 
-    def _ends(self, reason: StopReason, why: str) -> Refusal:
+    def _end_refusal(self, reason: StopReason, why: str) -> Refusal:
         self._mark_over()
-        return super()._ends(reason, why)
+        return super()._end_refusal(reason, why)
 
     def _mark_over(self) -> None:
         self._over_since = self._over_since or time.monotonic()

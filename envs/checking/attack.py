@@ -22,7 +22,7 @@ from envs.records.tables import Sheet
 from envs.types import InfraError, Task, Verdict
 from sandboxes.base import Backend, DaemonUnavailable, SandboxError
 from sandboxes.plurals import plural
-from sandboxes.shielding import together
+from sandboxes.shielding import run_concurrently
 
 BUILT_IN = "built-in"
 """The attacker's name, if it was no model."""
@@ -76,7 +76,7 @@ async def attack_tasks(
         return result
 
     sound = [(task, results[task.id]) for task in tasks if task.id in results and results[task.id].ok]
-    return await together(one(task, result) for task, result in sound)
+    return await run_concurrently(one(task, result) for task, result in sound)
 
 
 def with_attack(result: CheckResult, attack: Attack) -> CheckResult:

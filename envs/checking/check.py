@@ -32,9 +32,9 @@ from envs.types import TESTS_UNSEEN, BadTask, Failure, InfraError, Task, Verdict
 from sandboxes.base import Backend, DaemonUnavailable, Sandbox, SandboxError
 from sandboxes.docker import DockerBackend
 from sandboxes.plurals import plural
-from sandboxes.shielding import together
+from sandboxes.shielding import run_concurrently
 from tools.mcp import tools_of
-from tools.mcp.servers import BrokenServer, check_installed
+from tools.mcp.servers import MCPServerError, check_installed
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ async def check_tasks(
             on_result(result)
         return result
 
-    return await together(one(task) for task in tasks)
+    return await run_concurrently(one(task) for task in tasks)
 
 
 async def solve(backend: Backend, starts: StartTrees, task: Task, image: str) -> tuple[Verdict, str]:
@@ -129,7 +129,7 @@ async def _try_servers(task: Task, sandbox: Sandbox) -> None:
         check_installed(len(task.mcp_servers))
         async with tools_of(sandbox, task.mcp_servers):
             pass
-    except (BrokenServer, ValueError) as error:
+    except (MCPServerError, ValueError) as error:
         raise BadTask(f"task {task.id}: {error}") from error
 
 

@@ -20,7 +20,7 @@ from atropos_agent.engines.chat import ChatServer
 from atropos_agent.engines.completions import CompletionsServer
 from atropos_agent.engines.http import client_of
 from atropos_agent.engines.protocols import open_server
-from atropos_agent.engines.replies import sound
+from atropos_agent.engines.replies import check_answer
 from atropos_agent.engines.scripted import ScriptedServer
 from atropos_agent.engines.tokenizers import compare_tokenizers
 from atropos_agent.fitted import FittedFormat
@@ -50,8 +50,8 @@ from envs.config import AgentEnvConfig
 from envs.options import EngineConfig, Options, UsageError
 from envs.options.tokenizer import load_tokenizer
 from envs.tasks.selection import checked
-from sandboxes.shielding import together
-from sandboxes.tls import distrust
+from sandboxes.shielding import run_concurrently
+from sandboxes.tls import explain_tls_failure
 from tools import ToolCall, ToolRegistry, ToolResult
 
 TASKS = ("Count slowly from one.", "Answer with one word: which colour has grass?", "Say hello.")
@@ -309,7 +309,7 @@ async def examine_rows(server: CompletionsServer, fitted: FittedFormat, env: Age
     if template is None:
         return
     try:
-        sampled = await together(_converse(server, template, fitted, task) for task in TASKS)
+        sampled = await run_concurrently(_converse(server, template, fitted, task) for task in TASKS)
     except AgentError as error:
         yield Check("rows", Status.WRONG, str(error))
         return
@@ -343,7 +343,7 @@ async def _converse(
         answer = await server.tokens_and_logprobs_completion(
             input_ids=prompt, max_tokens=REPLY_TOKENS, temperature=1.0, n=1
         )
-        completion = sound(answer, prompt, template.unknown_id)
+        completion = check_answer(answer, prompt, template.unknown_id)
         found.record.add(prompt, completion.ids, completion.logprobs)
         found.reasons.append(completion.finish_reason)
         found.stops += template.turn_end(completion.ids, completion.finish_reason) is not None
@@ -415,7 +415,7 @@ async def _temperature(server: CompletionsServer, template: ChatTemplate, temper
         answer = await server.tokens_and_logprobs_completion(
             input_ids=prompt, max_tokens=REPLY_TOKENS, temperature=temperature, n=1
         )
-        completion = sound(answer, prompt, template.unknown_id)
+        completion = check_answer(answer, prompt, template.unknown_id)
         raw = (await server.score([*prompt, *completion.ids]))[len(prompt) - 1 :]
     except (AgentError, LookupError, TypeError) as error:
         return Check("temperature", Status.NOTE, f"not examined: {error}")
@@ -442,7 +442,7 @@ async def _trainer(env: AgentEnvConfig) -> Check:
             info = (await client.get(f"{url.rstrip('/')}/info")).json()
         batch, longest = int(info["batch_size"]), int(info["max_token_len"])
     except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
-        if (why := distrust(error, "--env.rollout_server_url")) is not None:
+        if (why := explain_tls_failure(error, "--env.rollout_server_url")) is not None:
             return Check("trainer API", Status.WRONG, f"{url} can't be used: {why}")
         text = f"none answers at {url} ({type(error).__name__}): serve waits for it; start it with `run-api`"
         return Check("trainer API", Status.NOTE, text)

@@ -50,7 +50,7 @@ def _abilities(fitted: FittedFormat) -> tuple[list[str], list[str]]:
     template, shape = fitted.template, fitted.shape
     does = ["the template shows the tools" if fitted.shows_tools else "the tools stand in the system prompt"]
     if template is None or shape is None:
-        role = "tool" if fitted.results_behind_text else fitted.role
+        role = "tool" if fitted.results_after_text else fitted.role
         return [*does, f"calls are text; results are messages of role {role}"], []
     does.append("the template writes calls and results")
     words = "are given to it as thinking" if shape.thinking is not None else "make the reply text"
@@ -60,7 +60,7 @@ def _abilities(fitted: FittedFormat) -> tuple[list[str], list[str]]:
         ("it drops the thinking of replies with calls", shape.thinking is None),
         (
             f"results behind a reply that stays text are messages of role {fitted.role}",
-            not fitted.results_behind_text,
+            not fitted.results_after_text,
         ),
     ]
     if template.moves_late_system:

@@ -45,13 +45,13 @@ from envs.running.stopping import (
 )
 from envs.types import BadTask
 from sandboxes.log import TIMED, set_up_log
-from sandboxes.naming import later, meant, resolve
+from sandboxes.naming import did_you_mean, lazy_import, resolve
 
 if TYPE_CHECKING:
     from envs.base import AgentEnv
     from envs.cli.doctor import Surroundings
 
-_READ_RATES = later("envs.records.comparison:read_rates")
+_READ_RATES = lazy_import("envs.records.comparison:read_rates")
 
 logger = logging.getLogger(__name__)
 
@@ -74,9 +74,9 @@ MORE = {
 _MODULES = {"export": "envs.running.exporting", "groups": "envs.running.groups", "view": "envs.viewer.command"}
 """Commands for a run's directory, each with a `main`."""
 
-_START = later("envs.cli.starting:run_command")
-_EXAMINATION = later("envs.cli.doctor")
-_ENVIRONMENT = later("envs.base:AgentEnv")
+_START = lazy_import("envs.cli.starting:run_command")
+_EXAMINATION = lazy_import("envs.cli.doctor")
+_ENVIRONMENT = lazy_import("envs.base:AgentEnv")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def _run(program: Program, argv: Sequence[str]) -> int:
     if name in ("-h", "--help"):
         print(listed)
         return 0
-    wrong = f"there is no command {name!r}{meant(name, known)}\n\n" if name else ""
+    wrong = f"there is no command {name!r}{did_you_mean(name, known)}\n\n" if name else ""
     print(wrong + listed, file=sys.stderr)
     return WRONG_USE
 

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from atropos_agent.engines.http import client_of
 from sandboxes.patience import patiently
-from sandboxes.tls import distrust
+from sandboxes.tls import explain_tls_failure
 
 logger = logging.getLogger(__name__)
 
@@ -297,7 +297,7 @@ class TrainerAPI:
                         "--env.rollout_server_url the address of yours"
                     ) from error
             except httpx.HTTPError as error:
-                if not self._known and (why := distrust(error, "--env.rollout_server_url")) is not None:
+                if not self._known and (why := explain_tls_failure(error, "--env.rollout_server_url")) is not None:
                     raise NoTrainerAPI(f"the trainer API at {self.url} can't be used: {why}") from error
                 strange = 0
                 problem = f"no answer ({type(error).__name__}), is it running? Start it with `run-api`; waiting for it"

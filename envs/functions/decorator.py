@@ -17,13 +17,13 @@ from envs.functions.tasks import Tasks
 from envs.functions.work import GIVEN, ONE_TURN, TRAINED, Work
 from envs.messages import current_command
 from envs.resources import Prompt
-from sandboxes.naming import later
+from sandboxes.naming import lazy_import
 
 if TYPE_CHECKING:
     from envs.functions.environment import FunctionEnv
 
 
-_ENVIRONMENT = later("envs.functions.environment:environment_of")
+_ENVIRONMENT = lazy_import("envs.functions.environment:environment_of")
 
 
 class Function:

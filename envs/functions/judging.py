@@ -10,7 +10,7 @@ from atropos_agent.types import AgentResult
 from envs.functions.calling import value_of
 from envs.types import Failure, InfraError, Task, Verdict
 from sandboxes.base import Sandbox
-from sandboxes.naming import meant
+from sandboxes.naming import did_you_mean
 
 JUDGING = ("task", "answer", "result")
 """Names of parameters available to a score."""
@@ -41,7 +41,7 @@ def parameters_of(function: Callable[..., Any], known: Sequence[str], what: str)
             found.append(parameter.name)
         elif parameter.default is parameter.empty:
             raise TypeError(
-                f"{name}: nothing is known as {parameter.name!r}{meant(parameter.name, known)}; "
+                f"{name}: nothing is known as {parameter.name!r}{did_you_mean(parameter.name, known)}; "
                 f"{what} is given {', '.join(known)}; or give the parameter a default"
             )
     return tuple(found)

@@ -34,11 +34,11 @@ from envs.running.proxies import ask_loopback_directly
 from envs.running.rollouts import Rollouts
 from envs.running.run import cancel, follow_load, open_rollouts
 from envs.types import InfraError, Seat, Task
-from sandboxes.naming import later
+from sandboxes.naming import lazy_import
 
 logger = logging.getLogger(__name__)
 
-_PANDAS = later("pandas")
+_PANDAS = lazy_import("pandas")
 CONNECT_S = 60.0
 """Longest wait for a silent inference server, in seconds."""
 

@@ -11,7 +11,7 @@ from envs.functions.config import FunctionConfig
 from envs.functions.tasks import Tasks, read_tasks
 from envs.resources import Prompt
 from envs.types import Task
-from sandboxes.naming import meant
+from sandboxes.naming import did_you_mean
 
 GIVEN = ("task", "llm", "sandbox", "seat", "config")
 """Names of parameters available to a function, beside its resources."""
@@ -57,7 +57,7 @@ class Work:
         for name, path in config.prompts.items():
             if name not in found:
                 known = ", ".join(found) or "no prompt templates"
-                raise ValueError(f"--env.prompts.{name}: {self.name} has {known}{meant(name, found)}")
+                raise ValueError(f"--env.prompts.{name}: {self.name} has {known}{did_you_mean(name, found)}")
             try:
                 found[name] = found[name].again(path.read_text(encoding="utf-8"), path.name)
             except (OSError, ValueError) as error:

@@ -25,7 +25,7 @@ from aiohttp import web
 from atropos_agent.engines.http import HttpClient, NoAnswer, Response
 from envs.types import Failure, InfraError, JudgeModel
 from sandboxes.shielding import stop
-from tools.output import bounded
+from tools.output import truncate
 
 logger = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ class Bench:
             f"\nQuestion {number} to the judge:\n{_quoted(question)}\nThe judge's answer:\n{_quoted(*answer or [''])}\n"
             for number, (question, *answer) in enumerate(self._exchanges, 1)
         )
-        return bounded(words, _WORDS)
+        return truncate(words, _WORDS)
 
     async def _end(self) -> None:
         self._over = True

@@ -19,7 +19,7 @@ from envs.judging.reports.outcome import Outcome
 from envs.types import SIGN, TESTS_UNSEEN, VERIFIER_TIMED_OUT, Failure, InfraError, TestStatus, Verdict
 from sandboxes.base import ExecResult
 from sandboxes.plurals import plural
-from tools.output import bounded
+from tools.output import truncate
 
 WRITTEN = "test_sh_reward"
 """The metric of test.sh's own figure."""
@@ -74,7 +74,7 @@ def read_verdict(ran: ScriptRun) -> Verdict:
     evidence = [ran.seen.evidence] if ran.seen is not None and ran.watched else []
     return Verdict(
         reward,
-        f"{bounded(reason + counted, _LONGEST)}.\n{doubted}{ran.result.output[-SHOWN:]}{wants}",
+        f"{truncate(reason + counted, _LONGEST)}.\n{doubted}{ran.result.output[-SHOWN:]}{wants}",
         tests,
         _metrics(ran, rewards) | ({SIGN + sign: 1.0} if sign else {}),
         evidence,

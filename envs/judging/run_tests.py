@@ -21,7 +21,7 @@ from envs.judging.reports.outcome import EARLY, outcome_of
 from envs.judging.results import ScriptRun, read_verdict
 from envs.types import Failure, InfraError, Task, Verdict
 from sandboxes.base import ExecResult, Sandbox, SandboxDied, SandboxError, SandboxTimeout
-from tools.output import bounded
+from tools.output import truncate
 
 _MAX_REPORT_BYTES = 4 * 2**20
 _MAX_LOGS_BYTES = 64 * 2**20
@@ -104,7 +104,7 @@ async def run_tests(prepared: PreparedSandbox, task: Task, changes: Changes, tim
         await prepared.bench.check()
     verdict = await _read(prepared, ran, changes.written())
     patch = await asyncio.to_thread(patch_of, changes, before, prepared.sandbox.workdir)
-    verdict = replace(verdict, output=bounded(ran.output, MAX_OUTPUT), patch=patch)
+    verdict = replace(verdict, output=truncate(ran.output, MAX_OUTPUT), patch=patch)
     bench = prepared.bench
     if bench is None:
         return verdict

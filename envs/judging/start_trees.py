@@ -11,7 +11,7 @@ from envs.judging.specs import agent_spec
 from envs.judging.tree import Tree
 from envs.types import Failure, Hidden, InfraError, Task
 from sandboxes.base import Backend, Sandbox, SandboxError
-from sandboxes.shielding import shared
+from sandboxes.shielding import await_shared
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class StartTrees:
         if reading is None or (reading.done() and (reading.cancelled() or reading.exception() is not None)):
             reading = asyncio.create_task(self._read(task, image))
         self._trees[key] = reading  # the latest is last
-        start = await shared(reading)
+        start = await await_shared(reading)
         self._forget()
         return start
 

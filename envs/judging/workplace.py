@@ -19,7 +19,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from atropos_agent.tracing import opening, span
+from atropos_agent.tracing import record_opening, span
 from atropos_agent.types import AgentResult
 from envs.judging.areas import Start
 from envs.judging.changes import Changes, collect_changes
@@ -144,7 +144,9 @@ class Workplace(Generic[G]):
 
     async def _open(self) -> None:
         await self._expect()
-        self.sandbox = await self._inside.enter_async_context(opening("sandbox", self._backend.open(self.guest.spec)))
+        self.sandbox = await self._inside.enter_async_context(
+            record_opening("sandbox", self._backend.open(self.guest.spec))
+        )
         self._note("open")
 
     async def _expect(self) -> None:
@@ -153,7 +155,7 @@ class Workplace(Generic[G]):
         self._since = time.monotonic()
         with span("sandbox start tree"):
             self._start: Start = await self._starts.get(step, self._image)
-        verifier = opening("verifier", open_verifier(self._backend, step, self._image, self._note))
+        verifier = record_opening("verifier", open_verifier(self._backend, step, self._image, self._note))
         self._verify: Verifier = await self._outside.enter_async_context(verifier)
 
     def _note(self, phase: str) -> None:

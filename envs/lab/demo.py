@@ -28,7 +28,7 @@ from sandboxes.base import SandboxError
 from sandboxes.docker.daemon.startup import ensure_daemon, stop_daemon
 from sandboxes.docker.images.base_image import ensure_base_image
 from sandboxes.log import set_up_log
-from sandboxes.shielding import together
+from sandboxes.shielding import run_concurrently
 
 
 def main(argv: list[str]) -> int:
@@ -103,7 +103,7 @@ async def _set_up(parts: Parts, daemon: AsyncExitStack, options: argparse.Namesp
         return result
 
     async with _show_dashboard(console, preparation):
-        warm, api, *_ = await together(
+        warm, api, *_ = await run_concurrently(
             [
                 track("warm start", _warm_start(options, log)),
                 track("trainer API", parts.trainer_api()),

@@ -52,12 +52,12 @@ from sandboxes.docker.daemon.startup import ensure_daemon, stop_daemon
 from sandboxes.docker.images.base_image import ensure_base_image
 from sandboxes.installing import install
 from sandboxes.log import set_up_log
-from sandboxes.naming import later
+from sandboxes.naming import lazy_import
 
 PRACTICE_TASKS, PRACTICE_SEED = 216, 7
 """Number of made-up tasks to practise on, and their seed."""
 
-MADE_UP = {name: later(f"envs.lab.{name}:tasks") for name in ("smoke", "windows")}
+MADE_UP = {name: lazy_import(f"envs.lab.{name}:tasks") for name in ("smoke", "windows")}
 """Tasks to train on and to evaluate on, each in a world of its own."""
 
 MADE_FOR = {"trl": "1.16"}

@@ -12,7 +12,17 @@ from envs.lab.kinds import EASY
 from envs.lab.presets import PRESETS
 from envs.lab.recipes import CACHE, RECIPES
 from envs.messages import SWE, replace_command
-from sandboxes.arguments import Parser, count, file, folder, named, natural, positive, there, url
+from sandboxes.arguments import (
+    Parser,
+    existing_path,
+    nonempty_text,
+    nonnegative_int,
+    output_file,
+    output_folder,
+    positive_float,
+    positive_int,
+    url,
+)
 
 _DEMO = """\
 `python -m envs.swe demo`: the whole loop on this machine, from nothing to checked batches.
@@ -56,13 +66,17 @@ def demo_parser() -> Parser:
     """Return the parser of `demo`."""
     parser = Parser(prog=replace_command(f"{SWE} demo"), description=replace_command(_DEMO))
     add = parser.add_argument
-    add("--groups", type=count, default=16, help="groups to pull before it ends (default: %(default)s)")
-    add("--group-size", type=count, default=4, help="rollouts of a group (default: %(default)s)")
-    add("--tags", type=named, default=",".join(EASY), help="tasks with one of these tags (default: %(default)s)")
-    add("--model", type=named, default="smollm2", help="of the embedded inference server (default: %(default)s)")
+    add("--groups", type=positive_int, default=16, help="groups to pull before it ends (default: %(default)s)")
+    add("--group-size", type=positive_int, default=4, help="rollouts of a group (default: %(default)s)")
+    add(
+        "--tags", type=nonempty_text, default=",".join(EASY), help="tasks with one of these tags (default: %(default)s)"
+    )
+    add(
+        "--model", type=nonempty_text, default="smollm2", help="of the embedded inference server (default: %(default)s)"
+    )
     add("--engine-url", type=url, help="use the inference server that answers here, and start none")
-    add("--adapter", type=there, help="begin with this warm start of SmolLM2 (default: made on first use)")
-    add("--run-dir", type=folder, help="where results go (default: a new folder under runs/)")
+    add("--adapter", type=existing_path, help="begin with this warm start of SmolLM2 (default: made on first use)")
+    add("--run-dir", type=output_folder, help="where results go (default: a new folder under runs/)")
     add_env_option(parser)
     return parser
 
@@ -74,9 +88,9 @@ def learn_parser() -> Parser:
     add("--preset", choices=sorted(PRESETS), default="smoke", help="size of the run (default: %(default)s)")
     # The name of 0.1.
     add("--rung", choices=sorted(PRESETS), dest="preset", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
-    add("--run-dir", type=folder, help="where it goes, or went before (default: a new one under runs/)")
+    add("--run-dir", type=output_folder, help="where it goes, or went before (default: a new one under runs/)")
     add("--engine-url", type=url, help="use the inference server that answers here, and start none")
-    add("--model", type=named, help="folder or hub name of the model that your server serves")
+    add("--model", type=nonempty_text, help="folder or hub name of the model that your server serves")
     add(
         "--trainer",
         type=_trainer_named,
@@ -84,13 +98,13 @@ def learn_parser() -> Parser:
     )
     add(
         "--adapter",
-        type=there,
+        type=existing_path,
         help="adapter that the model begins with (default: as the preset says, made on first use)",
     )
     add("--agent", type=_agent, help="who works on the tasks: a name of docs/agents.md, or a file (default: our own)")
     add_env_option(parser)
     for name, about in GIVEN.items():
-        add(f"--{name.replace('_', '-')}", type=count, help=f"{about} (default: as the preset says)")
+        add(f"--{name.replace('_', '-')}", type=positive_int, help=f"{about} (default: as the preset says)")
     add("--seed", type=int, default=0, help="of task order and trainer (default: %(default)s)")
     return parser
 
@@ -98,7 +112,7 @@ def learn_parser() -> Parser:
 def _trainer_named(text: str) -> str | Path:
     """Return a trainer's name, or its file."""
     try:
-        return text if text in WITHIN else there(text).resolve()
+        return text if text in WITHIN else existing_path(text).resolve()
     except argparse.ArgumentTypeError:
         known = f"{', '.join(WITHIN)} or a trainer's file"
         raise argparse.ArgumentTypeError(
@@ -112,16 +126,16 @@ def warm_start_parser() -> Parser:
     parser = Parser(prog=replace_command(f"{SWE} warmstart"), description=replace_command(_WARM_START))
     add = parser.add_argument
     add("--recipe", choices=sorted(RECIPES), default="full", help="what it is made of (default: %(default)s)")
-    add("--examples", type=count, help="transcripts to train on, instead of the recipe's")
-    add("--rank", type=count, help="of the adapter, instead of the recipe's")
-    add("--learning-rate", type=positive, help="at the start, instead of the recipe's")
+    add("--examples", type=positive_int, help="transcripts to train on, instead of the recipe's")
+    add("--rank", type=positive_int, help="of the adapter, instead of the recipe's")
+    add("--learning-rate", type=positive_float, help="at the start, instead of the recipe's")
     add("--seed", type=int, help="of tasks and training, instead of the recipe's")
     add("--tool-format", type=_tool_format, help="in which calls are taught, as --env.tool_format (default: auto)")
     add("--agent", type=_agent, help="who attempts the tasks: a name of docs/agents.md, or a file (default: our own)")
-    add("--trials", type=natural, default=54, help="replies to try it with afterwards (default: %(default)s)")
-    add("--threads", type=count, default=1, help="threads of one operation (default: %(default)s)")
-    add("--out", type=file, help="copy the adapter to this file as well")
-    add("--cache", type=folder, default=CACHE, help="folder of models and adapters (default: %(default)s)")
+    add("--trials", type=nonnegative_int, default=54, help="replies to try it with afterwards (default: %(default)s)")
+    add("--threads", type=positive_int, default=1, help="threads of one operation (default: %(default)s)")
+    add("--out", type=output_file, help="copy the adapter to this file as well")
+    add("--cache", type=output_folder, default=CACHE, help="folder of models and adapters (default: %(default)s)")
     return parser
 
 

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from atropos_agent.engines.errors import unfit
+from atropos_agent.engines.errors import startup_error
 from atropos_agent.engines.http import client_of
 from envs.lab.children import Child, start_child
 from envs.running.stopping import EndBySignal
@@ -202,7 +202,7 @@ async def answers(url: str) -> None:
                 answer = await client.get(url, timeout=5)
                 if answer.is_success:
                     return
-                if (unusable := unfit(f"what is at {url}", answer.status_code, answer.text, "us")) is not None:
+                if (unusable := startup_error(f"what is at {url}", answer.status_code, answer.text, "us")) is not None:
                     raise PartError(str(unusable))
             except httpx.HTTPError as error:
                 logger.debug("not there yet: %s", error)

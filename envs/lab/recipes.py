@@ -11,12 +11,12 @@ from atropos_agent.formats import AUTO
 from envs.agents.naming import foreign
 from envs.lab.kinds import EASY
 from envs.lab.synthetic import examples
-from sandboxes.naming import later
+from sandboxes.naming import lazy_import
 
 CACHE = Path("~/.cache/atropos-agent")
 """The folder of models and adapters."""
 
-_OUTPUT_OF = later("envs.lab.parts:output_of")
+_OUTPUT_OF = lazy_import("envs.lab.parts:output_of")
 
 _THREADS = min(4, os.cpu_count() or 1)
 """Threads of one operation of a small model alone on the machine."""

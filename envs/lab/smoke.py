@@ -21,7 +21,7 @@ from atropos_agent.formats.hermes import Hermes
 from atropos_agent.types import Reply, SequenceData
 from envs.agents.facts import ForeignAgent
 from envs.lab.synthetic import Example, call, expert
-from sandboxes.naming import later
+from sandboxes.naming import lazy_import
 
 if TYPE_CHECKING:  # its import takes seconds
     from envs.lab.manner import Manner
@@ -32,10 +32,10 @@ OBJECTS = ("an empty file named ready", "the file ready, with nothing in it", "t
 FLAWED = 0.65
 """Share of the dialogues with a flawed first reply."""
 
-_SCRATCH = later("atropos_agent.cpu_engine.scratch")
+_SCRATCH = lazy_import("atropos_agent.cpu_engine.scratch")
 """Needs PyTorch, and the tasks do not."""
-_MANNER = later("envs.lab.manner:Manner")
-_TRANSCRIPTS = later("envs.lab.transcripts:transcripts")
+_MANNER = lazy_import("envs.lab.manner:Manner")
+_TRANSCRIPTS = lazy_import("envs.lab.transcripts:transcripts")
 _VOCABULARY = 640
 _WORDS = 1600
 """The vocabulary for a foreign agent with its long opening: most of its words are a token each."""

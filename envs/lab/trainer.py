@@ -43,7 +43,17 @@ from envs.lab.consumer import Consumer
 from envs.lab.networks import load_network, with_adapter
 from envs.records.disk import replace_file
 from envs.trainers.weights import hand_over, kept_current, policy_server
-from sandboxes.arguments import Parser, count, folder, named, natural, not_negative, positive, there, url
+from sandboxes.arguments import (
+    Parser,
+    existing_path,
+    nonempty_text,
+    nonnegative_float,
+    nonnegative_int,
+    output_folder,
+    positive_float,
+    positive_int,
+    url,
+)
 from sandboxes.log import TIMED, set_up_log
 
 logger = logging.getLogger("trainer")
@@ -304,34 +314,38 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add = parser.add_argument
     add(
         "--model",
-        type=named,
+        type=nonempty_text,
         required=True,
         help="folder or hub name of the model that the inference server started with",
     )
     add("--lora", action="store_true", help="train an adapter, not all weights")
-    add("--adapter", type=there, help="adapter to begin with (PEFT's folder or one file); the server must have it too")
-    add("--rank", type=count, default=16, help="of a new adapter")
+    add(
+        "--adapter",
+        type=existing_path,
+        help="adapter to begin with (PEFT's folder or one file); the server must have it too",
+    )
+    add("--rank", type=positive_int, default=16, help="of a new adapter")
     add("--api", type=url, default="http://localhost:8000", help="trainer API")
     add("--engine", type=url, default="http://localhost:9004", help="where the inference server answers, ours or vLLM")
-    add("--out", type=folder, default=Path("checkpoints"), help="checkpoints and steps.jsonl")
-    add("--steps", type=natural, default=20, help="in all, those of earlier starts included")
-    add("--batch-size", type=count, default=32, help="rows of a batch")
-    add("--max-token-length", type=count, default=8192, help="of a row")
-    add("--max-lag", type=natural, default=4, help="steps by which a row may be older")
+    add("--out", type=output_folder, default=Path("checkpoints"), help="checkpoints and steps.jsonl")
+    add("--steps", type=nonnegative_int, default=20, help="in all, those of earlier starts included")
+    add("--batch-size", type=positive_int, default=32, help="rows of a batch")
+    add("--max-token-length", type=positive_int, default=8192, help="of a row")
+    add("--max-lag", type=nonnegative_int, default=4, help="steps by which a row may be older")
     add("--sgd", action="store_true", help="plain SGD instead of AdamW")
-    add("--learning-rate", type=positive, default=3e-4, help="constant")
+    add("--learning-rate", type=positive_float, default=3e-4, help="constant")
     add("--no-std", action="store_true", help="no division by the std of rewards, where a group has no advantages")
     add(
         "--negative-weight",
-        type=not_negative,
+        type=nonnegative_float,
         default=1.0,
         help="of advantages below zero; 0: learn from successes alone",
     )
-    add("--epochs", type=count, default=1, help="optimizer steps on each batch")
-    add("--clip-low", type=not_negative, default=0.2, help="ratios below 1 - this are clipped")
-    add("--clip-high", type=not_negative, default=0.28, help="ratios above 1 + this are clipped")
-    add("--max-grad-norm", type=positive, default=1.0, help=" ")
-    add("--part-tokens", type=count, default=1024, help="tokens computed at once")
+    add("--epochs", type=positive_int, default=1, help="optimizer steps on each batch")
+    add("--clip-low", type=nonnegative_float, default=0.2, help="ratios below 1 - this are clipped")
+    add("--clip-high", type=nonnegative_float, default=0.28, help="ratios above 1 + this are clipped")
+    add("--max-grad-norm", type=positive_float, default=1.0, help=" ")
+    add("--part-tokens", type=positive_int, default=1024, help="tokens computed at once")
     add("--device", default="cpu", help=" ")
     add("--dtype", choices=["float32", "bfloat16"], default="float32", help="of the weights")
     add(
@@ -340,7 +354,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         help="multiply 16-bit numbers where the CPU has instructions for it: less time and memory; elsewhere no change",
     )
     add("--gradient-checkpointing", action="store_true", help="less memory, more time")
-    add("--threads", type=count, default=1, help="of one operation on CPU")
+    add("--threads", type=positive_int, default=1, help="of one operation on CPU")
     add("--seed", type=int, default=0)
     options: argparse.Namespace = parser.parse_args(argv)
     options.out = options.out.resolve()

@@ -17,9 +17,9 @@ from envs.types import InfraError
 from sandboxes.arguments import WRONG_USE
 from sandboxes.base import SandboxError
 from sandboxes.log import set_up_log
-from sandboxes.naming import later
+from sandboxes.naming import lazy_import
 
-_ADAPTING = later("envs.lab.adapting")
+_ADAPTING = lazy_import("envs.lab.adapting")
 """Needs PyTorch."""
 
 

@@ -29,7 +29,7 @@ from envs.lab.recording import RecordedRollout, Script
 from envs.lab.smoke import cached_model
 from envs.lab.synthetic import WORKING_DIR, Example, call
 from envs.lab.words import WORDS
-from sandboxes.naming import later
+from sandboxes.naming import lazy_import
 from tools import ToolCall, ToolResult, default_tools
 
 PAGES = 6
@@ -58,7 +58,7 @@ page=$(ls pages | head -n 1)
 cat "pages/$page" && rm "pages/$page"
 """
 
-_SCRATCH = later("atropos_agent.cpu_engine.scratch")
+_SCRATCH = lazy_import("atropos_agent.cpu_engine.scratch")
 """Needs PyTorch, and the tasks do not."""
 _VOCABULARY = 1400
 _RECORDED_VOCABULARY = 2600

@@ -34,7 +34,7 @@ from envs.swe.environment import SWEEnv
 from envs.trainers.transfer import LoadedWeights
 from envs.trainers.trl import given_reward
 from envs.trainers.trl_async import Worker
-from sandboxes.arguments import Parser, count, folder, natural, positive, there, url
+from sandboxes.arguments import Parser, existing_path, nonnegative_int, output_folder, positive_float, positive_int, url
 from sandboxes.log import TIMED, set_up_log
 
 logger = logging.getLogger("trainer")
@@ -150,18 +150,18 @@ def parse(argv: Sequence[str] | None = None, config_cls: type[SWEEnvConfig] = SW
     """Return the trainer's options, and those of the environment and its inference servers."""
     parser = Parser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     add = parser.add_argument
-    add("--model", type=there, required=True, help="folder of the model that the inference server started with")
+    add("--model", type=existing_path, required=True, help="folder of the model that the inference server started with")
     add("--lora", action="store_true", help="train an adapter, not all weights")
-    add("--adapter", type=there, help="adapter to begin with (PEFT's folder or one file)")
-    add("--rank", type=count, default=16, help="of a new adapter")
+    add("--adapter", type=existing_path, help="adapter to begin with (PEFT's folder or one file)")
+    add("--rank", type=positive_int, default=16, help="of a new adapter")
     add("--engine", type=url, default="http://localhost:9004", help="where the embedded inference server answers")
-    add("--out", type=folder, default=Path("checkpoints"), help="checkpoints and steps.jsonl")
-    add("--steps", type=natural, default=20, help="in all, those of earlier starts included")
-    add("--batch-size", type=count, default=32, help="rows of a batch")
-    add("--max-lag", type=natural, default=4, help="steps by which a row may be older")
+    add("--out", type=output_folder, default=Path("checkpoints"), help="checkpoints and steps.jsonl")
+    add("--steps", type=nonnegative_int, default=20, help="in all, those of earlier starts included")
+    add("--batch-size", type=positive_int, default=32, help="rows of a batch")
+    add("--max-lag", type=nonnegative_int, default=4, help="steps by which a row may be older")
     add("--sgd", action="store_true", help="plain SGD instead of AdamW")
-    add("--learning-rate", type=positive, default=3e-4, help="constant")
-    add("--max-grad-norm", type=positive, default=1.0, help=" ")
+    add("--learning-rate", type=positive_float, default=3e-4, help="constant")
+    add("--max-grad-norm", type=positive_float, default=1.0, help=" ")
     add("--device", choices=["cuda", "cpu"], default="cuda", help="on cpu TRL 1.16 starts only if it is patched")
     add("--autocast", action="store_true", help="multiply 16-bit numbers")
     add("--gradient-checkpointing", action="store_true", help="in any case: a step's rows are computed at once")

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ValidationError
 
 from envs.config import IN_PYTHON, NO_EFFECT, REMOVED, StrictOptions
 from envs.options.command import EngineConfig, Options, UsageError
-from sandboxes.naming import meant
+from sandboxes.naming import did_you_mean
 
 MOST_VALUES = 100_000
 """Values in a YAML text, counted as often as aliases repeat them."""
@@ -145,7 +145,7 @@ def _describe_unknown(name: str, known: Mapping[str, Option]) -> str:
 
 
 def _suggest(name: str, known: Mapping[str, Option]) -> str:
-    return meant(name, (one for one, option in known.items() if not option.useless))
+    return did_you_mean(name, (one for one, option in known.items() if not option.useless))
 
 
 def _options_in(path: tuple[str, ...], kind: Any) -> Iterator[Option]:

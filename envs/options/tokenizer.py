@@ -10,7 +10,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from transformers.integrations.mistral import convert_tekken_tokenizer
 from transformers.utils.hub import cached_file
 
-from atropos_agent.hub import silence
+from atropos_agent.hub import unavailable_reason
 from envs.options.command import UsageError
 
 
@@ -28,7 +28,7 @@ def load_tokenizer(
     trust_remote_code: whether to run the program that some tokenizers are (Kimi's).
     option, trust_option: the command's options for these two."""
     local = name.startswith(("/", "./", "../", "~")) or name.count("/") > 1 or Path(name).is_dir()
-    away = None if local else silence()
+    away = None if local else unavailable_reason()
     try:
         if local and not Path(name).is_dir():
             raise NotADirectoryError("there is no such folder")

@@ -22,9 +22,9 @@ from envs.records.flat import rollout_row, token_rows, turn_rows
 from envs.records.plain import plain
 from envs.records.read import SavedRollout, read_rollouts
 from envs.records.triplets import rollout_triplets, span_triplets
-from sandboxes.arguments import Parser, place
+from sandboxes.arguments import Parser, output_path
 from sandboxes.installing import install
-from sandboxes.naming import later
+from sandboxes.naming import lazy_import
 from sandboxes.plurals import plural
 
 _ROWS: Mapping[str, Callable[[SavedRollout], Iterable[dict[str, Any]]]] = {
@@ -33,9 +33,9 @@ _ROWS: Mapping[str, Callable[[SavedRollout], Iterable[dict[str, Any]]]] = {
     "rows": token_rows,
 }
 _OF_FILES = frozenset({".jsonl", ".json", ".parquet", ".csv", ".arrow"})
-FRAMES = later("envs.records.frames")
+FRAMES = lazy_import("envs.records.frames")
 """The module that writes Parquet: it needs pyarrow, of an extra."""
-_DATASETS = later("datasets")
+_DATASETS = lazy_import("datasets")
 FORMS = ("parquet", "dataset", "jsonl", "triplets")
 
 
@@ -53,7 +53,7 @@ def main(
     prog = replace_command(prog)
     parser = Parser(prog=f"{prog} export", description=replace_command(__doc__, prog))
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory, or a file of spans")
-    parser.add_argument("out", type=place, metavar="OUT", help="where it goes; it must not be there yet")
+    parser.add_argument("out", type=output_path, metavar="OUT", help="where it goes; it must not be there yet")
     forms = (*FORMS, *more)
     written = f"what is written, one of {', '.join(forms)} (%(default)s)"
     parser.add_argument("--to", choices=forms, default="parquet", metavar="FORM", help=written)

@@ -20,7 +20,7 @@ from envs.records.comparison import UNREADABLE, NoEvaluation, table_of, why_unre
 from envs.records.disk import replace_file
 from envs.records.stats import EvalSummary, TaskResult, summary_of
 from envs.records.tables import paper
-from sandboxes.arguments import WRONG_USE, Parser, file
+from sandboxes.arguments import WRONG_USE, Parser, output_file
 
 _COUNTS = ("tasks", "made", "missing")
 
@@ -28,7 +28,7 @@ _COUNTS = ("tasks", "made", "missing")
 def main(argv: Sequence[str]) -> int:
     """Write the file and print the table. Returns 0, or 2 when the parts are not those of one evaluation."""
     parser = Parser(prog=replace_command(f"{SWE} join"), description=replace_command(__doc__))
-    parser.add_argument("out", type=file, metavar="OUT", help="the file to write, such as eval-0.json")
+    parser.add_argument("out", type=output_file, metavar="OUT", help="the file to write, such as eval-0.json")
     parser.add_argument("run_dirs", type=Path, nargs="+", metavar="RUN_DIR", help="directories of the parts")
     options = parser.parse_args(argv)
     try:

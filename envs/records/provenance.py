@@ -22,11 +22,11 @@ import orjson
 
 from envs.records.disk import replace_file
 from sandboxes.installing import origin
-from sandboxes.naming import later
+from sandboxes.naming import lazy_import
 
 logger = logging.getLogger(__name__)
 
-_CACHED = later("huggingface_hub:try_to_load_from_cache")
+_CACHED = lazy_import("huggingface_hub:try_to_load_from_cache")
 
 FILE_NAME = "run.json"
 FORMAT = 1

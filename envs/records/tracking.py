@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sandboxes.installing import install
-from sandboxes.naming import later
+from sandboxes.naming import lazy_import
 
 logger = logging.getLogger(__name__)
 
-_WANDB, _TRACKIO, _TENSORBOARD = later("wandb"), later("trackio"), later("tensorboardX")
+_WANDB, _TRACKIO, _TENSORBOARD = lazy_import("wandb"), lazy_import("trackio"), lazy_import("tensorboardX")
 
 
 @dataclass(frozen=True, slots=True)

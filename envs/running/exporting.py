@@ -25,12 +25,12 @@ from envs.records.read import SavedRollout, UnknownFormat, read_at, read_places
 from envs.running import hub
 from envs.running.group import UNMADE
 from envs.running.journal import FILE_NAME, Journal
-from sandboxes.naming import later
+from sandboxes.naming import lazy_import
 from sandboxes.plurals import plural
 
 logger = logging.getLogger(__name__)
 
-_HUB = later("huggingface_hub:HfApi")
+_HUB = lazy_import("huggingface_hub:HfApi")
 _TAKES = {"sft": ": it takes solved rollouts", "preferences": ": it takes rollouts of one task with different rewards"}
 
 

@@ -21,7 +21,7 @@ from envs.running.concurrency import CircuitBreaker
 from envs.running.permanent import SEVERAL, Hope
 from envs.types import Failure, InfraError, Task
 from sandboxes.base import ImageUnbuildable, SandboxError
-from tools.mcp.servers import BrokenServer
+from tools.mcp.servers import MCPServerError
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ def attribute(error: BaseException) -> InfraError:
     cause = error.__cause__ if isinstance(error, AgentError) and error.__cause__ is not None else error
     if isinstance(cause, ImageUnbuildable):
         return InfraError(Failure.TASK, str(cause))
-    if isinstance(cause, BrokenServer):
+    if isinstance(cause, MCPServerError):
         return InfraError(Failure.TASK if cause.of_task and cause.hopeless else Failure.SANDBOX, str(cause))
     if isinstance(cause, SandboxError):
         return InfraError(Failure.SANDBOX, f"{type(cause).__name__}: {cause}")

@@ -10,9 +10,9 @@ from aiohttp import web
 
 from envs.records.metrics import Metrics
 from sandboxes.installing import install
-from sandboxes.naming import later
+from sandboxes.naming import lazy_import
 
-_PROMETHEUS = later("envs.running.prometheus")
+_PROMETHEUS = lazy_import("envs.running.prometheus")
 
 
 def check_monitoring(address: str) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from envs.records.disk import replace_file
 from envs.resources import Resource
 from envs.running.journal import Journal
-from sandboxes.naming import meant
+from sandboxes.naming import did_you_mean
 
 logger = logging.getLogger(__name__)
 
@@ -143,7 +143,9 @@ class Resources(Mapping[str, Resource]):
     def _made(self, name: str, text: str, version: str) -> Resource:
         if name not in self._start:
             known = ", ".join(self._start) or "none"
-            raise NoSuchResource(f"there is no resource {name!r}{meant(name, self._start)}; this run has {known}")
+            raise NoSuchResource(
+                f"there is no resource {name!r}{did_you_mean(name, self._start)}; this run has {known}"
+            )
         return (self._start[name] or Resource("")).again(text, version)
 
     def _made_of(self, found: Iterable[Version]) -> dict[str, Resource]:

@@ -100,7 +100,7 @@ async def _taught(teacher: Teacher, rollout: Rollout) -> Rollout:
     """Return a rollout with a teacher's scores in its rows. Others run meanwhile in its place. Raises InfraError."""
     began = time.monotonic()
     try:
-        result = await teacher.taught(rollout.result)
+        result = await teacher.score(rollout.result)
     except AgentError as error:
         raise InfraError(Failure.TEACHER, str(error)) from error
     return replace(rollout, result=result, timings_s={**rollout.timings_s, "teacher": time.monotonic() - began})

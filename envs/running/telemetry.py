@@ -13,18 +13,18 @@ from typing import Any
 from opentelemetry.trace import Span
 
 from atropos_agent import tracing
-from atropos_agent.tracing import SCOPE, Telemetry, telling, trace_environment
+from atropos_agent.tracing import SCOPE, Telemetry, trace_environment, use_telemetry
 from envs.types import Seat, Task
 from sandboxes.base import ExecResult, Sandbox, Session
 from sandboxes.installing import install
-from sandboxes.naming import later
+from sandboxes.naming import lazy_import
 from sandboxes.wrapped import WrappedSandbox
 
 logger = logging.getLogger(__name__)
 
 CLOSING_S = 10.0
 """How long the last spans may take to be sent when a run ends, in seconds."""
-_OPEN_PROVIDER = later("envs.running.otlp:open_provider")
+_OPEN_PROVIDER = lazy_import("envs.running.otlp:open_provider")
 
 
 def check_telemetry(url: str) -> None:
@@ -49,7 +49,7 @@ async def open_telemetry(url: str, about: Mapping[str, str], *, content: bool) -
         return
     provider = _OPEN_PROVIDER()(url, about)
     try:
-        with telling(Telemetry(provider.get_tracer(SCOPE), content)):
+        with use_telemetry(Telemetry(provider.get_tracer(SCOPE), content)):
             yield
     finally:
         # In a thread that nobody has to wait for: a receiver may take the request and never answer.

@@ -97,7 +97,7 @@ class LocalWorker:
         with rollout_span(task, seat, seat.agent or self._config.agent) as span:
             rollout = await self._run(task, seat)
             reward, verdict = rollout.reward.value, rollout.verdict.reward
-            tracing.tell_rollout(span, rollout.result, rollout=rollout.id, reward=reward, verdict=verdict)
+            tracing.record_rollout(span, rollout.result, rollout=rollout.id, reward=reward, verdict=verdict)
         return rollout
 
     def expect(self, task: Task) -> None:

@@ -17,9 +17,9 @@ from envs.running.watchdog import LoopWatch
 from envs.running.worker import LocalWorker, Worker
 from envs.types import Failure
 from sandboxes.installing import install
-from sandboxes.naming import later
+from sandboxes.naming import lazy_import
 
-RAY_CLUSTER = later("envs.running.remote.on_ray:RayCluster")
+RAY_CLUSTER = lazy_import("envs.running.remote.on_ray:RayCluster")
 """Ray is an extra."""
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from envs.runs.facts import KINDS as LABELS
 from envs.runs.index import SEPARATOR
-from sandboxes.naming import meant
+from sandboxes.naming import did_you_mean
 
 PAGE = 50
 """Rollouts on one page of a list."""
@@ -72,7 +72,9 @@ class Filters:
         """Read them from the query of an API request. Raises BadFilter also for an unknown name."""
         names = [field.name for field in fields(cls)]
         if wrong := [name for name in given if name not in names]:
-            raise BadFilter(f"there is no filter {wrong[0]!r}{meant(wrong[0], names)}; there are {', '.join(names)}")
+            raise BadFilter(
+                f"there is no filter {wrong[0]!r}{did_you_mean(wrong[0], names)}; there are {', '.join(names)}"
+            )
         return cls.of(given)
 
     @classmethod

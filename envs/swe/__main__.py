@@ -13,7 +13,7 @@ if __name__ == "__main__":
 from atropos_agent import __version__
 from envs.messages import replace_command, run_main
 from envs.running.stopping import ended_while_loading
-from sandboxes.naming import later, meant
+from sandboxes.naming import did_you_mean, lazy_import
 
 USAGE = """\
 python -m envs.swe COMMAND [OPTIONS]
@@ -67,7 +67,7 @@ _ELSEWHERE = (
     "This system is not Linux, on which the package is tested. Sandboxes need a Docker daemon on Linux: give "
     "--env.hosts ssh://USER@HOST, or set DOCKER_HOST"
 )
-_RUN = later("envs.swe.program:main")
+_RUN = lazy_import("envs.swe.program:main")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -81,7 +81,7 @@ def main(argv: Sequence[str]) -> int:
     if command in MODULES:
         with ended_while_loading():
             if command in PARSERS:
-                later(PARSERS[command])()().parse_args(rest)
+                lazy_import(PARSERS[command])()().parse_args(rest)
             print(f"{command}: loading …", file=sys.stderr)
             module = import_module(MODULES[command])
         return int(module.main(rest))
@@ -91,7 +91,7 @@ def main(argv: Sequence[str]) -> int:
     if command in ("", "-h", "--help"):
         print(replace_command(USAGE))
         return 0
-    near = meant(command, (*COMMANDS, *MODULES))
+    near = did_you_mean(command, (*COMMANDS, *MODULES))
     print(f"there is no command {command!r}{near}\n\n{replace_command(USAGE)}", file=sys.stderr)
     return 2
 

@@ -22,7 +22,7 @@ from envs.types import Failure, InfraError, Task
 from sandboxes.docker import DockerBackend
 from sandboxes.fleet import HostFigures, measure
 from sandboxes.plurals import plural
-from sandboxes.shielding import together
+from sandboxes.shielding import run_concurrently
 
 LOOK_S = 900.0
 """How long a node may take, in seconds: the image may have to be built there."""
@@ -96,7 +96,7 @@ async def examine_nodes(
                 text = f"no node of {config.ray.address} has {wanted}; start one, or set --env.ray.resources"
                 yield Check("nodes", Status.WRONG, text)
                 return
-            for check in await together(_examine(cluster, node, config, engines, task) for node in nodes):
+            for check in await run_concurrently(_examine(cluster, node, config, engines, task) for node in nodes):
                 yield check
     except ConnectionError as error:
         yield Check("nodes", Status.WRONG, str(error))

@@ -11,8 +11,8 @@ from envs.checking.manifest import NAME
 from envs.messages import SWE, replace_command
 from envs.tasks.adapters import ADAPTERS, ROWS
 from envs.tasks.adapters.sets import SETS
-from sandboxes.arguments import Parser, count, file, folder, new_file, web_address
-from sandboxes.naming import later
+from sandboxes.arguments import Parser, new_output_file, output_file, output_folder, positive_int, web_address
+from sandboxes.naming import lazy_import
 
 _CHECK = "Each task's reference solution passes, and doing nothing does not."
 _ATTACK = """\
@@ -35,7 +35,7 @@ model.
 Each agent's work is judged again by the tasks in the folder of --tasks, or by the run's own in their
 present state. The table shows the rollouts with a changed verdict; a new file beside the run's has all of them.
 """
-_READ_HOSTS = later("sandboxes.fleet:read_hosts")
+_READ_HOSTS = lazy_import("sandboxes.fleet:read_hosts")
 
 
 class _TasksParser(Parser):
@@ -78,7 +78,7 @@ def _add_checking(command: Parser) -> None:
     """Add the options of a check."""
     command.add_argument("folder", nargs="?", default="starter", help='Harbor task directories, or "starter"')
     command.add_argument("--only", nargs="*", default=[], metavar="NAME", help="tasks with one of these tags or ids")
-    command.add_argument("--repeats", type=count, default=1, help="checks of each task; rewards must agree")
+    command.add_argument("--repeats", type=positive_int, default=1, help="checks of each task; rewards must agree")
     command.add_argument(
         "--seen",
         nargs="+",
@@ -87,10 +87,10 @@ def _add_checking(command: Parser) -> None:
         metavar="RUN",
         help="tasks in which these runs got different verdicts on the same changes are checked many times",
     )
-    command.add_argument("--concurrency", type=count, default=4, help="tasks at the same time")
+    command.add_argument("--concurrency", type=positive_int, default=4, help="tasks at the same time")
     command.add_argument(
         "--manifest",
-        type=file,
+        type=output_file,
         help=f"where results are kept ({NAME} in the folder): tasks that haven't changed since are not checked again",
     )
     command.add_argument("--skip-bad", action="store_true", help=_SKIP_BAD)
@@ -106,12 +106,18 @@ def _add_forge(commands: argparse._SubParsersAction[Parser]) -> None:
     forging = commands.add_parser("forge", help=_FORGE, description=_FORGE)
     forging.set_defaults(command="forge")
     forging.add_argument("sources", nargs="+", metavar="PACKAGE_OR_DIR", help="NAME, NAME==VERSION or a source tree")
-    forging.add_argument("--out", type=folder, required=True, metavar="DIR", help="where the task directories go")
-    forging.add_argument("--per-package", type=count, default=30, metavar="N", help="tasks from each package, at most")
-    forging.add_argument("--limit", type=count, metavar="N", help="tasks in all, at most")
+    forging.add_argument(
+        "--out", type=output_folder, required=True, metavar="DIR", help="where the task directories go"
+    )
+    forging.add_argument(
+        "--per-package", type=positive_int, default=30, metavar="N", help="tasks from each package, at most"
+    )
+    forging.add_argument("--limit", type=positive_int, metavar="N", help="tasks in all, at most")
     forging.add_argument("--seed", type=int, default=0, metavar="S", help="the same seed makes the same tasks")
-    forging.add_argument("--concurrency", type=count, default=2, help="packages at the same time")
-    forging.add_argument("--cache", type=folder, default=CACHE, help="where downloaded sources are kept (%(default)s)")
+    forging.add_argument("--concurrency", type=positive_int, default=2, help="packages at the same time")
+    forging.add_argument(
+        "--cache", type=output_folder, default=CACHE, help="where downloaded sources are kept (%(default)s)"
+    )
     forging.add_argument("--hosts", type=_hosts, help=_HOSTS)
     forging.add_argument("--no-check", action="store_true", help="leave out `tasks check`, which removes what fails it")
 
@@ -137,7 +143,9 @@ def _add_get(commands: argparse._SubParsersAction[Parser]) -> None:
 
 def _add_converted(command: Parser) -> None:
     """Add the options for what becomes of converted tasks."""
-    command.add_argument("--out", type=folder, required=True, metavar="DIR", help="where the task directories go")
+    command.add_argument(
+        "--out", type=output_folder, required=True, metavar="DIR", help="where the task directories go"
+    )
     command.add_argument("--check", action="store_true", help="run `tasks check` on what was converted")
     command.add_argument("--hosts", type=_hosts, help=_HOSTS)
     command.add_argument(
@@ -172,10 +180,10 @@ def rejudge_parser() -> Parser:
     add("--tasks", metavar="FOLDER", help='by these tasks, or "starter"; the run\'s own, as they are now, without it')
     add("--reward", metavar="PATH", help="by this reward, package.module:function of (task, outcome)")
     add("--only", nargs="+", default=[], metavar="NAME", help="rollouts of tasks with one of these tags or ids")
-    add("--concurrency", type=count, default=4, help="rollouts at the same time (%(default)s)")
+    add("--concurrency", type=positive_int, default=4, help="rollouts at the same time (%(default)s)")
     add(
         "--out",
-        type=new_file,
+        type=new_output_file,
         metavar="FILE",
         help="where each rollout's verdicts are written (a new file of the run's)",
     )

@@ -8,13 +8,13 @@ from dataclasses import replace
 from envs.cli import Program, run
 from envs.messages import SWE, replace_command
 from envs.swe.config import SWEEnvConfig
-from sandboxes.naming import later
+from sandboxes.naming import lazy_import
 
 PROGRAM = Program(
     SWE,
     SWEEnvConfig,
-    later("envs.swe.environment:SWEEnv"),
-    later("envs.swe.doctor:surroundings"),
+    lazy_import("envs.swe.environment:SWEEnv"),
+    lazy_import("envs.swe.doctor:surroundings"),
 )
 
 

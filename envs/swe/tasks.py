@@ -39,7 +39,7 @@ from envs.tasks.harbor import load_task, load_tasks
 from envs.tasks.selection import select_tagged
 from envs.types import BadTask, BadTasks, Task
 from sandboxes.base import SandboxError
-from sandboxes.naming import later
+from sandboxes.naming import lazy_import
 from sandboxes.plurals import plural
 from sandboxes.registry import docker_backend
 
@@ -50,7 +50,7 @@ _WRITING = 0.05
 """The most of a check's time that goes to writing its manifest."""
 
 
-_ATTACKING = Program(replace_command(SWE), SWEEnvConfig, later("envs.swe.attack_env:AttackEnv"))
+_ATTACKING = Program(replace_command(SWE), SWEEnvConfig, lazy_import("envs.swe.attack_env:AttackEnv"))
 """The environment for a model's attacks."""
 
 

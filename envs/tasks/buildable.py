@@ -39,7 +39,7 @@ async def ask(client: DaemonClient, tasks: Sequence[Task], base_image: str | Non
 def unusable(task: Task, known: DaemonFacts, base_image: str | None) -> str | None:
     """Return why a task can't be used with a Docker daemon, and the remedy; None without a known reason."""
     for context in contexts(task):
-        why = known.builder.lacks(_dockerfile(context))
+        why = known.builder.find_obstacle(_dockerfile(context))
         if why is not None:
             return f"task {task.id}: {context.name}/Dockerfile: {why}"
     image = _decides(task, base_image)

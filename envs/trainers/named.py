@@ -23,7 +23,7 @@ from envs.running.feed import Feed, feed
 from envs.running.sinks import TrainerGroup
 from envs.types import Failure, InfraError
 from sandboxes.naming import resolve
-from sandboxes.shielding import shared, stop
+from sandboxes.shielding import await_shared, stop
 
 logger = logging.getLogger(__name__)
 
@@ -148,7 +148,7 @@ class Runs:
                 "feed" if training else "process", options, opened, None if held is None else held.holding
             )
             held = self._held[key] = _HeldRun(opened, loop.create_task(holding, name=f"run in {folder}"))
-        return await shared(held.opened)
+        return await await_shared(held.opened)
 
     async def _hold(
         self, command: str, options: Options, opened: asyncio.Future[Feed[Any, Any]], before: asyncio.Task[None] | None

@@ -157,7 +157,7 @@ async def refuse_other_names(fed: Feed[Any, Any]) -> None:
     environment would go on with the model that it knows. Source: AsyncGRPOTrainer._sync_weight_lora."""
     for server in fed.run.env.servers:
         if type(server) is CompletionsServer:
-            served = (await server.greet("/v1/models", "`vllm serve MODEL`")).json()["data"]
+            served = (await server.probe("/v1/models", "`vllm serve MODEL`")).json()["data"]
             if theirs := [model["id"] for model in served if model["id"].startswith("trl-policy-v")]:
                 raise ValueError(
                     f"TRL serves the adapter in training as {theirs[0]}, and rollouts would be of "

@@ -6,7 +6,7 @@ from argparse import ArgumentTypeError
 from pathlib import Path
 
 from envs.messages import SWE, replace_command
-from sandboxes.arguments import Parser, count, file, natural, port
+from sandboxes.arguments import Parser, nonnegative_int, output_file, port, positive_int
 
 _VIEW = """\
 `python -m envs.swe view RUN [RUN ...]`: show runs in a browser, or chosen rollouts in one file for sending.
@@ -28,18 +28,18 @@ def view_parser(prog: str = SWE) -> Parser:
     )
     chosen = parser.add_argument_group("one file for sending, of chosen rollouts")
     chosen.add_argument("--export", type=_page, metavar="PAGE.html", help="write it, and serve nothing")
-    chosen.add_argument("--latest", type=count, help="so many of the latest (20 where nothing is chosen)")
-    chosen.add_argument("--step", type=natural, help="only of this trainer's step")
-    chosen.add_argument("--best", type=count, help="so many with the highest rewards")
-    chosen.add_argument("--worst", type=count, help="so many with the lowest rewards")
-    chosen.add_argument("--group", type=natural, help="the members of this group")
+    chosen.add_argument("--latest", type=positive_int, help="so many of the latest (20 where nothing is chosen)")
+    chosen.add_argument("--step", type=nonnegative_int, help="only of this trainer's step")
+    chosen.add_argument("--best", type=positive_int, help="so many with the highest rewards")
+    chosen.add_argument("--worst", type=positive_int, help="so many with the lowest rewards")
+    chosen.add_argument("--group", type=nonnegative_int, help="the members of this group")
     chosen.add_argument("--rollout", action="append", default=[], help="the rollout with this id; may be repeated")
     return parser
 
 
 def _page(text: str) -> Path:
     """Return a page for writing: a run's own files have other names."""
-    if (path := file(text)).suffix != ".html":
+    if (path := output_file(text)).suffix != ".html":
         raise ArgumentTypeError(f"{path} is no page; give a name that ends in .html")
     return path
 

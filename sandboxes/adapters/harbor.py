@@ -15,7 +15,7 @@ from harbor.environments.capabilities import EnvironmentCapabilities, Environmen
 from harbor.environments.definition import require_agent_environment_definition, should_use_prebuilt_docker_image
 from harbor.models.task.config import NetworkMode
 
-from sandboxes.adapters.beside import beside
+from sandboxes.adapters.background import background_loop
 from sandboxes.base import Limits, Sandbox, SandboxSpec
 from sandboxes.trees import pack
 
@@ -75,21 +75,21 @@ class AtroposEnvironment(BaseEnvironment):
         )
 
     async def start(self, force_build: bool) -> None:
-        self._sandbox = await beside().done(self._opened(force_build))
+        self._sandbox = await background_loop().run_async(self._open_sandbox(force_build))
         await self.ensure_dirs(["/logs/agent", "/logs/verifier", "/logs/artifacts"])
         await self._upload_environment_dir_after_start()
 
-    async def _opened(self, force_build: bool) -> Sandbox:
+    async def _open_sandbox(self, force_build: bool) -> Sandbox:
         config, folder = self.task_env_config, self.environment_dir
         ready = should_use_prebuilt_docker_image(folder, docker_image=config.docker_image, force_build=force_build)
-        backend = await beside().backend(self._backend)
+        backend = await background_loop().backend(self._backend)
         image = await backend.ensure_image(config.docker_image if ready else None, None if ready else folder)
         spec = SandboxSpec(image, config.workdir, self._startup_env(), limits=self._limits())
         return await self._open.enter_async_context(backend.open(spec))
 
     async def stop(self, delete: bool) -> None:
         self._sandbox = None
-        await beside().done(self._open.aclose())
+        await background_loop().run_async(self._open.aclose())
 
     async def exec(
         self,
@@ -109,7 +109,7 @@ class AtroposEnvironment(BaseEnvironment):
             max_output=_MOST_OUTPUT,
             split=True,
         )
-        ran = await beside().done(work)
+        ran = await background_loop().run_async(work)
         if ran.timed_out:
             raise RuntimeError(f"Command timed out after {timeout_sec} seconds")
         return ExecResult(stdout=ran.stdout, stderr=ran.stderr, return_code=ran.exit_code)
@@ -118,14 +118,14 @@ class AtroposEnvironment(BaseEnvironment):
         folder, name = posixpath.split(target_path)
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w") as tar:
-            tar.add(source_path, name, recursive=False, filter=_of_root)
-        await beside().done(self._running.upload(packed.getvalue(), folder or "."))
+            tar.add(source_path, name, recursive=False, filter=_set_root_owner)
+        await background_loop().run_async(self._running.upload(packed.getvalue(), folder or "."))
 
     async def upload_dir(self, source_dir: Path | str, target_dir: str) -> None:
-        await beside().done(self._running.upload(pack(Path(source_dir)), target_dir))
+        await background_loop().run_async(self._running.upload(pack(Path(source_dir)), target_dir))
 
     async def download_file(self, source_path: str, target_path: Path | str) -> None:
-        archive = await beside().done(self._running.download(source_path, max_bytes=_MOST_BYTES))
+        archive = await background_loop().run_async(self._running.download(source_path, max_bytes=_MOST_BYTES))
         with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
             content = tar.extractfile(tar.getmembers()[0])
             if content is None:
@@ -133,7 +133,7 @@ class AtroposEnvironment(BaseEnvironment):
             _write(Path(target_path), content.read())
 
     async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
-        archive = await beside().done(self._running.download(source_dir, max_bytes=_MOST_BYTES))
+        archive = await background_loop().run_async(self._running.download(source_dir, max_bytes=_MOST_BYTES))
         with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
             tar.extractall(target_dir, filter=transfer_tar_filter)
 
@@ -143,7 +143,7 @@ def _write(path: Path, data: bytes) -> None:
     path.write_bytes(data)
 
 
-def _of_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
+def _set_root_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     return member

@@ -10,7 +10,7 @@ from minisweagent.exceptions import Submitted
 from minisweagent.utils.serialize import recursive_merge
 from pydantic import BaseModel
 
-from sandboxes.adapters.beside import beside
+from sandboxes.adapters.background import background_loop
 from sandboxes.base import Limits, Sandbox, SandboxError, SandboxSpec
 from sandboxes.docker.images.base_image import BASE_IMAGE
 
@@ -40,13 +40,13 @@ class AtroposEnvironment:
     def __init__(self, **options: Any) -> None:
         self.config = AtroposEnvironmentConfig(**options)
         self._open = open_ = AsyncExitStack()
-        self._sandbox = beside().do(self._opened())
+        self._sandbox = background_loop().run(self._open_sandbox())
         # Not every run of mini-swe-agent cleans up.
-        weakref.finalize(self, lambda: beside().begin(open_.aclose())).atexit = False
+        weakref.finalize(self, lambda: background_loop().start(open_.aclose())).atexit = False
 
-    async def _opened(self) -> Sandbox:
+    async def _open_sandbox(self) -> Sandbox:
         config = self.config
-        backend = await beside().backend(config.backend)
+        backend = await background_loop().backend(config.backend)
         limits = {name: getattr(config, name) for name in ("cpus", "memory_mb", "pids", "disk_mb", "network")}
         image = await backend.ensure_image(config.image)
         spec = SandboxSpec(image, config.cwd, config.env, config.user, Limits(**limits))
@@ -57,12 +57,12 @@ class AtroposEnvironment:
         command = [*self.config.interpreter, action.get("command", "")]
         seconds = timeout or self.config.timeout
         try:
-            ran = beside().do(self._sandbox.exec(command, cwd=cwd or None, timeout=seconds))
+            ran = background_loop().run(self._sandbox.exec(command, cwd=cwd or None, timeout=seconds))
         except (SandboxError, OSError, ValueError) as error:
-            return _failed("", f"An error occurred while executing the command: {error}", error)
+            return _failure("", f"An error occurred while executing the command: {error}", error)
         if ran.timed_out:
             late = TimeoutError(f"the command did not end within {seconds:g} s")
-            return _failed(ran.output, f"An error occurred while executing the command: {late}", late)
+            return _failure(ran.output, f"An error occurred while executing the command: {late}", late)
         first, _, rest = ran.output.lstrip().partition("\n")
         if ran.ok and first.strip() == _SUBMITTED:
             extra = {"exit_status": "Submitted", "submission": rest}
@@ -70,7 +70,7 @@ class AtroposEnvironment:
         return {"output": ran.output, "returncode": ran.exit_code, "exception_info": ""}
 
     def get_template_vars(self, **more: Any) -> dict[str, Any]:
-        uname = beside().do(self._sandbox.exec("uname -s; uname -r; uname -v; uname -m")).output.splitlines()
+        uname = background_loop().run(self._sandbox.exec("uname -s; uname -r; uname -v; uname -m")).output.splitlines()
         machine = dict(zip(("system", "release", "version", "machine"), uname, strict=False))
         merged: dict[str, Any] = recursive_merge(self.config.model_dump(), machine, more)
         return merged
@@ -81,9 +81,9 @@ class AtroposEnvironment:
 
     def cleanup(self) -> None:
         """Remove the sandbox."""
-        beside().do(self._open.aclose())
+        background_loop().run(self._open.aclose())
 
 
-def _failed(output: str, why: str, error: Exception) -> dict[str, Any]:
+def _failure(output: str, why: str, error: Exception) -> dict[str, Any]:
     extra = {"exception_type": type(error).__name__, "exception": str(error)}
     return {"output": output, "returncode": -1, "exception_info": why, "extra": extra}

@@ -117,9 +117,9 @@ class DockerBackend(Backend):
             if engine.storage is not None and os.geteuid() == 0:
                 await asyncio.to_thread(reap_dead_folders, engine.storage)
             makers = {BASE_IMAGE: partial(make_base_image, client)} if self._makes_base else {}
-            starter = await self._chosen(stack, launcher, client, engine.info)
+            starter = await self._open_starter(stack, launcher, client, engine.info)
             images = ImageStore(client, self._base_image, self._images_mb, makers)
-            stack.push_async_callback(images.forget)
+            stack.push_async_callback(images.remove_leftovers)
             self._inner = await stack.enter_async_context(
                 OpenSandboxes(
                     client,
@@ -137,7 +137,7 @@ class DockerBackend(Backend):
         self._inner = None
         await finish(self._stack.aclose())
 
-    async def _chosen(
+    async def _open_starter(
         self, stack: AsyncExitStack, daemon: DaemonStarter, client: DaemonClient, info: Mapping[str, Any]
     ) -> Starter:
         """Return the starter of containers. Raises SandboxError if crun is requested and impossible."""

@@ -104,7 +104,7 @@ class DiskWatch:
 
     def check_room(self) -> None:
         """Raise StorageFull if there is no room for a new container's files."""
-        self._note_room()
+        self._check_fill()
         if self._full_at >= time.monotonic() - _TICK_S:
             raise StorageFull(f"the Docker daemon's storage at {self._storage} is full; make room there")
 
@@ -112,13 +112,13 @@ class DiskWatch:
         """Raise StorageFull if the storage was full during the life of a container that had not filled it: the
         container's writes failed by no fault of its own."""
         seen = self._containers.get(container)
-        self._note_room()
+        self._check_fill()
         if seen is not None and self._full_at >= seen.added and seen.written < _OWN:
             raise StorageFull(
                 f"the Docker daemon's storage at {self._storage} was full while {container.name} was used"
             )
 
-    def _note_room(self) -> None:
+    def _check_fill(self) -> None:
         space = self._space()
         if space is not None and (space.f_bavail * space.f_frsize < _FULL or (space.f_files and not space.f_favail)):
             self._full_at = time.monotonic()
@@ -140,14 +140,14 @@ class DiskWatch:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(_TICK_S if self._storage is not None else _BLIND_TICK_S)
-            self._note_room()
+            self._check_fill()
             fill, now = self._fill(), time.monotonic()
             self._low = min(self._low, fill)
             may_have_reached = fill - min(self._floor, self._low) >= self._left
             if self._storage is None or may_have_reached or now - self._gone_through >= _ALL_EVERY_S:
-                await self._go_through(fill, now)
+                await self._check_all(fill, now)
 
-    async def _go_through(self, fill: int, now: float) -> None:
+    async def _check_all(self, fill: int, now: float) -> None:
         """Measure the containers possibly at their limits."""
         low, self._low, self._gone_through = self._low, sys.maxsize, now
         every_s = max(_AT_LEAST_EVERY_S, _APART_S * len(self._containers))
@@ -158,18 +158,18 @@ class DiskWatch:
             if self._storage is None or seen.may_have_reached(limit, fill, now, every_s):
                 # A container that is just going away, or a Docker daemon in trouble: others will say so.
                 with contextlib.suppress(SandboxError, OSError):
-                    await self._look(container, seen, limit)
+                    await self._measure(container, seen, limit)
         self._floor = min((seen.lowest_fill for seen in self._containers.values()), default=sys.maxsize)
         left = (max(_limit(container) - seen.written, _SLACK) for container, seen in self._containers.items())
         self._left = min(left, default=sys.maxsize)
 
-    async def _look(self, container: Container, seen: _Measurement, limit: int) -> None:
+    async def _measure(self, container: Container, seen: _Measurement, limit: int) -> None:
         fill = self._fill()
         seen.at, seen.lowest_fill = time.monotonic(), fill
         found = await container.disk_usage()
         if self._containers.get(container, seen) is not seen:
             return  # it was reset meanwhile
-        written = self._written(found, limit)
+        written = self._written_bytes(found, limit)
         if not found.whole:  # whoever has what can't be counted has too much
             written = max(written, limit + 1, seen.written + 1)
         grown, seen.written = written > seen.written, written
@@ -182,13 +182,13 @@ class DiskWatch:
                 f"the disk limit of {what} is exceeded; every process was killed. Delete files to go on"
             )
             # What was written while that was found out is not the next command's doing.
-            seen.written = max(written, self._written(await container.disk_usage(), limit))
+            seen.written = max(written, self._written_bytes(await container.disk_usage(), limit))
             seen.lowest_fill = self._fill()
 
     def _most_files(self, limit: int) -> int:
         return max(_FILES, limit // self._per_file) if self._per_file else sys.maxsize
 
-    def _written(self, found: DiskUsage, limit: int) -> int:
+    def _written_bytes(self, found: DiskUsage, limit: int) -> int:
         """Return a container's written bytes; more, if its inodes have less room left."""
         if not self._per_file:
             return found.bytes

@@ -26,12 +26,12 @@ class KernelLog:
         except OSError:
             self._log = -1
 
-    def has_taken(self, process: int) -> bool:
+    def has_killed(self, process: int) -> bool:
         """Return whether the memory killer has ended an executor with this id."""
         self._read()
         return process in self._taken
 
-    def killed_for_host(self, name: str) -> bool:
+    def was_killed_for_host(self, name: str) -> bool:
         """Return whether the memory killer has ended a process of a control group that was not at its limit: for want
         of memory on the machine.
 

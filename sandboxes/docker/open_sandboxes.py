@@ -55,7 +55,7 @@ class OpenSandboxes:
         self._stack.push_async_callback(self.starter.close)
         await self._stack.enter_async_context(self.disk)
         await self._stack.enter_async_context(self.pool)
-        heart = asyncio.create_task(self._show_interest(), name="sandbox lease")
+        heart = asyncio.create_task(self._renew_leases(), name="sandbox lease")
         self._stack.callback(heart.cancel)
         return self
 
@@ -141,12 +141,12 @@ class OpenSandboxes:
         self.disk.drop(container)
         await container.release()
 
-    async def _show_interest(self) -> None:
+    async def _renew_leases(self) -> None:
         while True:
             await asyncio.sleep(LEASE_S / 5)
             for container in [*self._containers, *self.pool.containers()]:
                 with contextlib.suppress(SandboxError):  # the next caller gets this error
-                    await container.channel.show_interest()
+                    await container.channel.renew_lease()
 
     async def _remove_everything(self) -> None:
         try:

@@ -82,7 +82,7 @@ class WarmPool:
             container = idle.popleft()
             async with AsyncExitStack() as undo:  # also if the caller is cancelled: nobody else knows of it now
                 undo.push_async_callback(container.discard)
-                if await container.answers():
+                if await container.is_responsive():
                     undo.pop_all()
                     return container
                 logger.info("Sandbox %s did not survive in the pool", container.name)
@@ -98,7 +98,7 @@ class WarmPool:
     async def _refill(self) -> None:
         while True:
             self._changed.clear()
-            kind = self._next()
+            kind = self._next_kind()
             if kind is None or self._starter.busy or not has_room(self._limits, self._storage):
                 try:
                     await asyncio.wait_for(self._changed.wait(), None if kind is None else 0.1)
@@ -117,7 +117,7 @@ class WarmPool:
                 self._starting[kind] -= 1
             self._idle.setdefault(kind, deque()).append(container)
 
-    def _next(self) -> Kind | None:
+    def _next_kind(self) -> Kind | None:
         """Return the most recently wanted kind with too few ready."""
         ahead = 0
         for kind, count in reversed(self._wanted.items()):

@@ -30,7 +30,7 @@ class Slots:
         self.turn.release()
 
     @property
-    def taken(self) -> bool:
+    def is_full(self) -> bool:
         """Return whether a start would have to wait."""
         return self.turn.locked()
 

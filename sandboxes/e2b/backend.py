@@ -21,16 +21,16 @@ from sandboxes.base import (
 )
 from sandboxes.docker.executor.channel import Channel
 from sandboxes.docker.executor.container import Kind
-from sandboxes.docker.executor.program import CAPABILITIES, ENDS, arguments, program_for, roots_capabilities
+from sandboxes.docker.executor.program import CAPABILITIES, ENDS, executor_arguments, program_for, root_capabilities
 from sandboxes.docker.executor.tools import ToolContainer
 from sandboxes.docker.slots import Slots
 from sandboxes.e2b.options import E2BOptions
 from sandboxes.e2b.server import Envd, ProgramStream, Server
 from sandboxes.owner import PREFIX, Owner
-from sandboxes.remote.api import cause
-from sandboxes.remote.backend import GREET_S, RemoteBackend, ask_image, open_channel
+from sandboxes.remote.api import describe_cause
+from sandboxes.remote.backend import GREET_S, RemoteBackend, open_channel, query_image
 from sandboxes.remote.images import NamedImages
-from sandboxes.shielding import finish, together
+from sandboxes.shielding import finish, run_concurrently
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ def container_command(kind: Kind) -> list[str]:
 
     /run is new, because a template's services listen there. /proc/1 is read-only: root could have the kernel kill the
     executor before the commands (/proc/self is this command, which becomes process 1)."""
-    kept = dict.fromkeys((*CAPABILITIES, *_TREES, *roots_capabilities(kind), "AUDIT_WRITE"))
+    kept = dict.fromkeys((*CAPABILITIES, *_TREES, *root_capabilities(kind), "AUDIT_WRITE"))
     return [
         *("bwrap", "--as-pid-1", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
         *(() if kind.limits.network else ("--unshare-net",)),
@@ -93,22 +93,20 @@ def container_command(kind: Kind) -> list[str]:
         *("--size", str(_RUN), "--tmpfs", "/run"),
         *(word for place in _READ_ONLY for word in ("--ro-bind-try", place, place)),
         *("--ro-bind", _HIDDEN, _SHOWN, "--tmpfs", _HIDDEN),
-        *(f"{_SHOWN}/{_PROGRAM}", f"link={_SOCKET}", *arguments(kind)),
+        *(f"{_SHOWN}/{_PROGRAM}", f"link={_SOCKET}", *executor_arguments(kind)),
     ]
 
 
 class E2BContainer(ToolContainer):
     """A container in a sandbox of the server's."""
 
-    def __init__(self, *args: Any, inside: Inside, options: E2BOptions) -> None:
+    def __init__(self, *args: Any, inside: NestedContainer, options: E2BOptions) -> None:
         super().__init__(*args)
         self._inside = inside
         self._options = options
 
     async def _run(self, command: tuple[str, ...], stdin: bytes, most: int) -> bytes:
-        return await self._inside.server.patiently(
-            lambda: self._once(command, stdin, most), self._options.outage_timeout_s
-        )
+        return await self._inside.server.retry(lambda: self._once(command, stdin, most), self._options.outage_timeout_s)
 
     async def _once(self, command: tuple[str, ...], stdin: bytes, most: int) -> bytes:
         async def feed() -> bytes:
@@ -116,9 +114,9 @@ class E2BContainer(ToolContainer):
             return b""
 
         try:
-            stream = await self._inside.tool(*command, stdin=bool(stdin))
+            stream = await self._inside.start_tool(*command, stdin=bool(stdin))
             try:
-                output, _ = await together((stream.rest(f"{command[0]} in {self.name}", most), feed()))
+                output, _ = await run_concurrently((stream.read_all(f"{command[0]} in {self.name}", most), feed()))
                 return output
             finally:
                 await stream.close()
@@ -126,7 +124,7 @@ class E2BContainer(ToolContainer):
             await self._inside.check()
             if isinstance(error, SandboxError):
                 raise
-            raise DaemonUnavailable(f"{command[0]} in {self.name} broke off: {cause(error)}") from error
+            raise DaemonUnavailable(f"{command[0]} in {self.name} broke off: {describe_cause(error)}") from error
 
     async def overran(self) -> str | None:
         with contextlib.suppress(TimeoutError):
@@ -134,12 +132,12 @@ class E2BContainer(ToolContainer):
                 return ENDS.get(await asyncio.shield(self._inside.ended))
         return None
 
-    async def show_interest(self) -> None:
-        await super().show_interest()
-        await self._inside.prolong(self._options.lease_s)
+    async def renew_lease(self) -> None:
+        await super().renew_lease()
+        await self._inside.extend_lease(self._options.lease_s)
 
 
-class Inside:
+class NestedContainer:
     """A container in a sandbox of the server's, seen from that sandbox. ended: its exit code, -1 if it is not known."""
 
     def __init__(self, server: Server, envd: Envd, sandbox: str) -> None:
@@ -152,7 +150,7 @@ class Inside:
     async def build(self, kind: Kind) -> asyncio.Task[None]:
         """Start the container; returns the task that waits for its end. Raises ImageMissing, SandboxError."""
         await self._envd.write(f"{_HIDDEN}/{_PROGRAM}", program_for("amd64"))
-        await self._envd.finished("/bin/chmod", "755", f"{_HIDDEN}/{_PROGRAM}")
+        await self._envd.run("/bin/chmod", "755", f"{_HIDDEN}/{_PROGRAM}")
         program, *words = container_command(kind)
         limits = (kind.limits.pids, kind.limits.memory_mb << 20, round(kind.limits.cpus * _CPU_PERIOD_US))
         stream = await self._envd.start("/bin/sh", "-c", _WAIT, program, *map(str, limits), *words)
@@ -173,7 +171,7 @@ class Inside:
 
     async def _wait(self, stream: ProgramStream) -> None:
         try:
-            await stream.pass_on(lambda data: None)
+            await stream.forward_to(lambda data: None)
         except OSError as error:  # then nobody knows the limit
             logger.debug("%s: its end will not be reported: %r", self._sandbox, error)
         finally:
@@ -181,7 +179,7 @@ class Inside:
             if not self.ended.done():
                 self.ended.set_result(-1 if stream.exit_code is None else stream.exit_code)
 
-    async def tool(self, *command: str, stdin: bool) -> ProgramStream:
+    async def start_tool(self, *command: str, stdin: bool) -> ProgramStream:
         return await self._envd.start(f"{_HIDDEN}/{_PROGRAM}", "within", self._first, *command, stdin=stdin)
 
     async def check(self) -> None:
@@ -195,11 +193,11 @@ class Inside:
         if self.ended.done() and self.ended.result() >= 0:
             raise SandboxDied(f"process 1 of {self._sandbox} has ended with exit code {self.ended.result()}")
 
-    async def runs(self) -> bool:
+    async def is_running(self) -> bool:
         await self.check()
         return True
 
-    async def prolong(self, seconds: int) -> None:
+    async def extend_lease(self, seconds: int) -> None:
         await self.server.request("POST", f"/sandboxes/{self._sandbox}/timeout", {"timeout": seconds})
 
 
@@ -235,7 +233,7 @@ class E2BBackend(RemoteBackend):
             server = await stack.enter_async_context(Server.connect(self._options))
             await reap(server, self._owner.host)
             stack.push_async_callback(_remove_all, server, self._owner.id)
-            stack.callback(asyncio.create_task(self.show_interest(), name="sandboxes of E2B").cancel)
+            stack.callback(asyncio.create_task(self.renew_leases(), name="sandboxes of E2B").cancel)
             stack.push_async_callback(self._slots.close)
             self._server = server
             self._stack = stack.pop_all()
@@ -255,20 +253,20 @@ class E2BBackend(RemoteBackend):
         async with AsyncExitStack() as stack, self._slots:
             made = await self._create(server, kind)
             stack.push_async_callback(_remove, server, made["sandboxID"])
-            envd = server.envd(made)
+            envd = server.connect_envd(made)
             if kind.limits.network and not envd.token:
                 raise SandboxError(
                     "the server gives no access token, so programs with a network could command its sandbox; leave "
                     "the task's network off"
                 )
-            inside = Inside(server, envd, made["sandboxID"])
+            inside = NestedContainer(server, envd, made["sandboxID"])
             try:
                 async with asyncio.timeout(options.start_timeout_s):
                     waiting = await inside.build(kind)
                     stack.callback(waiting.cancel)
-                    channel = await self._greet(stack, kind, inside, made["sandboxID"])
+                    channel = await self._open_channel(stack, kind, inside, made["sandboxID"])
                     if kind.image not in self._known:
-                        self._known[kind.image] = await ask_image(channel) | {"User": ""}
+                        self._known[kind.image] = await query_image(channel) | {"User": ""}
             except TimeoutError as error:
                 if isinstance(error, SandboxError):
                     raise
@@ -286,21 +284,19 @@ class E2BBackend(RemoteBackend):
             "metadata": self._owner.labels(),
         }
         try:
-            return await server.patiently(
-                lambda: server.request("POST", "/sandboxes", body), self._options.room_timeout_s
-            )
+            return await server.retry(lambda: server.request("POST", "/sandboxes", body), self._options.room_timeout_s)
         except SandboxDied as error:
             raise ImageMissing(
                 f"the server has no template {kind.image}: {error}; build one of the task's image, with bubblewrap"
             ) from error
 
-    async def _greet(self, stack: AsyncExitStack, kind: Kind, inside: Inside, name: str) -> Channel:
+    async def _open_channel(self, stack: AsyncExitStack, kind: Kind, inside: NestedContainer, name: str) -> Channel:
         async def attach() -> ProgramStream:
-            return await inside.tool("relay", _SOCKET, "5", stdin=True)
+            return await inside.start_tool("relay", _SOCKET, "5", stdin=True)
 
         start_s, return_s = self._options.start_timeout_s, self._options.outage_timeout_s
         return await open_channel(
-            *(stack, kind, name, attach, inside.runs),
+            *(stack, kind, name, attach, inside.is_running),
             api=inside.server,
             host="E2B server",
             start_s=start_s,
@@ -311,31 +307,29 @@ class E2BBackend(RemoteBackend):
 async def _remove(server: Server, sandbox: str) -> None:
     try:
         with contextlib.suppress(SandboxDied):  # it is gone
-            await finish(server.patiently(lambda: server.request("DELETE", f"/sandboxes/{sandbox}"), _REMOVE_S))
+            await finish(server.retry(lambda: server.request("DELETE", f"/sandboxes/{sandbox}"), _REMOVE_S))
     except SandboxError as error:
         logger.warning("sandbox %s stays until its time is over: %s", sandbox, error)
 
 
-async def _labelled(server: Server, label: str, value: str) -> list[Mapping[str, Any]]:
+async def _list_by_label(server: Server, label: str, value: str) -> list[Mapping[str, Any]]:
     """Return sandboxes of ours, at most a page of them."""
     query = urlencode({PREFIX + label: value})
-    found = await server.patiently(
-        lambda: server.request("GET", "/v2/sandboxes", metadata=query, limit="100"), _REMOVE_S
-    )
+    found = await server.retry(lambda: server.request("GET", "/v2/sandboxes", metadata=query, limit="100"), _REMOVE_S)
     return [one for one in found.get("items", ()) if (one.get("metadata") or {}).get(PREFIX + label) == value]
 
 
 async def _remove_all(server: Server, owner_id: str) -> None:
     """Remove an owner's sandboxes, each once: a server may go on listing one that it has removed, or won't remove."""
     removed: set[str] = set()
-    while page := {one["sandboxID"] for one in await _labelled(server, "owner", owner_id)} - removed:
+    while page := {one["sandboxID"] for one in await _list_by_label(server, "owner", owner_id)} - removed:
         await asyncio.gather(*(_remove(server, name) for name in page))
         removed |= page
 
 
 async def reap(server: Server, host: str) -> int:
     """Remove the sandboxes of this host's dead drivers; the server ends others after their lease. Returns how many."""
-    found = await _labelled(server, "host", host)
+    found = await _list_by_label(server, "host", host)
     dead = [one for one in found if Owner.from_labels(one["metadata"]).is_dead()]
     for one in dead:
         await _remove(server, one["sandboxID"])

@@ -22,7 +22,7 @@ from sandboxes.base import DaemonRefused, DaemonUnavailable, SandboxDied, Sandbo
 from sandboxes.docker.executor.streams import TAKEN_S
 from sandboxes.e2b.options import E2BOptions
 from sandboxes.patience import patiently
-from sandboxes.remote.api import ANSWER_S, Api, cause, failure, message_of
+from sandboxes.remote.api import ANSWER_S, Api, describe_cause, failure, message_of
 from sandboxes.shielding import on_failure
 
 logger = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class Server(Api):
     async def _headers(self) -> dict[str, str]:
         return {"X-API-Key": self._key}
 
-    def envd(self, made: Mapping[str, Any]) -> Envd:
+    def connect_envd(self, made: Mapping[str, Any]) -> Envd:
         """Return the way into a sandbox. made: the answer to its creation."""
         token = made.get("envdAccessToken") or ""
         url = self._sandbox_url.format(id=made["sandboxID"], domain=made.get("domain") or "e2b.app")
@@ -120,7 +120,9 @@ class Envd(Api):
                 if answer.status >= 400:
                     raise self.failure(answer.status, message_of(await answer.text()), f"POST /files for {path}")
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise DaemonUnavailable(f"a file can't be put into sandbox {self._sandbox}: {cause(error)}") from error
+            raise DaemonUnavailable(
+                f"a file can't be put into sandbox {self._sandbox}: {describe_cause(error)}"
+            ) from error
 
     async def start(self, *command: str, stdin: bool = False) -> ProgramStream:
         """Start a program. Raises SandboxError."""
@@ -138,26 +140,26 @@ class Envd(Api):
                 )
                 if answer.status >= 400:
                     raise self.failure(answer.status, message_of(await answer.text()), doing)
-                return await ProgramStream.begun(answer, self._tell, doing)
+                return await ProgramStream.open(answer, self._send_input, doing)
         except SandboxError:
             raise
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise DaemonUnavailable(f"{doing}: the server does not answer: {cause(error)}") from error
+            raise DaemonUnavailable(f"{doing}: the server does not answer: {describe_cause(error)}") from error
 
-    async def finished(self, *command: str) -> bytes:
+    async def run(self, *command: str) -> bytes:
         """Run a program to its end; return its output. Raises SandboxError if it fails."""
         stream = await self.start(*command)
         try:
-            return await stream.rest(command[0], 1 << 20)
+            return await stream.read_all(command[0], 1 << 20)
         finally:
             await stream.close()
 
-    async def _tell(self, pid: int, data: bytes) -> None:
+    async def _send_input(self, pid: int, data: bytes) -> None:
         given = {"process": {"pid": pid}, "input": {"stdin": base64.b64encode(data).decode()}}
         await self.request("POST", "/process.Process/SendInput", given)
 
 
-class _Refused(ConnectionResetError):
+class _StreamRefusedError(ConnectionResetError):
     """The server ended a stream with an error."""
 
     def __init__(self, error: Mapping[str, str]) -> None:
@@ -165,7 +167,7 @@ class _Refused(ConnectionResetError):
         self.status = _STATUSES.get(error.get("code", ""), 500)
 
 
-Tell = Callable[[int, bytes], Awaitable[None]]
+SendInput = Callable[[int, bytes], Awaitable[None]]
 
 
 class ProgramStream:
@@ -173,9 +175,9 @@ class ProgramStream:
 
     A cut stream leaves the program running."""
 
-    def __init__(self, answer: aiohttp.ClientResponse, tell: Tell) -> None:
+    def __init__(self, answer: aiohttp.ClientResponse, send_input: SendInput) -> None:
         self._answer = answer
-        self._tell = tell
+        self._send_input = send_input
         self._pid = 0
         self._out = bytearray()
         self._requested = self._sent = 0
@@ -185,14 +187,14 @@ class ProgramStream:
         self.error_text = ""
 
     @classmethod
-    async def begun(cls, answer: aiohttp.ClientResponse, tell: Tell, doing: str) -> ProgramStream:
+    async def open(cls, answer: aiohttp.ClientResponse, send_input: SendInput, doing: str) -> ProgramStream:
         """Wait until the program runs. Raises SandboxError if it can't be started, ConnectionError."""
-        stream = cls(answer, tell)
+        stream = cls(answer, send_input)
         with on_failure(lambda _: answer.close()):
             try:
                 event = await stream._next()
                 stream._pid = int(event["start"]["pid"])
-            except _Refused as error:
+            except _StreamRefusedError as error:
                 raise failure(error.status, str(error), doing) from error
             except KeyError as error:
                 raise SandboxError(f"{doing}: the server did not say that it began") from error
@@ -204,10 +206,10 @@ class ProgramStream:
             flags, size = _ENVELOPE.unpack(await self._answer.content.readexactly(_ENVELOPE.size))
             frame = json.loads(await self._answer.content.readexactly(size) or b"{}")
         except (aiohttp.ClientError, EOFError, TimeoutError, ValueError) as error:
-            raise ConnectionResetError(f"the stream broke: {cause(error)}") from error
+            raise ConnectionResetError(f"the stream broke: {describe_cause(error)}") from error
         if flags & _LAST:
             if refusal := frame.get("error"):
-                raise _Refused(refusal)
+                raise _StreamRefusedError(refusal)
             return {}
         return dict(frame.get("event") or {"keepalive": {}})
 
@@ -231,11 +233,11 @@ class ProgramStream:
                 return data
         return b""
 
-    async def pass_on(self, take: Callable[[bytes], None]) -> None:
+    async def forward_to(self, take: Callable[[bytes], None]) -> None:
         while data := await self.read():
             take(data)
 
-    async def rest(self, doing: str, most: int) -> bytes:
+    async def read_all(self, doing: str, most: int) -> bytes:
         """Return the output up to the end. Raises SandboxError if the program fails, ValueError above `most` bytes."""
         out = bytearray()
         while data := await self.read():
@@ -267,16 +269,16 @@ class ProgramStream:
                 piece = bytes(self._out[:_MESSAGE])
                 del self._out[:_MESSAGE]
                 try:
-                    await self._tell(self._pid, piece)
+                    await self._send_input(self._pid, piece)
                 except SandboxError as error:
                     logger.debug("the program takes no input: %s", error)
                     return
                 self._sent += len(piece)
-                self._tell_waiting()
+                self._send_pending()
         finally:
-            self._tell_waiting()
+            self._send_pending()
 
-    def _tell_waiting(self) -> None:
+    def _send_pending(self) -> None:
         self._moved.set()
         self._moved = asyncio.Event()
 

@@ -79,59 +79,59 @@ class FleetBackend(Backend):
             try:
                 return await self._provide_anywhere(name, context)
             except SandboxError:
-                if not all(member.silent for member in self.members) or time.monotonic() > deadline:
+                if not all(member.is_silent for member in self.members) or time.monotonic() > deadline:
                     raise
             await asyncio.sleep(_AGAIN_S)
 
     async def _provide_anywhere(self, name: str | None, context: Path | None) -> str:
         problem: SandboxError | None = None
-        for member in sorted(self._usable(), key=lambda member: (member.load, not member.images)):
+        for member in sorted(self._usable_members(), key=lambda member: (member.load, not member.images)):
             try:
                 found = await member.backend.ensure_image(name, context)
             except SandboxError as error:
-                member.blame(error)
+                member.note_failure(error)
                 problem = error
                 continue
             member.images.add(found)
             self._images[found] = name, context
             return found
-        raise problem or self._nobody()
+        raise problem or self._unavailable_error()
 
     def open(self, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:
         return self._open(spec)
 
     def prepare(self, spec: SandboxSpec, count: int) -> None:
-        holding = [member for member in self._usable() if spec.image in member.images]
+        holding = [member for member in self._usable_members() if spec.image in member.images]
         for member in holding:
             member.backend.prepare(spec, math.ceil(count / len(holding)))
 
     @asynccontextmanager
     async def _open(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
         async with AsyncExitStack() as stack:
-            member, sandbox = await self._placed(spec, stack)
-            with on_failure(member.blame):
+            member, sandbox = await self._place(spec, stack)
+            with on_failure(member.note_failure):
                 yield sandbox
-            member.works()
+            member.note_success()
 
-    async def _placed(self, spec: SandboxSpec, stack: AsyncExitStack) -> tuple[Member, Sandbox]:
+    async def _place(self, spec: SandboxSpec, stack: AsyncExitStack) -> tuple[Member, Sandbox]:
         """Open a sandbox on the best host; if it fails, on the next. Raises the last one's error."""
         tried: set[Member] = set()
         deadline = time.monotonic() + ROOM_S
         while True:
             member = await self._choose(spec, tried, deadline)
             tried.add(member)
-            member.take(spec)
+            member.note_open(spec)
             async with AsyncExitStack() as opening:
-                opening.push_async_callback(self._given, member, spec)
+                opening.push_async_callback(self._note_close, member, spec)
                 try:
                     await self.provide(member, spec.image)
                     sandbox = await opening.enter_async_context(member.backend.open(spec))
                 except SandboxError as error:
                     member.images.discard(spec.image)
-                    member.blame(error)
-                    if all(other.silent for other in self.members):
+                    member.note_failure(error)
+                    if all(other.is_silent for other in self.members):
                         tried.clear()  # it is waited for, as for room
-                    elif all(other in tried for other in self._usable()):
+                    elif all(other in tried for other in self._usable_members()):
                         raise
                     logger.info("no sandbox on %s, another host is tried: %s", member.host.url, error)
                     continue
@@ -143,11 +143,11 @@ class FleetBackend(Backend):
         Raises DaemonUnavailable, SandboxTimeout."""
         async with self._room:
             while True:
-                usable = [member for member in self._usable() if member not in tried]
-                silent = all(member.silent for member in self.members)
+                usable = [member for member in self._usable_members() if member not in tried]
+                silent = all(member.is_silent for member in self.members)
                 if not usable and not (silent and time.monotonic() < deadline):
-                    raise self._nobody()
-                if free := [member for member in usable if not member.full]:
+                    raise self._unavailable_error()
+                if free := [member for member in usable if not member.is_full]:
                     return min(free, key=lambda member: member.load + IMAGE_AWAY * (spec.image not in member.images))
                 try:
                     async with asyncio.timeout(_AGAIN_S if silent else deadline - time.monotonic()):
@@ -160,8 +160,8 @@ class FleetBackend(Backend):
                         "or raise the hosts' capacity"
                     ) from error
 
-    async def _given(self, member: Member, spec: SandboxSpec) -> None:
-        member.give(spec)
+    async def _note_close(self, member: Member, spec: SandboxSpec) -> None:
+        member.note_close(spec)
         async with self._room:
             self._room.notify_all()
 
@@ -184,7 +184,7 @@ class FleetBackend(Backend):
 
     async def _send(self, image: str, to: Member) -> None:
         """Copy an image from another host. Raises ImageMissing if none has it."""
-        for source in [member for member in self._usable() if image in member.images and member is not to]:
+        for source in [member for member in self._usable_members() if image in member.images and member is not to]:
             logger.info("sending image %s from %s to %s", image, source.host.url, to.host.url)
             try:
                 async with (
@@ -197,8 +197,8 @@ class FleetBackend(Backend):
                 logger.warning("%s", error)
         raise ImageMissing(f"{to.host.url} has no image {image} and can't get it, and no other host has it")
 
-    def _usable(self) -> list[Member]:
-        return [member for member in self.members if member.usable]
+    def _usable_members(self) -> list[Member]:
+        return [member for member in self.members if member.is_usable]
 
-    def _nobody(self) -> DaemonUnavailable:
+    def _unavailable_error(self) -> DaemonUnavailable:
         return DaemonUnavailable(f"no Docker host can be used at present, of {len(self.members)}")

@@ -36,9 +36,9 @@ async def measure(backend: DockerBackend, image: str) -> HostFigures:
     async with backend.open(SandboxSpec(image)) as box:
         await box.exec("true")
         first_s = time.perf_counter() - began
-        clock_s = await _clock(box)
+        clock_s = await _clock_offset(box)
         session = await box.session()
-        took = [await _timed(lambda: session.run("true")) for _ in range(COMMANDS)]
+        took = [await _time(lambda: session.run("true")) for _ in range(COMMANDS)]
     return HostFigures(
         first_s,
         statistics.median(took),
@@ -49,13 +49,13 @@ async def measure(backend: DockerBackend, image: str) -> HostFigures:
     )
 
 
-async def _timed(work: Callable[[], Awaitable[object]]) -> float:
+async def _time(work: Callable[[], Awaitable[object]]) -> float:
     began = time.perf_counter()
     await work()
     return time.perf_counter() - began
 
 
-async def _clock(box: Sandbox) -> float:
+async def _clock_offset(box: Sandbox) -> float:
     """Return by how many seconds a machine's clock is ahead, to about half of a command's time."""
     before = time.time()
     result = await box.exec("date +%s.%N")

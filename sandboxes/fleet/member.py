@@ -36,7 +36,7 @@ SLOW_S = 2.0
 """How long it may take over it before it gets no new sandboxes until it has answered, in seconds."""
 MISSED = 3
 """Looks without an answer before a host counts as lost."""
-BLAMED = 3
+MAX_FAILURES = 3
 """Failures in a row before a host rests; one is enough if its storage is full."""
 FIRST_REST_S, LONGEST_REST_S = 10.0, 300.0
 """How long it then gets no new sandboxes, in seconds; twice as long each time."""
@@ -65,7 +65,7 @@ class Member:
         self._left: list[Owner] = []
         self._leaving: set[asyncio.Task[None]] = set()
         self._processors, self._memory_mb = 1, 1
-        self._missed = self._blamed = 0
+        self._missed = self._failures = 0
         self._probe_began = math.inf
         """The beginning of the present look."""
         self._rest_s, self._rests_until = FIRST_REST_S, 0.0
@@ -78,17 +78,17 @@ class Member:
         return self._backend
 
     @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         """Tell whether it may get new sandboxes."""
-        return not self.silent and time.monotonic() >= self._rests_until
+        return not self.is_silent and time.monotonic() >= self._rests_until
 
     @property
-    def silent(self) -> bool:
+    def is_silent(self) -> bool:
         """Tell whether it is lost, or may be: the last look found nothing, or takes long."""
         return self._backend is None or self._missed > 0 or time.monotonic() - self._probe_began > SLOW_S
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Tell whether it has as many sandboxes as its capacity allows."""
         return self.host.capacity is not None and self.sandboxes >= self.host.capacity
 
@@ -98,41 +98,41 @@ class Member:
         crowded."""
         return max(self.cpus / self._processors, self.memory_mb / self._memory_mb)
 
-    def take(self, spec: SandboxSpec) -> None:
+    def note_open(self, spec: SandboxSpec) -> None:
         """Take note of a sandbox's opening there."""
         self.sandboxes += 1
         self.cpus += spec.limits.cpus
         self.memory_mb += spec.limits.memory_mb
 
-    def give(self, spec: SandboxSpec) -> None:
+    def note_close(self, spec: SandboxSpec) -> None:
         """Take note of its end."""
         self.sandboxes -= 1
         self.cpus -= spec.limits.cpus
         self.memory_mb -= spec.limits.memory_mb
 
-    def works(self) -> None:
+    def note_success(self) -> None:
         """Take note of a sandbox's success: it was opened, used and left."""
-        self._blamed, self._rest_s = 0, FIRST_REST_S
+        self._failures, self._rest_s = 0, FIRST_REST_S
 
-    def blame(self, error: BaseException) -> None:
+    def note_failure(self, error: BaseException) -> None:
         """Take note of a failure; after several in a row the host rests. Failures by no fault of the host's are
         passed over, and so are cancellations."""
         if not isinstance(error, Exception):
             return
-        if not any(isinstance(one, _HOSTS) and not isinstance(one, SandboxEnded) for one in _chain(error)):
+        if not any(isinstance(one, _HOSTS) and not isinstance(one, SandboxEnded) for one in _causes(error)):
             return
-        full = any(isinstance(one, StorageFull) for one in _chain(error))  # as it will be next time
-        self._blamed += BLAMED if full else 1
-        if self._blamed >= BLAMED and self.usable:
+        full = any(isinstance(one, StorageFull) for one in _causes(error))  # as it will be next time
+        self._failures += MAX_FAILURES if full else 1
+        if self._failures >= MAX_FAILURES and self.is_usable:
             self._rests_until = time.monotonic() + self._rest_s
             logger.warning(
                 "Docker host %s rests for %.0f s: it has failed %d times in a row, or is full: %s",
                 self.host.url,
                 self._rest_s,
-                self._blamed,
+                self._failures,
                 error,
             )
-            self._rest_s, self._blamed = min(2 * self._rest_s, LONGEST_REST_S), 0
+            self._rest_s, self._failures = min(2 * self._rest_s, LONGEST_REST_S), 0
 
     async def open(self) -> None:
         """Get in touch, and remove the remains of earlier lives there. Raises SandboxError."""
@@ -167,14 +167,14 @@ class Member:
                 with suppress(SandboxError):
                     await self.open()
                     logger.warning("Docker host %s is back", self.host.url)
-            elif await self._answers(self._backend):
+            elif await self._is_answering(self._backend):
                 self._missed = 0
             else:
                 self._missed += 1
                 if self._missed >= MISSED:
-                    self._lose(self._backend)
+                    self._give_up(self._backend)
 
-    async def _answers(self, backend: DockerBackend) -> bool:
+    async def _is_answering(self, backend: DockerBackend) -> bool:
         self._probe_began = time.monotonic()
         try:
             async with asyncio.timeout(ANSWER_S), daemon_errors("ask a Docker host whether it is there"):
@@ -185,7 +185,7 @@ class Member:
             self._probe_began = math.inf
         return True
 
-    def _lose(self, backend: DockerBackend) -> None:
+    def _give_up(self, backend: DockerBackend) -> None:
         """Give the host up: its sandboxes are made again elsewhere. The old ones are removed when the host is back."""
         logger.warning("Docker host %s is lost, with %d sandboxes; looking for it", self.host.url, self.sandboxes)
         self._backend = None
@@ -196,7 +196,7 @@ class Member:
         leaving.add_done_callback(self._leaving.discard)
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def _causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and its causes: a user of a sandbox may raise a failure of its own because of the sandbox's."""
     found: BaseException | None = error
     while found is not None:

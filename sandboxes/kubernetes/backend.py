@@ -14,7 +14,7 @@ from sandboxes.kubernetes.claims import ClaimStarter, check_controller
 from sandboxes.kubernetes.cluster import Cluster
 from sandboxes.kubernetes.guard import choose_guard
 from sandboxes.kubernetes.images import PodImages
-from sandboxes.kubernetes.life import leased, reap, remove_pods, remove_the_dead, selector
+from sandboxes.kubernetes.life import hold_lease, reap, reap_continuously, remove_pods, selector
 from sandboxes.kubernetes.manifest import executor_map
 from sandboxes.kubernetes.options import PodOptions
 from sandboxes.kubernetes.pod import PodContainer
@@ -51,14 +51,14 @@ class KubernetesBackend(RemoteBackend):
                 await check_controller(cluster)
             await reap(cluster)
             await cluster.ensure(cluster.path("configmaps"), executor_map(self._options))
-            reference = await stack.enter_async_context(leased(cluster, self._owner))
+            reference = await stack.enter_async_context(hold_lease(cluster, self._owner))
             guard = await choose_guard(cluster, self._options, self._owner, reference)
             logger.info("Networks: %s", guard.text)
             watch = PodWatch(cluster, selector(self._owner.id))
             stack.push_async_callback(remove_pods, cluster, self._owner.id)
             parts = (cluster, watch, self._owner, reference, self._options, guard)
             starter = ClaimStarter(*parts) if self._options.warm else PodStarter(*parts)
-            for task in (watch.run(), self.show_interest(), starter.run(), remove_the_dead(cluster)):
+            for task in (watch.run(), self.renew_leases(), starter.run(), reap_continuously(cluster)):
                 stack.callback(asyncio.create_task(task, name="pods").cancel)
             stack.push_async_callback(starter.close)
             self._starter = starter

@@ -18,7 +18,7 @@ from sandboxes.kubernetes.faults import Pod, PodDeleted, PodExpired, condition
 from sandboxes.kubernetes.life import CLAIM_GROUP, selector
 from sandboxes.kubernetes.starter import PodStarter
 from sandboxes.kubernetes.watch import PodWatch
-from sandboxes.shielding import shared
+from sandboxes.shielding import await_shared
 
 logger = logging.getLogger(__name__)
 
@@ -57,38 +57,38 @@ class ClaimStarter(PodStarter):
 
     async def run(self) -> None:
         """Follow the claims, and prolong those that are used: without this the cluster removes them."""
-        await asyncio.gather(self._claims.run(), self._prolong())
+        await asyncio.gather(self._claims.run(), self._renew_claims())
 
-    async def _prolong(self) -> None:
+    async def _renew_claims(self) -> None:
         while True:
             await asyncio.sleep(_RENEW_S)
             for name in [*self._users]:
                 with suppress(SandboxError):  # the next caller gets this error
-                    await self._cluster.request("PATCH", self._object(name), {"spec": {"lifecycle": _lifecycle()}})
+                    await self._cluster.request("PATCH", self._object_path(name), {"spec": {"lifecycle": _lifecycle()}})
 
-    def _object(self, name: str) -> str:
+    def _object_path(self, name: str) -> str:
         return self._cluster.path(_CLAIMS, name, CLAIM_GROUP)
 
-    async def _have(self, name: str, kind: Kind) -> str:
+    async def _acquire_pod(self, name: str, kind: Kind) -> str:
         """Claim a pod, and return its name: the pool's, or of one that starts because the pool is empty."""
         self._users[name] = kind
         pool = await self._pool(kind)
         await self._make(_CLAIMS, name, {"warmPoolRef": {"name": pool}, "lifecycle": _lifecycle()})
         try:
             async with asyncio.timeout(_ANSWER_S):
-                return await self._claims.until(name, _sandbox)
+                return await self._claims.wait_for(name, _sandbox_name)
         except TimeoutError as error:
             if isinstance(error, SandboxError):
                 raise
             self._pools.pop(kind, None)  # somebody may have removed it; the next start makes another
             late = f"claim {name} got no sandbox within {_ANSWER_S:g} s"
-            if condition(self._claims.seen(name) or {}, "Ready"):
-                raise SandboxError(f"{late}: {self._why(name)}") from error
+            if condition(self._claims.last_state(name) or {}, "Ready"):
+                raise SandboxError(f"{late}: {self._describe_wait(name)}") from error
             raise DaemonUnavailable(f"{late}, and no answer; does agent-sandbox run, with --extensions?") from error
 
-    def _why(self, name: str) -> str:
-        ready = condition(self._claims.seen(name) or {}, "Ready")
-        return f"{super()._why(name)}; its claim: {ready.get('reason')}: {ready.get('message')}"
+    def _describe_wait(self, name: str) -> str:
+        ready = condition(self._claims.last_state(name) or {}, "Ready")
+        return f"{super()._describe_wait(name)}; its claim: {ready.get('reason')}: {ready.get('message')}"
 
     async def _remove(self, name: str) -> None:
         await super()._remove(name)
@@ -105,7 +105,7 @@ class ClaimStarter(PodStarter):
         if making is None or (making.done() and making.exception()):
             making = self._pools[kind] = asyncio.create_task(self._make_pool(kind), name="pool of pods")
         self._pools.move_to_end(kind)
-        return await shared(making)
+        return await await_shared(making)
 
     async def _make_pool(self, kind: Kind) -> str:
         name = f"atropos-{self._owner.id}-pool-{next(self._numbers)}"
@@ -151,7 +151,7 @@ def _lifecycle() -> dict[str, str]:
     return {"shutdownTime": until.strftime("%Y-%m-%dT%H:%M:%SZ"), "shutdownPolicy": "Delete"}
 
 
-def _sandbox(claim: Pod | None) -> str | None:
+def _sandbox_name(claim: Pod | None) -> str | None:
     """Return the sandbox's name, which is its pod's. Raises SandboxError if there will be none."""
     if claim is None:
         raise PodDeleted("its claim was deleted from outside")

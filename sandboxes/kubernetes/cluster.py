@@ -22,7 +22,7 @@ from sandboxes.base import DaemonUnavailable, SandboxDied, SandboxError
 from sandboxes.installing import install
 from sandboxes.kubernetes.exec_stream import PROTOCOLS, ExecStream
 from sandboxes.kubernetes.options import PodOptions
-from sandboxes.remote.api import ANSWER_S, Api, Body, Conflict, cause, message_of
+from sandboxes.remote.api import ANSWER_S, Api, Body, Conflict, describe_cause, message_of
 
 if TYPE_CHECKING:
     from kubernetes_asyncio import client as kubernetes
@@ -83,7 +83,7 @@ class Cluster(Api):
             TypeError,
         ) as error:
             # The library takes a file that is no kubeconfig apart as if it were one.
-            why = str(error).rstrip(".") if isinstance(error, library.config.ConfigException) else cause(error)
+            why = str(error).rstrip(".") if isinstance(error, library.config.ConfigException) else describe_cause(error)
             raise DaemonUnavailable(
                 f"no cluster: {why}; give --env.pods.kubeconfig FILE, or --env.pods.context"
             ) from error
@@ -128,7 +128,7 @@ class Cluster(Api):
         except SandboxError:
             raise
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise DaemonUnavailable(f"watch: the API server does not answer: {cause(error)}") from error
+            raise DaemonUnavailable(f"watch: the API server does not answer: {describe_cause(error)}") from error
 
     async def exec(self, pod: str, container: str, command: Sequence[str], *, stdin: bool = True) -> ExecStream:
         """Start a program in a container. Raises DaemonRefused, DaemonError."""
@@ -151,16 +151,16 @@ class Cluster(Api):
             # A kubelet that was just restarted says 404 of its own pods: only the API server knows which are there.
             status, words = 503 if error.status == 404 else error.status, refusal[0] if refusal else error.message
             failure = self.failure(status, words, doing)
-            self.trouble(failure)
+            self.note_failure(failure)
             raise failure from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise DaemonUnavailable(f"{doing}: the API server does not answer: {cause(error)}") from error
-        return ExecStream(socket, self.trouble)
+            raise DaemonUnavailable(f"{doing}: the API server does not answer: {describe_cause(error)}") from error
+        return ExecStream(socket, self.note_failure)
 
     async def ensure(self, path: str, body: Body, **params: str) -> None:
         """Make an object of ours, or leave the one that is there. Raises SandboxError."""
         with suppress(Conflict):
-            await self.patiently(lambda: self.request("POST", path, body, **params), _ENSURE_S)
+            await self.retry(lambda: self.request("POST", path, body, **params), _ENSURE_S)
 
     async def _headers(self) -> dict[str, str]:
         settings = (await self._configuration.auth_settings()).values()

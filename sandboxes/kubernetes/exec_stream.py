@@ -27,9 +27,9 @@ class ExecStream:
 
     trouble: hears why the cluster could not run the program."""
 
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse, trouble: Callable[[Exception], None]) -> None:
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse, note_failure: Callable[[Exception], None]) -> None:
         self._socket = socket
-        self._trouble = trouble
+        self._trouble = note_failure
         self._status = b""
         self.error_text = ""
 
@@ -65,7 +65,7 @@ class ExecStream:
                 "network plugin that enforces NetworkPolicy (docs/pods.md)"
             )
 
-    async def pass_on(self, take: Callable[[bytes], None]) -> None:
+    async def forward_to(self, take: Callable[[bytes], None]) -> None:
         while data := await self.read():
             take(data)
 

@@ -58,13 +58,13 @@ def limit_of(pod: Pod | None) -> str | None:
         return None
     status, ended = pod.get("status", {}), _state(pod, BOX, "terminated")
     if status.get("reason") == "Evicted":
-        return "disk" if _own_disk(status.get("message", "")) else None
-    if disrupted(pod) or not ended:
+        return "disk" if _is_own_disk(status.get("message", "")) else None
+    if disruption_reason(pod) or not ended:
         return None
     return "memory" if ended.get("reason") == "OOMKilled" else ENDS.get(ended.get("exitCode", 0))
 
 
-def killed_beside(pod: Pod, events: Iterable[Mapping[str, Any]]) -> bool:
+def was_killed_during(pod: Pod, events: Iterable[Mapping[str, Any]]) -> bool:
     """Return whether the sandbox's container ended at the time of one of these events; both times are its node's."""
     ended = _time(_state(pod, BOX, "terminated").get("finishedAt"))
     latest = ((one.get("series") or {}).get("lastObservedTime") or one.get("lastTimestamp") for one in events)
@@ -76,22 +76,22 @@ def _time(text: str | None) -> datetime | None:
     return datetime.fromisoformat(text) if text else None
 
 
-def _own_disk(message: str) -> bool:
+def _is_own_disk(message: str) -> bool:
     """Return whether an eviction is for the pod's own limit; a node short of disk is none of its fault."""
     return "ephemeral local storage usage exceeds" in message or "exceeds its local ephemeral storage limit" in message
 
 
-def disrupted(pod: Pod) -> str:
+def disruption_reason(pod: Pod) -> str:
     """Return the reason for which the cluster ends the pod, "" for none."""
     found = condition(pod, "DisruptionTarget")
     return str(found.get("reason", "DisruptionTarget")) if found.get("status") == "True" else ""
 
 
-def end_of(pod: Pod | None) -> SandboxDied | None:
+def end_error(pod: Pod | None) -> SandboxDied | None:
     """Return why the sandbox is gone, None if it is not."""
     if pod is None:
         return PodDeleted("its pod was deleted from outside")
-    status, reason = pod.get("status", {}), disrupted(pod)
+    status, reason = pod.get("status", {}), disruption_reason(pod)
     message = status.get("message") or condition(pod, "DisruptionTarget").get("message") or "no message"
     why, ended = status.get("reason"), _state(pod, BOX, "terminated")
     silent = status.get("phase") == "Unknown" or condition(pod, "Ready").get("reason") == "NodeStatusUnknown"
@@ -112,7 +112,7 @@ def end_of(pod: Pod | None) -> SandboxDied | None:
 
 def raise_unstartable(pod: Pod | None) -> None:
     """Raise ImageMissing or SandboxError if the pod can never start."""
-    if (gone := end_of(pod)) is not None or pod is None:
+    if (gone := end_error(pod)) is not None or pod is None:
         raise gone or PodDeleted("its pod was deleted from outside")
     for name in (WHO, BOX, LINK):
         waiting = _state(pod, name, "waiting")
@@ -135,7 +135,7 @@ def is_up(pod: Pod) -> bool:
     return all(_state(pod, name, "running") for name in (BOX, LINK))
 
 
-def why_not_up(pod: Pod | None) -> str:
+def describe_pending(pod: Pod | None) -> str:
     """Describe what a start waits for."""
     if pod is None:
         return "the cluster has not said"

@@ -13,7 +13,7 @@ from sandboxes.base import ImageUnbuildable
 from sandboxes.kubernetes.options import PodOptions
 from sandboxes.patience import build_limit
 from sandboxes.remote.images import NamedImages
-from sandboxes.shielding import shared
+from sandboxes.shielding import await_shared
 
 _SHOWN = 2000
 
@@ -39,7 +39,7 @@ class PodImages(NamedImages):
         if image not in self._building or (self._building[image].done() and self._building[image].exception()):
             command = self._options.builder.format(image=shlex.quote(image), context=shlex.quote(str(context)))
             self._building[image] = asyncio.create_task(_build(command, context), name=f"build {image}")
-        await shared(self._building[image])
+        await await_shared(self._building[image])
         return image
 
 

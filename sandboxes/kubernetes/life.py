@@ -33,7 +33,7 @@ def _now() -> str:
 
 
 @asynccontextmanager
-async def leased(cluster: Cluster, owner: Owner) -> AsyncIterator[Mapping[str, Any]]:
+async def hold_lease(cluster: Cluster, owner: Owner) -> AsyncIterator[Mapping[str, Any]]:
     """Hold a Lease for the block. Yields the reference by which it owns pods."""
     name = f"atropos-agent-{owner.id}"
     spec = {"holderIdentity": f"{owner.host}/{owner.pid}", "leaseDurationSeconds": LEASE_S, "renewTime": _now()}
@@ -43,9 +43,7 @@ async def leased(cluster: Cluster, owner: Owner) -> AsyncIterator[Mapping[str, A
         "metadata": {"name": name, "labels": owner.labels()},
         "spec": spec,
     }
-    made = await cluster.patiently(
-        lambda: cluster.request("POST", cluster.path("leases", group=_GROUP), body), _OUTAGE_S
-    )
+    made = await cluster.retry(lambda: cluster.request("POST", cluster.path("leases", group=_GROUP), body), _OUTAGE_S)
     renewing = asyncio.create_task(_renew(cluster, made), name="pods' lease")
     try:
         yield {"apiVersion": _GROUP, "kind": "Lease", "name": name, "uid": made["metadata"]["uid"]}
@@ -72,7 +70,7 @@ async def _renew(cluster: Cluster, lease: dict[str, Any]) -> None:
 async def _delete(cluster: Cluster, name: str) -> None:
     try:
         path = cluster.path("leases", name, _GROUP)
-        await cluster.patiently(lambda: cluster.request("DELETE", path), _OUTAGE_S)
+        await cluster.retry(lambda: cluster.request("DELETE", path), _OUTAGE_S)
     except SandboxDied:
         return
     except SandboxError as error:
@@ -87,7 +85,7 @@ async def remove_pods(cluster: Cluster, owner_id: str) -> None:
     """Delete all pods of an owner and what would make others, and wait up to a minute until they are gone."""
 
     async def delete(path: str) -> None:
-        await cluster.patiently(lambda: cluster.request("DELETE", path, labelSelector=selector(owner_id)), _OUTAGE_S)
+        await cluster.retry(lambda: cluster.request("DELETE", path, labelSelector=selector(owner_id)), _OUTAGE_S)
 
     pods = cluster.path("pods")
     for kind in _OF_CLAIMS:
@@ -95,7 +93,7 @@ async def remove_pods(cluster: Cluster, owner_id: str) -> None:
             await delete(cluster.path(kind, group=CLAIM_GROUP))
     await delete(pods)
     for _ in range(int(_OUTAGE_S)):
-        left = await cluster.patiently(
+        left = await cluster.retry(
             lambda: cluster.request("GET", pods, labelSelector=selector(owner_id), limit="1"), _OUTAGE_S
         )
         if not left["items"]:
@@ -124,7 +122,7 @@ async def reap(cluster: Cluster) -> int:
     return count
 
 
-async def remove_the_dead(cluster: Cluster) -> None:
+async def reap_continuously(cluster: Cluster) -> None:
     """Remove the pods of drivers that die beside this one, until cancelled: they take room.
 
     A silence counts only while the API server answers: after an outage all have time to renew their leases.

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sandboxes.docker.executor.container import Kind
-from sandboxes.docker.executor.program import CAPABILITIES, LEASE_S, arguments, program_for, roots_capabilities
+from sandboxes.docker.executor.program import CAPABILITIES, LEASE_S, executor_arguments, program_for, root_capabilities
 from sandboxes.kubernetes.faults import BOX, LINK, WHO
 from sandboxes.kubernetes.options import PodOptions
 from sandboxes.owner import PREFIX
@@ -75,21 +75,21 @@ def pod(
     }
     small = {"requests": {"cpu": "5m", "memory": "8Mi"}, "limits": {"cpu": "500m", "memory": "64Mi"}}
     shm = {"name": "shm", "mountPath": "/dev/shm"}
-    kept = dict.fromkeys((*CAPABILITIES, *_TREES, *roots_capabilities(kind), *_UNTRACED))
+    kept = dict.fromkeys((*CAPABILITIES, *_TREES, *root_capabilities(kind), *_UNTRACED))
     box = {
         **common,
         "name": BOX,
-        "command": [PROGRAM, f"link={SOCKET}", *arguments(kind, lease_s)],
+        "command": [PROGRAM, f"link={SOCKET}", *executor_arguments(kind, lease_s)],
         "volumeMounts": [*common["volumeMounts"], shm],
         "resources": _resources(kind, options),
-        "securityContext": _secured(kept),
+        "securityContext": _security_context(kept),
     }
     link = {
         **common,
         "name": LINK,
         "command": [PROGRAM, "keep", SOCKET],
         "resources": small,
-        "securityContext": _secured(["NET_ADMIN"] if takes_down else []) | {"readOnlyRootFilesystem": True},
+        "securityContext": _security_context(["NET_ADMIN"] if takes_down else []) | {"readOnlyRootFilesystem": True},
     }
     secured = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     who = {**common, "name": WHO, "command": [PROGRAM, "who"], "resources": small, "securityContext": secured}
@@ -129,7 +129,7 @@ def pod(
     }
 
 
-def _secured(capabilities: Any) -> dict[str, Any]:
+def _security_context(capabilities: Any) -> dict[str, Any]:
     added = {"add": list(capabilities)} if capabilities else {}
     return {
         "runAsUser": 0,

@@ -15,9 +15,9 @@ from sandboxes.docker.executor.container import Kind
 from sandboxes.docker.executor.memory import killed_below_limit
 from sandboxes.docker.executor.tools import ToolContainer
 from sandboxes.kubernetes.cluster import Cluster
-from sandboxes.kubernetes.faults import BOX, end_of, killed_beside, limit_of
+from sandboxes.kubernetes.faults import BOX, end_error, limit_of, was_killed_during
 from sandboxes.kubernetes.manifest import PROGRAM
-from sandboxes.remote.api import cause
+from sandboxes.remote.api import describe_cause
 
 _TREE_S = 600.0
 _STATUS_S = 5.0
@@ -57,7 +57,7 @@ class PodContainer(ToolContainer):
         self._outage_s = outage_s
 
     async def _run(self, command: tuple[str, ...], stdin: bytes, most: int) -> bytes:
-        return await self._cluster.reach(lambda: self._once(command, stdin, most), self._outage_s)
+        return await self._cluster.retry_inside(lambda: self._once(command, stdin, most), self._outage_s)
 
     async def _once(self, command: tuple[str, ...], stdin: bytes, most: int) -> bytes:
         try:
@@ -80,7 +80,7 @@ class PodContainer(ToolContainer):
                     await asyncio.wait({feeding})
         except (OSError, TimeoutError) as error:
             await self._raise_end(error)
-            raise DaemonUnavailable(f"exec in {self.name} broke off: {cause(error)}") from error
+            raise DaemonUnavailable(f"exec in {self.name} broke off: {describe_cause(error)}") from error
         finally:
             await stream.close()
         if code is None:
@@ -93,22 +93,22 @@ class PodContainer(ToolContainer):
 
     async def _raise_end(self, cause: BaseException | None) -> None:
         with contextlib.suppress(DaemonUnavailable):
-            if (gone := end_of(await self._shown())) is not None:
+            if (gone := end_error(await self._fetch_pod())) is not None:
                 raise type(gone)(f"sandbox {self.name} is gone: {gone}") from cause
 
-    async def _shown(self) -> Any:
+    async def _fetch_pod(self) -> Any:
         return await self._cluster.pod(self.name, self._uid)
 
     async def overran(self) -> str | None:
         try:
             until = time.monotonic() + _STATUS_S
             while True:
-                pod = await self._shown()
-                if end_of(pod) is not None:
+                pod = await self._fetch_pod()
+                if end_error(pod) is not None:
                     limit = limit_of(pod)
                     return None if limit == "memory" and await self._killed_for_node(pod) else limit
                 if self.channel.alive:
-                    return await self._full()
+                    return await self._reached_limit()
                 if time.monotonic() > until:
                     return None
                 await asyncio.sleep(0.1)
@@ -128,14 +128,14 @@ class PodContainer(ToolContainer):
                 )
             except DaemonRefused:
                 return False
-            if killed_beside(pod, found.get("items", ())):
+            if was_killed_during(pod, found.get("items", ())):
                 return True
         return False
 
     async def host_out_of_memory(self) -> bool:
         return await killed_below_limit(self.channel)
 
-    async def _full(self) -> str | None:
+    async def _reached_limit(self) -> str | None:
         """Return the limit that a running pod is at."""
         for limit, places in _USAGE.items():
             for pair in places:

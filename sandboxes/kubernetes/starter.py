@@ -27,10 +27,10 @@ from sandboxes.kubernetes.faults import (
     Pod,
     condition,
     container,
-    end_of,
+    describe_pending,
+    end_error,
     is_up,
     raise_unstartable,
-    why_not_up,
 )
 from sandboxes.kubernetes.guard import Guard
 from sandboxes.kubernetes.manifest import PROGRAM, SOCKET, pod
@@ -39,7 +39,7 @@ from sandboxes.kubernetes.pod import PodContainer
 from sandboxes.kubernetes.watch import PodWatch
 from sandboxes.owner import Owner
 from sandboxes.remote.api import Conflict, QuotaExceeded
-from sandboxes.remote.backend import ask_image, open_channel
+from sandboxes.remote.backend import open_channel, query_image
 from sandboxes.shielding import finish
 
 logger = logging.getLogger(__name__)
@@ -85,8 +85,8 @@ class PodStarter:
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._remove, name)
             async with self._slots:
-                shown = await self._up(name, kind)
-                channel = await self._greet(stack, kind, shown)
+                shown = await self._start_pod(name, kind)
+                channel = await self._open_channel(stack, kind, shown)
             image = await self._image(kind.image, shown, channel)
             return PodContainer(
                 *(kind, shown["metadata"]["name"], channel, image, stack.pop_all()),
@@ -95,32 +95,34 @@ class PodStarter:
                 outage_s=self._options.outage_timeout_s,
             )
 
-    async def _up(self, name: str, kind: Kind) -> Pod:
+    async def _start_pod(self, name: str, kind: Kind) -> Pod:
         """Have a pod, and wait until its containers run."""
         options, loop = self._options, asyncio.get_running_loop()
         limit, doing = options.room_timeout_s, "find room"
         try:
             async with asyncio.timeout(limit) as patience:
-                pod_name = await self._have(name, kind)
-                await self._watch.until(pod_name, _has_node)
+                pod_name = await self._acquire_pod(name, kind)
+                await self._watch.wait_for(pod_name, _has_node)
                 limit, doing = options.start_timeout_s, "start"
                 patience.reschedule(loop.time() + limit)
-                return await self._watch.until(pod_name, _running)
+                return await self._watch.wait_for(pod_name, _running_pod)
         except TimeoutError as error:
             if isinstance(error, SandboxError):
                 raise
-            raise SandboxTimeout(f"sandbox {name} did not {doing} within {limit:g} s: {self._why(name)}") from error
+            raise SandboxTimeout(
+                f"sandbox {name} did not {doing} within {limit:g} s: {self._describe_wait(name)}"
+            ) from error
 
-    def _why(self, name: str) -> str:
+    def _describe_wait(self, name: str) -> str:
         """Describe what a start waits for."""
-        return why_not_up(self._watch.seen(name))
+        return describe_pending(self._watch.last_state(name))
 
-    async def _have(self, name: str, kind: Kind) -> str:
+    async def _acquire_pod(self, name: str, kind: Kind) -> str:
         """Create a pod, and return its name. Waits for room in the quota."""
         body = self._pod(name, kind, asks_user=kind.image not in self._images)
         while True:
             try:
-                await self._create(self._object(name), body)
+                await self._create(self._object_path(name), body)
                 return name
             except QuotaExceeded as error:
                 logger.info("A sandbox waits for room: %s", error)
@@ -131,7 +133,7 @@ class PodStarter:
         labels = self._owner.labels()
         return pod(name, kind, self._options, labels, self._reference, takes_down=takes_down, **more)
 
-    def _object(self, name: str) -> str:
+    def _object_path(self, name: str) -> str:
         """Return the path of the object that a start makes."""
         return self._cluster.path("pods", name)
 
@@ -139,11 +141,11 @@ class PodStarter:
         """Create an object, once: a repeated request finds it there."""
         place = path.rpartition("/")[0]
         with contextlib.suppress(Conflict):
-            await self._cluster.patiently(
+            await self._cluster.retry(
                 lambda: self._cluster.request("POST", place, body), self._options.outage_timeout_s
             )
 
-    async def _greet(self, stack: AsyncExitStack, kind: Kind, shown: Pod) -> Channel:
+    async def _open_channel(self, stack: AsyncExitStack, kind: Kind, shown: Pod) -> Channel:
         name, uid = shown["metadata"]["name"], shown["metadata"]["uid"]
         closed = not kind.limits.network
         probes = (f"{shown['status'].get('hostIP', '')}:{_KUBELET}", *self._guard.probes)
@@ -153,14 +155,18 @@ class PodStarter:
             command = [PROGRAM, "relay", SOCKET, "5", *checks]
             return await self._cluster.exec(name, LINK, command)
 
-        async def runs() -> bool:
-            if (gone := end_of(await self._cluster.pod(name, uid))) is not None:
+        async def is_running() -> bool:
+            if (gone := end_error(await self._cluster.pod(name, uid))) is not None:
                 raise gone
             return True
 
         start_s, return_s = self._options.start_timeout_s, self._options.outage_timeout_s
         return await open_channel(
-            *(stack, kind, name, attach, runs), api=self._cluster, host="cluster", start_s=start_s, return_s=return_s
+            *(stack, kind, name, attach, is_running),
+            api=self._cluster,
+            host="cluster",
+            start_s=start_s,
+            return_s=return_s,
         )
 
     async def _image(self, image: str, shown: Pod, channel: Channel) -> Mapping[str, Any]:
@@ -169,15 +175,15 @@ class PodStarter:
             return self._images[image]
         ended = container(shown, WHO).get("state", {}).get("terminated") or {}
         uid = (ended.get("message") or "0 0").split()[0]
-        known = await ask_image(channel) | {"User": "" if uid == "0" else uid}
+        known = await query_image(channel) | {"User": "" if uid == "0" else uid}
         return self._images.setdefault(image, known)
 
     async def _remove(self, name: str) -> None:
         """Delete a pod in the background of its node: nobody waits for its end."""
-        delete = self._object(name)
+        delete = self._object_path(name)
         try:
             with contextlib.suppress(SandboxDied):  # it is gone
-                await finish(self._cluster.patiently(lambda: self._cluster.request("DELETE", delete), _REMOVE_S))
+                await finish(self._cluster.retry(lambda: self._cluster.request("DELETE", delete), _REMOVE_S))
         except (DaemonUnavailable, SandboxError) as error:
             logger.warning("%s stays for now: %s; `python -m sandboxes reap --pods` removes it later", name, error)
         self._watch.forget(name)
@@ -188,6 +194,6 @@ def _has_node(shown: Pod | None) -> bool | None:
     return condition(shown or {}, "PodScheduled").get("status") == "True" or None
 
 
-def _running(shown: Pod | None) -> Pod | None:
+def _running_pod(shown: Pod | None) -> Pod | None:
     raise_unstartable(shown)
     return shown if shown is not None and is_up(shown) else None

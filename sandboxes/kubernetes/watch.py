@@ -55,7 +55,7 @@ class PodWatch:
         for name in {*self._pods, *found}:
             self._note(name, found.get(name))
         self._version = answer["metadata"]["resourceVersion"]
-        self._tell()
+        self._notify()
 
     async def _follow(self) -> None:
         events = self._cluster.watch(self._path, self._version, labelSelector=self._selector)
@@ -65,7 +65,7 @@ class PodWatch:
                 self._version = pod["metadata"]["resourceVersion"]
                 if event["type"] != "BOOKMARK":
                     self._note(pod["metadata"]["name"], None if event["type"] == "DELETED" else pod)
-                    self._tell()
+                    self._notify()
 
     def _note(self, name: str, pod: Pod | None) -> None:
         if pod is None and self._pods.get(name, _UNKNOWN) is not None:
@@ -74,18 +74,18 @@ class PodWatch:
         if len(self._deleted) > _DELETED and self._pods.get(old := self._deleted.popleft(), _UNKNOWN) is None:
             del self._pods[old]
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._news.set()
         self._news = asyncio.Event()
 
     def forget(self, name: str) -> None:
         self._pods.pop(name, None)
 
-    def seen(self, name: str) -> Pod | None:
+    def last_state(self, name: str) -> Pod | None:
         """Return a pod's last known state; None for a deleted one, and for one that is yet unknown."""
         return self._pods.get(name)
 
-    async def until(self, name: str, done: Callable[[Pod | None], T | None]) -> T:
+    async def wait_for(self, name: str, done: Callable[[Pod | None], T | None]) -> T:
         """Wait until `done` returns something for the pod, or raises."""
         while True:
             news = self._news

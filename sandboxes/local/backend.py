@@ -55,7 +55,7 @@ from sandboxes.local.sweep import kill_marked
 from sandboxes.output import CollectedOutput
 from sandboxes.owner import Owner, process_space, process_start
 from sandboxes.shielding import finish
-from sandboxes.trees import Reader, Selected, pack, read_folder
+from sandboxes.trees import Reader, SelectingReader, pack, read_folder
 
 logger = logging.getLogger(__name__)
 
@@ -183,7 +183,7 @@ class LocalSandbox(Sandbox):
         output = CollectedOutput(max_output, split=split)
         marker = self._marker()
         environ = self._environment(env) | _variable(marker)
-        directory = self._inside(cwd or ".")
+        directory = self._host_path(cwd or ".")
         start = time.monotonic()
         pipes = [os.pipe() for _ in range(2 if split else 1)]
         pumps = [Pump(reader, partial(output.add, stream=stream)) for stream, (reader, _) in enumerate(pipes)]
@@ -219,7 +219,7 @@ class LocalSandbox(Sandbox):
     ) -> AsyncIterator[Process]:
         _refuse_other_user(user)
         self._refuse_if_stopped()
-        argv, directory, marker = argv_of(command), self._inside(cwd or "."), self._marker()
+        argv, directory, marker = argv_of(command), self._host_path(cwd or "."), self._marker()
         terminal = {} if pty is None else {"TERM": "xterm-256color"}
         process = LocalProcess(marker, timeout=timeout, stdin=stdin, pty=pty, split=split, max_output=max_output)
         self._processes.append(process)
@@ -233,7 +233,7 @@ class LocalSandbox(Sandbox):
     async def connect(self, target: int | str, *, timeout: float = 10.0) -> AsyncIterator[Streams]:
         """Connect to a server. Ports are this machine's."""
         self._refuse_if_stopped()
-        where = check_port(target) if isinstance(target, int) else self._inside(target)
+        where = check_port(target) if isinstance(target, int) else self._host_path(target)
         async with streams_to(where, timeout) as streams:
             yield streams
 
@@ -243,7 +243,7 @@ class LocalSandbox(Sandbox):
         _refuse_other_user(user)
         self._refuse_if_stopped()
         directory = self._home / f"session-{len(self._sessions)}"
-        session = LocalSession(directory, self._inside(cwd or "."), self._environment(env), self._marker())
+        session = LocalSession(directory, self._host_path(cwd or "."), self._environment(env), self._marker())
         self._sessions.append(session)
         return session
 
@@ -260,13 +260,13 @@ class LocalSandbox(Sandbox):
         return own | self._env | dict(env or {})
 
     async def read_file(self, path: str, *, max_bytes: int = 16 * 2**20) -> bytes:
-        return await asyncio.to_thread(_read, self._inside(path), max_bytes)
+        return await asyncio.to_thread(_read, self._host_path(path), max_bytes)
 
     async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
-        await asyncio.to_thread(_write, self._inside(path), data, mode)
+        await asyncio.to_thread(_write, self._host_path(path), data, mode)
 
     async def upload(self, archive: bytes, path: str) -> None:
-        target = self._inside(path)
+        target = self._host_path(path)
 
         def unpack() -> None:
             target.mkdir(parents=True, exist_ok=True)
@@ -277,11 +277,11 @@ class LocalSandbox(Sandbox):
         await asyncio.to_thread(unpack)
 
     async def download(self, path: str, *, max_bytes: int = 256 * 2**20) -> bytes:
-        return await asyncio.to_thread(pack, self._inside(path), max_bytes=max_bytes)
+        return await asyncio.to_thread(pack, self._host_path(path), max_bytes=max_bytes)
 
     async def read_tree(self, path: str, make: Callable[[], Reader], *, skip: Collection[str] = ()) -> Reader:
         reader = make()
-        await asyncio.to_thread(read_folder, self._inside(path), Selected(reader, path), skip=skip)
+        await asyncio.to_thread(read_folder, self._host_path(path), SelectingReader(reader, path), skip=skip)
         return reader
 
     async def reset(self) -> None:
@@ -303,7 +303,7 @@ class LocalSandbox(Sandbox):
     async def stop(self) -> None:
         self._stopped = True
         for process in self._processes:
-            process.failed(SandboxDied(f"sandbox {self.id} was stopped"))
+            process.fail(SandboxDied(f"sandbox {self.id} was stopped"))
         for server in self._doors.values():
             server.close()
         await self._kill_all()
@@ -317,7 +317,7 @@ class LocalSandbox(Sandbox):
             process.stop_reading()
         self._processes.clear()
 
-    def _inside(self, path: str) -> Path:
+    def _host_path(self, path: str) -> Path:
         """Return the place of a sandbox's path on the host; links out of the sandbox are refused."""
         given = Path(path)
         if not given.is_absolute():
@@ -371,12 +371,12 @@ async def _run(command: _Command, pumps: list[Pump], pipes: list[int]) -> tuple[
             os.close(pipe)
     try:
         code = await asyncio.wait_for(process.wait(), command.timeout)
-        await asyncio.gather(*(pump.drained() for pump in pumps))
+        await asyncio.gather(*(pump.wait_drained() for pump in pumps))
         return (128 - code if code < 0 else code), False
     except TimeoutError:
         await finish(asyncio.to_thread(kill_marked, command.marker))
         await process.wait()
-        await asyncio.gather(*(pump.drained() for pump in pumps))
+        await asyncio.gather(*(pump.wait_drained() for pump in pumps))
         return 124, True
     except asyncio.CancelledError:
         await finish(asyncio.to_thread(kill_marked, command.marker))

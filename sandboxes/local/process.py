@@ -48,7 +48,7 @@ class LocalProcess(RunningProcess):
         except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
             missing = isinstance(error, FileNotFoundError) and str(error.filename) != str(cwd)
             self.receive_output(f"sandbox: {error}\n".encode(), self._pipe_count - 1)
-            self.ended(127 if missing else 126)
+            self.finish(127 if missing else 126)
             return
         finally:
             for fd in theirs:
@@ -85,7 +85,7 @@ class LocalProcess(RunningProcess):
             await self._kill()
         if self._watching is not None:
             await asyncio.wait({self._watching})
-        self.failed(SandboxDied("its block was left"))
+        self.fail(SandboxDied("its block was left"))
         self._close_input()
         if self._watching is None:
             self.stop_reading()
@@ -104,18 +104,18 @@ class LocalProcess(RunningProcess):
             await self._kill()
             await process.wait()
             code = 124
-        await self._drained()
+        await self._wait_drained()
         self._close_input()
         for source in self._sources:
             source.take = False
-        self.ended(128 - code if code < 0 else code, timed_out=timed_out)
+        self.finish(128 - code if code < 0 else code, timed_out=timed_out)
 
-    async def _drained(self) -> None:
+    async def _wait_drained(self) -> None:
         """Wait for the end of the output, or for silence while a background child holds it open. Output present at the
         command's end is waited for, however long its reading takes."""
         began = asyncio.get_running_loop().time()
         for source in self._sources:
-            source.owe(began)
+            source.expect(began)
         while any(source.open for source in self._sources):
             now = asyncio.get_running_loop().time()
             quiet = all(now - source.last > _GRACE_S for source in self._sources) or now - began > _LIMIT_S
@@ -123,11 +123,11 @@ class LocalProcess(RunningProcess):
                 return
             await asyncio.sleep(_LOOK_S)
 
-    async def give(self, stream: int, size: int) -> None:
-        self._sources[stream].more(size)
+    async def grant_bytes(self, stream: int, size: int) -> None:
+        self._sources[stream].allow(size)
 
-    async def let_go(self, stream: int) -> None:
-        self._sources[stream].more(1 << 62)
+    async def lift_bound(self, stream: int) -> None:
+        self._sources[stream].allow(1 << 62)
 
     async def _write(self, data: bytes) -> None:
         async with self._turn:
@@ -175,7 +175,7 @@ class LocalProcess(RunningProcess):
     async def _kill(self) -> None:
         await finish(asyncio.to_thread(kill_marked, self._marker))
         for stream in range(len(self._sources)):  # what is left comes, at most a pipe of each
-            await self.let_go(stream)
+            await self.lift_bound(stream)
 
 
 class _Source:
@@ -193,13 +193,13 @@ class _Source:
         os.set_blocking(fd, False)
         self._loop.add_reader(fd, self._read)
 
-    def more(self, size: int) -> None:
+    def allow(self, size: int) -> None:
         """Let as many more bytes come."""
         self._credit += size
         if self.open:
             self._loop.add_reader(self._fd, self._read)
 
-    def owe(self, now: float) -> None:
+    def expect(self, now: float) -> None:
         """Take note of the bytes there now, and of the possibility of more."""
         self.last = now
         if self.open:

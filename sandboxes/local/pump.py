@@ -37,14 +37,14 @@ class Pump:
         elif self.take is not None:
             self.take(data)
 
-    def take_what_is_there(self) -> None:
+    def read_available(self) -> None:
         """Take exactly the present contents of the pipe: a background process may go on writing."""
         if not self._ended.is_set():
             (size,) = struct.unpack("i", fcntl.ioctl(self._fd, termios.FIONREAD, b"\0" * 4))
             if size:
                 self._read(size)
 
-    async def drained(self) -> None:
+    async def wait_drained(self) -> None:
         """Wait for the end of the stream, or for silence when a background child holds it open."""
         self._last = self._loop.time()
         deadline = self._last + _DRAINED_S

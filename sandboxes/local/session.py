@@ -16,7 +16,7 @@ from pathlib import Path
 from sandboxes.base import ExecResult, SandboxDied, Session
 from sandboxes.local.pump import Pump
 from sandboxes.local.spawn import spawn
-from sandboxes.local.sweep import Moment, kill_marked
+from sandboxes.local.sweep import ProcessTimestamp, kill_marked
 from sandboxes.output import CollectedOutput
 from sandboxes.shell import LOOP, LOOP_VARIABLE, session_argv
 from sandboxes.shielding import finish, on_failure
@@ -36,10 +36,10 @@ class _Shell:
         """Give the shell's output to a command from now on, or to nobody; what lies in the pipes is still the last
         one's."""
         for stream, pump in enumerate(self.pumps):
-            pump.take_what_is_there()
+            pump.read_available()
             pump.take = None if output is None else partial(output.add, stream=stream)
 
-    def let_it_save(self) -> None:
+    def wait_saved(self) -> None:
         """Wait while it is busy with the state after the last command."""
         patience = time.monotonic() + _SAVING_S
         while any(fcntl.ioctl(self.control, termios.FIONREAD, bytes(4))) and time.monotonic() < patience:
@@ -78,8 +78,8 @@ class LocalSession(Session):
             if self._closed:
                 raise SandboxDied("the session was closed")
             start = time.monotonic()
-            shell = await self._ready(output, errors)
-            moment = Moment.now(shell.process.pid)
+            shell = await self._ready_shell(output, errors)
+            moment = ProcessTimestamp.now(shell.process.pid)
             timed_out = False
             try:
                 code = await asyncio.wait_for(self._run(shell, command, errors), timeout)
@@ -121,8 +121,8 @@ class LocalSession(Session):
         self._forget(shell)
         return 128 - code if code < 0 else code
 
-    async def _kill(self, shell: _Shell, moment: Moment) -> None:
-        await asyncio.to_thread(shell.let_it_save)
+    async def _kill(self, shell: _Shell, moment: ProcessTimestamp) -> None:
+        await asyncio.to_thread(shell.wait_saved)
         await asyncio.to_thread(kill_marked, self._marker, since=moment)
         await shell.process.wait()
         self._forget(shell)
@@ -132,7 +132,7 @@ class LocalSession(Session):
             shell.close()
             self._shell = None
 
-    async def _ready(self, output: CollectedOutput, errors: int) -> _Shell:
+    async def _ready_shell(self, output: CollectedOutput, errors: int) -> _Shell:
         """Return a shell in wait for a command, with output to `output`. A new shell's messages at its start, as
         of a missing directory, belong to the command; background output since the last command does not."""
         if self._shell is not None and self._shell.process.returncode is not None:

@@ -20,7 +20,7 @@ _KERNELS_OWN = 0x00200000
 """The flag PF_KTHREAD: such a process has no environment, and most on an idle machine are such."""
 
 
-def kill_marked(marker: str, *, since: Moment | None = None) -> None:
+def kill_marked(marker: str, *, since: ProcessTimestamp | None = None) -> None:
     """Kill the processes whose environment has a variable beginning with `marker` ("NAME=value…").
 
     since: only processes started after this moment, and the process named in it; the later children of older ones
@@ -29,7 +29,7 @@ def kill_marked(marker: str, *, since: Moment | None = None) -> None:
     needle = marker.encode()
     stopped: set[int] = set()
     for _ in range(_ROUNDS):  # again until none is left: a process can fork while we look
-        pids = _family(needle, since)
+        pids = _find_processes(needle, since)
         if not pids:
             return
         # All are stopped before one is killed: a shell would go on when its child has died.
@@ -48,7 +48,7 @@ def _signal(pids: set[int], number: signal.Signals) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class ProcessTimestamp:
     """A point in time between older and newer processes; `pid` counts as a newer one."""
 
     ticks: int
@@ -56,7 +56,7 @@ class Moment:
     pid: int
 
     @classmethod
-    def now(cls, pid: int) -> Moment:
+    def now(cls, pid: int) -> ProcessTimestamp:
         ticks = time.clock_gettime_ns(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK") // 10**9
         return cls(ticks, int(Path("/proc/loadavg").read_text(encoding="ascii").split()[-1]), pid)
 
@@ -64,7 +64,7 @@ class Moment:
         return pid == self.pid or started > self.ticks or (started == self.ticks and pid > self.newest)
 
 
-def _family(needle: bytes, since: Moment | None) -> set[int]:
+def _find_processes(needle: bytes, since: ProcessTimestamp | None) -> set[int]:
     parents: dict[int, int] = {}
     sessions: dict[int, int] = {}
     found: set[int] = set()
@@ -87,7 +87,7 @@ def _family(needle: bytes, since: Moment | None) -> set[int]:
             continue
     if since is not None:
         # A server that an earlier command has left goes on starting processes.
-        kept |= older | {pid for pid in parents if pid != since.pid and _descends(pid, parents, older, since.pid)}
+        kept |= older | {pid for pid in parents if pid != since.pid and _is_descendant(pid, parents, older, since.pid)}
         found -= kept
     # A session counts only when it was started by a marked process, never the one that we run in.
     own = os.getsid(0)
@@ -106,7 +106,7 @@ def _read(path: str) -> bytes:
         return file.read()
 
 
-def _descends(pid: int, parents: dict[int, int], older: set[int], root: int) -> bool:
+def _is_descendant(pid: int, parents: dict[int, int], older: set[int], root: int) -> bool:
     """Tell whether a process has an older one above it, below the `root`."""
     above = parents.get(pid, 0)
     while above and above != root:

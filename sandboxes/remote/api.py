@@ -22,7 +22,7 @@ from sandboxes.base import (
     SandboxError,
     SandboxUnreachable,
 )
-from sandboxes.tls import AUTHORITY, distrust
+from sandboxes.tls import AUTHORITY, explain_tls_failure
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class _Outage:
         self._since = self._last = -math.inf
         self._reported = False
 
-    def to_tell(self) -> bool:
+    def should_report(self) -> bool:
         """Take note of a failure; return whether it is time to speak of the outage."""
         now = time.monotonic()
         if now > self._last + _CALM_S:
@@ -125,16 +125,16 @@ class Api(ABC):
             ):
                 text = await answer.text()
                 if answer.status < 400:
-                    return self._found(doing, text)
+                    return self._parse_response(doing, text)
                 raise self.failure(answer.status, message_of(text), doing, _seconds(answer.headers.get("Retry-After")))
         except SandboxError:  # some are OSErrors as well
             raise
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            if (why := distrust(error, self.address, self.authority)) is not None:
+            if (why := explain_tls_failure(error, self.address, self.authority)) is not None:
                 raise DaemonRefused(f"the {self.name} at {self._root} can't be used: {why}") from error
-            raise DaemonUnavailable(f"{doing}: the {self.name} does not answer: {cause(error)}") from error
+            raise DaemonUnavailable(f"{doing}: the {self.name} does not answer: {describe_cause(error)}") from error
 
-    def _found(self, doing: str, text: str) -> dict[str, Any]:
+    def _parse_response(self, doing: str, text: str) -> dict[str, Any]:
         """Take apart an answer. A proxy may give one in the server's place."""
         try:
             found = json.loads(text or "{}")
@@ -146,7 +146,7 @@ class Api(ABC):
             return {"items": found}
         raise DaemonUnavailable(f"{doing}: {self._root} answers, but not as the {self.name}: {text[:200]!r}")
 
-    async def patiently(self, work: Callable[[], Awaitable[T]], seconds: float) -> T:
+    async def retry(self, work: Callable[[], Awaitable[T]], seconds: float) -> T:
         """Repeat harmless work through outages and refusals that pass. Not for commands."""
         loop = asyncio.get_running_loop()
         until, pause = loop.time() + seconds, _FIRST_PAUSE_S
@@ -161,29 +161,29 @@ class Api(ABC):
                     self._away_at = loop.time()
                 if loop.time() > until:
                     raise
-                self.trouble(error)
+                self.note_failure(error)
                 await asyncio.sleep(max(pause, error.after_s if isinstance(error, Busy) else 0.0))
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
 
-    async def reach(self, work: Callable[[], Awaitable[T]], seconds: float) -> T:
+    async def retry_inside(self, work: Callable[[], Awaitable[T]], seconds: float) -> T:
         """Repeat harmless work inside a sandbox. Raises SandboxUnreachable at the end of an outage."""
         try:
-            return await self.patiently(work, seconds)
+            return await self.retry(work, seconds)
         except (DaemonUnavailable, Busy) as error:
             raise SandboxUnreachable(f"the sandbox can't be reached: {error}") from error
 
-    def trouble(self, error: Exception) -> None:
+    def note_failure(self, error: Exception) -> None:
         """Hear of a failure after which something is tried again: an outage is logged once, with the server's
         words."""
         logger.debug("again after %r", error)
-        if self._outage.to_tell():
+        if self._outage.should_report():
             logger.warning("The %s has been failing for a while, and is asked again: %s", self.name, error)
 
     def _url(self, path: str, params: Mapping[str, str]) -> str:
         return f"{self._root}{path}" + (f"?{urlencode(params)}" if params else "")
 
 
-def cause(error: Exception) -> str:
+def describe_cause(error: Exception) -> str:
     """Return an error of a connection in one short line."""
     name = type(error).__name__
     return f"{name}: {error}" if str(error) else name

@@ -28,7 +28,7 @@ GREET_S = 30.0
 
 
 class RemoteBackend(Backend):
-    """A subclass launches containers. It runs `show_interest` while it is entered."""
+    """A subclass launches containers. It runs `renew_leases` while it is entered."""
 
     def __init__(self, images: NamedImages) -> None:
         self._images = images
@@ -83,13 +83,13 @@ class RemoteBackend(Backend):
         self._open_ones.discard(container)
         await container.release()
 
-    async def show_interest(self) -> None:
+    async def renew_leases(self) -> None:
         """Keep open sandboxes from ending for want of a driver, until cancelled."""
         while True:
             await asyncio.sleep(LEASE_S / 5)
             for one in [*self._open_ones]:
                 with contextlib.suppress(SandboxError):  # the next caller gets this error
-                    await one.show_interest()
+                    await one.renew_lease()
 
     # What a sandbox asks of its backend
 
@@ -115,7 +115,7 @@ async def open_channel(
     kind: Kind,
     name: str,
     attach: Attach,
-    runs: Runs,
+    is_running: Runs,
     *,
     api: Api,
     host: str,
@@ -125,14 +125,14 @@ async def open_channel(
     """Attach to a container's executor; `stack` closes the connection. start_s: for outages of the API meanwhile.
     The others are as those of `Connection`."""
     doors: dict[int, Door] = {}
-    connection = Connection(name, attach, runs, tunnels_of(kind.limits, doors), host=host, return_s=return_s)
+    connection = Connection(name, attach, is_running, tunnels_of(kind.limits, doors), host=host, return_s=return_s)
     stack.push_async_callback(connection.close)
-    await api.reach(connection.attach, start_s)
+    await api.retry_inside(connection.attach, start_s)
     await connection.greet(GREET_S)
     return Channel(connection, doors)
 
 
-async def ask_image(channel: Channel) -> dict[str, Any]:
+async def query_image(channel: Channel) -> dict[str, Any]:
     """Return the WorkingDir and Env of an image as its container's first process knows them."""
     result = await channel.execute(
         ["/bin/sh", "-c", 'pwd -P; echo "$HOME"'],

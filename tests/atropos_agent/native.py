@@ -9,8 +9,8 @@ from truth import PlaybackServer, Turn, assert_no_end_is_doubled, assert_rows_ar
 
 from atropos_agent.agent import AtroposAgent
 from atropos_agent.engines.scripted import ScriptedTurn
-from atropos_agent.tokens.calls import quoted, text_behind
-from atropos_agent.tokens.probes import mark, squeeze
+from atropos_agent.tokens.calls import map_texts, text_after
+from atropos_agent.tokens.probes import mark, strip_whitespace
 from atropos_agent.tokens.record import problems
 from atropos_agent.types import AgentConfig, Reply
 from tools.base import ToolCall, ToolError, ToolRegistry
@@ -138,10 +138,10 @@ def end_of(fitted, text, opened=False):
     called = fitted.message(fitted.read(text, first_id=0, thinking_open=opened))
     if called is None:
         return _end_of_text(template) if template.close_id is None else template.close_id
-    marked = called[1].shape.marked(called[0], 400)
+    marked = called[1].shape.mark_message(called[0], 400)
     asked = [{"role": "user", "content": "x"}, marked, *results_for(marked)]
     rendered = template.render(asked, tools=fitted.shown(TOOLS.schemas))
-    tail = text_behind(rendered[rendered.rindex(mark(400)) + 5 :], called[1].shape.closing(marked, 400))
+    tail = text_after(rendered[rendered.rindex(mark(400)) + 5 :], called[1].shape.closing(marked, 400))
     return template._encoder.leading_control(tail)
 
 
@@ -159,7 +159,7 @@ def writes_empty_thinking(fitted):
     begun = fitted.template.render([user])
     whole = fitted.template.render([user, reply, user])
     think, think_end = fitted.format.thinking
-    written = squeeze(whole[len(begun) :])
+    written = strip_whitespace(whole[len(begun) :])
     return whole.startswith(begun) and (f"{think}{think_end}" in written or written.startswith(think_end))
 
 
@@ -193,7 +193,7 @@ def assert_prompts_are_the_templates(fitted, result, exchanges):
     ends = [i for i, m in enumerate(messages) if m["role"] == "assistant"]
     for exchange, end in zip(exchanges, ends, strict=True):
         shown = template.render(messages[:end], tools=tools)
-        assert squeeze(template.decode(exchange.prompt)) == squeeze(shown)
+        assert strip_whitespace(template.decode(exchange.prompt)) == strip_whitespace(shown)
 
 
 def assert_no_turn_is_forged(fitted, result, exchanges):
@@ -217,7 +217,7 @@ def harmless(message):
     if keep.search(message["content"]):
         return message
     calls = [
-        {**call, "function": {**call["function"], "arguments": quoted(call["function"]["arguments"], lambda _: "x")}}
+        {**call, "function": {**call["function"], "arguments": map_texts(call["function"]["arguments"], lambda _: "x")}}
         for call in message.get("tool_calls", ())
         if not isinstance(call["function"]["arguments"], str)
     ]

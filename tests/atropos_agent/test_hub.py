@@ -8,7 +8,7 @@ import pytest
 from huggingface_hub import constants
 
 from atropos_agent import hub
-from atropos_agent.hub import silence
+from atropos_agent.hub import unavailable_reason
 
 
 @pytest.fixture
@@ -37,12 +37,12 @@ def hub_that_answers(monkeypatch):
 @pytest.mark.parametrize("status", [200, 401, 404])
 def test_a_hub_that_answers_is_used(hub_that_answers, status):
     hub_that_answers(status)
-    assert silence() is None
+    assert unavailable_reason() is None
 
 
 def test_a_proxy_that_answers_in_its_place_is_named(hub_that_answers):
     hub_that_answers(503)
-    assert silence() == f"{constants.ENDPOINT} can't be reached: it answers 503"
+    assert unavailable_reason() == f"{constants.ENDPOINT} can't be reached: it answers 503"
 
 
 def test_a_closed_port_is_named(monkeypatch):
@@ -50,14 +50,14 @@ def test_a_closed_port_is_named(monkeypatch):
         port = closed.getsockname()[1]
     monkeypatch.setattr(constants, "HF_HUB_ETAG_TIMEOUT", 120)
     monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{port}")
-    assert "refused" in silence()
+    assert "refused" in unavailable_reason()
 
 
 def test_a_hub_that_takes_the_request_and_says_nothing_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_ETAG_TIMEOUT", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        assert silence()
+        assert unavailable_reason()
 
 
 def test_a_name_server_that_does_not_answer_is_not_waited_for(monkeypatch):
@@ -65,7 +65,7 @@ def test_a_name_server_that_does_not_answer_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_ETAG_TIMEOUT", 0.2)
     monkeypatch.setattr(hub, "get_session", released.wait)
     try:
-        assert "no answer within 0.2 seconds" in silence()
+        assert "no answer within 0.2 seconds" in unavailable_reason()
     finally:
         released.set()
 
@@ -73,4 +73,4 @@ def test_a_name_server_that_does_not_answer_is_not_waited_for(monkeypatch):
 def test_whoever_chose_to_work_without_it_is_not_warned(monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(constants, "ENDPOINT", "http://nowhere.invalid")
-    assert silence() is None
+    assert unavailable_reason() is None

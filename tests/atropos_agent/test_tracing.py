@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 def spans():
     exporter, provider = InMemorySpanExporter(), trace_sdk.TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    with tracing.telling(tracing.Telemetry(provider.get_tracer("test"), content=True)):
+    with tracing.use_telemetry(tracing.Telemetry(provider.get_tracer("test"), content=True)):
         yield exporter
 
 
@@ -33,7 +33,7 @@ def test_every_name_that_is_not_ours_is_one_of_the_conventions():
 def test_hostile_text_can_be_sent(spans):
     call = ToolCall("\ud800" * 300, {"a": "\udfff", "b": [float("nan")]}, "\ud801")
     with tracing.tool_call(call) as span:
-        tracing.tell_result(span, ToolResult("\udcff" * 100_000, call=call))
+        tracing.record_result(span, ToolResult("\udcff" * 100_000, call=call))
     with pytest.raises(ValueError, match="odd"), tracing.span("turn", {"x": "\ud800"}):
         raise ValueError("odd \ud800")
     tool, failed = spans.get_finished_spans()
@@ -53,11 +53,11 @@ async def test_what_is_entered_and_left_is_told_also_when_it_fails(spans):
             self.left = kind
 
     manager = Manager()
-    async with tracing.opening("sandbox", manager) as value:
+    async with tracing.record_opening("sandbox", manager) as value:
         assert value == 7
     assert manager.left is None
     with pytest.raises(OSError, match="gone"):
-        async with tracing.opening("sandbox", manager):
+        async with tracing.record_opening("sandbox", manager):
             raise OSError("gone")
     assert manager.left is OSError
     names = [span.name for span in spans.get_finished_spans()]
@@ -72,7 +72,7 @@ def test_without_a_trace_a_program_is_told_none(spans):
 
 def test_what_is_asked_from_elsewhere_belongs_to_the_place_of_the_rollout(spans):
     def ask():
-        with place.unless_traced(), tracing.engine_call("m", AgentConfig(), 3, 5):
+        with place.enter_unless_traced(), tracing.engine_call("m", AgentConfig(), 3, 5):
             pass
 
     with tracing.span("rollout"):

@@ -93,7 +93,9 @@ def assert_prompts_are_what_the_template_writes(tokenizer, result, exchanges, re
     template = _template(tokenizer, tokenizer.chat_template)
     render = render or template.render
     literals = partial(Hermes().literals, thinking_open=template.opens_thinking)
-    messages = [{**m, "content": _tags_cut(m["content"], literals(m["content"]))} for m in result.to_messages()]
+    messages = [
+        {**m, "content": _quote_thinking_tags(m["content"], literals(m["content"]))} for m in result.to_messages()
+    ]
     ends = [i for i, m in enumerate(messages) if m["role"] == "assistant"]
     for exchange, end in zip(exchanges, ends, strict=True):
         rendered = render(messages[:end])
@@ -148,7 +150,7 @@ def _bare(text):
     return "".join(text.replace("\ufffd", "").replace(CUT, "").split())
 
 
-def _tags_cut(content, places):
+def _quote_thinking_tags(content, places):
     """A reply whose calls, at these places, hold no thinking tags that the template would see."""
     for start, end in reversed(places):
         call = re.sub(r"<(/?think>)", rf"<{CUT}\1", content[start:end])

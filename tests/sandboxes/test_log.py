@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from sandboxes import log
-from sandboxes.log import LogOnceFilter, OwnRecords
+from sandboxes.log import LogOnceFilter, OwnRecordsFilter
 
 
 def record(file, level=logging.INFO, name="somebody"):
@@ -16,18 +16,18 @@ def record(file, level=logging.INFO, name="somebody"):
 @pytest.mark.parametrize("client", ["httpx", "httpx2", "openai._base_client", "what_comes_next"])
 def test_a_librarys_line_about_each_request_is_left_out_and_its_warning_is_not(client):
     file = f"/usr/lib/python3/site-packages/{client.partition('.')[0]}/client.py"
-    assert not OwnRecords().filter(record(file, name=client))
-    assert OwnRecords().filter(record(file, logging.WARNING, client))
+    assert not OwnRecordsFilter().filter(record(file, name=client))
+    assert OwnRecordsFilter().filter(record(file, logging.WARNING, client))
 
 
 def test_the_standard_librarys_is_left_out_as_well():
-    assert not OwnRecords().filter(record(logging.__file__, logging.DEBUG, "asyncio"))
+    assert not OwnRecordsFilter().filter(record(logging.__file__, logging.DEBUG, "asyncio"))
 
 
 def test_our_records_and_those_of_the_users_module_pass():
-    assert OwnRecords().filter(record(log.__file__))
-    assert OwnRecords().filter(record("/home/me/my_environment.py"))
-    assert OwnRecords(["mine"]).filter(record("/venv/site-packages/mine/env.py", name="mine.env"))
+    assert OwnRecordsFilter().filter(record(log.__file__))
+    assert OwnRecordsFilter().filter(record("/home/me/my_environment.py"))
+    assert OwnRecordsFilter(["mine"]).filter(record("/venv/site-packages/mine/env.py", name="mine.env"))
 
 
 def test_set_up_every_handler_leaves_them_out(monkeypatch):

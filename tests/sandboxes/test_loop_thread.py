@@ -15,7 +15,7 @@ def loop():
     thread.start()
     yield thread
     thread.close()
-    assert not thread.runs
+    assert not thread.is_running
 
 
 async def where():
@@ -45,7 +45,7 @@ def test_a_context_is_held_in_one_task_and_gets_the_error_of_its_block(loop):
         finally:
             seen.append(asyncio.current_task())
 
-    with pytest.raises(ValueError, match="inside"), loop.hold(manager) as value:
+    with pytest.raises(ValueError, match="inside"), loop.open_context(manager) as value:
         assert value == "held"
         raise ValueError("inside")
     assert seen[1] == "inside"
@@ -62,7 +62,7 @@ async def test_a_call_that_is_cancelled_in_another_loop_waits_for_the_end_of_its
         finally:
             ended.set()
 
-    call = asyncio.create_task(loop.done(work()))
+    call = asyncio.create_task(loop.run_async(work()))
     await asyncio.to_thread(began.wait)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):

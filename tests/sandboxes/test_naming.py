@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from sandboxes import naming
-from sandboxes.naming import later, resolve
+from sandboxes.naming import lazy_import, resolve
 
 
 def test_a_known_name_comes_before_a_path():
@@ -88,7 +88,7 @@ def test_a_name_that_several_packages_offer_is_refused_with_their_paths(tmp_path
 
 
 def test_what_is_named_for_later_is_imported_when_it_is_asked_for():
-    there = later("this:s")
+    there = lazy_import("this:s")
     assert "this" not in sys.modules
     with contextlib.redirect_stdout(io.StringIO()):
         assert "Ornhgvshy" in there()
@@ -98,4 +98,4 @@ def test_a_module_whose_import_fails_says_why(tmp_path, monkeypatch):
     (tmp_path / "half.py").write_text("import no_such_library")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="no_such_library"):
-        later("half")()
+        lazy_import("half")()

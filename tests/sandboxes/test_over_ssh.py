@@ -38,7 +38,7 @@ async def test_sandboxes_are_opened_and_used(over_ssh, base_image, monkeypatch, 
 async def test_the_daemon_counts_as_one_of_another_machine(over_ssh):
     async with connect() as client:
         assert not client.here, "its directories are not looked for on this machine"
-        async with client.another() as other:
+        async with client.clone() as other:
             assert (await other.version())["Arch"]
             assert not other.here
 

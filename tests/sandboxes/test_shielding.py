@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from sandboxes import shielding
-from sandboxes.shielding import ending, finish, on_failure, shared, together
+from sandboxes.shielding import await_shared, ending, finish, on_failure, run_concurrently
 
 
 class TestFinish:
@@ -46,7 +46,11 @@ class TestFinish:
 
 class TestTogether:
     async def test_results_come_in_order(self):
-        assert await together(asyncio.sleep(wait, result=wait) for wait in (0.02, 0.0, 0.01)) == [0.02, 0.0, 0.01]
+        assert await run_concurrently(asyncio.sleep(wait, result=wait) for wait in (0.02, 0.0, 0.01)) == [
+            0.02,
+            0.0,
+            0.01,
+        ]
 
     @pytest.mark.parametrize(("ended_by", "first"), [("an error", 0.01), ("a cancellation", 60)])
     async def test_nobody_works_on_after(self, ended_by, first):
@@ -63,7 +67,7 @@ class TestTogether:
                 await asyncio.sleep(clean_up)
                 at_work -= 1
 
-        working = asyncio.create_task(together(work(*each) for each in ((60, 0.1), (first, 0.01), (60, 0.05))))
+        working = asyncio.create_task(run_concurrently(work(*each) for each in ((60, 0.1), (first, 0.01), (60, 0.05))))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         if ended_by == "a cancellation":
@@ -87,7 +91,7 @@ class TestTogether:
                 finally:
                     ended += 1
 
-        working = asyncio.create_task(together(work(wait) for wait in (60, 0.01, 60)))
+        working = asyncio.create_task(run_concurrently(work(wait) for wait in (60, 0.01, 60)))
         await asyncio.sleep(0.001)
         if ended_by == "a cancellation":
             working.cancel()
@@ -105,7 +109,7 @@ class TestTogether:
             raise ValueError("there are no more")
 
         with pytest.raises(ValueError, match="no more"):
-            await together(works())
+            await run_concurrently(works())
         await asyncio.sleep(0)
         assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
 
@@ -176,7 +180,7 @@ async def test_the_error_of_shared_work_that_nobody_waits_for_any_more_is_no_tra
     release, working = asyncio.Event(), []
     for _ in range(2):
         task = asyncio.create_task(work())
-        waiting = asyncio.create_task(shared(task))
+        waiting = asyncio.create_task(await_shared(task))
         working.append((task, waiting))
     await asyncio.sleep(0)
     working[0][1].cancel()

@@ -82,7 +82,9 @@ async def test_a_sandbox_that_dies_says_so_and_costs_no_other(box):
 
 async def test_where_the_socket_is_out_of_reach_the_daemon_is_used(base_image):
     async with DockerBackend(shortcut=False, starter="docker") as backend, backend.open(SandboxSpec(base_image)) as box:
-        assert not await connection_of(box).shorten(os.getpid(), 10.0), "as on another machine, where ids mean others"
+        assert not await connection_of(box).bypass_daemon(os.getpid(), 10.0), (
+            "as on another machine, where ids mean others"
+        )
         assert (await box.exec("ls -A /dev/shm")).output == "", "the offer is withdrawn by the next request"
 
 

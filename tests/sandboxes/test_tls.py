@@ -16,7 +16,7 @@ from envs.delivery.trainer_api import NoTrainerAPI, TrainerAPI
 from sandboxes.base import DaemonRefused, SandboxError
 from sandboxes.docker.daemon import client
 from sandboxes.remote.api import Api
-from sandboxes.tls import distrust
+from sandboxes.tls import explain_tls_failure
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ async def test_an_unknown_authority_and_unusable_certificates_are_named_with_the
     ],
 )
 def test_a_docker_daemons_refusal_of_us_has_its_remedy(said, remedy):
-    assert remedy in str(client._distrust(DockerError(900, {"message": said}), Path("certs")))
+    assert remedy in str(client._explain_tls_failure(DockerError(900, {"message": said}), Path("certs")))
 
 
 class Somebody(Api):
@@ -104,5 +104,5 @@ async def test_other_errors_are_none_of_certificates():
     async with httpx.AsyncClient() as http:
         with pytest.raises(httpx.ConnectError) as caught:
             await http.get("http://127.0.0.1:9")
-    assert distrust(caught.value, "it") is None
-    assert distrust(ssl.SSLError("another"), "it") is None
+    assert explain_tls_failure(caught.value, "it") is None
+    assert explain_tls_failure(ssl.SSLError("another"), "it") is None

@@ -7,13 +7,13 @@ import time
 
 from small_archives import archive, content, members
 
-from sandboxes.trees import Archive, Rebased, pack, read_archive
+from sandboxes.trees import Archive, RebasingReader, pack, read_archive
 
 
 def rebase(archive, of):
     made = Archive(of)
-    read_archive(io.BytesIO(archive), Rebased(made, of))
-    return made.packed()
+    read_archive(io.BytesIO(archive), RebasingReader(made, of))
+    return made.to_bytes()
 
 
 class TestTrees:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stopwatch import Stopwatch
 
-from tools.output import bounded, plain, readable
+from tools.output import render_terminal, replace_unreadable, truncate
 
 
 @pytest.mark.parametrize(
@@ -27,19 +27,19 @@ from tools.output import bounded, plain, readable
     ],
 )
 def test_output_is_shown_as_a_terminal_would_leave_it(raw, shown):
-    assert readable(raw) == shown
+    assert render_terminal(raw) == shown
 
 
 @given(st.text())
 def test_nothing_but_text_and_layout_is_shown(raw):
-    for shown in (readable(raw), plain(raw)):
+    for shown in (render_terminal(raw), replace_unreadable(raw)):
         assert shown.encode().decode() == shown
         assert all(character in "\n\t" or character.isprintable() or ord(character) > 0x9F for character in shown)
 
 
 @given(st.text(max_size=300), st.integers(2, 100))
 def test_a_cut_keeps_head_and_tail_and_counts_the_rest(text, limit):
-    shown = bounded(text, limit)
+    shown = truncate(text, limit)
     if len(text) <= limit:
         assert shown == text
     else:
@@ -52,5 +52,5 @@ def test_a_cut_keeps_head_and_tail_and_counts_the_rest(text, limit):
 )
 def test_hostile_output_takes_no_time(raw):
     watch = Stopwatch()
-    readable(raw)
+    render_terminal(raw)
     assert watch.seconds < 3

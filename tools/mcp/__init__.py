@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 
 from sandboxes.base import Sandbox
-from sandboxes.naming import later
+from sandboxes.naming import lazy_import
 from tools.base import Tool
 from tools.mcp.servers import MCPServer
 
-_OPEN_TOOLS = later("tools.mcp.session:open_tools")
+_OPEN_TOOLS = lazy_import("tools.mcp.session:open_tools")
 
 
 @asynccontextmanager
@@ -21,7 +21,7 @@ async def tools_of(
 ) -> AsyncIterator[list[Tool]]:
     """Start servers and yield their tools, until the block ends. taken: names of other tools.
 
-    Raises BrokenServer, SandboxError."""
+    Raises MCPServerError, SandboxError."""
     if not servers:
         yield []
         return

@@ -24,7 +24,7 @@ _OTHER_NAMES = {"http": "streamable-http", "streamable_http": "streamable-http",
 _SHAPE = "expected a list of servers with a `name` each, or a mapping of names to servers"
 
 
-class BrokenServer(RuntimeError):
+class MCPServerError(RuntimeError):
     """A server failed by itself: it did not start, broke the protocol, or ended. No call of the model's is to blame.
 
     of_task: the task brings the server. hopeless: another attempt fails again."""
@@ -35,7 +35,7 @@ class BrokenServer(RuntimeError):
         self.hopeless = hopeless
 
 
-class CutOff(ToolError):
+class CallInterruptedError(ToolError):
     """A call came to no end, by something that a call or a command of the model's can cause. The server is started
     again."""
 
@@ -94,7 +94,7 @@ def parse_servers(entries: object, fill: Callable[[str], str], *, of_task: bool)
     if not isinstance(entries, list):
         raise ValueError(_SHAPE)
     try:
-        servers = [_server(_Entry.model_validate(entry), fill, of_task=of_task) for entry in entries]
+        servers = [_make_server(_Entry.model_validate(entry), fill, of_task=of_task) for entry in entries]
     except ValidationError as error:
         where, why = error.errors()[0]["loc"], error.errors()[0]["msg"]
         raise ValueError(f"{'.'.join(map(str, where))}: {why}; {_SHAPE}") from None
@@ -132,8 +132,8 @@ def check_installed(servers: int) -> None:
         raise ValueError(f"MCP servers need a package that is missing: {install('mcp')}")
 
 
-def _server(entry: _Entry, fill: Callable[[str], str], *, of_task: bool) -> MCPServer:
-    transport: Any = _transport(entry, of_task=of_task)
+def _make_server(entry: _Entry, fill: Callable[[str], str], *, of_task: bool) -> MCPServer:
+    transport: Any = _choose_transport(entry, of_task=of_task)
     url, where = fill(entry.url), f"server {entry.name!r}"
     if transport == "stdio" and (not entry.command or url):
         raise ValueError(f"{where}: a server by stdio has a `command` and no `url`")
@@ -169,7 +169,7 @@ def _has_port(parts: SplitResult) -> bool:
         return False
 
 
-def _transport(entry: _Entry, *, of_task: bool) -> str:
+def _choose_transport(entry: _Entry, *, of_task: bool) -> str:
     """Return how a server is spoken to. Harbor's default by HTTP is sse; everybody else's is the newer one."""
     if entry.transport is None:
         return "stdio" if not entry.url else "sse" if of_task else "streamable-http"

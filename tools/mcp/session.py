@@ -1,7 +1,7 @@
 """Tools of MCP servers in a rollout: each server is started, its tools are listed, and their calls are bounded.
 
 A call that comes to no end, or a server ended by a signal, may be the model's doing: it gets the error, and the server
-is started again. Everything else that isn't an answer is a `BrokenServer`.
+is started again. Everything else that isn't an answer is an `MCPServerError`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from pydantic import ValidationError
 from sandboxes.base import Sandbox, SandboxError
 from sandboxes.shielding import stop
 from tools.base import MalformedCall, Tool, ToolError, ToolResult
-from tools.mcp.servers import BrokenServer, CutOff, MCPServer
+from tools.mcp.servers import CallInterruptedError, MCPServer, MCPServerError
 from tools.mcp.streams import Watch, messages_of
-from tools.output import bounded, plain
+from tools.output import replace_unreadable, truncate
 
 _MOST_TOOLS = 128
 _MOST_SCHEMAS = 200_000
@@ -53,22 +53,22 @@ async def open_tools(
 ) -> AsyncIterator[list[Tool]]:
     """Start the servers and yield their tools, until the block ends. taken: names of the rollout's other tools.
 
-    A name that is there twice gets its server's before it. Raises BrokenServer, SandboxError."""
+    A name that is there twice gets its server's before it. Raises MCPServerError, SandboxError."""
     async with AsyncExitStack() as stack:
         opened = [_Server(sandbox, server, bounds or Bounds()) for server in servers]
         for one in opened:
             await stack.enter_async_context(one)
         tools = [(one.server, tool) for one in opened for tool in one.tools]
         count = Counter([*taken, *(tool.name for _, tool in tools)])
-        yield [tool if count[tool.name] == 1 else _prefixed(server, tool) for server, tool in tools]
+        yield [tool if count[tool.name] == 1 else _add_prefix(server, tool) for server, tool in tools]
 
 
-def _prefixed(server: MCPServer, tool: Tool) -> Tool:
+def _add_prefix(server: MCPServer, tool: Tool) -> Tool:
     return replace(tool, name=f"{re.sub(r'[^A-Za-z0-9_-]', '_', server.name)}__{tool.name}")
 
 
 class _Server:
-    """A server during a rollout, in one life or several. tools: those of its first life."""
+    """A server during a rollout, with one connection after another. tools: those of the first."""
 
     tools: Sequence[Tool] = ()
 
@@ -76,79 +76,79 @@ class _Server:
         self.server = server
         self._sandbox = sandbox
         self._bounds = bounds
-        self._life: _Life | None = None
-        self._shown: Sequence[types.Tool] = ()
+        self._connection: _Connection | None = None
+        self._known_tools: Sequence[types.Tool] = ()
         self._turn = asyncio.Lock()
 
     async def __aenter__(self) -> _Server:
-        listed = (await self._alive()).listed
-        self.tools = [self._tool(one) for one in listed]
+        listed = (await self._connect()).listed
+        self.tools = [self._make_tool(one) for one in listed]
         if len({tool.name for tool in self.tools}) < len(self.tools):
             await self._end()
-            raise BrokenServer(self.server, "lists two tools of one name", hopeless=True)
+            raise MCPServerError(self.server, "lists two tools of one name", hopeless=True)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         await self._end()
 
-    def _tool(self, one: types.Tool) -> Tool:
+    def _make_tool(self, one: types.Tool) -> Tool:
         parameters = {"properties": {}, "required": [], **one.input_schema}
         return Tool(one.name, one.description or "", parameters, partial(self._call, one.name), None)
 
     async def _call(self, tool: str, /, **arguments: Any) -> ToolResult:
-        """Call a tool. Raises ToolError for the model's mistakes, CutOff, BrokenServer, SandboxError."""
+        """Call a tool. Raises ToolError (mistakes of the model), CallInterruptedError, MCPServerError, SandboxError."""
         async with self._turn:
-            life = await self._alive()
+            connection = await self._connect()
             try:
-                answer = await life.call(tool, arguments, self._bounds.call_s)
-            except (CutOff, BrokenServer):
+                answer = await connection.call(tool, arguments, self._bounds.call_s)
+            except (CallInterruptedError, MCPServerError):
                 await self._end()
                 raise
-        text = bounded(plain("\n".join(map(_shown, answer.content))), self._bounds.shown)
+        text = truncate(replace_unreadable("\n".join(map(_format_content, answer.content))), self._bounds.shown)
         error = bool(answer.is_error)
         return ToolResult(
             f"Error: {text}" if error else text, is_error=error, metadata={"mcp_server": self.server.name}
         )
 
-    async def _alive(self) -> _Life:
-        """Return the server's life, or begin another. Raises BrokenServer, SandboxError."""
-        if self._life is not None:
-            return self._life
-        life = _Life(self._sandbox, self.server)
+    async def _connect(self) -> _Connection:
+        """Return the connection to the server, or start it again. Raises MCPServerError, SandboxError."""
+        if self._connection is not None:
+            return self._connection
+        connection = _Connection(self._sandbox, self.server)
         try:
             async with asyncio.timeout(self._bounds.start_s):
-                await life.begin()
+                await connection.begin()
         except TimeoutError:
-            await life.end()
+            await connection.end()
             what = f"did not start and list its tools within {self._bounds.start_s:.0f} s"
-            raise BrokenServer(self.server, what) from life.watch.ended
-        except CutOff as cut:
-            await life.end()
-            raise BrokenServer(self.server, f"did not start: {cut}") from cut
+            raise MCPServerError(self.server, what) from connection.watch.ended
+        except CallInterruptedError as cut:
+            await connection.end()
+            raise MCPServerError(self.server, f"did not start: {cut}") from cut
         except BaseException:  # also a cancellation: no server stays without its session
-            await life.end()
+            await connection.end()
             raise
-        if gone := self._gone(life.listed):
-            await life.end()
-            raise BrokenServer(self.server, f"was started again and has other tools now: no more {', '.join(gone)}")
-        self._life = life
-        return life
+        if gone := self._find_missing(connection.listed):
+            await connection.end()
+            raise MCPServerError(self.server, f"was started again and has other tools now: no more {', '.join(gone)}")
+        self._connection = connection
+        return connection
 
-    def _gone(self, listed: Sequence[types.Tool]) -> list[str]:
-        """Return the tools in the model's prompt that another life of the server has not, or not so."""
+    def _find_missing(self, listed: Sequence[types.Tool]) -> list[str]:
+        """Return the tools in the model's prompt that the restarted server lacks, or describes otherwise."""
         now = [(one.name, one.input_schema) for one in listed]
-        gone = [one.name for one in self._shown if (one.name, one.input_schema) not in now]
-        self._shown = self._shown or listed
+        gone = [one.name for one in self._known_tools if (one.name, one.input_schema) not in now]
+        self._known_tools = self._known_tools or listed
         return gone
 
     async def _end(self) -> None:
-        life, self._life = self._life, None
-        if life is not None:
-            await life.end()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.end()
 
 
-class _Life:
-    """One life of a server, in a task of its own: the library's blocks have to be left where they were entered."""
+class _Connection:
+    """One start of a server and its session, in one task: the library's blocks end where they began."""
 
     listed: Sequence[types.Tool] = ()
 
@@ -156,87 +156,87 @@ class _Life:
         self.watch = Watch(server)
         self._server = server
         self._sandbox = sandbox
-        self._over = asyncio.Event()
+        self._closing = asyncio.Event()
         self._session: asyncio.Future[ClientSession] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._live(), name="MCP server")
+        self._task = asyncio.create_task(self._run(), name="MCP server")
 
     async def begin(self) -> None:
-        """Wait for it to start, and list its tools. Raises BrokenServer, CutOff, SandboxError."""
+        """Wait for the start, and list the tools. Raises MCPServerError, CallInterruptedError, SandboxError."""
         await asyncio.wait({self._session, self._task}, return_when=asyncio.FIRST_COMPLETED)
         if not self._session.done():
-            raise self.watch.ended or BrokenServer(self._server, "did not start")
-        await self._ask(self._session.result().initialize())
-        self.listed = await self._list()
+            raise self.watch.ended or MCPServerError(self._server, "did not start")
+        await self._send(self._session.result().initialize())
+        self.listed = await self._list_tools()
 
     async def call(self, tool: str, arguments: Mapping[str, Any], seconds: float) -> types.CallToolResult:
         params = types.CallToolRequestParams(name=tool, arguments=dict(arguments))
         # Not `call_tool`, which checks answers against schemas whose patterns may take for ever.
-        asking = self._session.result().send_request(types.CallToolRequest(params=params), types.CallToolResult)
+        request = self._session.result().send_request(types.CallToolRequest(params=params), types.CallToolResult)
         try:
             async with asyncio.timeout(seconds):
-                answer: types.CallToolResult = await self._ask(asking)
+                answer: types.CallToolResult = await self._send(request)
         except TimeoutError:
-            raise CutOff(self._server, f"did not answer {tool} within {seconds:.0f} s") from None
+            raise CallInterruptedError(self._server, f"did not answer {tool} within {seconds:.0f} s") from None
         except MCPError as error:  # an answer
             kind = MalformedCall if error.code == types.INVALID_PARAMS else ToolError
-            raise kind(bounded(plain(error.message), 2000)) from None
+            raise kind(truncate(replace_unreadable(error.message), 2000)) from None
         return answer
 
     async def end(self) -> None:
         """End it; its program is killed."""
-        self._over.set()
+        self._closing.set()
         await asyncio.wait({self._task}, timeout=_ENDING_S)
         await stop({self._task})
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         try:
             async with (
                 messages_of(self._sandbox, self.watch) as (incoming, outgoing),
                 ClientSession(incoming, outgoing) as session,
             ):
                 self._session.set_result(session)
-                await self._over.wait()
-        except (SandboxError, BrokenServer, CutOff) as error:
+                await self._closing.wait()
+        except (SandboxError, MCPServerError, CallInterruptedError) as error:
             self.watch.end(error)
         except Exception as error:  # of the library's tasks, in groups: all mean that nothing more comes
-            self.watch.end(BrokenServer(self._server, f"broke off: {error!r}"))
+            self.watch.end(MCPServerError(self._server, f"broke off: {error!r}"))
 
-    async def _list(self) -> list[types.Tool]:
+    async def _list_tools(self) -> list[types.Tool]:
         found: list[types.Tool] = []
         cursor: str | None = None
         while cursor is not None or not found:
             params = types.PaginatedRequestParams(cursor=cursor)
             session, request = self._session.result(), types.ListToolsRequest(params=params)
-            page: types.ListToolsResult = await self._ask(session.send_request(request, types.ListToolsResult))
+            page: types.ListToolsResult = await self._send(session.send_request(request, types.ListToolsResult))
             found += page.tools
             cursor = page.next_cursor
             if len(found) > _MOST_TOOLS or not page.tools:
                 break
-        if (problem := _problem(found)) is not None:
-            raise BrokenServer(self._server, problem, hopeless=True)
+        if (problem := _find_problem(found)) is not None:
+            raise MCPServerError(self._server, problem, hopeless=True)
         return found
 
-    async def _ask(self, asking: Any) -> Any:
+    async def _send(self, request: Any) -> Any:
         """Return an answer, unless what ended the server comes first. Raises MCPError for an answer with an error."""
         self.watch.received = 0
         if self.watch.ended is not None:
-            asking.close()
+            request.close()
             raise self.watch.ended
         try:
-            return await asking
+            return await request
         except MCPError as error:
             if self.watch.ended is not None:
                 raise self.watch.ended from error
             if not self.listed:
                 what = f"answered with an error before it listed its tools: {error}"
-                raise BrokenServer(self._server, what, hopeless=True) from error
+                raise MCPServerError(self._server, what, hopeless=True) from error
             raise
         except (ValidationError, RuntimeError, anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
             what = f"broke the protocol: {' '.join(str(error).splitlines()[:3])}"
-            raise self.watch.ended or BrokenServer(self._server, what, hopeless=not self.listed) from error
+            raise self.watch.ended or MCPServerError(self._server, what, hopeless=not self.listed) from error
 
 
-def _problem(tools: Sequence[types.Tool]) -> str | None:
+def _find_problem(tools: Sequence[types.Tool]) -> str | None:
     """Return what makes a list of tools unusable."""
     if not tools:
         return "lists no tools"
@@ -245,13 +245,13 @@ def _problem(tools: Sequence[types.Tool]) -> str | None:
     for tool in tools:
         if not _NAME.fullmatch(tool.name):
             return f"names a tool {tool.name[:80]!r}: a name has up to 64 letters, digits, _, - and ."
-        if _deep(tool.input_schema):
+        if _is_too_deep(tool.input_schema):
             return f"describes the arguments of {tool.name} in more than {_MOST_DEPTH} levels"
     size = sum(len(tool.description or "") + len(json.dumps(tool.input_schema)) for tool in tools)
     return f"describes its tools in {size:,} characters" if size > _MOST_SCHEMAS else None
 
 
-def _deep(schema: object) -> bool:
+def _is_too_deep(schema: object) -> bool:
     level = [schema]
     for _ in range(_MOST_DEPTH):
         values = [one.values() if isinstance(one, Mapping) else one if isinstance(one, list) else () for one in level]
@@ -259,7 +259,7 @@ def _deep(schema: object) -> bool:
     return bool(level)
 
 
-def _shown(content: types.ContentBlock) -> str:
+def _format_content(content: types.ContentBlock) -> str:
     """Return a part of an answer as text."""
     match content:
         case types.TextContent(text=text):

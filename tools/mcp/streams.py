@@ -18,7 +18,7 @@ from mcp.types import jsonrpc_message_adapter
 
 from sandboxes.base import OutputStream, Process, Sandbox, SandboxError, Streams
 from sandboxes.shielding import stop
-from tools.mcp.servers import BrokenServer, CutOff, MCPServer
+from tools.mcp.servers import CallInterruptedError, MCPServer, MCPServerError
 
 _MOST_BYTES = 4 << 20
 """What a server may say until it has answered a request."""
@@ -49,35 +49,35 @@ class Watch:
     def end(self, error: Exception) -> None:
         self.ended = self.ended or error
 
-    def hear(self, size: int, messages: int = 0) -> None:
-        """Count what came. Raises CutOff for too much."""
+    def count(self, size: int, messages: int = 0) -> None:
+        """Count received bytes and messages. Raises CallInterruptedError for too much."""
         self.received += size + messages * _MESSAGE
         if self.received > _MOST_BYTES:
             most = f"{_MOST_BYTES >> 20} MB, or {_MOST_BYTES // _MESSAGE:,} messages,"
-            raise CutOff(self.server, f"said more than {most} without an answer among them")
+            raise CallInterruptedError(self.server, f"said more than {most} without an answer among them")
 
-    def end_of_program(self, exit_code: int | None) -> Exception:
-        """Return what the end of its program means. exit_code: None if only its output ended.
+    def explain_exit(self, exit_code: int | None) -> Exception:
+        """Return the error for the end of its program. exit_code: None if only its output ended.
 
         A signal comes from the sandbox, where the model's commands run: they, or the memory they took, may be why."""
         if exit_code is not None and exit_code > _SIGNALS:
-            return CutOff(self.server, f"was ended by signal {exit_code - _SIGNALS}")
+            return CallInterruptedError(self.server, f"was ended by signal {exit_code - _SIGNALS}")
         how = "closed its output" if exit_code is None else f"ended by itself with status {exit_code}"
         detail = f": {self.error_text.strip()}" if self.error_text.strip() else ""
-        return BrokenServer(self.server, how + detail, hopeless=exit_code in _NOT_FOUND)
+        return MCPServerError(self.server, how + detail, hopeless=exit_code in _NOT_FOUND)
 
 
 def messages_of(sandbox: Sandbox, watch: Watch) -> AbstractAsyncContextManager[Messages]:
-    """Start a server, or connect to it. Raises BrokenServer, SandboxError; its later end is in `watch`."""
-    return _by_stdio(sandbox, watch) if watch.server.transport == "stdio" else _by_http(sandbox, watch)
+    """Start a server, or connect to it. Raises MCPServerError, SandboxError; its later end is in `watch`."""
+    return _connect_stdio(sandbox, watch) if watch.server.transport == "stdio" else _connect_http(sandbox, watch)
 
 
 @asynccontextmanager
-async def _by_stdio(sandbox: Sandbox, watch: Watch) -> AsyncIterator[Messages]:
+async def _connect_stdio(sandbox: Sandbox, watch: Watch) -> AsyncIterator[Messages]:
     incoming, to_session = anyio.create_memory_object_stream[Any](0), anyio.create_memory_object_stream[Any](0)
     async with sandbox.start(watch.server.command, env=watch.server.env, stdin=True, split=True) as process:
         work = (_receive(process, incoming[0], watch), _send(process, to_session[1], watch))
-        tasks = {asyncio.create_task(one) for one in (*work, _listen(process.stderr, watch))}
+        tasks = {asyncio.create_task(one) for one in (*work, _collect_tail(process.stderr, watch))}
         try:
             yield incoming[1], to_session[0]
         finally:
@@ -92,13 +92,13 @@ async def _receive(process: Process, session: Any, watch: Watch) -> None:
     async with session:
         try:
             while piece := await process.stdout.readline():
-                watch.hear(len(piece), messages=1)
+                watch.count(len(piece), messages=1)
                 line += piece
                 if piece.endswith(b"\n"):
                     await session.send(_message(bytes(line)))
                     line.clear()
-            watch.end(watch.end_of_program(await _exit_code(process)))
-        except (CutOff, SandboxError) as error:
+            watch.end(watch.explain_exit(await _exit_code(process)))
+        except (CallInterruptedError, SandboxError) as error:
             watch.end(error)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass  # the session is over
@@ -116,7 +116,7 @@ async def _send(process: Process, session: Any, watch: Watch) -> None:
             pass  # the program has ended: its output tells
 
 
-async def _listen(output: OutputStream, watch: Watch) -> None:
+async def _collect_tail(output: OutputStream, watch: Watch) -> None:
     """Keep the end of a program's errors."""
     with suppress(SandboxError):
         async for piece in output:
@@ -140,18 +140,18 @@ def _message(line: bytes) -> SessionMessage | Exception:
 
 
 @asynccontextmanager
-async def _by_http(sandbox: Sandbox, watch: Watch) -> AsyncIterator[Messages]:
+async def _connect_http(sandbox: Sandbox, watch: Watch) -> AsyncIterator[Messages]:
     server = watch.server
     async with AsyncExitStack() as stack:
         if server.command:
             process = await stack.enter_async_context(sandbox.start(server.command, env=server.env))
-            following = asyncio.create_task(_follow(process, watch))
+            following = asyncio.create_task(_watch_program(process, watch))
             stack.push_async_callback(stop, {following})
-        way = await stack.enter_async_context(_way_in(sandbox, watch)) if server.inside else None
+        socket_path = await stack.enter_async_context(_open_socket(sandbox, watch)) if server.inside else None
 
         def client(headers: Any = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:
             return httpx2.AsyncClient(
-                transport=_Watched(watch, way),
+                transport=_WatchedTransport(watch, socket_path),
                 headers={"accept-encoding": "identity", **server.headers, **(headers or {})},
                 timeout=httpx2.Timeout(30.0, read=None),
                 trust_env=False,
@@ -166,38 +166,38 @@ async def _by_http(sandbox: Sandbox, watch: Watch) -> AsyncIterator[Messages]:
         yield await stack.enter_async_context(opening)
 
 
-async def _follow(process: Process, watch: Watch) -> None:
-    await _listen(process.stdout, watch)
+async def _watch_program(process: Process, watch: Watch) -> None:
+    await _collect_tail(process.stdout, watch)
     try:
-        watch.end(watch.end_of_program(await _exit_code(process)))
+        watch.end(watch.explain_exit(await _exit_code(process)))
     except SandboxError as error:
         watch.end(error)
 
 
-class _Watched(httpx2.AsyncHTTPTransport):
+class _WatchedTransport(httpx2.AsyncHTTPTransport):
     """Requests with counted answers. A server that can't be reached, or fails, has ended."""
 
-    def __init__(self, watch: Watch, way: str | None) -> None:
-        super().__init__(uds=way)
+    def __init__(self, watch: Watch, socket_path: str | None) -> None:
+        super().__init__(uds=socket_path)
         self._watch = watch
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         try:
             response = await super().handle_async_request(request)
         except httpx2.TransportError as error:
-            self._watch.end(BrokenServer(self._watch.server, f"can't be reached: {error or type(error).__name__}"))
+            self._watch.end(MCPServerError(self._watch.server, f"can't be reached: {error or type(error).__name__}"))
             raise
         if response.status_code >= 500:
-            self._watch.end(BrokenServer(self._watch.server, f"answered with HTTP status {response.status_code}"))
+            self._watch.end(MCPServerError(self._watch.server, f"answered with HTTP status {response.status_code}"))
         if response.headers.get("content-encoding", "identity") != "identity":
-            self._watch.end(BrokenServer(self._watch.server, "compressed an answer, unasked"))
+            self._watch.end(MCPServerError(self._watch.server, "compressed an answer, unasked"))
             raise httpx2.DecodingError("a compressed answer", request=request)
-        response.stream = _Counted(response.stream, self._watch)
+        response.stream = _CountedBody(response.stream, self._watch)
         return response
 
 
-class _Counted(httpx2.AsyncByteStream):
-    """The body of an answer. Too much of it ends the server's life."""
+class _CountedBody(httpx2.AsyncByteStream):
+    """The body of an answer. Too much of it ends the server."""
 
     def __init__(self, stream: Any, watch: Watch) -> None:
         self._stream = stream
@@ -206,13 +206,13 @@ class _Counted(httpx2.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
             async for piece in self._stream:
-                self._watch.hear(len(piece), messages=piece.count(b"data:"))
+                self._watch.count(len(piece), messages=piece.count(b"data:"))
                 yield piece
-        except CutOff as error:
+        except CallInterruptedError as error:
             self._watch.end(error)
             raise httpx2.ReadError(str(error)) from error
         except httpx2.TransportError as error:
-            self._watch.end(BrokenServer(self._watch.server, f"broke off an answer: {error}"))
+            self._watch.end(MCPServerError(self._watch.server, f"broke off an answer: {error}"))
             raise
 
     async def aclose(self) -> None:
@@ -220,7 +220,7 @@ class _Counted(httpx2.AsyncByteStream):
 
 
 @asynccontextmanager
-async def _way_in(sandbox: Sandbox, watch: Watch) -> AsyncIterator[str]:
+async def _open_socket(sandbox: Sandbox, watch: Watch) -> AsyncIterator[str]:
     """Wait until a server in the sandbox listens, and yield the path of a socket that leads to it."""
 
     connections: set[asyncio.Task[None]] = set()
@@ -229,7 +229,7 @@ async def _way_in(sandbox: Sandbox, watch: Watch) -> AsyncIterator[str]:
         try:
             with suppress(OSError, SandboxError):
                 async with sandbox.connect(watch.server.port) as inner:
-                    await _join((reader, writer), inner)
+                    await _relay((reader, writer), inner)
         finally:
             writer.close()
 
@@ -254,7 +254,7 @@ async def _way_in(sandbox: Sandbox, watch: Watch) -> AsyncIterator[str]:
                 await stop(connections)
 
 
-async def _join(one: Streams, other: Streams) -> None:
+async def _relay(one: Streams, other: Streams) -> None:
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(1 << 16):
             writer.write(data)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from envs.types import Task
-from sandboxes.naming import later
+from sandboxes.naming import lazy_import
 
 PRINTED = frozenset({"swebench", "swe-smith", "swe-gym", "swebench-live"})
 """Formats with `printed_results` in their adapters."""
@@ -17,7 +17,7 @@ ROWS = ".jsonl, .jsonl.gz, .json or .parquet, a dataset's folder, or its name on
 
 def _reader(module: str, **options: Any) -> Callable[..., list[Task]]:
     """Return the reader in a module of this folder, imported when it is called."""
-    found = later(f"{__name__}.{module}:load")
+    found = lazy_import(f"{__name__}.{module}:load")
     return lambda *args, **more: found()(*args, **options, **more)
 
 

@@ -18,9 +18,9 @@ from envs.tasks.adapters.hub import Dataset
 from envs.tasks.adapters.patches import Patch, read_patch
 from envs.types import BadTask, Task
 from sandboxes.installing import install
-from sandboxes.naming import later
+from sandboxes.naming import lazy_import
 
-_ARROW, _PARQUET = later("pyarrow"), later("pyarrow.parquet")
+_ARROW, _PARQUET = lazy_import("pyarrow"), lazy_import("pyarrow.parquet")
 _AT_ONCE = 64
 """Rows of a Parquet file in memory; one of R2E-Gym's takes a megabyte."""
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from atropos_agent.hub import silence
+from atropos_agent.hub import unavailable_reason
 from envs.types import BadTask
 from sandboxes.installing import install
-from sandboxes.naming import later
+from sandboxes.naming import lazy_import
 
-_DATASETS = later("datasets")
+_DATASETS = lazy_import("datasets")
 _NAME = re.compile(r"([\w-][\w.-]*/[\w-][\w.-]*?)(?::(\w[\w.-]*))?")
 _FILES = (".jsonl", ".gz", ".json", ".parquet")
 _REMEDY = "download its parquet file and give that file's path"
@@ -47,7 +47,7 @@ class Dataset:
             datasets = _DATASETS()
         except ImportError:
             raise BadTask(f"{self.name} needs the package datasets ({install('datasets')}); or {_REMEDY}") from None
-        if not Path(self.name).is_dir() and (away := silence()):
+        if not Path(self.name).is_dir() and (away := unavailable_reason()):
             raise BadTask(f"{self.name} can't be loaded: {away}; {_REMEDY}")
         try:
             if any((Path(self.name) / file).is_file() for file in ("state.json", "dataset_dict.json")):

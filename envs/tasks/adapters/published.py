@@ -10,7 +10,7 @@ from pathlib import Path
 
 from huggingface_hub import snapshot_download
 
-from atropos_agent.hub import silence
+from atropos_agent.hub import unavailable_reason
 from envs.records.disk import replace_file
 from envs.tasks.adapters.sets import SETS, PublishedSet
 from envs.tasks.harbor import directory_digest
@@ -27,7 +27,7 @@ def download(found: PublishedSet, cache: Path) -> Path:
     cache: for checkouts of git; datasets are in huggingface_hub's own."""
     if "://" in found.place:
         return _checkout(found, cache / found.revision)
-    away = silence()
+    away = unavailable_reason()
     try:
         return Path(
             snapshot_download(

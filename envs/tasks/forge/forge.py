@@ -33,7 +33,7 @@ from envs.tasks.harbor import load_task
 from envs.types import BadTask, InfraError, TestStatus
 from sandboxes.base import Backend, Limits, Sandbox, SandboxDied, SandboxSpec, SandboxTimeout
 from sandboxes.docker.images.base_image import BASE_IMAGE
-from sandboxes.shielding import together
+from sandboxes.shielding import run_concurrently
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ async def forge(
                 tally.problem = str(error)
         return tally
 
-    return await together(one(source) for source in sources)
+    return await run_concurrently(one(source) for source in sources)
 
 
 async def _forge_project(

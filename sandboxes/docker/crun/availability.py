@@ -46,7 +46,7 @@ def find_crun(client: DaemonClient, info: Mapping[str, Any], runtime: str | None
         f"the Docker daemon isolates with {', '.join(lacking)}, which is its own affair": bool(lacking),
         "the Docker daemon has no seccomp profile": "seccomp" not in options,
         f"a mount can't have layers below {storage}": re.search(r"[,:\\\s]", str(storage)) is not None,
-        "this host's kernel is not Linux, from 5.6 on": not _is_new(),
+        "this host's kernel is not Linux, from 5.6 on": not _has_path_resolution(),
     }
     for why, true in reasons.items():
         if true:
@@ -73,13 +73,13 @@ async def ensure_crun() -> str:
     return f"the Docker daemon: {found.why}" if isinstance(found, Obstacle) else f"{found}, past the Docker daemon"
 
 
-def _is_new() -> bool:
+def _has_path_resolution() -> bool:
     """Return whether this is a Linux with path resolution within a root, the newest of our needs."""
     if not sys.platform.startswith("linux"):
         return False
     root = os.open("/", os.O_PATH | os.O_DIRECTORY)
     try:
-        os.close(kernel.open_in(root, "/", os.O_PATH))
+        os.close(kernel.open_in_root(root, "/", os.O_PATH))
     except OSError:
         return False
     finally:

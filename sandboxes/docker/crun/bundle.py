@@ -15,13 +15,21 @@ from typing import Any
 
 from sandboxes.base import SandboxError
 from sandboxes.docker.crun import kernel
-from sandboxes.docker.crun.cgroups import Cgroup, weigh
-from sandboxes.docker.crun.layers import Layer, Snapshot, Stack, hold, let_go, mount_overlay, remove_tree
+from sandboxes.docker.crun.cgroups import Cgroup, set_weight
+from sandboxes.docker.crun.layers import (
+    Layer,
+    Snapshot,
+    Stack,
+    acquire_layers,
+    mount_overlay,
+    release_layers,
+    remove_tree,
+)
 from sandboxes.docker.crun.mount_namespace import MountNamespace
-from sandboxes.docker.crun.mounts import Device, fresh_mounts, look_at_devices
+from sandboxes.docker.crun.mounts import Device, fresh_mounts, list_devices
 from sandboxes.docker.crun.owner_directory import OwnerDirectory, make_folder
 from sandboxes.docker.crun.process import CrunProcess, spawn
-from sandboxes.docker.crun.template import Template, tops
+from sandboxes.docker.crun.template import Template, top_mounts
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +60,7 @@ class Bundle:
         self.namespace = namespace
         self.name = name
         self.cgroup = cgroup
-        self.tops = tops(template)
+        self.top_mounts = top_mounts(template)
         """The mounts in its root directory."""
         self.bound = bound
         """Folders of this host are mounted in it as well, anywhere."""
@@ -70,7 +78,7 @@ class Bundle:
         self._uppers = 0
         self._process: CrunProcess | None = None
         self._mounted = False
-        self._clearing: set[asyncio.Task[None]] = set()
+        self._background: set[asyncio.Task[None]] = set()
 
     @property
     def process(self) -> CrunProcess:
@@ -81,9 +89,9 @@ class Bundle:
     async def start(self, crun: Path, snapshot: Snapshot, description: bytes, stream: socket.socket) -> None:
         """Start it, with its end of a stream; the executor has not spoken yet. Not to be cancelled."""
         self.snapshot, self.stack = snapshot, snapshot.stack
-        hold(self.stack)
+        acquire_layers(self.stack)
         with stream:
-            self._process = CrunProcess(await self.namespace.do(self._start, crun, snapshot, description, stream))
+            self._process = CrunProcess(await self.namespace.run(self._start, crun, snapshot, description, stream))
 
     def _start(self, crun: Path, snapshot: Snapshot, description: bytes, stream: socket.socket) -> int:
         self.folder.mkdir(mode=0o700)
@@ -105,12 +113,12 @@ class Bundle:
         self._mounted = True
         return kernel.open_tree(str(place))
 
-    def stack_up(self) -> int:
+    def add_layer(self) -> int:
         """Make its written files a layer, and begin a new one above it. Returns a descriptor of the new root, which is
         still invisible. In the namespace's thread."""
         layer, seen = self.directory.layer(self.directory.new_name(), kept=False), self.upper.stat()
         self.upper.rename(layer.path)
-        hold((layer,))
+        acquire_layers((layer,))
         self.stack = (layer, *self.stack)
         self.written.append(layer)
         tree = self._mount(stat.S_IMODE(seen.st_mode), seen.st_uid, seen.st_gid)
@@ -127,11 +135,11 @@ class Bundle:
         self.unmount()
         return tree
 
-    def clear(self, work: Coroutine[Any, Any, None]) -> None:
+    def run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Have something done beside, at the latest when this is removed."""
         task = asyncio.create_task(work, name="what a reset sandbox has written")
-        self._clearing.add(task)
-        task.add_done_callback(self._clearing.discard)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     def unmount(self) -> None:
         """Take the mount away from here: the container has its own of it. In the namespace's thread."""
@@ -139,19 +147,19 @@ class Bundle:
             self._mounted = False
             kernel.unmount(str(self.folder / "root"))
 
-    async def began(self) -> None:
+    async def note_first_process(self) -> None:
         """Learn the first process's id, after its first words: nothing else runs there yet."""
-        self.process.began(*self.cgroup.processes())
-        self._weigh()
-        await self.namespace.do(self._settle)
+        self.process.note_first_process(*self.cgroup.processes())
+        self._update_weight()
+        await self.namespace.run(self._finish_start)
 
-    def _settle(self) -> None:
+    def _finish_start(self) -> None:
         self.unmount()
         if self.fresh is not None:
-            self.devices = look_at_devices(Path(f"/proc/{self.process.first}/root/dev"), self.fresh)
+            self.devices = list_devices(Path(f"/proc/{self.process.first}/root/dev"), self.fresh)
         if not self.cgroup.unified:  # crun leaves the folder above the hierarchies writable
             flags = kernel.REMOUNT | kernel.BIND | kernel.READ_ONLY | kernel.NO_SUID | kernel.NO_DEV | kernel.NO_EXEC
-            with self.namespace.visiting(self.process.first):
+            with self.namespace.enter_process(self.process.first):
                 kernel.mount("none", "/sys/fs/cgroup", None, flags)
 
     def filter(self) -> bytes:
@@ -164,35 +172,35 @@ class Bundle:
             return (self.folder / "log").read_text(encoding="utf-8", errors="replace").strip()[-1000:]
         return ""
 
-    def was_taken(self) -> bool:
+    def was_killed_for_memory(self) -> bool:
         """Return whether the memory killer has ended its first process, at its own limit."""
-        return self.directory.log.has_taken(self.process.first) and not self.killed_for_host()
+        return self.directory.log.has_killed(self.process.first) and not self.was_killed_for_host()
 
-    def killed_for_host(self) -> bool:
+    def was_killed_for_host(self) -> bool:
         """Return whether the memory killer has ended one of its processes for want of memory on the machine."""
-        return self.directory.log.killed_for_host(self.cgroup.path)
+        return self.directory.log.was_killed_for_host(self.cgroup.path)
 
     async def remove(self) -> None:
         """End it and remove all of it. Raises OSError for a failed removal."""
         clean = self._process is None or await self._process.close(_END_S)
-        await self.namespace.do(self.unmount)
-        await asyncio.gather(*self._clearing)
-        await asyncio.to_thread(self._clear, clean)
-        await let_go(self.stack)
+        await self.namespace.run(self.unmount)
+        await asyncio.gather(*self._background)
+        await asyncio.to_thread(self._remove_folder, clean)
+        await release_layers(self.stack)
         self.stack = ()
 
-    def _clear(self, clean: bool) -> None:
+    def _remove_folder(self, clean: bool) -> None:
         if self.root >= 0:
             os.close(self.root)
             self.root = -1
         if not clean:
             until = time.monotonic() + _END_S
             while not self.cgroup.remove() and time.monotonic() < until:
-                self.cgroup.end()
+                self.cgroup.kill()
                 time.sleep(_TICK_S)
             remove_tree(self.directory.state / self.name)
-        self._weigh()
+        self._update_weight()
         remove_tree(self.folder)
 
-    def _weigh(self) -> None:
-        weigh(self.directory.parent, self.cgroup.unified)
+    def _update_weight(self) -> None:
+        set_weight(self.directory.parent, self.cgroup.unified)

@@ -25,7 +25,7 @@ _WEIGHTS = {False: ("cpu.shares", 1024, 262_144), True: ("cpu.weight", 100, 10_0
 """By version: the file, the weight of one process, and the highest possible weight."""
 
 
-def weigh(parent: str, unified: bool, tree: Path = TREE) -> None:
+def set_weight(parent: str, unified: bool, tree: Path = TREE) -> None:
     """Give the control group of all sandboxes, of all runs, the weight of one process for each of its sandboxes.
 
     Else they would share the weight of one, and get a tenth of the processors beside other load.
@@ -51,7 +51,7 @@ class Cgroup:
     unified: bool
     tree: Path = TREE
 
-    def _of(self, controller: str) -> Path:
+    def _folder_of(self, controller: str) -> Path:
         return self.tree / self.path if self.unified else self.tree / controller / self.path
 
     def folders(self) -> list[Path]:
@@ -63,7 +63,9 @@ class Cgroup:
     def processes(self) -> list[int]:
         """Return the ids of its processes, those of groups below it left out."""
         try:
-            return [int(pid) for pid in (self._of("freezer") / "cgroup.procs").read_text(encoding="ascii").split()]
+            return [
+                int(pid) for pid in (self._folder_of("freezer") / "cgroup.procs").read_text(encoding="ascii").split()
+            ]
         except OSError:  # it is gone
             return []
 
@@ -84,59 +86,59 @@ class Cgroup:
 
     def _switch(self, unified: str, old: str) -> None:
         file, word = ("cgroup.freeze", unified) if self.unified else ("freezer.state", old)
-        (self._of("freezer") / file).write_text(word, encoding="ascii")
+        (self._folder_of("freezer") / file).write_text(word, encoding="ascii")
 
     def _is_frozen(self) -> bool:
-        folder = self._of("freezer")
+        folder = self._folder_of("freezer")
         if self.unified:
             return "frozen 1" in (folder / "cgroup.events").read_text(encoding="ascii")
         return (folder / "freezer.state").read_text(encoding="ascii").strip() == "FROZEN"
 
-    def full(self) -> str | None:
+    def reached_limit(self) -> str | None:
         """Return the limit that it is at; None for none."""
         try:
             memory, limit = (
                 ("memory.current", "memory.max") if self.unified else ("memory.usage_in_bytes", "memory.limit_in_bytes")
             )
-            used, most = self._number("memory", memory), self._number("memory", limit)
+            used, most = self._read_number("memory", memory), self._read_number("memory", limit)
             # What files have in memory is given up when it is needed.
-            if most is not None and used is not None and used - self._cached() >= _FULL * most:
+            if most is not None and used is not None and used - self._cache_bytes() >= _FULL * most:
                 return "memory"
-            current, most = self._number("pids", "pids.current"), self._number("pids", "pids.max")
+            current, most = self._read_number("pids", "pids.current"), self._read_number("pids", "pids.max")
             return "processes" if most is not None and current is not None and current >= most else None
         except OSError:
             return None
 
-    def was_full(self) -> bool:
+    def has_hit_limit(self) -> bool:
         """Return whether processes were killed or refused at a limit, ever: a reset does not clear this."""
         killed = ("memory", "memory.events" if self.unified else "memory.oom_control", "oom_kill")
         refused = ("pids", "pids.events", "max")
         try:
-            return any(self._counts(controller, file).get(name, 0) for controller, file, name in (killed, refused))
+            return any(self._read_counts(controller, file).get(name, 0) for controller, file, name in (killed, refused))
         except OSError:
             return True
 
-    def _counts(self, controller: str, file: str) -> dict[str, int]:
-        lines = (self._of(controller) / file).read_text(encoding="ascii").splitlines()
+    def _read_counts(self, controller: str, file: str) -> dict[str, int]:
+        lines = (self._folder_of(controller) / file).read_text(encoding="ascii").splitlines()
         return {name: int(value) for name, value in map(str.split, lines)}
 
-    def _number(self, controller: str, file: str) -> int | None:
-        text = (self._of(controller) / file).read_text(encoding="ascii").strip()
+    def _read_number(self, controller: str, file: str) -> int | None:
+        text = (self._folder_of(controller) / file).read_text(encoding="ascii").strip()
         return None if text == "max" else int(text)
 
-    def _cached(self) -> int:
-        found = self._counts("memory", "memory.stat")
+    def _cache_bytes(self) -> int:
+        found = self._read_counts("memory", "memory.stat")
         return sum(found.get(f"total_{name}", found.get(name, 0)) for name in ("active_file", "inactive_file"))
 
-    def forget(self) -> None:
+    def reset_counts(self) -> None:
         """Begin its counts of use again, as far as the kernel allows: in version 1."""
         if self.unified:
             return
         for controller, file in _COUNTS:
             with contextlib.suppress(OSError):
-                (self._of(controller) / file).write_text("0", encoding="ascii")
+                (self._folder_of(controller) / file).write_text("0", encoding="ascii")
 
-    def end(self) -> None:
+    def kill(self) -> None:
         """Kill all its processes, frozen ones too; they are gone a moment later."""
         for pid in self.processes():
             with contextlib.suppress(ProcessLookupError):

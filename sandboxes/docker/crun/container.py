@@ -14,7 +14,7 @@ from typing import Protocol
 from sandboxes.base import SandboxDied, SandboxError
 from sandboxes.docker.crun.bundle import Bundle
 from sandboxes.docker.crun.images import Image
-from sandboxes.docker.crun.layers import is_whole, let_go
+from sandboxes.docker.crun.layers import has_all_layers, release_layers
 from sandboxes.docker.crun.reset import can_reset, reset
 from sandboxes.docker.crun.snapshot import freeze
 from sandboxes.docker.crun.trees import read_tree, unpack_tree
@@ -22,7 +22,7 @@ from sandboxes.docker.executor.channel import Channel
 from sandboxes.docker.executor.container import Container, Kind
 from sandboxes.docker.executor.disk_usage import HostPaths
 from sandboxes.shielding import finish
-from sandboxes.trees import Reader, Selected
+from sandboxes.trees import Reader, SelectingReader
 
 logger = logging.getLogger(__name__)
 
@@ -67,8 +67,8 @@ class CrunContainer(Container):
     def _host_paths_of(bundle: Bundle) -> HostPaths:
         return HostPaths((bundle.upper, *(layer.path for layer in bundle.written)), bundle.process.first)
 
-    def whole(self) -> bool:
-        return self.bundle.root < 0 or is_whole(self.bundle.directory.storage, self.bundle.stack)
+    def is_intact(self) -> bool:
+        return self.bundle.root < 0 or has_all_layers(self.bundle.directory.storage, self.bundle.stack)
 
     async def unpack(self, archive: bytes, target: str) -> None:
         with self._root() as root:
@@ -79,7 +79,7 @@ class CrunContainer(Container):
     ) -> Reader:
         reader = make()
         with self._root() as root:
-            await asyncio.to_thread(read_tree, root, target, Selected(reader, target), skip)
+            await asyncio.to_thread(read_tree, root, target, SelectingReader(reader, target), skip)
         return reader
 
     @contextmanager
@@ -96,7 +96,7 @@ class CrunContainer(Container):
     async def kill(self) -> None:
         self.bundle.process.kill()
         try:
-            await self.bundle.process.ended(_STOP_S)
+            await self.bundle.process.wait(_STOP_S)
         except TimeoutError as error:
             raise SandboxError(f"sandbox {self.name} does not end") from error
 
@@ -104,15 +104,15 @@ class CrunContainer(Container):
         if self._quiesced:
             return None
         if self.channel.alive:
-            return await asyncio.to_thread(self.bundle.cgroup.full)
+            return await asyncio.to_thread(self.bundle.cgroup.reached_limit)
         try:
-            code = await self.bundle.process.ended(_ENDING_S)
+            code = await self.bundle.process.wait(_ENDING_S)
         except TimeoutError:
             return None
-        return "memory" if code == _KILLED and self.bundle.was_taken() else _ENDS.get(code)
+        return "memory" if code == _KILLED and self.bundle.was_killed_for_memory() else _ENDS.get(code)
 
     async def host_out_of_memory(self) -> bool:
-        return not self._quiesced and self.bundle.killed_for_host()
+        return not self._quiesced and self.bundle.was_killed_for_host()
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Kind]:
@@ -124,7 +124,7 @@ class CrunContainer(Container):
         try:
             yield replace(self.kind, snapshot=snapshot)
         finally:
-            await finish(let_go(snapshot.stack))
+            await finish(release_layers(snapshot.stack))
 
     async def release(self) -> None:
         if not await finish(self._keeper.keep(self)):
@@ -137,7 +137,7 @@ class CrunContainer(Container):
             return await finish(self._quiesce())
 
     async def _quiesce(self) -> bool:
-        self.channel = self.channel.succeeded(self.name, "it was stopped")
+        self.channel = self.channel.renew(self.name, "it was stopped")
         try:
             async with asyncio.timeout(_RENEW_S):
                 await self.channel.reset(new_devices=False)
@@ -158,7 +158,7 @@ class CrunContainer(Container):
             return await finish(self._reset())
 
     async def _reset(self) -> bool:
-        self.channel = self.channel.succeeded(self.name)
+        self.channel = self.channel.renew(self.name)
         try:
             if not self._quiesced:  # then everything has ended
                 async with asyncio.timeout(_RENEW_S):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sandboxes.base import ImageMissing, SandboxDied, SandboxError
-from sandboxes.docker.crun.layers import Stack, image_layers, is_whole, snapshot_layers
+from sandboxes.docker.crun.layers import Stack, has_all_layers, image_layers, snapshot_layers
 from sandboxes.docker.crun.reap import OWNERS
 from sandboxes.docker.daemon.client import DaemonClient, daemon_errors, image_remedy
 from sandboxes.docker.daemon.reap import remove
@@ -52,34 +52,34 @@ class Images:
         self._held: dict[str, Image] = {}
         self._turn = asyncio.Lock()
 
-    async def take(self, name: str) -> Image:
+    async def acquire(self, name: str) -> Image:
         """Return an image, which stays until it is given back. Raises ImageMissing with the remedy."""
         found, at = self._named.get(name, ("", 0.0))
         image = self._held.get(found)
-        if image is None or time.monotonic() - at > _KNOWN_S or not self.whole(image):
+        if image is None or time.monotonic() - at > _KNOWN_S or not self.has_all_files(image):
             async with self._turn:
                 image = await self._look_up(name)
         image.users += 1
         return image
 
-    def whole(self, image: Image) -> bool:
+    def has_all_files(self, image: Image) -> bool:
         """Return whether an image's files are all there."""
-        return is_whole(self._storage, image.stack)
+        return has_all_layers(self._storage, image.stack)
 
-    async def give_back(self, image: Image) -> None:
+    async def release(self, image: Image) -> None:
         """Let go of an image. Never raises: a hold that the Docker daemon does not remove now goes with its owner."""
         image.users -= 1
         idle = [one for one in self._held.values() if not one.users]
         for one in idle[: max(0, len(idle) - _HELD)]:
             del self._held[one.id]
             try:
-                await remove(self._client, self._hold(one.id))
+                await remove(self._client, self._holder_name(one.id))
             except SandboxError as error:
                 logger.warning("%s", error)
 
     async def _look_up(self, name: str) -> Image:
         found, at = self._named.get(name, ("", 0.0))
-        if found in self._held and time.monotonic() - at <= _KNOWN_S and self.whole(self._held[found]):
+        if found in self._held and time.monotonic() - at <= _KNOWN_S and self.has_all_files(self._held[found]):
             return self._held[found]
         try:
             async with daemon_errors(f"look for image {name}"):
@@ -87,11 +87,11 @@ class Images:
         except ImageMissing as error:
             raise ImageMissing(image_remedy(name)) from error
         image = self._held.pop(seen["Id"], None)
-        if image is None or not self.whole(image) or not await self._is_held(image.id):
-            await remove(self._client, self._hold(seen["Id"]))
-            await self._daemon.hold(seen["Id"], self._hold(seen["Id"]))
+        if image is None or not self.has_all_files(image) or not await self._is_held(image.id):
+            await remove(self._client, self._holder_name(seen["Id"]))
+            await self._daemon.start_holder(seen["Id"], self._holder_name(seen["Id"]))
             layers = await self._layers(seen)
-            if image is None or not self.whole(image):  # one that is made again has other layers under its id
+            if image is None or not self.has_all_files(image):  # one that is made again has other layers under its id
                 image = Image(seen["Id"], seen["Config"] or {}, layers)
         self._held[image.id] = image
         self._named[name] = image.id, time.monotonic()
@@ -116,8 +116,8 @@ class Images:
     async def _state(self, found: str) -> Mapping[str, Any]:
         """Return the state of the holding container of the image with this id."""
         async with daemon_errors(f"look whether image {found} is held"):
-            shown: Mapping[str, Any] = await self._client.containers.container(self._hold(found)).show()
+            shown: Mapping[str, Any] = await self._client.containers.container(self._holder_name(found)).show()
         return shown["State"]  # type: ignore[no-any-return]
 
-    def _hold(self, found: str) -> str:
+    def _holder_name(self, found: str) -> str:
         return f"atropos-{self._owner.id}-holds-{found.removeprefix('sha256:')[:16]}"

@@ -51,12 +51,12 @@ class Snapshot:
     gid: int = 0
 
 
-def hold(stack: Stack) -> None:
+def acquire_layers(stack: Stack) -> None:
     for layer in stack:
         layer.users += 1
 
 
-async def let_go(stack: Stack) -> None:
+async def release_layers(stack: Stack) -> None:
     """Remove layers without users."""
     for layer in stack:
         layer.users -= 1
@@ -64,7 +64,7 @@ async def let_go(stack: Stack) -> None:
             await asyncio.to_thread(remove_tree, layer.path)
 
 
-def is_whole(storage: Path, stack: Stack) -> bool:
+def has_all_layers(storage: Path, stack: Stack) -> bool:
     """Return whether all layers are still there. The Docker daemon removes a layer's short path first,
     so a layer with its path was whole until now. storage: the Docker daemon's directory."""
     try:

@@ -28,7 +28,7 @@ class MountNamespace:
         """Raise OSError if this process may not have mounts of its own."""
         with ExitStack() as undo:
             undo.callback(self._thread.shutdown, wait=False)
-            await self.do(self._enter)
+            await self.run(self._enter)
             undo.pop_all()
         return self
 
@@ -37,7 +37,7 @@ class MountNamespace:
         for namespace in self._own.values():
             os.close(namespace)
 
-    async def do(self, work: Callable[..., T], *args: object) -> T:
+    async def run(self, work: Callable[..., T], *args: object) -> T:
         """Do something in the thread, one thing at a time."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
 
@@ -48,10 +48,10 @@ class MountNamespace:
         # Beside version 1 its controllers are what crun takes, and complains where version 2 has others.
         with contextlib.suppress(OSError):
             kernel.unmount("/sys/fs/cgroup/unified")
-        self._own = {name: _namespace("thread-self", name) for name in _KINDS}
+        self._own = {name: _open_namespace("thread-self", name) for name in _KINDS}
 
     @contextmanager
-    def visiting(self, process: int, *more: str) -> Iterator[None]:
+    def enter_process(self, process: int, *more: str) -> Iterator[None]:
         """Be among the mounts of a process, and at its root, for the block. To be used in the thread.
 
         more: other namespaces of the process to be in, as in its folder `ns`.
@@ -60,7 +60,7 @@ class MountNamespace:
         with ExitStack() as stack:
             theirs = {}
             for name in names:
-                theirs[name] = _namespace(str(process), name)
+                theirs[name] = _open_namespace(str(process), name)
                 stack.callback(os.close, theirs[name])
             for name in names:
                 stack.callback(kernel.enter, self._own[name], _KINDS[name])
@@ -68,5 +68,5 @@ class MountNamespace:
             yield
 
 
-def _namespace(process: str, name: str) -> int:
+def _open_namespace(process: str, name: str) -> int:
     return os.open(f"/proc/{process}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)

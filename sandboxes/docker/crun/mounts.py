@@ -65,7 +65,7 @@ def fresh_mounts(template: Mapping[str, Any]) -> tuple[Mount, ...] | None:
     return tuple(found) if found and found[0].target == TOP else None
 
 
-def look_at_devices(folder: Path, mounts: Sequence[Mount]) -> tuple[Device, ...] | None:
+def list_devices(folder: Path, mounts: Sequence[Mount]) -> tuple[Device, ...] | None:
     """Return the entries of /dev beside mounts, before any command has run; None if one can't be made again."""
     found, mounted = [], {mount.target.rpartition("/")[2] for mount in mounts}
     with os.scandir(folder) as entries:

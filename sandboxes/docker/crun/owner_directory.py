@@ -47,13 +47,13 @@ class OwnerDirectory:
 
     async def __aenter__(self) -> Self:
         async with contextlib.AsyncExitStack() as undo:
-            undo.push_async_callback(lambda: finish(asyncio.to_thread(self._leave)))
+            undo.push_async_callback(lambda: finish(asyncio.to_thread(self._release)))
             await finish(asyncio.to_thread(self._make))
             undo.pop_all()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        await asyncio.to_thread(self._leave)
+        await asyncio.to_thread(self._release)
 
     def new_name(self) -> str:
         """Return an unused name."""
@@ -66,7 +66,7 @@ class OwnerDirectory:
         self.path.parent.mkdir(mode=0o700, exist_ok=True)
         self._lock = make_locked(self.path)
         (self.path / CGROUP).write_text(self.parent, encoding="utf-8")
-        self._watch()
+        self._start_reaper()
         self.state.mkdir(mode=0o700)
         _write(self.executor.path / EXECUTOR, self._program, 0o755)
         for name in ("dev", "proc", "sys"):
@@ -80,7 +80,7 @@ class OwnerDirectory:
         (self.etc.path / "etc" / "mtab").symlink_to("/proc/mounts")
         _write(self.etc.path / ".dockerenv", b"", 0o755)
 
-    def _watch(self) -> None:
+    def _start_reaper(self) -> None:
         """Start a process that waits for the lock, so for the end of this process, and then removes the remains.
 
         It is nobody's child: a program that ends a process with all its children, as Ray does, does not find it.
@@ -96,7 +96,7 @@ class OwnerDirectory:
         with contextlib.suppress(ChildProcessError):  # something else has waited for it
             os.waitpid(shell, 0)
 
-    def _leave(self) -> None:
+    def _release(self) -> None:
         self.log.close()
         remove_remains(self.path)
         if self._lock >= 0:

@@ -30,9 +30,9 @@ class CrunProcess:
         self._first_fd = -1
         self._fd = os.pidfd_open(pid)
         self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        asyncio.get_running_loop().add_reader(self._fd, self._end)
+        asyncio.get_running_loop().add_reader(self._fd, self._note_exit)
 
-    def _end(self) -> None:
+    def _note_exit(self) -> None:
         asyncio.get_running_loop().remove_reader(self._fd)
         os.close(self._fd)
         try:
@@ -42,7 +42,7 @@ class CrunProcess:
         if not self._ended.done():
             self._ended.set_result(code)
 
-    def began(self, first: int) -> None:
+    def note_first_process(self, first: int) -> None:
         """Take note of the first process, which must be there."""
         self.first, self._first_fd = first, os.pidfd_open(first)
 
@@ -56,7 +56,7 @@ class CrunProcess:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._first_fd, signal.SIGKILL)
 
-    async def ended(self, timeout_s: float) -> int:
+    async def wait(self, timeout_s: float) -> int:
         """Wait for its end, and return how it ended. Raises TimeoutError."""
         return await asyncio.wait_for(asyncio.shield(self._ended), timeout_s)
 
@@ -64,7 +64,7 @@ class CrunProcess:
         """Kill it, and crun if it does not end by itself. Returns whether crun has removed everything it had made."""
         self.kill()
         try:
-            code = await self.ended(timeout_s)
+            code = await self.wait(timeout_s)
         except TimeoutError:
             os.kill(self.pid, signal.SIGKILL)
             await self._ended
@@ -76,7 +76,7 @@ class CrunProcess:
         return code >= 0  # it was not killed itself
 
 
-def sealed(program: Path) -> int:
+def make_sealed_copy(program: Path) -> int:
     """Return a descriptor of an unchangeable copy of a program in memory, to be run as /proc/self/fd/N.
 
     crun wants to run from such a copy, and else makes one each time and starts itself again. Raises OSError.

@@ -46,7 +46,7 @@ def reap_dead_folders(storage: Path) -> int:
 
 def make_locked(folder: Path) -> int:
     """Make an owner's folder, which nobody sees before it is locked. Returns the lock, held."""
-    with _alone(folder.parent):
+    with _lock_owners(folder.parent):
         folder.mkdir(mode=0o700)
         lock = _open_lock(folder)
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -54,7 +54,7 @@ def make_locked(folder: Path) -> int:
 
 
 def _remove_if_dead(folder: Path) -> bool:
-    with _alone(folder.parent):
+    with _lock_owners(folder.parent):
         lock = _open_lock(folder)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -69,7 +69,7 @@ def _remove_if_dead(folder: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _alone(owners: Path) -> Iterator[None]:
+def _lock_owners(owners: Path) -> Iterator[None]:
     """Keep others from making and locking an owner's folder meanwhile."""
     place = os.open(owners, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -86,12 +86,12 @@ def _open_lock(folder: Path) -> int:
 def remove_remains(folder: Path) -> None:
     """End and remove all remains of a dead owner; the caller holds its lock."""
     until = time.monotonic() + _LONG_S
-    while _end(folder) and time.monotonic() < until:
+    while _kill_remains(folder) and time.monotonic() < until:
         time.sleep(_TICK_S)
     remove_tree(folder)
 
 
-def _end(folder: Path) -> bool:
+def _kill_remains(folder: Path) -> bool:
     """Kill running processes and remove control groups. Returns whether there was anything."""
     found = False
     for pid in _runtimes(folder):
@@ -99,7 +99,7 @@ def _end(folder: Path) -> bool:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     for cgroup in _cgroups(folder):
-        cgroup.end()
+        cgroup.kill()
         found |= not cgroup.remove()
     return found
 
@@ -127,7 +127,7 @@ def _cgroups(folder: Path) -> list[Cgroup]:
     return [Cgroup(f"{parent}/{one}", unified) for one in {found.name for up in above for found in up.glob(name)}]
 
 
-async def _remove_holds(owner_id: str) -> None:
+async def _remove_holders(owner_id: str) -> None:
     """Remove the containers for holding an owner's images. Raises SandboxError if the Docker daemon does not."""
     async with connect() as client:
         await remove_owned(client, owner_id)
@@ -135,4 +135,4 @@ async def _remove_holds(owner_id: str) -> None:
 
 if __name__ == "__main__":
     remove_remains(Path(sys.argv[1]))
-    asyncio.run(_remove_holds(Path(sys.argv[1]).name))
+    asyncio.run(_remove_holders(Path(sys.argv[1]).name))

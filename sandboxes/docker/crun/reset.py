@@ -18,7 +18,7 @@ from pathlib import Path
 from sandboxes.base import SandboxError
 from sandboxes.docker.crun import kernel
 from sandboxes.docker.crun.bundle import Bundle
-from sandboxes.docker.crun.layers import let_go, remove_tree
+from sandboxes.docker.crun.layers import release_layers, remove_tree
 from sandboxes.docker.crun.mounts import TOP, change_root, mount_devices
 
 _CLEAN_S = 1.0
@@ -38,18 +38,18 @@ async def reset(bundle: Bundle, listening: int) -> None:
 
     listening: how many sockets process 1 has in the sandbox's network.
     """
-    await _until_alone(bundle, listening)
+    await _wait_until_alone(bundle, listening)
     old, upper, stack = bundle.root, bundle.upper, bundle.stack
-    limit = await bundle.namespace.do(_reset, bundle)
-    bundle.clear(asyncio.to_thread(_clear, old, upper))
-    await let_go(tuple(layer for layer in stack if layer not in bundle.stack))
+    limit = await bundle.namespace.run(_reset, bundle)
+    bundle.run_in_background(asyncio.to_thread(_remove_written, old, upper))
+    await release_layers(tuple(layer for layer in stack if layer not in bundle.stack))
     if limit is not None:
         raise SandboxError(f"sandbox {bundle.name} is still at the limit of its {limit}")
 
 
-async def _until_alone(bundle: Bundle, listening: int) -> None:
+async def _wait_until_alone(bundle: Bundle, listening: int) -> None:
     until = time.monotonic() + _CLEAN_S
-    while left := _left(bundle, listening):
+    while left := _find_remains(bundle, listening):
         if time.monotonic() > until:
             raise SandboxError(f"sandbox {bundle.name} still has {left}")
         # Sockets that are on their way through nothing but each other the kernel looks for when one is closed.
@@ -63,21 +63,21 @@ def _reset(bundle: Bundle) -> str | None:
     connected = _has_connected(bundle.process.first)
     tree = bundle.reset()
     try:
-        with bundle.namespace.visiting(bundle.process.first, "ipc", "net"):
-            _remove_shared()
+        with bundle.namespace.enter_process(bundle.process.first, "ipc", "net"):
+            _remove_ipc_objects()
             if connected:
                 # Its own socket is there for some milliseconds more, for which a reset right after would wait.
-                kernel.forget_connections()
+                kernel.drop_tcp_metrics()
             _put_new_root(bundle, tree)
     except OSError:
         os.close(tree)
         raise
     bundle.root = tree
-    bundle.cgroup.forget()
-    return bundle.cgroup.full()
+    bundle.cgroup.reset_counts()
+    return bundle.cgroup.reached_limit()
 
 
-def _left(bundle: Bundle, listening: int) -> str:
+def _find_remains(bundle: Bundle, listening: int) -> str:
     """Return the kind of things left beside process 1 and its `listening` sockets. Raises SandboxError for lasting
     ones."""
     first = bundle.process.first
@@ -99,12 +99,12 @@ def _has_connected(first: int) -> bool:
     return counts["ActiveOpens"] != "0" or counts["PassiveOpens"] != "0"
 
 
-def _remove_shared() -> None:
+def _remove_ipc_objects() -> None:
     """Remove System V's objects in the thread's namespace. Raises OSError."""
     for kind in ("shm", "sem", "msg"):
         lines = Path(f"/proc/sysvipc/{kind}").read_text(encoding="ascii").splitlines()[1:]
         for line in lines:
-            kernel.remove_shared(kind, int(line.split()[1]))
+            kernel.remove_ipc_object(kind, int(line.split()[1]))
 
 
 def _put_new_root(bundle: Bundle, tree: int) -> None:
@@ -112,19 +112,19 @@ def _put_new_root(bundle: Bundle, tree: int) -> None:
     kernel.move_mount(tree, "/")
     os.fchdir(tree)
     mount_devices(bundle.fresh or (), bundle.devices or ())
-    for name in bundle.tops:
+    for name in bundle.top_mounts:
         if name != TOP:
             kernel.mount("/" + name, name, None, kernel.MOVE)
     change_root()
 
 
-def _clear(root: int, upper: Path) -> None:
+def _remove_written(root: int, upper: Path) -> None:
     """Remove the written files, and only then let go of the old root: the kernel writes all its present files to the
     disk."""
     try:
         remove_tree(upper)
         with contextlib.suppress(OSError):
             # Process 1's program was in the first root, which so never ends: its names keep files that were removed.
-            kernel.forget_names(root)
+            kernel.drop_unused_names(root)
     finally:
         os.close(root)

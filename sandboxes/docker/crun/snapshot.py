@@ -17,7 +17,7 @@ from pathlib import Path
 from sandboxes.base import SandboxError
 from sandboxes.docker.crun import kernel
 from sandboxes.docker.crun.bundle import Bundle
-from sandboxes.docker.crun.layers import MOUNT_FLAGS, Snapshot, Stack, copy_layer, hold
+from sandboxes.docker.crun.layers import MOUNT_FLAGS, Snapshot, Stack, acquire_layers, copy_layer
 from sandboxes.docker.crun.mounts import change_root
 
 _OWN_UID = 60417
@@ -28,7 +28,7 @@ async def freeze(bundle: Bundle) -> Snapshot:
     """Return a sandbox's files as they are now, to be let go of in the end. Raises SandboxError. Not to cancel."""
     root = bundle.upper.stat()
     try:
-        stack = await bundle.namespace.do(_without_copy, bundle)
+        stack = await bundle.namespace.run(_freeze_in_place, bundle)
         if stack is None:
             layer = bundle.directory.layer(bundle.directory.new_name(), kept=False)
             stack = (layer, *bundle.stack)
@@ -42,18 +42,18 @@ async def freeze(bundle: Bundle) -> Snapshot:
     snapshot = Snapshot(
         (executor, *(one for one in stack if one is not executor)), stat.S_IMODE(root.st_mode), root.st_uid, root.st_gid
     )
-    hold(snapshot.stack)
+    acquire_layers(snapshot.stack)
     return snapshot
 
 
-def _without_copy(bundle: Bundle) -> Stack | None:
+def _freeze_in_place(bundle: Bundle) -> Stack | None:
     """Return layers with the sandbox's present files; None if they have to be copied, and then nothing in it
     moves until the copy. In the namespace's thread."""
     if not _has_content(bundle.upper):
         return bundle.stack
     still = False
     try:
-        if bundle.cgroup.freeze() and not bundle.bound and _nobody_notices(bundle) and _writes_end(bundle):
+        if bundle.cgroup.freeze() and not bundle.bound and _has_only_idle_shells(bundle) and _make_read_only(bundle):
             _put_new_root(bundle)
             return bundle.stack
         still = True
@@ -68,32 +68,33 @@ def _has_content(folder: Path) -> bool:
         return next(entries, None) is not None
 
 
-def _nobody_notices(bundle: Bundle) -> bool:
+def _has_only_idle_shells(bundle: Bundle) -> bool:
     """Return whether all processes but the executor's own are idle shells of sessions, with none of its files open."""
     device = os.fstat(bundle.root).st_dev
     first = bundle.process.first
-    shared = {name for name in _streams(first).values() if name.startswith("pipe:")}
-    uids = {pid: _owner(pid) for pid in bundle.cgroup.processes() if _lives(pid)}
+    shared = {name for name in _list_descriptors(first).values() if name.startswith("pipe:")}
+    uids = {pid: _owner(pid) for pid in bundle.cgroup.processes() if _is_running(pid)}
     ours = {pid for pid, uid in uids.items() if uid == _OWN_UID}
     return first in ours and all(
-        int(_stat(pid)[1]) in ours and _is_shell(pid, shared) and not _holds(pid, device) for pid in uids.keys() - ours
+        int(_stat(pid)[1]) in ours and _is_shell(pid, shared) and not _has_open_files(pid, device)
+        for pid in uids.keys() - ours
     )
 
 
 def _is_shell(pid: int, shared: set[str]) -> bool:
     """Return whether a process has the pipes of a session's loop; the executor holds their other ends."""
-    streams = _streams(pid)
+    streams = _list_descriptors(pid)
     return streams.get("3", "") in shared and streams.get("4", "") in shared
 
 
-def _streams(pid: int) -> dict[str, str]:
+def _list_descriptors(pid: int) -> dict[str, str]:
     found = {}
     for fd in Path(f"/proc/{pid}/fd").iterdir():
         found[fd.name] = os.readlink(fd)  # noqa: PTH115
     return found
 
 
-def _holds(pid: int, device: int) -> bool:
+def _has_open_files(pid: int, device: int) -> bool:
     """Return whether a process has a file of a device open, or may write to a file by its memory."""
     for fd in Path(f"/proc/{pid}/fd").iterdir():
         if fd.stat().st_dev == device:
@@ -106,7 +107,7 @@ def _holds(pid: int, device: int) -> bool:
     return any(line.startswith("VmFlags:") and "sh" in line.split() for line in flags)
 
 
-def _lives(pid: int) -> bool:
+def _is_running(pid: int) -> bool:
     """Return whether a process has running threads; its first one may have ended before the others."""
     fields = _stat(pid)
     return fields[0] != "Z" or int(fields[17]) > 1
@@ -122,9 +123,9 @@ def _stat(pid: int) -> list[str]:
     return text.rpartition(")")[2].split()
 
 
-def _writes_end(bundle: Bundle) -> bool:
+def _make_read_only(bundle: Bundle) -> bool:
     """Make the processes' files read-only for ever. Returns False if one of them has a file open to write."""
-    with bundle.namespace.visiting(bundle.process.first):
+    with bundle.namespace.enter_process(bundle.process.first):
         try:
             kernel.mount("none", "/", None, kernel.REMOUNT | kernel.BIND | kernel.READ_ONLY | MOUNT_FLAGS)
         except OSError as error:
@@ -137,11 +138,11 @@ def _writes_end(bundle: Bundle) -> bool:
 def _put_new_root(bundle: Bundle) -> None:
     """Make the written files a layer, and put a new root above it under the processes."""
     try:
-        tree = bundle.stack_up()
-        with bundle.namespace.visiting(bundle.process.first):
+        tree = bundle.add_layer()
+        with bundle.namespace.enter_process(bundle.process.first):
             kernel.move_mount(tree, "/")
             os.fchdir(tree)
-            for name in bundle.tops:
+            for name in bundle.top_mounts:
                 kernel.mount("/" + name, name, None, kernel.MOVE)
             change_root()
     except (OSError, SandboxError) as error:

@@ -31,51 +31,51 @@ class Spares:
         self._limits = limits
         self._storage = storage
         self._ready: dict[CrunContainer, asyncio.TimerHandle] = {}
-        self._going: set[asyncio.Task[None]] = set()
+        self._discarding: set[asyncio.Task[None]] = set()
         self._closed = False
 
     async def take(self, kind: Kind, made_of: str) -> CrunContainer | None:
         """Return one of a kind, if it answers, or None. made_of: the id of the image behind the kind's name."""
-        for container in self._of(kind, made_of):
+        for container in self._matching(kind, made_of):
             self._ready.pop(container).cancel()
             async with AsyncExitStack() as undo:  # also if the caller is cancelled: nobody else knows of it now
                 undo.push_async_callback(container.discard)
-                if await container.answers():
+                if await container.is_responsive():
                     container.lives += 1
                     undo.pop_all()
                     return container
         return None
 
-    def _of(self, kind: Kind, made_of: str) -> Iterator[CrunContainer]:
+    def _matching(self, kind: Kind, made_of: str) -> Iterator[CrunContainer]:
         while found := [one for one in self._ready if one.kind == kind and one.made_of == made_of]:
             yield found[-1]
 
     async def keep(self, container: CrunContainer) -> bool:
         """Keep a container without a user, if it is as good as new again. Returns whether it is kept."""
-        if not self._may_keep(container) or not await container.reset() or self._closed:
+        if not self._can_keep(container) or not await container.reset() or self._closed:
             return False
-        self._ready[container] = asyncio.get_running_loop().call_later(_IDLE_S, self._let_go, container)
+        self._ready[container] = asyncio.get_running_loop().call_later(_IDLE_S, self._discard, container)
         while len(self._ready) > self._limits.used:
-            self._let_go(next(iter(self._ready)))
+            self._discard(next(iter(self._ready)))
         return True
 
-    def _may_keep(self, container: CrunContainer) -> bool:
+    def _can_keep(self, container: CrunContainer) -> bool:
         kind = container.kind
         if self._closed or not kind.shared or kind.snapshot is not None or not self._limits.used:
             return False
-        if container.spoiled or container.lives >= _MOST_LIVES or container.bundle.cgroup.was_full():
+        if container.spoiled or container.lives >= _MOST_LIVES or container.bundle.cgroup.has_hit_limit():
             return False
         return has_room(self._limits, self._storage)
 
-    def _let_go(self, container: CrunContainer) -> None:
+    def _discard(self, container: CrunContainer) -> None:
         self._ready.pop(container).cancel()
         task = asyncio.create_task(container.discard(), name="a sandbox that nobody wanted")
-        self._going.add(task)
-        task.add_done_callback(self._going.discard)
+        self._discarding.add(task)
+        task.add_done_callback(self._discarding.discard)
 
     async def close(self) -> None:
         """Discard all; none is kept from now on."""
         self._closed = True
         while self._ready:
-            self._let_go(next(iter(self._ready)))
-        await asyncio.gather(*self._going)
+            self._discard(next(iter(self._ready)))
+        await asyncio.gather(*self._discarding)

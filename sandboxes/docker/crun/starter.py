@@ -28,10 +28,10 @@ from sandboxes.docker.crun.images import Image, Images
 from sandboxes.docker.crun.layers import Snapshot
 from sandboxes.docker.crun.mount_namespace import MountNamespace
 from sandboxes.docker.crun.owner_directory import OwnerDirectory
-from sandboxes.docker.crun.process import sealed
+from sandboxes.docker.crun.process import make_sealed_copy
 from sandboxes.docker.crun.reap import OWNERS, PREFIX
 from sandboxes.docker.crun.spares import Spares
-from sandboxes.docker.crun.template import Template, describe, read_template, with_filter
+from sandboxes.docker.crun.template import Template, add_filter, describe, read_template
 from sandboxes.docker.daemon.client import DaemonClient
 from sandboxes.docker.daemon.starter import DaemonStarter, retrying
 from sandboxes.docker.executor.channel import Channel
@@ -41,7 +41,7 @@ from sandboxes.docker.executor.proxy import tunnels_of
 from sandboxes.docker.executor.streams import SocketStream
 from sandboxes.docker.slots import Slots
 from sandboxes.owner import Owner
-from sandboxes.shielding import finish, shared
+from sandboxes.shielding import await_shared, finish
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class CrunStarter(Starter):
 
     @property
     def busy(self) -> bool:
-        return self._slots.taken or self._daemon.busy
+        return self._slots.is_full or self._daemon.busy
 
     async def launch(self, kind: Kind) -> Container:
         if kind.limits.network or self._refused:
@@ -108,15 +108,15 @@ class CrunStarter(Starter):
     async def _launch(self, kind: Kind) -> Container:
         template = await self._template(kind)
         async with AsyncExitStack() as stack:
-            image = await self._images.take(kind.image)
-            stack.push_async_callback(self._images.give_back, image)
+            image = await self._images.acquire(kind.image)
+            stack.push_async_callback(self._images.release, image)
             if spare := await self._spares.take(kind, image.id):
                 return spare
             try:
                 async with self._slots:
                     bundle, channel = await self._start(stack, kind, image, template)
             except SandboxError as error:
-                if self._images.whole(image):
+                if self._images.has_all_files(image):
                     raise
                 raise DaemonError(f"image {kind.image} was removed while a sandbox was made of it") from error
             return CrunContainer(kind, bundle.name, channel, image, stack.pop_all(), bundle, self._spares)
@@ -131,7 +131,7 @@ class CrunStarter(Starter):
         key = (kind.limits, kind.switch_users)
         if key not in self._templates or _failed(self._templates[key]):
             self._templates[key] = asyncio.create_task(self._read_template(kind), name="sandbox template")
-        return await shared(self._templates[key])
+        return await await_shared(self._templates[key])
 
     async def _read_template(self, kind: Kind) -> Template:
         container = await self._daemon.launch(Kind(kind.image, kind.limits, kind.switch_users))
@@ -145,7 +145,7 @@ class CrunStarter(Starter):
         """Have the next ones use crun's compiled program of the seccomp profile."""
         program = await asyncio.to_thread(bundle.filter)
         done: asyncio.Future[Template] = asyncio.get_running_loop().create_future()
-        done.set_result(with_filter(template, program))
+        done.set_result(add_filter(template, program))
         self._templates[kind.limits, kind.switch_users] = done
 
     async def _start(
@@ -169,14 +169,14 @@ class CrunStarter(Starter):
             raise SandboxError(f"sandbox {name} can't be started: {error}") from error
         stack.callback(theirs.close)
         doors: dict[int, Door] = {}
-        connection = Connection(name, lambda: SocketStream.over(ours), _never, tunnels_of(kind.limits, doors))
+        connection = Connection(name, lambda: SocketStream.from_socket(ours), _never, tunnels_of(kind.limits, doors))
         stack.push_async_callback(connection.close)
         try:
             async with asyncio.timeout(self._timeout_s):
                 await connection.attach()
                 await finish(bundle.start(self._crun, snapshot, description, theirs))
                 await connection.greet(self._timeout_s)
-                await finish(bundle.began())
+                await finish(bundle.note_first_process())
                 if "annotations" not in template:
                     await self._keep_filter(kind, template, bundle)
         except SandboxDied as error:
@@ -223,7 +223,7 @@ async def crun_starter(
         )
         images = Images(client, owner, daemon, storage)
         with suppress(OSError):  # it may be forbidden to run what is in memory alone
-            program = sealed(crun)
+            program = make_sealed_copy(crun)
             stack.callback(os.close, program)
             crun = Path(f"/proc/self/fd/{program}")
         starter = CrunStarter(

@@ -59,12 +59,12 @@ def read_template(process: int, proc: Path = Path("/proc")) -> Template:
         # What has started it works in the folder that describes it.
         found = json.loads((proc / parent / "cwd" / "config.json").read_bytes())
         limits = (proc / str(process) / "limits").read_text(encoding="ascii")
-        return _general(found, limits)
+        return _shared_part(found, limits)
     except (OSError, ValueError, KeyError, IndexError) as error:
         raise SandboxError(f"how the Docker daemon isolates a container can't be read: {error!r}") from error
 
 
-def _general(found: Template, limits: str) -> Template:
+def _shared_part(found: Template, limits: str) -> Template:
     """Return the part of a container's description common to all of its kind."""
     kinds = {space["type"] for space in found["linux"]["namespaces"]}
     if "user" in kinds or not {"pid", "network", "ipc", "uts", "mount"} <= kinds:
@@ -72,7 +72,7 @@ def _general(found: Template, limits: str) -> Template:
     if not found["linux"].get("seccomp", {}).get("syscalls"):
         raise ValueError("it has no seccomp profile")
     process = dict(found["process"], terminal=False, cwd="/", rlimits=_rlimits(limits))
-    process["args"] = ["/" + EXECUTOR, *process["args"][1:], f"calls={newest_call(found['linux']['seccomp'])}"]
+    process["args"] = ["/" + EXECUTOR, *process["args"][1:], f"calls={newest_system_call(found['linux']['seccomp'])}"]
     process.pop("consoleSize", None)
     linux = dict(found["linux"], namespaces=[{"type": kind} for kind in _NAMESPACES])
     template: Template = {
@@ -89,7 +89,7 @@ def _general(found: Template, limits: str) -> Template:
     return template
 
 
-def newest_call(profile: Mapping[str, Any]) -> int:
+def newest_system_call(profile: Mapping[str, Any]) -> int:
     """Return the number of the last system call that a seccomp profile names and crun's library knows.
 
     A profile can't say whether later ones may be called: for runc, the Docker daemon's runtime, they do not exist.
@@ -134,7 +134,7 @@ def describe(
     return json.dumps(template | {"process": process, "linux": linux, "mounts": mounts}).encode()
 
 
-def with_filter(template: Template, program: bytes) -> Template:
+def add_filter(template: Template, program: bytes) -> Template:
     """Return a template with a compiled seccomp profile; to compile it again is half the cost of a start.
 
     program: crun's program of the profile. A crun without this feature would start nothing: the profile without its
@@ -145,7 +145,7 @@ def with_filter(template: Template, program: bytes) -> Template:
     return template | {"annotations": annotations, "linux": template["linux"] | {"seccomp": profile}}
 
 
-def tops(template: Mapping[str, Any]) -> list[str]:
+def top_mounts(template: Mapping[str, Any]) -> list[str]:
     """Return the mounts in the root directory itself, without slashes."""
     places = {mount["destination"].strip("/").partition("/")[0] for mount in template["mounts"]}
     return sorted(places)

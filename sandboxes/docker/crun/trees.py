@@ -17,9 +17,9 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from sandboxes.docker.crun.kernel import O_PATH, open_in
+from sandboxes.docker.crun.kernel import O_PATH, open_in_root
 from sandboxes.docker.crun.layers import remove_tree
-from sandboxes.trees import Limited, TreeReader, check_archive, check_depth
+from sandboxes.trees import LimitedFile, TreeReader, check_archive, check_depth
 
 _FOLDER = O_PATH | os.O_DIRECTORY
 _ITSELF = O_PATH | os.O_NOFOLLOW
@@ -31,15 +31,15 @@ def unpack_tree(root: int, archive: bytes, target: str) -> None:
     Raises OSError if the path leads nowhere, ValueError if the archive is none.
     """
     check_archive(archive)
-    os.close(open_in(root, target, _FOLDER))
+    os.close(open_in_root(root, target, _FOLDER))
     try:
         with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-            _Unpacking(root, target, tar).do()
+            _Unpacker(root, target, tar).run()
     except tarfile.TarError as error:
         raise ValueError(f"not a tar archive: {error}") from error
 
 
-class _Unpacking:
+class _Unpacker:
     """One archive on its way into a directory. No name in it leads above this directory, but a link in the way may."""
 
     def __init__(self, root: int, target: str, tar: tarfile.TarFile) -> None:
@@ -47,7 +47,7 @@ class _Unpacking:
         self._target = target
         self._tar = tar
 
-    def do(self) -> None:
+    def run(self) -> None:
         folders = []
         above, parent = "", self._folder("")
         try:
@@ -94,7 +94,7 @@ class _Unpacking:
         return folder
 
     def _open(self, path: str) -> int:
-        return open_in(self._root, posixpath.join(self._target, path), _FOLDER)
+        return open_in_root(self._root, posixpath.join(self._target, path), _FOLDER)
 
     def _make(self, member: tarfile.TarInfo, parent: int, name: str) -> None:
         """Make a member's file, in place of a present one. Devices and unknown kinds are left out."""
@@ -108,7 +108,7 @@ class _Unpacking:
 
     def _make_folder(self, member: tarfile.TarInfo, parent: int, name: str) -> None:
         if stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
-            self._dress(member, parent, name)
+            self._set_attributes(member, parent, name)
         else:
             os.unlink(name, dir_fd=parent)
             self._create(member, parent, name)
@@ -135,14 +135,14 @@ class _Unpacking:
             self._link(member.linkname, parent, name)
         elif member.isdir():
             os.mkdir(name, 0o700, dir_fd=parent)
-            self._dress(member, parent, name)
+            self._set_attributes(member, parent, name)
         elif member.issym():
             os.symlink(member.linkname, name, dir_fd=parent)
             os.chown(name, member.uid, member.gid, dir_fd=parent, follow_symlinks=False)
             os.utime(name, (member.mtime, member.mtime), dir_fd=parent, follow_symlinks=False)
         elif member.isfifo():
             os.mkfifo(name, 0o600, dir_fd=parent)
-            self._dress(member, parent, name)
+            self._set_attributes(member, parent, name)
 
     def _link(self, linked: str, parent: int, name: str) -> None:
         above, last = posixpath.split(posixpath.normpath("/" + linked).strip("/"))
@@ -166,9 +166,9 @@ class _Unpacking:
         finally:
             os.close(file)
 
-    def _dress(self, member: tarfile.TarInfo, parent: int, name: str) -> None:
+    def _set_attributes(self, member: tarfile.TarInfo, parent: int, name: str) -> None:
         """Give a directory or a pipe its owner and mode."""
-        made = open_in(parent, name, _ITSELF)
+        made = open_in_root(parent, name, _ITSELF)
         try:
             if stat.S_ISLNK(os.fstat(made).st_mode):  # it was exchanged for one meanwhile
                 return
@@ -184,10 +184,10 @@ def read_tree(root: int, target: str, reader: TreeReader, skip: Collection[str] 
     Links are given as links; all but files, directories, links and pipes is left out, and so are names of `skip` with
     all below them. Raises OSError if the path leads nowhere, and what the reader raises.
     """
-    reading = _Reading(reader, target, skip)
+    reading = _TreeWalker(reader, target, skip)
     clean = posixpath.normpath("/" + target)
     # The last name alone may be a link: it is what is requested.
-    top = open_in(root, target if target.endswith(("/", "/.")) or clean == "/" else clean, _ITSELF)
+    top = open_in_root(root, target if target.endswith(("/", "/.")) or clean == "/" else clean, _ITSELF)
     try:
         seen = os.fstat(top)
         if not stat.S_ISDIR(seen.st_mode):
@@ -199,7 +199,7 @@ def read_tree(root: int, target: str, reader: TreeReader, skip: Collection[str] 
         os.close(top)
 
 
-class _Reading:
+class _TreeWalker:
     def __init__(self, reader: TreeReader, target: str, skip: Collection[str]) -> None:
         self._reader = reader
         self._target = target
@@ -216,7 +216,7 @@ class _Reading:
 
     def walk(self, parent: int, name: str, path: str) -> None:
         """Add the file at a path below the top, and all below it. Files that go meanwhile are left out."""
-        for above, last, whole in self._below(parent, name, path):
+        for above, last, whole in self._walk_folders(parent, name, path):
             try:
                 found = os.open(last, _ITSELF | os.O_CLOEXEC, dir_fd=above)
             except FileNotFoundError:
@@ -226,7 +226,7 @@ class _Reading:
             finally:
                 os.close(found)
 
-    def _below(self, parent: int, name: str, path: str) -> Iterator[tuple[int, str, str]]:
+    def _walk_folders(self, parent: int, name: str, path: str) -> Iterator[tuple[int, str, str]]:
         """Yield directories before their contents: each one's parent, its name, its whole path. By paths from the
         top, not by a descriptor for each level: a path ends with an error if it is too long."""
         yield parent, name, path
@@ -234,7 +234,7 @@ class _Reading:
         while todo:
             folder = todo.pop()
             try:
-                opened = open_in(parent, folder, _FOLDER | os.O_NOFOLLOW)
+                opened = open_in_root(parent, folder, _FOLDER | os.O_NOFOLLOW)
             except (FileNotFoundError, NotADirectoryError):
                 continue
             try:
@@ -265,7 +265,7 @@ class _Reading:
                 self._files[seen.st_dev, seen.st_ino] = path
             info.size = seen.st_size
             with open(f"/proc/self/fd/{found}", "rb") as file:  # noqa: PTH123
-                self._reader.add(info, Limited(file, info.size))
+                self._reader.add(info, LimitedFile(file, info.size))
             return
         self._reader.add(info, None)
 

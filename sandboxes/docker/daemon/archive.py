@@ -22,7 +22,7 @@ async def read_body(response: aiohttp.ClientResponse, reader: TreeReader, target
 
     target: the tree's path, for messages. Raises the connection's failures."""
     loop = asyncio.get_running_loop()
-    pieces = _Pieces(response.content, loop, target)
+    pieces = _ResponseReader(response.content, loop, target)
     reading = loop.run_in_executor(_READERS, _read_pieces, pieces, reader)
     try:
         return await asyncio.shield(reading)
@@ -32,7 +32,7 @@ async def read_body(response: aiohttp.ClientResponse, reader: TreeReader, target
             await finish(reading)
 
 
-class _Pieces(io.RawIOBase):
+class _ResponseReader(io.RawIOBase):
     """The body of a response, as a file for another thread."""
 
     def __init__(self, content: aiohttp.StreamReader, loop: asyncio.AbstractEventLoop, target: str) -> None:
@@ -43,7 +43,7 @@ class _Pieces(io.RawIOBase):
 
     def read(self, size: int = -1, /) -> bytes:
         try:
-            piece = asyncio.run_coroutine_threadsafe(self._received(size), self._loop).result()
+            piece = asyncio.run_coroutine_threadsafe(self._receive(size), self._loop).result()
         except Exception as error:
             self.failure = error
             raise
@@ -52,14 +52,14 @@ class _Pieces(io.RawIOBase):
             raise ValueError(f"{self._target} holds more than {_MOST} bytes")
         return piece
 
-    async def _received(self, size: int) -> bytes:
+    async def _receive(self, size: int) -> bytes:
         data = bytearray()
         while len(data) < size and (piece := await self._content.read(size - len(data))):
             data += piece
         return bytes(data)
 
 
-def _read_pieces(pieces: _Pieces, reader: TreeReader) -> Exception | None:
+def _read_pieces(pieces: _ResponseReader, reader: TreeReader) -> Exception | None:
     """Give an archive to a reader; return what either is at fault for. Raises the connection's failures."""
     try:
         read_archive(pieces, reader, "r|")

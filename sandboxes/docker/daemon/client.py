@@ -27,7 +27,7 @@ from sandboxes.base import (
 )
 from sandboxes.docker.daemon.ssh import ssh_tunnel
 from sandboxes.patience import patiently
-from sandboxes.tls import distrust
+from sandboxes.tls import explain_tls_failure
 
 PATIENCE_S = 60.0
 """How long a present Docker daemon may take over its first answer, as at its start with many containers."""
@@ -75,7 +75,7 @@ class DaemonClient(aiodocker.Docker):
         self._tls = tls
         self.here = here and self.docker_host.startswith("unix")
 
-    def another(self) -> DaemonClient:
+    def clone(self) -> DaemonClient:
         """Return a client of the same Docker daemon with connections of its own; the caller closes it."""
         return DaemonClient(self.address, here=self.here, api_version=self.api_version, tls=self._tls)
 
@@ -99,7 +99,7 @@ async def connect(url: str | None = None, certificates: Path | None = None) -> A
             tunnelled = address is not None and address.startswith("ssh://")
             if address is not None and tunnelled:
                 address = await stack.enter_async_context(ssh_tunnel(address))
-            certificates = certificates or _named_certificates(address)
+            certificates = certificates or _certificates_folder(address)
             tls = None if certificates is None else _tls(certificates)
             if tls is not None and address is not None:
                 address = _TCP.sub("https://", address)
@@ -110,11 +110,11 @@ async def connect(url: str | None = None, certificates: Path | None = None) -> A
                 f"No Docker daemon found ({str(error) or 'no socket, no DOCKER_HOST'}). {DAEMON_REMEDY}"
             ) from error
         stack.push_async_callback(client.close)
-        where = f"The Docker daemon at {url or _named(client)}"
+        where = f"The Docker daemon at {url or _client_address(client)}"
         try:
             version = await patiently(client.version(), where, PATIENCE_S, _REMIND_S)
         except (aiodocker.DockerError, aiohttp.ClientError, OSError) as error:
-            if (why := _distrust(error, certificates or Path("~/.docker"))) is not None:
+            if (why := _explain_tls_failure(error, certificates or Path("~/.docker"))) is not None:
                 raise DaemonRefused(f"{where} can't be used: {why}") from error
             if (remedy := _remedy_of_refusal(client)) is not None:
                 raise DaemonRefused(f"{where} may not be used by this user. {remedy}") from error
@@ -126,7 +126,7 @@ async def connect(url: str | None = None, certificates: Path | None = None) -> A
         yield client
 
 
-def _named(client: DaemonClient) -> str:
+def _client_address(client: DaemonClient) -> str:
     """Return the address that a client found by itself. aiodocker calls every socket `unix://localhost`."""
     return (
         f"unix://{client.connector.path}" if isinstance(client.connector, aiohttp.UnixConnector) else client.docker_host
@@ -153,16 +153,16 @@ def sees_folder(path: Path) -> bool:
         return False
 
 
-def _distrust(error: Exception, folder: Path) -> str | None:
+def _explain_tls_failure(error: Exception, folder: Path) -> str | None:
     """Return why there is no TLS between both sides, with the remedy; None for an error with another cause."""
     if "HTTP request to an HTTPS server" in str(error):
         return "it wants TLS; set DOCKER_TLS_VERIFY=1 and DOCKER_CERT_PATH, or give it `certificates` in --env.hosts"
     if alert := re.search(r"alert [a-z ]+[a-z]", str(error)):
         return f"it refuses our certificate ({alert[0]}); put one of its CA, and its key, into {folder}"
-    return distrust(error, "DOCKER_HOST or --env.hosts", f"put its CA's certificate into {folder}/ca.pem")
+    return explain_tls_failure(error, "DOCKER_HOST or --env.hosts", f"put its CA's certificate into {folder}/ca.pem")
 
 
-def _named_certificates(address: str | None) -> Path | None:
+def _certificates_folder(address: str | None) -> Path | None:
     """Return the folder of certificates that the environment names for an address; None without one."""
     if address is None or not _TCP.match(address) or not os.environ.get("DOCKER_TLS_VERIFY"):
         return None

@@ -30,7 +30,7 @@ from sandboxes.docker.executor.memory import killed_below_limit
 from sandboxes.docker.executor.program import ENDS
 from sandboxes.docker.kernel_log import KernelLog
 from sandboxes.shielding import finish
-from sandboxes.trees import Reader, Rebased, Selected, TreeReader, check_archive
+from sandboxes.trees import Reader, RebasingReader, SelectingReader, TreeReader, check_archive
 
 logger = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ class DaemonContainer(Container):
         async with daemon_errors(f"upload to {target} in sandbox {self.name}", _TREE_S):
             for last in (False, False, True):
                 try:
-                    async with self._standing_still():
+                    async with self._suspend_processes():
                         # As a file, which is sent piece by piece: a large body at once holds the event loop up.
                         await self.handle.put_archive(target, io.BytesIO(archive))  # type: ignore[no-untyped-call]  # aiodocker's gap
                     return
@@ -130,8 +130,8 @@ class DaemonContainer(Container):
         doing = f"download {target} from sandbox {self.name}"
         for _ in range(_READS):
             reader = make()
-            async with daemon_errors(doing, _TREE_S), self._standing_still():
-                failure = await self._read(target, Rebased(Selected(reader, target, skip), target))
+            async with daemon_errors(doing, _TREE_S), self._suspend_processes():
+                failure = await self._read(target, RebasingReader(SelectingReader(reader, target, skip), target))
             if failure is None:
                 return reader
             if not isinstance(failure, tarfile.TarError):
@@ -141,11 +141,11 @@ class DaemonContainer(Container):
         raise DaemonError(f"{target} in sandbox {self.name} changes faster than it can be read")
 
     @asynccontextmanager
-    async def _standing_still(self) -> AsyncIterator[None]:
+    async def _suspend_processes(self) -> AsyncIterator[None]:
         """Let nothing in the container move for the block. The Docker daemon looks at a file, then opens it: if a
         pipe took its place meanwhile, the daemon would wait for ever, with all users of this container."""
         async with self._files:
-            with self.channel.held_back():
+            with self.channel.hold_requests():
                 if not self.channel.has_run:
                     yield
                     return
@@ -159,13 +159,13 @@ class DaemonContainer(Container):
                     await finish(self._unpause(paused=paused))
                     if not paused:
                         with suppress(SandboxError):
-                            await finish(self.channel.move_again())
+                            await finish(self.channel.resume_processes())
 
     async def _stop_processes(self) -> None:
         with suppress(SandboxDied):  # then nothing moves
-            if not await self.channel.stand_still():
+            if not await self.channel.pause_processes():
                 await self.channel.kill_everything("it could not stand still while files were moved, so it was killed")
-                await self.channel.stand_still()  # answered when nothing is left
+                await self.channel.pause_processes()  # answered when nothing is left
 
     async def _pause(self) -> bool:
         """Pause the container, if it runs and its engine can pause. Returns whether its engine can."""
@@ -196,11 +196,11 @@ class DaemonContainer(Container):
                 return
             except aiodocker.DockerError as error:
                 unknown = "not paused" in str(error.message).lower() and time.monotonic() < until
-                if not (paused and unknown and await self._runs()):
+                if not (paused and unknown and await self._is_running()):
                     return
             await asyncio.sleep(0.05)
 
-    async def _runs(self) -> bool:
+    async def _is_running(self) -> bool:
         with suppress(aiodocker.DockerError):
             return bool((await self.handle.show())["State"]["Running"])
         return False
@@ -234,14 +234,14 @@ class DaemonContainer(Container):
                     await asyncio.sleep(0.1)
                     state = (await self.handle.show())["State"]
                 if state["Running"] and not state["Paused"]:
-                    return full(await self.handle.stats(stream=False))
+                    return reached_limit(await self.handle.stats(stream=False))
                 # The daemon calls a kill for want of memory on the machine the container's own, too.
-                return None if await self.host_out_of_memory() else ended_at(state)
+                return None if await self.host_out_of_memory() else fatal_limit(state)
         except SandboxError:
             return None
 
     async def host_out_of_memory(self) -> bool:
-        return self._log.killed_for_host(self.handle.id) or await killed_below_limit(self.channel)
+        return self._log.was_killed_for_host(self.handle.id) or await killed_below_limit(self.channel)
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Kind]:
@@ -262,7 +262,7 @@ class DaemonContainer(Container):
         config = {"WorkingDir": "", "User": ""} | dict(self.image)
         config["Labels"] = {**(self.image.get("Labels") or {}), **self._labels}
         doing = f"copy the files of sandbox {self.name}"
-        async with daemon_errors(doing, _COPY_S), self._standing_still():
+        async with daemon_errors(doing, _COPY_S), self._suspend_processes():
             await self._refuse_whiteouts()
             await self._client._query_json("commit", method="POST", params=params, data=config)
 
@@ -284,12 +284,12 @@ def _raise_callers_mistake(error: aiodocker.DockerError, target: str) -> None:
             raise OSError(number, os.strerror(number), target) from error
 
 
-def ended_at(state: Mapping[str, Any]) -> str | None:
+def fatal_limit(state: Mapping[str, Any]) -> str | None:
     """Return the limit at which a container has ended, by the Docker daemon's report; None for none."""
     return "memory" if state["OOMKilled"] else ENDS.get(state["ExitCode"])
 
 
-def full(stats: Sequence[Mapping[str, Any]]) -> str | None:
+def reached_limit(stats: Sequence[Mapping[str, Any]]) -> str | None:
     """Return the limit that a running container is at, by the Docker daemon's statistics; None for none."""
     now = stats[0] if stats else {}
     memory, pids = now.get("memory_stats") or {}, now.get("pids_stats") or {}

@@ -43,10 +43,10 @@ class Engine:
         raises = tuple((name, _limit(what)) for name, what in _RAISED.items()) if held else ()
         storage = Path(info["DockerRootDir"])
         seen = client.here and await asyncio.to_thread(sees_folder, storage)
-        lacking, quotas = tuple(unlimited(info)), may_have_quotas(info)
+        lacking, quotas = tuple(missing_limits(info)), may_have_quotas(info)
         return cls(version["Arch"], info, storage if seen else None, lacking, quotas, raises)
 
-    def fitted(self, host: Mapping[str, Any]) -> dict[str, Any]:
+    def adapt_config(self, host: Mapping[str, Any]) -> dict[str, Any]:
         """Return a container's host configuration as this engine takes it: it would refuse a limit of the CPU that it
         can't keep, or that is above its machine's CPUs. It ignores other parts beyond its abilities."""
         fitted = dict(host)
@@ -64,7 +64,7 @@ def _limit(what: int) -> int:
     return min(most, _PROCESSES) if what == resource.RLIMIT_NPROC else most
 
 
-def unlimited(info: Mapping[str, Any]) -> list[str]:
+def missing_limits(info: Mapping[str, Any]) -> list[str]:
     """Return the limits that the Docker daemon says it lacks; rootless ones may take such limits and ignore them."""
     return [what for field, what in _LIMITS.items() if info.get(field) is False]
 

@@ -32,7 +32,7 @@ class Mounts:
         self._sent: set[str] = set()
         self._sending = asyncio.Lock()
 
-    async def described(self, mounts: Sequence[tuple[str, str]], image: str) -> list[dict[str, Any]]:
+    async def describe(self, mounts: Sequence[tuple[str, str]], image: str) -> list[dict[str, Any]]:
         """Return the Docker daemon's description of mounts.
 
         mounts: a folder's place in the container, and the folder here; its name stands for its content.
@@ -41,8 +41,8 @@ class Mounts:
             if not await asyncio.to_thread(Path(folder).is_dir):
                 raise ValueError(f"{folder} is no folder of this host, so that no sandbox can have it")
         if self._client.here:
-            return [_described("bind", target, folder) for target, folder in mounts]
-        return [_described("volume", target, await self._volume(Path(folder), image)) for target, folder in mounts]
+            return [_mount_entry("bind", target, folder) for target, folder in mounts]
+        return [_mount_entry("volume", target, await self._volume(Path(folder), image)) for target, folder in mounts]
 
     async def _volume(self, folder: Path, image: str) -> str:
         name = f"atropos-{folder.name}"
@@ -60,7 +60,7 @@ class Mounts:
             "Image": image,
             "Labels": dict(self._labels),
             "NetworkDisabled": True,
-            "HostConfig": {"Mounts": [_described("volume", "/folder", volume, read_only=False)]},
+            "HostConfig": {"Mounts": [_mount_entry("volume", "/folder", volume, read_only=False)]},
         }
         container = await self._client.containers.create(config, name=helper)
         try:
@@ -92,7 +92,7 @@ def _pack(folder: Path, into: IO[bytes]) -> None:
     into.seek(0)
 
 
-def _described(kind: str, target: str, source: str, *, read_only: bool = True) -> dict[str, Any]:
+def _mount_entry(kind: str, target: str, source: str, *, read_only: bool = True) -> dict[str, Any]:
     # Of what else is mounted below a folder older engines make nothing read-only: it is not there.
     alone = {"BindOptions": {"NonRecursive": True}} if kind == "bind" else {}
     return {"Type": kind, "Target": target, "Source": source, "ReadOnly": read_only, **alone}

@@ -15,7 +15,7 @@ _BRIDGE = "atropos0"
 """The interface on the Docker daemon's machine, for a rule of its firewall."""
 
 
-async def network_apart(client: DaemonClient, runtime: str | None) -> str:
+async def ensure_network(client: DaemonClient, runtime: str | None) -> str:
     """Return the id of the network, and make a missing one; "bridge" if the engine makes no such network.
 
     It stays, for all sandboxes of all owners. Raises aiodocker's errors.

@@ -81,7 +81,7 @@ async def reap_dead_owners(client: DaemonClient) -> int:
         owner = _owner(container["Labels"], container.id)
         if owner is None or owner.is_alive():
             continue
-        if owner.is_dead() or (container["State"] != "running" and await _ended(container) < useless):
+        if owner.is_dead() or (container["State"] != "running" and await _end_time(container) < useless):
             doomed.append(container.id)
     removed = sum(await asyncio.gather(*(_is_removed(remove(client, name)) for name in doomed)))
     for image in await _images(client, PREFIX + "owner"):
@@ -108,7 +108,7 @@ async def _is_removed(removal: Awaitable[object]) -> bool:
     return True
 
 
-async def _ended(container: Any) -> float:
+async def _end_time(container: Any) -> float:
     """Return the time of a container's end, in seconds since 1970, or of its creation if it never ran."""
     created = float(container["Created"])  # `show` makes a text of it
     try:

@@ -36,7 +36,7 @@ from sandboxes.docker.daemon.client import DaemonClient, daemon_errors, image_re
 from sandboxes.docker.daemon.container import DaemonContainer
 from sandboxes.docker.daemon.engine import Engine
 from sandboxes.docker.daemon.mounts import Mounts
-from sandboxes.docker.daemon.network import network_apart
+from sandboxes.docker.daemon.network import ensure_network
 from sandboxes.docker.daemon.reap import remove
 from sandboxes.docker.daemon.stream import AttachedStream
 from sandboxes.docker.executor.channel import Channel
@@ -47,10 +47,10 @@ from sandboxes.docker.executor.program import (
     CAPABILITIES,
     EXECUTOR,
     archive_of,
-    arguments,
+    executor_arguments,
     hosts_of,
     program_for,
-    roots_capabilities,
+    root_capabilities,
 )
 from sandboxes.docker.executor.proxy import tunnels_of
 from sandboxes.docker.kernel_log import KernelLog
@@ -81,7 +81,7 @@ _NO_QUOTA = ("storage-opt", "storage opt", "pquota", "quota")
 class DaemonStarter(Starter):
     """Starts and removes containers, a few at a time, so the Docker daemon keeps answering.
 
-    shortcut: past the Docker daemon if this process is root on its machine (see `Connection.shorten`).
+    shortcut: past the Docker daemon if this process is root on its machine (see `Connection.bypass_daemon`).
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class DaemonStarter(Starter):
     @property
     def busy(self) -> bool:
         """Return whether a start would have to wait."""
-        return self._slots.taken
+        return self._slots.is_full
 
     async def launch(self, kind: Kind) -> DaemonContainer:
         """Start a container; retries while the Docker daemon has temporary trouble.
@@ -149,7 +149,7 @@ class DaemonStarter(Starter):
                 quota=self.quota,
             )
 
-    async def hold(self, image: str, name: str) -> None:
+    async def start_holder(self, image: str, name: str) -> None:
         """Start a container that keeps the image with this id, by doing nothing. Raises SandboxError.
 
         It has to run: `docker system prune` removes stopped ones first, with their images then."""
@@ -157,7 +157,7 @@ class DaemonStarter(Starter):
         config = container_config(kind, self._owner.labels(), runtime=self._runtime)
         # Its stream never ends, nor does its lease: it goes with its owner, whose containers are removed.
         config |= {"Cmd": ["lease=0"], "StdinOnce": False}
-        config["HostConfig"] = self._engine.fitted(config["HostConfig"])
+        config["HostConfig"] = self._engine.adapt_config(config["HostConfig"])
         async with self._slots, daemon_errors(f"hold image {image}", self._timeout_s):
             creating = self._client.containers.create(config, name=name)
             container = await finish(asyncio.wait_for(creating, self._timeout_s))
@@ -178,10 +178,10 @@ class DaemonStarter(Starter):
         return self._images[found]
 
     async def _create(self, name: str, kind: Kind) -> aiodocker.containers.DockerContainer:
-        network = await network_apart(self._client, self._runtime) if kind.limits.network else "bridge"
+        network = await ensure_network(self._client, self._runtime) if kind.limits.network else "bridge"
         config = container_config(kind, self._owner.labels(), runtime=self._runtime, quota=self.quota, network=network)
-        config["HostConfig"] = self._engine.fitted(config["HostConfig"])
-        config["HostConfig"]["Mounts"] = await self._mounts.described(kind.mounts, kind.image)
+        config["HostConfig"] = self._engine.adapt_config(config["HostConfig"])
+        config["HostConfig"]["Mounts"] = await self._mounts.describe(kind.mounts, kind.image)
         try:
             # Shielded, because a request that is dropped half way can still make a container later.
             creating = self._client.containers.create(config, name=name)
@@ -219,7 +219,7 @@ class DaemonStarter(Starter):
         self, stack: AsyncExitStack, container: aiodocker.containers.DockerContainer, name: str, kind: Kind
     ) -> Channel:
         # A client of its own: a client's pool of connections is limited.
-        own = self._client.another()
+        own = self._client.clone()
         stack.push_async_callback(own.close)
 
         async def attach() -> AttachedStream:
@@ -228,12 +228,12 @@ class DaemonStarter(Starter):
                 await stream._init()
             return AttachedStream(stream)
 
-        async def runs() -> bool:
+        async def is_running() -> bool:
             async with daemon_errors(f"look for sandbox {name}"):
                 return bool((await container.show())["State"]["Running"])
 
         doors: dict[int, Door] = {}
-        connection = Connection(name, attach, runs, tunnels_of(kind.limits, doors))
+        connection = Connection(name, attach, is_running, tunnels_of(kind.limits, doors))
         stack.push_async_callback(connection.close)
         await connection.attach()  # the Docker daemon must be attached before the executor speaks
         await container.start()
@@ -244,7 +244,7 @@ class DaemonStarter(Starter):
             raise SandboxError(f"sandbox {name} ended at once: {state.get('Error') or state['ExitCode']}") from error
         if self._shortcut:
             pid = (await container.show())["State"]["Pid"]
-            if await connection.shorten(pid, self._timeout_s):
+            if await connection.bypass_daemon(pid, self._timeout_s):
                 await own.close()
         return Channel(connection, doors)
 
@@ -288,7 +288,7 @@ def container_config(
     return {
         "Image": kind.image,
         "Entrypoint": ["/" + EXECUTOR],
-        "Cmd": list(arguments(kind)),
+        "Cmd": list(executor_arguments(kind)),
         "User": "0:0",  # the executor's; commands run as the spec or the image says
         "Labels": dict(labels),
         "Tty": False,
@@ -309,7 +309,7 @@ def _host_config(kind: Kind, runtime: str | None, quota: bool, network: str) -> 
     host: dict[str, Any] = {
         "NetworkMode": network if limits.network else "none",
         "CapDrop": ["ALL"],
-        "CapAdd": sorted({*CAPABILITIES, *roots_capabilities(kind)}),
+        "CapAdd": sorted({*CAPABILITIES, *root_capabilities(kind)}),
         "ReadonlyPaths": _READ_ONLY,
         "SecurityOpt": ["no-new-privileges:true"],
         "PidsLimit": limits.pids * (_GVISOR_THREADS if runtime == "runsc" else 1),

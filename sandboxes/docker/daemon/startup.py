@@ -59,7 +59,7 @@ async def _start_daemon() -> int | None:
     logger.info("Starting dockerd; its log is %s", _LOG)
     pid = _spawn("dockerd", _LOG)
     deadline = time.monotonic() + _STARTUP_S
-    while time.monotonic() < deadline and not _ended(pid):
+    while time.monotonic() < deadline and not _has_ended(pid):
         try:
             async with connect():
                 return pid
@@ -73,11 +73,11 @@ async def _start_daemon() -> int | None:
 
 async def stop_daemon(pid: int | None) -> None:
     """Stop the Docker daemon of an `ensure_daemon` in this process, with its containers. Nothing for None."""
-    if pid is None or _ended(pid):
+    if pid is None or _has_ended(pid):
         return
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + _STARTUP_S
-    while not _ended(pid):
+    while not _has_ended(pid):
         if time.monotonic() > deadline:
             logger.warning("dockerd (process %d) is still stopping", pid)
             return
@@ -99,7 +99,7 @@ def _spawn(program: str, log: Path) -> int:
     return os.posix_spawnp(program, [program], os.environ, file_actions=files, setsid=True, setsigdef=heeded)
 
 
-def _ended(pid: int) -> bool:
+def _has_ended(pid: int) -> bool:
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:

@@ -30,7 +30,7 @@ class AttachedStream:
                 logger.debug("an executor: %r", message.data)
         return b""
 
-    async def pass_on(self, take: Callable[[bytes], None]) -> None:
+    async def forward_to(self, take: Callable[[bytes], None]) -> None:
         while data := await self.read():
             take(data)
 

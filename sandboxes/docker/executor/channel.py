@@ -37,7 +37,7 @@ class Identity:
     groups: tuple[int, ...] = (0,)
     home: str = "/root"
 
-    def packed(self) -> bytes:
+    def pack(self) -> bytes:
         groups = self.groups
         return struct.pack(f"<IIH{len(groups)}I", self.uid, self.gid, len(groups), *groups)
 
@@ -49,7 +49,7 @@ class ShortenedOutput:
     data: bytes
     dropped: int = 0
 
-    def whole(self, max_output: int) -> bytes:
+    def with_note(self, max_output: int) -> bytes:
         """Return it, with a line in the middle that counts the dropped bytes."""
         if not self.dropped:
             return self.data
@@ -78,7 +78,7 @@ class Channel:
         self.has_run = False
         """Whether it was sent a command, so something may run inside."""
         self._moving = asyncio.Event()
-        """Whether requests are made, not `held_back`."""
+        """Whether requests are made, not `hold_requests`."""
         self._moving.set()
 
     async def close(self) -> None:
@@ -102,12 +102,12 @@ class Channel:
     ) -> CommandEnd:
         """Run a command. split: stdout and stderr are kept apart. Raises the OSError of a failure to hold its standard
         input."""
-        request = _command(argv, cwd, env, identity, timeout, max_output, _SPLIT if split else 0)
+        request = _encode_command(argv, cwd, env, identity, timeout, max_output, _SPLIT if split else 0)
         self.has_run = True
         kind, payload, call = await self._request(stdin, (b"E", request), timeout + _ANSWER_S)
         if kind == b"F":
             _raise_errno(payload, "standard input")
-        return _ended(payload, call, split=split)
+        return _parse_end(payload, call, split=split)
 
     async def start(
         self,
@@ -121,22 +121,22 @@ class Channel:
         stdin: bool,
         pty: PtySize | None,
         split: bool,
-        blame: AbstractAsyncContextManager[None],
+        attribution: AbstractAsyncContextManager[None],
     ) -> DockerProcess:
         """Start a followed command. blame: around waiting for its end."""
         how = _FOLLOW | _SPLIT * split | _INPUT * stdin | _TERMINAL * (pty is not None)
-        request = _fitting(_command(argv, cwd, env, identity, timeout, max_output, how, pty))
+        request = _check_size(_encode_command(argv, cwd, env, identity, timeout, max_output, how, pty))
         await self._moving.wait()
         self.has_run = True
         process = DockerProcess(
-            *(self._connection, blame), timeout=timeout, stdin=stdin, pty=pty, split=split, max_output=max_output
+            *(self._connection, attribution), timeout=timeout, stdin=stdin, pty=pty, split=split, max_output=max_output
         )
         await process.begin(request)
         return process
 
     def connect(self, target: int | str, identity: Identity, timeout: float) -> AbstractAsyncContextManager[Streams]:
         """Connect to a port of the sandbox's loopback, or to a socket's path. Raises OSError, SandboxError."""
-        to = struct.pack("<I", target) if isinstance(target, int) else identity.packed() + _path(target)
+        to = struct.pack("<I", target) if isinstance(target, int) else identity.pack() + _encode_path(target)
         return streams_to(self._connection, to, f"{target!r} in the sandbox", timeout)
 
     async def open_session(self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], identity: Identity) -> int:
@@ -146,7 +146,7 @@ class Channel:
         era = await connection.ready()
         call = connection.call()
         connection.forget(call)  # it has no answer
-        await connection.send(call.number, b"S", _command(argv, cwd, env, identity, math.inf, 0), era)
+        await connection.send(call.number, b"S", _encode_command(argv, cwd, env, identity, math.inf, 0), era)
         return call.number
 
     async def run_line(
@@ -155,7 +155,7 @@ class Channel:
         self.has_run = True
         head = struct.pack("<4I", session, max_output, _milliseconds(timeout), _SPLIT if split else 0)
         _, payload, call = await self._request(b"", (b"L", head + text), timeout + _ANSWER_S)
-        return _ended(payload, call, split=split)
+        return _parse_end(payload, call, split=split)
 
     async def close_session(self, session: int) -> None:
         era = await self._connection.ready()
@@ -177,7 +177,7 @@ class Channel:
             raise SandboxError(f"a door can't be opened: {error}") from error
 
     @contextmanager
-    def held_back(self) -> Iterator[None]:
+    def hold_requests(self) -> Iterator[None]:
         """Let requests during the block wait for its end. One block at a time."""
         self._moving.clear()
         try:
@@ -185,19 +185,19 @@ class Channel:
         finally:
             self._moving.set()
 
-    async def stand_still(self) -> bool:
-        """Stop every process in the sandbox until `move_again`. Returns whether they stand; else they go on."""
+    async def pause_processes(self) -> bool:
+        """Stop every process in the sandbox until `resume_processes`. Returns whether they stand; else they go on."""
         try:
-            await self._be_still(True)
+            await self._set_paused(True)
         except TimeoutError:
             return False
         return True
 
-    async def move_again(self) -> None:
-        """End `stand_still`."""
-        await self._be_still(False)
+    async def resume_processes(self) -> None:
+        """End `pause_processes`."""
+        await self._set_paused(False)
 
-    async def _be_still(self, still: bool) -> None:
+    async def _set_paused(self, still: bool) -> None:
         _, payload, _ = await self._send_request(b"", (b"B", bytes([still])), _ANSWER_S)
         _raise_errno(payload, "the processes")
 
@@ -209,10 +209,10 @@ class Channel:
     def busy(self) -> bool:
         return self._connection.busy
 
-    def succeeded(self, name: str, why: str = "it was reset") -> Channel:
+    def renew(self, name: str, why: str = "it was reset") -> Channel:
         """Return another on the same stream, for a new life of the sandbox: this one is over, with its sessions and
         doors."""
-        connection, self._connection = self._connection, Connection.ended(name, why)
+        connection, self._connection = self._connection, Connection.make_ended(name, why)
         self._doors.clear()
         return Channel(connection, self._doors)
 
@@ -224,13 +224,13 @@ class Channel:
         # Their messages were of the earlier life.
         self._connection.end_tunnels(SandboxDied("the sandbox was reset"))
 
-    async def show_interest(self) -> None:
+    async def renew_lease(self) -> None:
         """Keep the executor from ending at the end of its lease."""
         await self._connection.send(_NOBODY, b"K", b"", self._connection.era)
 
     async def read(self, path: str, max_bytes: int, identity: Identity) -> bytes:
         """Return a file's content. Raises the OSError of the open or read; ValueError if it is too large."""
-        request = identity.packed() + struct.pack("<Q", max_bytes) + _path(path)
+        request = identity.pack() + struct.pack("<Q", max_bytes) + _encode_path(path)
         _, payload, call = await self._request(b"", (b"R", request), _ANSWER_S)
         if struct.unpack("<I", payload)[0] == _EFBIG:
             raise ValueError(f"{path} holds more than {max_bytes} bytes")
@@ -239,12 +239,12 @@ class Channel:
 
     async def write(self, path: str, data: bytes, mode: int, identity: Identity) -> None:
         """Write a file. Raises the OSError of creating or writing; then an old one is unchanged."""
-        request = identity.packed() + struct.pack("<I", mode) + _path(path)
+        request = identity.pack() + struct.pack("<I", mode) + _encode_path(path)
         _, payload, _ = await self._request(data, (b"C", b""), _ANSWER_S, first=(b"W", request))
         _raise_errno(payload, path)
 
     async def make_directory(self, path: str, identity: Identity) -> None:
-        request = identity.packed() + struct.pack("<I", 0o755) + _path(path)
+        request = identity.pack() + struct.pack("<I", 0o755) + _encode_path(path)
         _, payload, _ = await self._request(b"", (b"M", request), _ANSWER_S)
         _raise_errno(payload, path)
 
@@ -262,7 +262,7 @@ class Channel:
 
         A cancelled request is taken back in the sandbox before the cancellation goes on.
         """
-        _fitting(last[1])
+        _check_size(last[1])
         connection = self._connection
         era = await connection.ready()
         call = connection.call()
@@ -274,16 +274,16 @@ class Channel:
             await connection.send(call.number, *last, era)
             kind, payload = await connection.answer(call, timeout_s)
         except asyncio.CancelledError:
-            await finish(self._take_back(call, era, _TAKE_BACK_S))
+            await finish(self._cancel_request(call, era, _TAKE_BACK_S))
             raise
         except SandboxTimeout:
-            await finish(self._take_back(call, era, _SILENT_S))
+            await finish(self._cancel_request(call, era, _SILENT_S))
             raise
         finally:
             connection.forget(call)
         return kind, payload, call
 
-    async def _take_back(self, call: Call, era: int, patience_s: float) -> None:
+    async def _cancel_request(self, call: Call, era: int, patience_s: float) -> None:
         if call.answer.done() and not call.answer.cancelled() and call.answer.exception() is None:
             return  # it was over at the same moment
         call.answer = asyncio.get_running_loop().create_future()
@@ -302,7 +302,7 @@ def _milliseconds(timeout: float) -> int:
     return min(max(1, math.ceil(timeout * 1000)), 2**32 - 1) if math.isfinite(timeout) else 0
 
 
-def _command(
+def _encode_command(
     argv: Sequence[str],
     cwd: str,
     env: Mapping[str, str],
@@ -324,20 +324,20 @@ def _command(
     return head + b"".join(text.encode(errors="surrogateescape") + b"\0" for text in strings)
 
 
-def _fitting(request: bytes) -> bytes:
+def _check_size(request: bytes) -> bytes:
     if len(request) > MAX_FRAME:
         raise ValueError(f"the command and its environment hold more than {MAX_FRAME} bytes")
     return request
 
 
-def _ended(payload: bytes, call: Call, *, split: bool = False) -> CommandEnd:
+def _parse_end(payload: bytes, call: Call, *, split: bool = False) -> CommandEnd:
     exit_code, flags, dropped, *fewer = struct.unpack("<IB3Q", payload)
     apart = zip((b"o", b"e"), fewer, strict=True) if split else ()
     streams = [ShortenedOutput(bytes(call.apart.get(kind, b"")), less) for kind, less in apart]
     return CommandEnd(exit_code, bool(flags & 1), ShortenedOutput(bytes(call.data), dropped), bool(flags & 2), *streams)
 
 
-def _path(path: str) -> bytes:
+def _encode_path(path: str) -> bytes:
     if "\0" in path:
         raise ValueError("a path cannot hold NUL characters")
     return path.encode(errors="surrogateescape") + b"\0"

@@ -59,7 +59,7 @@ class Connection:
         self,
         name: str,
         attach: Attach,
-        runs: Runs,
+        is_running: Runs,
         tunnels: Tunnels | None = None,
         *,
         host: str = "Docker daemon",
@@ -69,7 +69,7 @@ class Connection:
         self._host = host
         self._return_s = return_s
         self._attach = attach
-        self._runs = runs
+        self._is_running = is_running
         self._tunnels = tunnels
         self._numbers = itertools.count(1)
         self._calls: dict[int, Call] = {}
@@ -86,14 +86,14 @@ class Connection:
         """Counts the streams: a request belongs to the stream of its beginning."""
 
     @classmethod
-    def ended(cls, name: str, why: str) -> Self:
+    def make_ended(cls, name: str, why: str) -> Self:
         """Return an ended one, in place of a connection with obsolete requests."""
 
         async def refuse() -> Any:
             raise SandboxDied(f"sandbox {name} is gone: {why}")
 
         connection = cls(name, refuse, refuse)
-        connection._die(why)
+        connection._mark_dead(why)
         return connection
 
     @property
@@ -101,7 +101,7 @@ class Connection:
         return self._dead is None
 
     @property
-    def _away(self) -> str:
+    def _outage_message(self) -> str:
         return f"the {self._host} of sandbox {self._name} was away for a moment"
 
     @property
@@ -128,7 +128,7 @@ class Connection:
             raise SandboxError(f"the executor speaks protocol {version}, this side {PROTOCOL}; rebuild the executor")
         await self.send(0, b"T", self._token, self.era)
 
-    async def shorten(self, pid: int, timeout_s: float) -> bool:
+    async def bypass_daemon(self, pid: int, timeout_s: float) -> bool:
         """Go on past the Docker daemon, over a socket of the executor's, if this process can reach it: as root on the
         executor's machine, where its process has this id. Nothing else may be under way. Returns whether it did."""
         place = f"/dev/shm/.{os.urandom(8).hex()}"
@@ -156,14 +156,14 @@ class Connection:
         return True
 
     def _start_reading(self) -> None:
-        self._reader = asyncio.create_task(self._read_on(), name=f"sandbox {self._name}")
+        self._reader = asyncio.create_task(self._read_frames(), name=f"sandbox {self._name}")
         self._reader.add_done_callback(self._reading_ended)
 
     def _reading_ended(self, reader: asyncio.Task[None]) -> None:
         """Let no request wait for a reader that failed, as one whose client was closed does."""
         if not reader.cancelled() and (error := reader.exception()) is not None:
             logger.warning("Sandbox %s is given up: its answers can't be read", self._name, exc_info=error)
-            self._die(f"its answers can't be read: {error!r}")
+            self._mark_dead(f"its answers can't be read: {error!r}")
 
     async def _stop_reading(self) -> None:
         """Stop, and close the stream; if it does not close in time it is left alone."""
@@ -171,10 +171,10 @@ class Connection:
             self._reader.cancel()
             await asyncio.wait({self._reader}, timeout=_CLOSING_S)
         if self._stream is not None:
-            await _closed(self._stream)
+            await _close_quietly(self._stream)
 
     async def close(self) -> None:
-        self._die("it was closed")
+        self._mark_dead("it was closed")
         await self._stop_reading()
 
     def call(self, number: int | None = None) -> Call:
@@ -210,15 +210,15 @@ class Connection:
                 await self._stream.write(_HEADER.pack(len(payload), number, kind) + payload)
                 return
             except TimeoutError as error:  # half of it may have gone: what is sent next would be taken for the rest
-                self._die("its executor takes nothing any more")
+                self._mark_dead("its executor takes nothing any more")
                 raise SandboxTimeout(f"sandbox {self._name} does not take what it is sent") from error
             except OSError as error:
                 logger.debug("%s: cannot write: %r", self._name, error)
                 if self._reader is not None and era == self.era:
-                    self._unsettle()  # the reader is about to find out what has happened
+                    self._mark_unsettled()  # the reader is about to find out what has happened
         await self._settled.wait()
         self._raise_if_dead()
-        raise DaemonRestarted(self._away)
+        raise DaemonRestarted(self._outage_message)
 
     async def open_tunnel(self, payload: bytes, serve: Callable[[Tunnel], Awaitable[None]]) -> asyncio.Task[None]:
         """Connect to a server inside, and have the connection served. Returns the serving task. Raises OSError if it is
@@ -233,18 +233,18 @@ class Connection:
         if self._tunnels is not None:
             self._tunnels.end(error)
 
-    def _unsettle(self) -> None:
+    def _mark_unsettled(self) -> None:
         if self._dead is None:  # else nobody would ever settle it again
             self._settled.clear()
 
     def _raise_if_dead(self) -> None:
         if self._dead is not None:
-            raise self._gone()
+            raise self._died_error()
 
-    def _gone(self) -> SandboxDied:
+    def _died_error(self) -> SandboxDied:
         return self._end(f"sandbox {self._name} is gone: {self._dead}")
 
-    async def _read_on(self) -> None:
+    async def _read_frames(self) -> None:
         buffer = bytearray()
 
         def take(data: bytes) -> None:
@@ -253,31 +253,31 @@ class Connection:
 
         while self._stream is not None:
             try:
-                await self._stream.pass_on(take)
+                await self._stream.forward_to(take)
             except OSError as error:
                 logger.debug("%s: cannot read: %r", self._name, error)
-            self._unsettle()
+            self._mark_unsettled()
             try:
                 if isinstance(self._stream, SocketStream):
                     raise SandboxDied("its container does not run any more")
-                buffer[:] = await self._attach_again(self._stream)
+                buffer[:] = await self._reattach(self._stream)
             except SandboxDied as error:
-                self._die(str(error), type(error))
+                self._mark_dead(str(error), type(error))
                 return
 
-    async def _attach_again(self, old: Stream) -> bytearray:
+    async def _reattach(self, old: Stream) -> bytearray:
         """Find out what has become of the sandbox. Returns its executor's words on a new stream.
 
         Raises SandboxDied if it is gone, SandboxUnreachable after `return_s`.
         """
-        await _closed(old)
+        await _close_quietly(old)
         last: Exception | None = None
         try:
             async with asyncio.timeout(self._return_s):
                 while True:
                     try:
                         async with asyncio.timeout(_ATTEMPT_S):
-                            if not await self._runs():
+                            if not await self._is_running():
                                 raise SandboxDied("its container does not run any more")
                             stream = await self._attach()
                             buffer = await self._resume(stream)
@@ -294,9 +294,9 @@ class Connection:
         logger.info("Sandbox %s has survived an absence of its %s", self._name, self._host)
         self._stream = stream
         self.era += 1
-        self.end_tunnels(DaemonRestarted(self._away))
+        self.end_tunnels(DaemonRestarted(self._outage_message))
         for call in self._calls.values():
-            _fail(call, DaemonRestarted(self._away))
+            _fail(call, DaemonRestarted(self._outage_message))
         self._settled.set()
         return buffer
 
@@ -341,17 +341,17 @@ class Connection:
                 call.answer.set_result((kind, bytes(payload)))
         del buffer[:at]
 
-    def _die(self, why: str, kind: type[SandboxDied] = SandboxDied) -> None:
+    def _mark_dead(self, why: str, kind: type[SandboxDied] = SandboxDied) -> None:
         """End the connection. kind: of the error that says so, such as `PodEvicted`."""
         if self._dead is None:
             self._dead, self._end = why, kind
         self._settled.set()
-        self.end_tunnels(self._gone())
+        self.end_tunnels(self._died_error())
         for call in self._calls.values():
-            _fail(call, self._gone())
+            _fail(call, self._died_error())
 
 
-async def _closed(stream: Stream) -> None:
+async def _close_quietly(stream: Stream) -> None:
     try:
         async with asyncio.timeout(_CLOSING_S):
             await stream.close()

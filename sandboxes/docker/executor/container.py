@@ -76,13 +76,13 @@ class Container(ABC):
         """Close the stream and remove the container. Never raises; a failed removal is logged."""
         await finish(self._stack.aclose())
 
-    def whole(self) -> bool:
+    def is_intact(self) -> bool:
         """Return whether all files of its start are there. Costs no more than a few system calls."""
         return True
 
-    async def answers(self, timeout_s: float = 2.0) -> bool:
+    async def is_responsive(self, timeout_s: float = 2.0) -> bool:
         """Return whether the executor is there and well, with all files."""
-        if not self.whole():
+        if not self.is_intact():
             return False
         try:
             async with asyncio.timeout(timeout_s):
@@ -93,9 +93,9 @@ class Container(ABC):
             return False
         return True
 
-    async def show_interest(self) -> None:
+    async def renew_lease(self) -> None:
         """Keep it from ending for want of a driver. Raises SandboxError."""
-        await self.channel.show_interest()
+        await self.channel.renew_lease()
 
     async def disk_usage(self) -> DiskUsage:
         """Return its files' use of the disk. Raises SandboxError or OSError if it is unknown."""
@@ -110,7 +110,7 @@ class Container(ABC):
     async def pack(self, target: str, max_bytes: int) -> bytes:
         """Return a tree as a tar archive with names relative to it, as `Sandbox.download` tells."""
         archive = await self.read_tree(target, partial(Archive, target, max_bytes), most=max_bytes)
-        return await asyncio.to_thread(archive.packed)
+        return await asyncio.to_thread(archive.to_bytes)
 
     @abstractmethod
     async def read_tree(

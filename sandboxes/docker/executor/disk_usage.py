@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandboxes.shielding import ending, together
+from sandboxes.shielding import ending, run_concurrently
 
 _LOOK_S = 60.0
 _MOST_OPEN = 100_000
@@ -49,10 +49,10 @@ class DiskUsage:
 async def disk_usage(host_paths: HostPaths) -> DiskUsage:
     """Count a container's blocks and inodes. Raises OSError if they can't be counted."""
     try:
-        size, files = await together(_du(unit, host_paths) for unit in ("--block-size=1", "--inodes"))
+        size, files = await run_concurrently(_du(unit, host_paths) for unit in ("--block-size=1", "--inodes"))
     except TimeoutError:
         return DiskUsage(0, 0, whole=False)
-    nameless, whole = await asyncio.to_thread(_nameless, host_paths)
+    nameless, whole = await asyncio.to_thread(_deleted_file_sizes, host_paths)
     return DiskUsage(size + sum(nameless), files + len(nameless), whole)
 
 
@@ -73,7 +73,7 @@ async def _du(unit: str, host_paths: HostPaths) -> int:
     return int(total[0].split()[0])
 
 
-def _nameless(host_paths: HostPaths) -> tuple[list[int], bool]:
+def _deleted_file_sizes(host_paths: HostPaths) -> tuple[list[int], bool]:
     """Return the sizes in blocks of deleted files that processes hold open or mapped, and whether these are all."""
     root = Path(f"/proc/{host_paths.process}/root")
     try:
@@ -95,7 +95,7 @@ def _nameless(host_paths: HostPaths) -> tuple[list[int], bool]:
 
 def _open_files(first: int) -> Iterator[str]:
     for process in descendants(first):
-        for thread in _apart(process):
+        for thread in _threads_with_own_files(process):
             yield f"/proc/{thread}/exe"  # it may be mapped no more
             for folder in (f"/proc/{thread}/fd", f"/proc/{thread}/map_files"):
                 try:
@@ -105,7 +105,7 @@ def _open_files(first: int) -> Iterator[str]:
                     continue
 
 
-def _apart(process: int) -> list[int]:
+def _threads_with_own_files(process: int) -> list[int]:
     """Return the threads of a process with files of their own: mostly its first. The first may have ended before
     the others, or one of them may have taken a table of files for itself. Numbers begin again at the kernel's highest,
     so another thread may have a lower one than the first."""

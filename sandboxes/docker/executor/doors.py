@@ -22,7 +22,7 @@ def door_ports(spec: SandboxSpec) -> dict[str, int]:
     return {name: _FIRST_PORT + place for place, name in enumerate(spec.doors)}
 
 
-async def pass_through(tunnel: Tunnel, door: Door, first: bytes = b"") -> None:
+async def serve_door(tunnel: Tunnel, door: Door, first: bytes = b"") -> None:
     """Have a door's protocol serve a connection, until it closes it or its client is gone.
 
     first: data for the protocol before the tunnel's. Raises OSError for a client that takes
@@ -37,7 +37,7 @@ async def pass_through(tunnel: Tunnel, door: Door, first: bytes = b"") -> None:
         await transport.send_all()
     except asyncio.CancelledError:
         # A sandbox that ends does not take back what its client has had.
-        if tunnel.reset or not (tunnel.passed_on and transport.get_write_buffer_size() == 0):
+        if tunnel.reset or not (tunnel.is_drained and transport.get_write_buffer_size() == 0):
             lost = ConnectionResetError("the client is gone, or its sandbox")
         raise
     except (OSError, EOFError) as error:

@@ -10,7 +10,7 @@ from typing import Any
 
 from sandboxes.base import SandboxError, Streams
 from sandboxes.docker.executor.connection import Connection
-from sandboxes.docker.executor.doors import pass_through
+from sandboxes.docker.executor.doors import serve_door
 from sandboxes.docker.executor.tunnel import Tunnel
 from sandboxes.shielding import closing
 
@@ -30,13 +30,13 @@ async def streams_to(connection: Connection, to: bytes, name: str, timeout: floa
             opened.set_result((reader, writer))
 
     async def serve(tunnel: Tunnel) -> None:
-        await pass_through(tunnel, lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader(), keep))
+        await serve_door(tunnel, lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader(), keep))
         async with asyncio.timeout(_FLUSH_S):
-            await tunnel.flushed()
+            await tunnel.drain()
 
     try:
         async with asyncio.timeout(timeout):
-            serving = await _open(connection, to, serve)
+            serving = await _open_tunnel(connection, to, serve)
             either: set[asyncio.Future[Any]] = {opened, serving}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not opened.done():
@@ -52,7 +52,9 @@ async def streams_to(connection: Connection, to: bytes, name: str, timeout: floa
         yield reader, writer
 
 
-async def _open(connection: Connection, to: bytes, serve: Callable[[Tunnel], Awaitable[None]]) -> asyncio.Task[None]:
+async def _open_tunnel(
+    connection: Connection, to: bytes, serve: Callable[[Tunnel], Awaitable[None]]
+) -> asyncio.Task[None]:
     """Open it; waits while the queue of a socket is full."""
     while True:
         try:

@@ -24,7 +24,7 @@ class DockerProcess(RunningProcess):
     def __init__(
         self,
         connection: Connection,
-        blame: AbstractAsyncContextManager[None],
+        attribution: AbstractAsyncContextManager[None],
         *,
         timeout: float,
         stdin: bool,
@@ -36,7 +36,7 @@ class DockerProcess(RunningProcess):
         self._split = split
         self._timeout = timeout
         self._connection = connection
-        self._blame = blame
+        self._attribution = attribution
         self._call = connection.call()
         self._call.on_frame = self._take
         self._era = -1
@@ -60,17 +60,17 @@ class DockerProcess(RunningProcess):
             with suppress(SandboxError):
                 await self._kill()
             await asyncio.wait({self._done}, timeout=_KILL_S)
-        self.failed(SandboxDied("its block was left"))
+        self.fail(SandboxDied("its block was left"))
         if self._watching is not None:
             await stop({self._watching})
         self._connection.forget(self._call)
 
     async def _watch(self) -> None:
         try:
-            async with self._blame:
+            async with self._attribution:
                 _, payload = await self._answer()
         except SandboxError as error:
-            self.failed(error)
+            self.fail(error)
             return
         finally:
             self._connection.forget(self._call)
@@ -78,7 +78,7 @@ class DockerProcess(RunningProcess):
         exit_code, flags, *dropped = struct.unpack("<IB3Q", payload)
         apart = [self._call.apart.get(kind, b"") for kind in (b"o", b"e")] if self._split else []
         pairs = [(bytes(data), less) for data, less in zip((self._call.data, *apart), dropped, strict=False)]
-        self.ended(exit_code, timed_out=bool(flags & 1), rest=pairs)
+        self.finish(exit_code, timed_out=bool(flags & 1), rest=pairs)
 
     async def _answer(self) -> tuple[bytes, bytes]:
         patience = self._timeout + _ANSWER_S
@@ -86,7 +86,7 @@ class DockerProcess(RunningProcess):
             done, _ = await asyncio.wait({self._call.answer}, timeout=min(patience, 1e8))
             if done:
                 return self._call.answer.result()
-            if not self.held_up:
+            if not self.has_unread:
                 raise SandboxTimeout(f"a command's end was not reported within {patience:.0f} s")
             patience = _ANSWER_S
 
@@ -100,7 +100,7 @@ class DockerProcess(RunningProcess):
             return
         self._more.set()
 
-    async def _ask(self, kind: bytes, payload: bytes = b"") -> None:
+    async def _send_frame(self, kind: bytes, payload: bytes = b"") -> None:
         """Send a frame; after the command's end it means nothing there. Raises the command's failure."""
         try:
             await self._connection.send(self._call.number, kind, payload, self._era)
@@ -108,11 +108,11 @@ class DockerProcess(RunningProcess):
             await asyncio.wait({self._done})
             self._done.result()
 
-    async def give(self, stream: int, size: int) -> None:
-        await self._ask(b"g", struct.pack("<BI", stream, size))
+    async def grant_bytes(self, stream: int, size: int) -> None:
+        await self._send_frame(b"g", struct.pack("<BI", stream, size))
 
-    async def let_go(self, stream: int) -> None:
-        await self._ask(b"v", bytes([stream]))
+    async def lift_bound(self, stream: int) -> None:
+        await self._send_frame(b"v", bytes([stream]))
 
     async def _write(self, data: bytes) -> None:
         while data:
@@ -125,16 +125,16 @@ class DockerProcess(RunningProcess):
             size = min(self._credit, _PIECE)
             piece, data = data[:size], data[size:]
             self._credit -= size
-            await self._ask(b"d", piece)
+            await self._send_frame(b"d", piece)
 
     async def _close_stdin(self) -> None:
-        await self._ask(b"z")
+        await self._send_frame(b"z")
 
     async def _send_signal(self, number: int) -> None:
-        await self._ask(b"i", struct.pack("<I", number))
+        await self._send_frame(b"i", struct.pack("<I", number))
 
     async def _resize(self, size: PtySize) -> None:
-        await self._ask(b"a", struct.pack("<2H", size.rows, size.cols))
+        await self._send_frame(b"a", struct.pack("<2H", size.rows, size.cols))
 
     async def _kill(self) -> None:
-        await self._ask(b"K")
+        await self._send_frame(b"K")

@@ -66,9 +66,9 @@ def archive_of(files: Mapping[str, tuple[bytes, int]]) -> bytes:
     return buffer.getvalue()
 
 
-def arguments(kind: Kind, lease_s: int = LEASE_S) -> Sequence[str]:
+def executor_arguments(kind: Kind, lease_s: int = LEASE_S) -> Sequence[str]:
     """Return the executor's arguments for a container of a kind. lease_s: 0 if somebody else ends it."""
-    mask = sum(1 << _ROOTS[name] for name in roots_capabilities(kind))
+    mask = sum(1 << _ROOTS[name] for name in root_capabilities(kind))
     return [
         f"lease={lease_s}",
         f"fsize={kind.limits.disk_mb * 2**20}",
@@ -77,7 +77,7 @@ def arguments(kind: Kind, lease_s: int = LEASE_S) -> Sequence[str]:
     ]
 
 
-def roots_capabilities(kind: Kind) -> tuple[str, ...]:
+def root_capabilities(kind: Kind) -> tuple[str, ...]:
     """Return the capabilities of root's commands."""
     if kind.limits.capabilities == "default":
         return tuple(_ROOTS)

@@ -11,7 +11,7 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from sandboxes.base import Door, Limits
-from sandboxes.docker.executor.doors import pass_through
+from sandboxes.docker.executor.doors import serve_door
 from sandboxes.docker.executor.tunnel import Tunnel, Tunnels
 from sandboxes.hosts import AllowList
 
@@ -57,7 +57,7 @@ async def serve(tunnel: Tunnel, allowed: AllowList, doors: Mapping[int, Door], n
     try:
         async with asyncio.timeout(_HEAD_S):
             head = await tunnel.read_until(b"\r\n\r\n")
-        host, port, opening, answer = _understand(head)
+        host, port, opening, answer = _parse_request(head)
         door = doors.get(port) if host in _LOOPBACK else None
         if door is None:
             reader, writer = await _connect(host, port, allowed, names)
@@ -66,17 +66,17 @@ async def serve(tunnel: Tunnel, allowed: AllowList, doors: Mapping[int, Door], n
         return
     if door is not None:
         await tunnel.write(answer)
-        await pass_through(tunnel, door, opening)
+        await serve_door(tunnel, door, opening)
         return
     try:
         await tunnel.write(answer)
         writer.write(opening)
-        await _pass(tunnel, reader, writer)
+        await _relay(tunnel, reader, writer)
     finally:
         writer.transport.abort()  # who is there has ended or is of no use now; to close it would wait until all is sent
 
 
-def _understand(head: bytes) -> tuple[str, int, bytes, bytes]:
+def _parse_request(head: bytes) -> tuple[str, int, bytes, bytes]:
     """Return host, port, the first bytes to the host, and the first bytes of the answer. Raises RefusedRequest."""
     first, *fields = head[:-4].split(b"\r\n")
     if not _FIRST.fullmatch(first) or not all(_FIELD.fullmatch(field) for field in fields):
@@ -128,7 +128,7 @@ async def _connect(
         raise RefusedRequest("502 Bad Gateway", f"sandbox: {host}:{port} can't be reached: {error}") from error
 
 
-async def _pass(tunnel: Tunnel, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _relay(tunnel: Tunnel, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Pass on data, both ways, until the other side ends."""
 
     async def send() -> None:
@@ -155,6 +155,6 @@ def tunnels_of(limits: Limits, doors: Mapping[int, Door]) -> Tunnels:
         if port == PORT:
             await serve(tunnel, allowed, doors, names)
         elif port in doors:
-            await pass_through(tunnel, doors[port])
+            await serve_door(tunnel, doors[port])
 
     return Tunnels(connected)

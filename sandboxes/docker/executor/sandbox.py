@@ -40,7 +40,7 @@ _OWN_UID = 60417
 """The executor's, `self.c`."""
 
 
-class _Blame(AbstractAsyncContextManager[None]):
+class _FailureAttribution(AbstractAsyncContextManager[None]):
     """Around each use of the sandbox: raises SandboxEnded if its own programs have ended it, and
     SandboxDied if files of its image are gone, since no result without them can be believed."""
 
@@ -51,7 +51,7 @@ class _Blame(AbstractAsyncContextManager[None]):
         return
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if (error is None or isinstance(error, Exception)) and not self._sandbox.container.whole():
+        if (error is None or isinstance(error, Exception)) and not self._sandbox.container.is_intact():
             image = self._sandbox.container.kind.image
             raise SandboxDied(f"image {image} was removed while sandbox {self._sandbox.id} was made of it") from error
         if error is None or not isinstance(error, (SandboxDied, SandboxTimeout)) or isinstance(error, SandboxEnded):
@@ -66,10 +66,10 @@ class _Blame(AbstractAsyncContextManager[None]):
 class DockerSession(Session):
     """A shell in a container with a life across commands. Made by `DockerSandbox.session`."""
 
-    def __init__(self, channel: Channel, number: int, blame: _Blame) -> None:
+    def __init__(self, channel: Channel, number: int, attribution: _FailureAttribution) -> None:
         self._channel = channel
         self._number = number
-        self._blame = blame
+        self._attribution = attribution
         self._turn = asyncio.Lock()
 
     async def run(
@@ -80,7 +80,7 @@ class DockerSession(Session):
         text = command.encode(errors="surrogateescape")
         if b"\0" in text:
             raise ValueError("a command cannot hold NUL characters")
-        async with self._turn, self._blame:
+        async with self._turn, self._attribution:
             start = time.monotonic()
             ended = await self._channel.run_line(
                 self._number, text, timeout=timeout, max_output=max_output, split=split
@@ -109,10 +109,10 @@ class DockerSandbox(Sandbox):
     def __init__(self, container: Container, spec: SandboxSpec, provider: ContainerProvider) -> None:
         self._spec = spec
         self._provider = provider
-        self._blame = _Blame(self)
-        self._take(container)
+        self._attribution = _FailureAttribution(self)
+        self._use_container(container)
 
-    def _take(self, container: Container) -> None:
+    def _use_container(self, container: Container) -> None:
         known = [entry.partition("=")[0] for entry in container.image.get("Env") or []] + list(self._spec.env)
         self._container = container
         self._channel = container.channel
@@ -145,12 +145,12 @@ class DockerSandbox(Sandbox):
         argv = argv_of(command)
         if max_output < 0:
             raise ValueError(f"max_output must not be negative, got {max_output}")
-        async with self._blame:
+        async with self._attribution:
             identity = await self._identity(user)
             start = time.monotonic()
             ended = await self._channel.execute(
                 argv,
-                cwd=self._absolute(cwd or "."),
+                cwd=self._absolute_path(cwd or "."),
                 env=self._environment(identity, env),
                 identity=identity,
                 stdin=stdin,
@@ -178,11 +178,11 @@ class DockerSandbox(Sandbox):
         if max_output < 0:
             raise ValueError(f"max_output must not be negative, got {max_output}")
         terminal = {} if pty is None else {"TERM": "xterm-256color"}
-        async with self._blame:
+        async with self._attribution:
             identity = await self._identity(user)
             process = await self._channel.start(
                 argv,
-                cwd=self._absolute(cwd or "."),
+                cwd=self._absolute_path(cwd or "."),
                 env=terminal | self._environment(identity, env),
                 identity=identity,
                 timeout=timeout,
@@ -190,7 +190,7 @@ class DockerSandbox(Sandbox):
                 stdin=stdin,
                 pty=pty,
                 split=split,
-                blame=self._blame,
+                attribution=self._attribution,
             )
         try:
             yield process
@@ -199,9 +199,9 @@ class DockerSandbox(Sandbox):
 
     @asynccontextmanager
     async def connect(self, target: int | str, *, timeout: float = 10.0) -> AsyncIterator[Streams]:
-        where = check_port(target) if isinstance(target, int) else self._absolute(target)
+        where = check_port(target) if isinstance(target, int) else self._absolute_path(target)
         async with AsyncExitStack() as stack:
-            async with self._blame:
+            async with self._attribution:
                 identity = await self._identity(None)
                 streams = await stack.enter_async_context(self._channel.connect(where, identity, timeout))
             yield streams
@@ -209,38 +209,38 @@ class DockerSandbox(Sandbox):
     async def session(
         self, *, cwd: str | None = None, env: Mapping[str, str] | None = None, user: str | None = None
     ) -> Session:
-        async with self._blame:
+        async with self._attribution:
             identity = await self._identity(user)
             number = await self._channel.open_session(
-                session_argv(self._absolute(cwd or "."), f"/dev/shm/.session-{secrets.token_hex(4)}"),
+                session_argv(self._absolute_path(cwd or "."), f"/dev/shm/.session-{secrets.token_hex(4)}"),
                 cwd="/",
                 env=self._environment(identity, env) | {LOOP_VARIABLE: LOOP},
                 identity=identity,
             )
-        return DockerSession(self._channel, number, self._blame)
+        return DockerSession(self._channel, number, self._attribution)
 
     async def read_file(self, path: str, *, max_bytes: int = 16 * 2**20) -> bytes:
-        async with self._blame:
-            return await self._channel.read(self._absolute(path), max_bytes, await self._identity(None))
+        async with self._attribution:
+            return await self._channel.read(self._absolute_path(path), max_bytes, await self._identity(None))
 
     async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
-        async with self._blame:
-            await self._channel.write(self._absolute(path), data, mode, await self._identity(None))
+        async with self._attribution:
+            await self._channel.write(self._absolute_path(path), data, mode, await self._identity(None))
 
     async def upload(self, archive: bytes, path: str) -> None:
         """Unpack a tar archive; its members keep the archive's owners."""
-        target = self._absolute(path)
-        async with self._blame:
+        target = self._absolute_path(path)
+        async with self._attribution:
             await self._channel.make_directory(target, await self._identity(None))
             await self._container.unpack(archive, target)
 
     async def download(self, path: str, *, max_bytes: int = 256 * 2**20) -> bytes:
-        async with self._blame:
-            return await self._container.pack(self._absolute(path), max_bytes)
+        async with self._attribution:
+            return await self._container.pack(self._absolute_path(path), max_bytes)
 
     async def read_tree(self, path: str, make: Callable[[], Reader], *, skip: Collection[str] = ()) -> Reader:
-        async with self._blame:
-            return await self._container.read_tree(self._absolute(path), make, skip)
+        async with self._attribution:
+            return await self._container.read_tree(self._absolute_path(path), make, skip)
 
     async def stop(self) -> None:
         await self._provider.check_room(self._container)
@@ -255,7 +255,7 @@ class DockerSandbox(Sandbox):
         return await self._container.host_out_of_memory()
 
     async def reset(self) -> None:
-        self._take(await self._provider.exchange(self._container, self._spec))
+        self._use_container(await self._provider.exchange(self._container, self._spec))
 
     def fork(self, count: int) -> AbstractAsyncContextManager[Sequence[Sandbox]]:
         return self._provider.fork(self._container, self._spec, count)
@@ -263,7 +263,7 @@ class DockerSandbox(Sandbox):
     def door(self, name: str) -> str:
         return f"127.0.0.1:{door_ports(self._spec)[name]}"
 
-    def _absolute(self, path: str) -> str:
+    def _absolute_path(self, path: str) -> str:
         return posixpath.join(self.workdir, path)
 
     def _environment(self, identity: Identity, env: Mapping[str, str] | None) -> dict[str, str]:
@@ -274,13 +274,13 @@ class DockerSandbox(Sandbox):
     async def _identity(self, user: str | None) -> Identity:
         name = self._user if user is None else user
         if name not in self._identities:
-            self._identities[name] = await self._look_up(name)
+            self._identities[name] = await self._look_up_user(name)
         return self._identities[name]
 
-    async def _look_up(self, user: str) -> Identity:
+    async def _look_up_user(self, user: str) -> Identity:
         """Look up `name`, `uid`, `name:group` or `uid:gid` as Docker understands them, by the image's own files."""
-        passwd = [e for e in await self._table("/etc/passwd", 6) if _is_id(e[2]) and _is_id(e[3])]
-        groups = [e for e in await self._table("/etc/group", 3) if _is_id(e[2])]
+        passwd = [e for e in await self._read_table("/etc/passwd", 6) if _is_id(e[2]) and _is_id(e[3])]
+        groups = [e for e in await self._read_table("/etc/group", 3) if _is_id(e[2])]
         name, _, group = user.partition(":")
         entry = next((e for e in passwd if name in (e[0], e[2])), None)
         if entry is None and not _is_id(name):
@@ -297,7 +297,7 @@ class DockerSandbox(Sandbox):
             gid, extra = int(found[2] if found else group), []
         return Identity(uid, gid, tuple(dict.fromkeys([gid, *extra]))[:64], entry[5] if entry else "/")
 
-    async def _table(self, path: str, fields: int) -> Sequence[Sequence[str]]:
+    async def _read_table(self, path: str, fields: int) -> Sequence[Sequence[str]]:
         """Return the lines of a file with this many fields; none if something else is in its place."""
         try:
             text = await self._channel.read(path, 1 << 20, Identity())
@@ -316,11 +316,11 @@ def _is_id(text: str) -> bool:
 def _result(ended: CommandEnd, max_output: int, start: float) -> ExecResult:
     return ExecResult(
         ended.exit_code,
-        ended.output.whole(max_output),
+        ended.output.with_note(max_output),
         ended.timed_out,
         ended.output.dropped > 0,
         time.monotonic() - start,
         ended.shell_ended,
-        raw_stdout=None if ended.stdout is None else ended.stdout.whole(max_output),
-        raw_stderr=None if ended.stderr is None else ended.stderr.whole(max_output),
+        raw_stdout=None if ended.stdout is None else ended.stdout.with_note(max_output),
+        raw_stderr=None if ended.stderr is None else ended.stderr.with_note(max_output),
     )

@@ -19,7 +19,7 @@ class Stream(Protocol):
         """Return the received bytes, at least one; nothing at the end."""
         ...
 
-    async def pass_on(self, take: Callable[[bytes], None]) -> None:
+    async def forward_to(self, take: Callable[[bytes], None]) -> None:
         """Give all received bytes to `take`, until the end."""
         ...
 
@@ -58,18 +58,18 @@ class SocketStream(asyncio.BufferedProtocol):
         return (await asyncio.get_running_loop().create_unix_connection(cls, path))[1]
 
     @classmethod
-    async def over(cls, connected: socket.socket) -> Self:
+    async def from_socket(cls, connected: socket.socket) -> Self:
         """Take a connected socket."""
         return (await asyncio.get_running_loop().create_unix_connection(cls, sock=connected))[1]
 
     async def read(self) -> bytes:
-        """Return the first received bytes, at least one; nothing if it ends before. Not after `pass_on`."""
+        """Return the first received bytes, at least one; nothing if it ends before. Not after `forward_to`."""
         await self._news.wait()
         data = bytes(self._early)
         self._early.clear()
         return data
 
-    async def pass_on(self, take: Callable[[bytes], None]) -> None:
+    async def forward_to(self, take: Callable[[bytes], None]) -> None:
         self._take = take
         if self._early:
             take(bytes(self._early))

@@ -14,7 +14,7 @@ from sandboxes.base import MOST_READ, NotSupported, SandboxDied, SandboxError
 from sandboxes.docker.executor.container import Container, Kind
 from sandboxes.docker.executor.trees import end_of_records, read_records, records_of
 from sandboxes.shielding import finish
-from sandboxes.trees import Reader, Selected
+from sandboxes.trees import Reader, SelectingReader
 
 
 class ToolContainer(Container):
@@ -43,7 +43,7 @@ class ToolContainer(Container):
 
     async def unpack(self, archive: bytes, target: str) -> None:
         records = await asyncio.to_thread(records_of, archive)
-        async with self._still():
+        async with self._suspend_processes():
             output = await self.run("unpack", target, stdin=records)
         end_of_records(output, target)
 
@@ -53,28 +53,28 @@ class ToolContainer(Container):
         # A last name alone may be a link: it is what is requested.
         source = target if target.endswith(("/", "/.")) else posixpath.normpath(posixpath.join("/", target))
         most = MOST_READ if most is None else most
-        async with self._still():
+        async with self._suspend_processes():
             records = await self.run("pack", source, str(most), most=2 * most + (1 << 20))
         reader = make()
-        await asyncio.to_thread(read_records, records, target, Selected(reader, target, skip), most)
+        await asyncio.to_thread(read_records, records, target, SelectingReader(reader, target, skip), most)
         return reader
 
     @asynccontextmanager
-    async def _still(self) -> AsyncIterator[None]:
+    async def _suspend_processes(self) -> AsyncIterator[None]:
         """Let nothing in the sandbox move for the block."""
         async with self._files:
             if not self.channel.alive or not self.channel.has_run:
                 yield
                 return
-            with self.channel.held_back():
+            with self.channel.hold_requests():
                 with contextlib.suppress(SandboxDied):  # then nothing moves
-                    if not await self.channel.stand_still():
+                    if not await self.channel.pause_processes():
                         await self.channel.kill_everything("it could not stand still while files were moved")
                 try:
                     yield
                 finally:
                     with contextlib.suppress(SandboxError):
-                        await finish(self.channel.move_again())
+                        await finish(self.channel.resume_processes())
 
     async def kill(self) -> None:
         try:

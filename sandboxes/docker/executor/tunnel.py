@@ -74,14 +74,14 @@ class Tunnel:
         """Report the end of the data to the client."""
         await self._send(self._number, b"Z", b"")
 
-    async def flushed(self) -> None:
+    async def drain(self) -> None:
         """Wait until the client's end has all written data."""
-        while not self.passed_on:
+        while not self.is_drained:
             self._more.clear()
             await self._more.wait()
 
     @property
-    def passed_on(self) -> bool:
+    def is_drained(self) -> bool:
         """Return whether the client's end has all written data."""
         return self._credit == _WINDOW
 
@@ -167,10 +167,10 @@ class Tunnels:
     ) -> asyncio.Task[None]:
         task = asyncio.create_task(self._run(number, serve, send), name="sandbox tunnel")
         self._open[number] = tunnel, task
-        task.add_done_callback(lambda _: self._ended(number))
+        task.add_done_callback(lambda _: self._remove(number))
         return task
 
-    def _ended(self, number: int) -> None:
+    def _remove(self, number: int) -> None:
         del self._open[number]
         if number & _OPENED_HERE:
             self._free.release()

@@ -47,7 +47,7 @@ async def ensure_base_image() -> str:
     mirror. Raises DaemonUnavailable, or ImageMissing with the reason.
     """
     async with connect() as client:
-        if not await ImageStore(client, None).present(BASE_IMAGE):
+        if not await ImageStore(client, None).is_present(BASE_IMAGE):
             await make_base_image(client)
     return BASE_IMAGE
 
@@ -91,7 +91,7 @@ async def _debootstrap(client: DaemonClient) -> None:
             f"--include={','.join(_PACKAGES)}",
             _SUITE,
             f"{directory}/root",
-            *await _mirror(),
+            *await _find_own_mirror(),
         )
         # Debian's packages do so themselves, but not under debootstrap: every sandbox would compile pytest again.
         await _program("chroot", f"{directory}/root", "python3", "-m", "compileall", "-q", _MODULES)
@@ -103,7 +103,7 @@ async def _debootstrap(client: DaemonClient) -> None:
     logger.info("Made %s in %.0f s", BASE_IMAGE, time.monotonic() - start)
 
 
-async def _mirror() -> list[str]:
+async def _find_own_mirror() -> list[str]:
     """Return this host's own source of the same Debian; empty for debootstrap's own choice."""
     found = await asyncio.to_thread(find_mirror, Path("/etc/apt"))
     return [] if found is None else [found]

@@ -19,7 +19,7 @@ import aiodocker
 import aiohttp
 
 from sandboxes.docker.daemon.client import DaemonClient, daemon_errors
-from sandboxes.docker.images.dockerfile import BUILDKIT, Dockerfile, Need, Version, without_syntax
+from sandboxes.docker.images.dockerfile import BUILDKIT, Dockerfile, Need, Version, drop_syntax
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,11 @@ class Builder:
         found = re.match(r"(\d+)\.(\d+)", str(version.get("Version")))
         return cls((int(found[1]), int(found[2])) if found else BUILDKIT)
 
-    def lacks(self, dockerfile: Dockerfile) -> str | None:
+    def find_obstacle(self, dockerfile: Dockerfile) -> str | None:
         """Return why a Dockerfile can't be built here, and the remedy; None if it can."""
-        if self.version is None or self._by_frontend(dockerfile):
+        if self.version is None or self._can_use_frontend(dockerfile):
             return None
-        missing = self._missing(dockerfile)
+        missing = self._missing_features(dockerfile)
         if not missing:
             return None
         own = f"{self.version[0]}.{self.version[1]}"
@@ -51,21 +51,21 @@ class Builder:
             "without it (a file and COPY in place of a here-document, RUN with && in place of options)"
         )
 
-    def by_buildkit(self, dockerfile: Dockerfile) -> bool:
+    def needs_buildkit(self, dockerfile: Dockerfile) -> bool:
         """Tell whether a Dockerfile must not reach the classic builder, which may build something else from it."""
         return self.version is not None and bool(dockerfile.needs)
 
-    def sent(self, text: str, dockerfile: Dockerfile) -> str:
+    def adapt_dockerfile(self, text: str, dockerfile: Dockerfile) -> str:
         """Return the Dockerfile in its form for BuildKit: without a frontend from elsewhere, if it needs none."""
-        if dockerfile.syntax is None or dockerfile.foreign or self._missing(dockerfile):
+        if dockerfile.syntax is None or dockerfile.has_foreign_frontend or self._missing_features(dockerfile):
             return text
-        return without_syntax(text, dockerfile.syntax[0])
+        return drop_syntax(text, dockerfile.syntax[0])
 
-    def _missing(self, dockerfile: Dockerfile) -> list[Need]:
+    def _missing_features(self, dockerfile: Dockerfile) -> list[Need]:
         """Return the needs beyond the daemon's own frontend."""
         return [need for need in dockerfile.needs if self.version is not None and need.since > self.version]
 
-    def _by_frontend(self, dockerfile: Dockerfile) -> bool:
+    def _can_use_frontend(self, dockerfile: Dockerfile) -> bool:
         """Tell whether a frontend named in the Dockerfile can read it here."""
         return dockerfile.syntax is not None and self.version is not None and self.version >= BUILDKIT
 

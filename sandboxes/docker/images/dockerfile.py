@@ -97,7 +97,7 @@ class Dockerfile:
         at, syntax = directives.get("syntax", (0, ""))
         escape = directives.get("escape", (0, "\\"))[1]
         found = cls((at, syntax) if syntax else None, list(_instructions(lines, escape)))
-        if found.foreign:
+        if found.has_foreign_frontend:
             return found
         for one in found.instructions:
             if one.keyword not in INSTRUCTIONS:
@@ -109,14 +109,14 @@ class Dockerfile:
         return found
 
     @property
-    def foreign(self) -> bool:
+    def has_foreign_frontend(self) -> bool:
         """Tell whether its frontend is not Docker's own, so nothing is known of its instructions."""
         return self.syntax is not None and not _OFFICIAL.fullmatch(self.syntax[1])
 
     @property
     def needs(self) -> list[Need]:
         """Return the needs of BuildKit."""
-        if self.foreign and self.syntax is not None:
+        if self.has_foreign_frontend and self.syntax is not None:
             return [Need(self.syntax[0], f"# syntax={self.syntax[1]}", BUILDKIT)]
         return [need for one in self.instructions for need in _needs(one)]
 
@@ -127,7 +127,7 @@ class Dockerfile:
         for at, one in enumerate(self.instructions):
             if one.keyword != "FROM":
                 continue
-            words = _filled(one.rest, known).split()
+            words = _expand_variables(one.rest, known).split()
             inside = self.instructions[at + 1 :]
             end = next((i for i, other in enumerate(inside) if other.keyword == "FROM"), len(inside))
             workdir = any(other.keyword == "WORKDIR" for other in inside[:end])
@@ -137,14 +137,17 @@ class Dockerfile:
     @property
     def images(self) -> list[str]:
         """Return its images from elsewhere, as far as their names are known."""
-        if self.foreign:
+        if self.has_foreign_frontend:
             return []
         known, own = self._arguments(), {stage.name for stage in self.stages}
         own |= {str(number) for number in range(len(self.stages))} | {"", "scratch"}
         copied = [one.options["from"] for one in self.instructions if "from" in one.options]
         mounts = [one.options["mount"] for one in self.instructions if "mount" in one.options]
         mounted = re.findall(r"(?:^|,|\s)from=([^,\s]+)", " ".join(mounts))
-        names = [*(stage.base for stage in self.stages), *(_filled(name, known) for name in (*copied, *mounted))]
+        names = [
+            *(stage.base for stage in self.stages),
+            *(_expand_variables(name, known) for name in (*copied, *mounted)),
+        ]
         return [name for name in dict.fromkeys(names) if name.lower() not in own and "$" not in name]
 
     @property
@@ -158,7 +161,7 @@ class Dockerfile:
         stages = self.stages
         if stages and base_image is not None:
             stages[-1] = replace(stages[-1], base=base_image)
-        while stages and not self.foreign:
+        while stages and not self.has_foreign_frontend:
             stage = stages.pop()
             if stage.workdir:
                 return None
@@ -177,11 +180,11 @@ class Dockerfile:
             for word in _WORD.findall(one.rest):
                 name, equals, value = word.partition("=")
                 if one.keyword == "ARG" and equals:
-                    found[name] = _filled(value.strip("\"'"), found)
+                    found[name] = _expand_variables(value.strip("\"'"), found)
         return found
 
 
-def without_syntax(text: str, line: int) -> str:
+def drop_syntax(text: str, line: int) -> str:
     """Return a Dockerfile for the daemon's own frontend; the other lines keep their numbers."""
     lines = text.split("\n")
     lines[line - 1] = "#"
@@ -213,7 +216,7 @@ def _instructions(lines: Sequence[str], escape: str) -> Iterator[Instruction]:
                 break
         if not text.strip():
             continue
-        keyword, options, rest = _parts(text)
+        keyword, options, rest = _split_instruction(text)
         ends = list(_here_documents(keyword, rest))
         for _, tabs, name in ends:
             begun = at
@@ -225,7 +228,7 @@ def _instructions(lines: Sequence[str], escape: str) -> Iterator[Instruction]:
         yield Instruction(first + 1, keyword, options, rest, max((one[0] for one in ends), default=None))
 
 
-def _parts(text: str) -> tuple[str, dict[str, str], str]:
+def _split_instruction(text: str) -> tuple[str, dict[str, str], str]:
     keyword, *more = text.strip().split(None, 1)
     rest = more[0] if more else ""
     options: dict[str, str] = {}
@@ -240,7 +243,7 @@ def _here_documents(keyword: str, rest: str) -> Iterator[tuple[Version, bool, st
     """Yield for each here-document of an instruction the first Docker daemon with it, whether its end may be indented
     by tabs, and the end."""
     if keyword == "ONBUILD":
-        keyword, _, rest = _parts(rest) if rest else ("", {}, "")
+        keyword, _, rest = _split_instruction(rest) if rest else ("", {}, "")
     if keyword in ("ADD", "COPY", "RUN"):
         words = _WORD.findall(rest)
         for word, after in zip(words, [*words[1:], ""], strict=True):
@@ -252,7 +255,7 @@ def _here_documents(keyword: str, rest: str) -> Iterator[tuple[Version, bool, st
 def _needs(one: Instruction) -> Iterator[Need]:
     keyword, options, rest = one.keyword, one.options, one.rest
     if keyword == "ONBUILD" and rest:
-        keyword, options, rest = _parts(rest)
+        keyword, options, rest = _split_instruction(rest)
     for option in options:
         if option not in _CLASSIC.get(keyword, {option}):
             yield Need(one.line, f"{keyword} --{option}", _SINCE.get(option, _HERE_DOCUMENT))
@@ -264,7 +267,7 @@ def _needs(one: Instruction) -> Iterator[Need]:
         yield Need(one.line, f"{keyword} {found[0].strip()}", BUILDKIT)
 
 
-def _filled(text: str, known: Mapping[str, str]) -> str:
+def _expand_variables(text: str, known: Mapping[str, str]) -> str:
     """Return a text with its variables filled in, if they are known or have a default in it."""
 
     def one(found: re.Match[str]) -> str:

@@ -86,31 +86,31 @@ class ImageStore:
             if name is None:
                 raise ValueError("neither an image nor a build context was given")
             async with self._lock(name):
-                if not await self.present(name):
-                    await self._with_room(lambda: self._pull_or_make(name))
+                if not await self.is_present(name):
+                    await self._make_with_room(lambda: self._pull_or_make(name))
             return name
         files_alone = name is not None and not (context / "Dockerfile").is_file()
         archive, digest = await asyncio.to_thread(pack_context, context, self._base_image, name)
         tag = f"{_OURS}:{digest}"
         self._used.add(tag)
         async with self._lock(tag):
-            if name is not None and not files_alone and await self.present(name):
+            if name is not None and not files_alone and await self.is_present(name):
                 return name
             if tag in self._wrong:
                 raise ImageUnbuildable(self._wrong[tag])
-            dockerfile = Dockerfile.read(_text(archive))
+            dockerfile = Dockerfile.read(_read_dockerfile(archive))
             if not await self._is_current(tag, dockerfile.images):
                 for needed in [name] if files_alone else self._makers.keys() & set(dockerfile.pulled):
                     await self.ensure(needed, None)
                 try:
-                    await self._with_room(lambda: self._build(tag, archive, context))
+                    await self._make_with_room(lambda: self._build(tag, archive, context))
                 except ImageUnbuildable as error:
                     self._wrong[tag] = str(error)
                     raise
             self._current.add(tag)
         return tag
 
-    async def forget(self) -> None:
+    async def remove_leftovers(self) -> None:
         """Remove what failed builds have left: until then another try goes on from there."""
         for image in reversed(self._left):
             with suppress(SandboxError):
@@ -120,7 +120,7 @@ class ImageStore:
                     await remove_image(self._client, image, force=False)
         self._left.clear()
 
-    async def present(self, name: str) -> bool:
+    async def is_present(self, name: str) -> bool:
         try:
             async with daemon_errors(f"look for image {name}"):
                 await self._client.images.inspect(name)
@@ -152,12 +152,12 @@ class ImageStore:
     def _lock(self, key: str) -> asyncio.Lock:
         return self._locks.setdefault(key, asyncio.Lock())
 
-    async def _with_room(self, make: Callable[[], Awaitable[None]]) -> None:
+    async def _make_with_room(self, make: Callable[[], Awaitable[None]]) -> None:
         """Make an image; if the storage is full, once more after the removal of our unused ones."""
         try:
             await make()
         except StorageFull:
-            await self.forget()
+            await self.remove_leftovers()
             if not await self._remove_unused(0):
                 raise
             await make()
@@ -191,11 +191,13 @@ class ImageStore:
             async with daemon_errors(f"pull image {name}", SILENT_S) as silence:
                 async for line in self._client.images.pull(name, stream=True):
                     silence.reschedule(asyncio.get_running_loop().time() + SILENT_S)
-                    progress.saw(f"{line.get('id', '')} {line.get('status', '')} {line.get('progress', '')}".strip())
+                    progress.note_step(
+                        f"{line.get('id', '')} {line.get('status', '')} {line.get('progress', '')}".strip()
+                    )
         except SandboxError as error:
             why = f"pull image {name}: nothing came for {SILENT_S:g} s" if silence.expired() else str(error)
             raise ImageMissing(f"{why}\n{image_remedy(name)}") from error
-        progress.ended()
+        progress.finish()
 
     async def _pull_or_make(self, name: str) -> None:
         try:
@@ -210,7 +212,7 @@ class ImageStore:
         making = asyncio.ensure_future(self._makers[name]())
         try:
             while not (await asyncio.wait({making}, timeout=LOOKS_S))[0]:
-                if await self.present(name):
+                if await self.is_present(name):
                     return
             await making
         finally:
@@ -219,17 +221,17 @@ class ImageStore:
     async def _build(self, tag: str, archive: bytes, context: Path) -> None:
         progress = _Progress(f"Building image {tag[:24]} from {context}")
         log: deque[str] = deque(maxlen=1000)
-        written = _text(archive)
+        written = _read_dockerfile(archive)
         dockerfile = Dockerfile.read(written)
         builder = self._builder = self._builder or await Builder.of(self._client)
-        if (why := builder.lacks(dockerfile)) is not None:
+        if (why := builder.find_obstacle(dockerfile)) is not None:
             raise ImageUnbuildable(f"{context / 'Dockerfile'}: {why}")
-        classic = not builder.by_buildkit(dockerfile)
+        classic = not builder.needs_buildkit(dockerfile)
         if not classic:
-            sent = builder.sent(written, dockerfile)
+            sent = builder.adapt_dockerfile(written, dockerfile)
             for image in Dockerfile.read(sent).pulled:  # as a build without a session has no way to
                 await self.ensure(image, None)
-            archive = _with(archive, "Dockerfile", sent)
+            archive = _replace_member(archive, "Dockerfile", sent)
         steps_said: list[str] = []
         before = (await self._ids([tag])).values()
         labels = {_BASES: json.dumps(await self._ids(dockerfile.images))}
@@ -242,20 +244,20 @@ class ImageStore:
                 async for line in steps:
                     log.append(line)
                     if line.startswith(("Step ", "[")):
-                        progress.saw(line.strip())
+                        progress.note_step(line.strip())
                     if line.startswith(("Step ", _STEP_MADE)):
                         steps_said.append(line)
             except aiodocker.DockerError as error:
-                self._left += _made(steps_said)
+                self._left += _built_ids(steps_said)
                 text = f"building {context} failed: {error.message}\n{''.join(log)[-3000:]}".rstrip()
-                if (failure := _failure(error, text, dockerfile)) is not None:
+                if (failure := _build_error(error, text, dockerfile)) is not None:
                     raise failure from error
                 raise
         self._left += before
-        progress.ended()
+        progress.finish()
 
 
-def _made(lines: Sequence[str]) -> Iterator[str]:
+def _built_ids(lines: Sequence[str]) -> Iterator[str]:
     """Yield the ids of the images that the classic builder made, by its steps' lines; not those that it took."""
     taken = True
     for line in lines:
@@ -267,7 +269,7 @@ def _made(lines: Sequence[str]) -> Iterator[str]:
             yield found[0]
 
 
-def _failure(error: aiodocker.DockerError, text: str, dockerfile: Dockerfile) -> SandboxError | None:
+def _build_error(error: aiodocker.DockerError, text: str, dockerfile: Dockerfile) -> SandboxError | None:
     """Return the error behind a failed build; None if the Docker daemon failed beside it."""
     message = str(error.message)
     if "no space left" in text.lower():
@@ -289,13 +291,13 @@ class _Progress:
         self._start = self._last = time.monotonic()
         logger.info("%s", what)
 
-    def saw(self, step: str) -> None:
+    def note_step(self, step: str) -> None:
         now = time.monotonic()
         if now - self._last >= _PROGRESS_S:
             self._last = now
             logger.info("%s, %.0f s: %s", self._what, now - self._start, step)
 
-    def ended(self) -> None:
+    def finish(self) -> None:
         logger.info("%s: done in %.1f s", self._what, time.monotonic() - self._start)
 
 
@@ -308,11 +310,11 @@ def pack_context(context: Path, base_image: str | None, image: str | None = None
     context = context.resolve()  # where it is a link, it is what that leads to, as for `docker build`
     text = _dockerfile(context, image)
     if not (context / "Dockerfile").is_file():
-        archive = _with(pack(context), "Dockerfile", text, below=f"{_FILES}/")
+        archive = _replace_member(pack(context), "Dockerfile", text, below=f"{_FILES}/")
     else:
-        archive = pack(context, only=_not_ignored(context))
+        archive = pack(context, only=_included_paths(context))
         if base_image is not None or (context / "Dockerfile").is_symlink():
-            archive = _with(archive, "Dockerfile", with_base(text, base_image) if base_image else text)
+            archive = _replace_member(archive, "Dockerfile", replace_base(text, base_image) if base_image else text)
     try:
         needs = Dockerfile.read(text).needs
     except DockerfileError as error:
@@ -328,7 +330,7 @@ def pack_context(context: Path, base_image: str | None, image: str | None = None
     return archive, digest.hexdigest()
 
 
-def _text(archive: bytes) -> str:
+def _read_dockerfile(archive: bytes) -> str:
     """Return the Dockerfile of a build context."""
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         file = tar.extractfile("Dockerfile")
@@ -348,7 +350,7 @@ def _dockerfile(context: Path, image: str | None) -> str:
     return f"FROM {image}\nCOPY {_FILES}/ ./\n"
 
 
-def _not_ignored(context: Path) -> set[str] | None:
+def _included_paths(context: Path) -> set[str] | None:
     """Return the paths in the context after `.dockerignore`; None for all."""
     ignore = context / ".dockerignore"
     if not ignore.is_file():
@@ -357,7 +359,7 @@ def _not_ignored(context: Path) -> set[str] | None:
     return exclude_paths(str(context), [line for line in lines if line and not line.startswith("#")])
 
 
-def with_base(dockerfile: str, base_image: str) -> str:
+def replace_base(dockerfile: str, base_image: str) -> str:
     """Return the Dockerfile with another image in its last `FROM`."""
     matches = list(_FROM.finditer(dockerfile))
     if not matches:
@@ -366,7 +368,7 @@ def with_base(dockerfile: str, base_image: str) -> str:
     return dockerfile[:start] + base_image + dockerfile[end:]
 
 
-def _with(archive: bytes, name: str, text: str, below: str = "") -> bytes:
+def _replace_member(archive: bytes, name: str, text: str, below: str = "") -> bytes:
     """Return an archive with another file of this name, and all else below a folder.
 
     The file is the first: BuildKit takes what begins with an extended header, as of a time with a fraction, for a

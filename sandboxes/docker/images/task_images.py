@@ -54,7 +54,7 @@ async def disk_usage(client: DaemonClient) -> Mapping[str, Any]:
     return usage
 
 
-async def stored(client: DaemonClient) -> Sequence[StoredImage]:
+async def list_task_images(client: DaemonClient) -> Sequence[StoredImage]:
     """Return the images built for tasks, the oldest first. Raises SandboxError."""
     usage = await disk_usage(client)
     found = []

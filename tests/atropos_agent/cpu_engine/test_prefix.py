@@ -16,9 +16,9 @@ async def test_kept_prefixes_stay_within_their_memory(tiny: LoadedModel) -> None
         cache.length = len(LONG)
         store.put(ids, cache)
     assert len(store) == 3
-    assert store.best([5, *LONG])[0] == 300
-    assert store.best([0, *LONG])[0] == 0
-    store.best([3, *LONG])
+    assert store.find_best([5, *LONG])[0] == 300
+    assert store.find_best([0, *LONG])[0] == 0
+    store.find_best([3, *LONG])
     newer = tiny.model.new_cache(300)
     store.put([9], newer)
-    assert store.best([3, *LONG])[0] == 300, "the entry used last is kept longest"
+    assert store.find_best([3, *LONG])[0] == 300, "the entry used last is kept longest"

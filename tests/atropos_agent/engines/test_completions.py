@@ -339,7 +339,7 @@ async def test_what_is_odd_each_time_is_looked_into_with_other_prompts():
         return httpx.Response(200, json={"choices": [CHOICE | {"prompt_token_ids": prompt}]})
 
     server = server_with(answer)
-    assert isinstance(await server.settle(OddAnswer("500", broken=True), list(range(20, 420))), ContextOverflow)
+    assert isinstance(await server.settle_error(OddAnswer("500", broken=True), list(range(20, 420))), ContextOverflow)
     assert server.max_model_len == 101
 
 
@@ -363,10 +363,10 @@ def test_a_server_that_fails_is_avoided_for_longer_each_time():
     server = server_with(lambda request: httpx.Response(200))
     ends = []
     for _ in range(12):
-        server.mark(EngineDown("x"))
+        server.note_outcome(EngineDown("x"))
         ends.append(server.sick_until)
     assert ends[0] < ends[2] < ends[-1] < ends[0] + 16
-    server.mark(None)
+    server.note_outcome(None)
     assert server.sick_until == 0.0
 
 

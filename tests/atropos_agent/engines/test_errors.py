@@ -4,7 +4,15 @@ from functools import reduce
 
 import pytest
 
-from atropos_agent.engines.errors import ContextOverflow, EngineDown, OddAnswer, Refused, counted, parse_error, refusal
+from atropos_agent.engines.errors import (
+    ContextOverflow,
+    EngineDown,
+    OddAnswer,
+    Refused,
+    count_or_zero,
+    parse_error,
+    refusal,
+)
 
 
 @pytest.mark.parametrize(
@@ -57,4 +65,4 @@ def test_an_error_is_found_in_the_body_whatever_http_says(body, said):
 
 @pytest.mark.parametrize("body", [{}, None, {"usage": []}, {"usage": {"completion_tokens": "x"}}])
 def test_an_answer_that_is_too_odd_to_tell_its_tokens_has_none(body):
-    assert counted(lambda body: int(body["usage"]["completion_tokens"]), body) == 0
+    assert count_or_zero(lambda body: int(body["usage"]["completion_tokens"]), body) == 0

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from atropos_agent.engines import http
-from atropos_agent.engines.http import HttpClient, NoAnswer, Response, dumped, proxy_of
+from atropos_agent.engines.http import HttpClient, NoAnswer, Response, dump_json, proxy_of
 
 
 @asynccontextmanager
@@ -153,10 +153,10 @@ def test_json_that_only_python_takes_is_read_as_well():
 
 
 def test_whatever_python_reads_as_json_is_written():
-    assert dumped({"a": ["\ud83d", "ä"]}) == '{"a":["?","ä"]}'.encode()
-    assert dumped([10**30]) == b"[1" + b"0" * 30 + b"]"
+    assert dump_json({"a": ["\ud83d", "ä"]}) == '{"a":["?","ä"]}'.encode()
+    assert dump_json([10**30]) == b"[1" + b"0" * 30 + b"]"
     deep = b"[" * 300 + b"]" * 300
-    assert dumped(json.loads(deep)) == deep
+    assert dump_json(json.loads(deep)) == deep
 
 
 def test_text_in_any_encoding_is_text():

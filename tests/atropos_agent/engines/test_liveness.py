@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from atropos_agent.engines.errors import EngineDown
-from atropos_agent.engines.liveness import while_alive
+from atropos_agent.engines.liveness import cancel_when_dead
 
 
 class Server:
@@ -30,22 +30,22 @@ async def answer(seconds):
 
 async def test_what_answers_soon_is_not_asked_whether_it_lives():
     server = Server(0)
-    assert await while_alive(answer(0), server.alive, every_s=0.05, label=server.label) == "answer"
+    assert await cancel_when_dead(answer(0), server.alive, every_s=0.05, label=server.label) == "answer"
     assert server.requests == 0
 
 
 async def test_what_is_slow_is_waited_for_while_it_lives_and_given_up_when_it_does_not():
     slow, hanging = Server(100), Server(2)
-    assert await while_alive(answer(0.15), slow.alive, every_s=0.02, label=slow.label) == "answer"
+    assert await cancel_when_dead(answer(0.15), slow.alive, every_s=0.02, label=slow.label) == "answer"
     assert slow.requests > 1
     with pytest.raises(EngineDown, match="the server has stopped answering"):
-        await while_alive(answer(60), hanging.alive, every_s=0.02, label=hanging.label)
+        await cancel_when_dead(answer(60), hanging.alive, every_s=0.02, label=hanging.label)
     assert hanging.requests == 3
 
 
 async def test_nothing_is_asked_any_more_once_the_answer_is_not_wanted():
     server = Server(100)
-    waiting = asyncio.create_task(while_alive(answer(60), server.alive, every_s=0.01, label=server.label))
+    waiting = asyncio.create_task(cancel_when_dead(answer(60), server.alive, every_s=0.01, label=server.label))
     await asyncio.sleep(0.05)
     waiting.cancel()
     await asyncio.wait({waiting})

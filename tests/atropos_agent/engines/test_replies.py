@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from atropos_agent.engines.completions import Answer
-from atropos_agent.engines.replies import ENDED, Defect, UnsoundReply, sound, sound_chat
+from atropos_agent.engines.replies import ENDED, Defect, UnsoundReply, check_answer, check_chat_answer
 from atropos_agent.types import TokenMismatch
 
 
@@ -20,7 +20,7 @@ def known(ids):
 
 @pytest.mark.parametrize("reason", [*sorted(ENDED), {"type": "stop", "matched": 2}])
 def test_a_sound_reply_is_taken_as_it_is(reason):
-    completion = sound(answer(reason=reason), [1, 2], known)
+    completion = check_answer(answer(reason=reason), [1, 2], known)
     assert (list(completion.ids), completion.logprobs) == ([5, 6], [-0.5, 0.0])
     assert completion.finish_reason in ENDED
     assert completion.version is None
@@ -50,7 +50,7 @@ def test_a_sound_reply_is_taken_as_it_is(reason):
 )
 def test_every_other_reply_is_the_servers_failure_by_name(given, defect, passing):
     with pytest.raises(UnsoundReply) as caught:
-        sound(given, [1, 2], known)
+        check_answer(given, [1, 2], known)
     assert caught.value.defect is defect
     assert caught.value.passing is passing
     assert len(str(caught.value)) < 1000
@@ -74,7 +74,7 @@ def test_every_other_reply_is_the_servers_failure_by_name(given, defect, passing
 )
 def test_what_contradicts_the_request_is_refused_and_its_tokens_are_counted(given, expected):
     with pytest.raises(TokenMismatch, match=expected) as caught:
-        sound(given, [1, 2], known)
+        check_answer(given, [1, 2], known)
     assert caught.value.lost_tokens == 2
 
 
@@ -105,11 +105,11 @@ def chat(*texts, reason="stop", tokens=7, **more):
 )
 def test_chat_replies_are_sound_by_the_same_rules(response, defect, lost):
     with pytest.raises(UnsoundReply) as caught:
-        sound_chat(response)
+        check_chat_answer(response)
     assert (caught.value.defect, caught.value.lost_tokens) == (defect, lost)
-    assert sound_chat(chat("a")).text == "a"
+    assert check_chat_answer(chat("a")).text == "a"
 
 
 @pytest.mark.parametrize("response", [chat(""), chat(None, reason="length", tokens=None)])
 def test_a_silent_end_and_a_limit_used_up_by_hidden_thoughts_are_the_models_own(response):
-    assert sound_chat(response).text == ""
+    assert check_chat_answer(response).text == ""

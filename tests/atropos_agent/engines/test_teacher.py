@@ -30,14 +30,14 @@ def engine(smollm2_tokenizer):
 async def test_each_sampled_token_has_one_logprob(engine):
     engine.likes = {8: -2.0}
     async with Teacher(engine.url, "scripted") as teacher:
-        made = await teacher.taught(result(row(7, 8), row(9)))
+        made = await teacher.score(result(row(7, 8), row(9)))
     assert [segment.teacher for segment in made.segments] == [TeacherScores([LOGPROB, -2.0]), TeacherScores([LOGPROB])]
     assert sorted(engine.scored) == [[900, 901, 7, 8], [900, 901, 9]], "nothing behind the last sampled token is sent"
 
 
 async def test_its_likeliest_tokens_are_kept_if_wanted(engine):
     async with Teacher(engine.url, "scripted", top=2) as teacher:
-        (made,) = (await teacher.taught(result(row(7, 8)))).segments
+        (made,) = (await teacher.score(result(row(7, 8)))).segments
     assert made.teacher == TeacherScores([LOGPROB] * 2, [[0, 1]] * 2, [[-0.125, -0.25]] * 2)
 
 
@@ -45,7 +45,7 @@ async def test_a_failing_teacher_is_asked_again(engine, monkeypatch):
     monkeypatch.setattr(completions, "backoff_s", lambda doublings, most: 0.0)
     engine.faults = [503, 500, 429]
     async with Teacher(engine.url, "scripted") as teacher:
-        (made,) = (await teacher.taught(result(row(7)))).segments
+        (made,) = (await teacher.score(result(row(7)))).segments
     assert made.teacher == TeacherScores([LOGPROB])
 
 
@@ -53,7 +53,7 @@ async def test_a_server_that_scores_nothing_is_an_infrastructure_failure(engine)
     engine.known = False
     async with Teacher(engine.url, "scripted") as teacher:
         with pytest.raises(EngineError, match=r"the teacher at \S+ can't score a prompt"):
-            await teacher.taught(result(row(7)))
+            await teacher.score(result(row(7)))
 
 
 @pytest.mark.parametrize("value", [0.5, float("nan")])
@@ -65,7 +65,7 @@ async def test_impossible_logprobs_are_refused(engine, value, monkeypatch):
 
         monkeypatch.setattr(teacher.server, "scores", scores)
         with pytest.raises(EngineError, match="positive or not finite"):
-            await teacher.taught(result(row(7)))
+            await teacher.score(result(row(7)))
 
 
 async def test_a_teacher_that_fits_is_accepted(engine, smollm2_tokenizer):

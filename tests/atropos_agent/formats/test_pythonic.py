@@ -3,7 +3,7 @@
 import pytest
 from format_cases import assert_read, assert_refused
 
-from atropos_agent.formats.pythonic import Pythonic, written_list
+from atropos_agent.formats.pythonic import Pythonic, write_list
 from tools.base import ToolCall
 
 LIST = """[f(a="x, )]", b=-1, c=[True, null], d={"e": 'f'}), g()]"""
@@ -42,4 +42,4 @@ def test_code_and_lists_are_answers():
 
 def test_names_that_can_not_stand_there_are_refused():
     with pytest.raises(ValueError, match="is no name"):
-        written_list([ToolCall("f", {"a b": 1})])
+        write_list([ToolCall("f", {"a b": 1})])

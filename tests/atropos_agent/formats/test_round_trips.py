@@ -168,9 +168,9 @@ def test_thinking_and_content_are_told_from_calls(name):
 @pytest.mark.parametrize("name", [name for name in FORMATS if name not in ("harmony",)])
 def test_a_call_inside_thinking_does_not_run(name):
     tool_format = load_format(name)
-    written_call = tool_format.write(ToolCall("look", {}, tool_format.call_id(0, "look")))
+    write_probe_call = tool_format.write(ToolCall("look", {}, tool_format.call_id(0, "look")))
     think, think_end = getattr(tool_format, "thinking", ("<think>", "</think>"))
-    reply = tool_format.parse(f"{think}{written_call}{think_end}done")
+    reply = tool_format.parse(f"{think}{write_probe_call}{think_end}done")
     assert not reply.calls
     assert reply.content == "done"
     assert reply.problems or name in ("llama_json", "pythonic"), "a bare call in thinking is no call of Llama's"

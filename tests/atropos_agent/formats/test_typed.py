@@ -110,12 +110,12 @@ def test_where_json_is_preferred_only_what_must_be_text_is_not_read_as_json(key,
     ("key", "text", "place"), [("nested", '{"x": "</v>"}</v>', 13), ("count", " 5</v>", 2), ("nested", "{</v>", 0)]
 )
 def test_the_json_of_what_is_no_text_says_where_it_ends(key, text, place):
-    assert TYPES.behind_json("f", key, text, 0) == place
+    assert TYPES.end_of_json("f", key, text, 0) == place
 
 
 @pytest.mark.parametrize("key", ["text", "either", "any", "unknown"])
 def test_what_may_be_text_ends_at_its_tag_alone(key):
-    assert TYPES.behind_json("f", key, "5</v>", 0) == 0
+    assert TYPES.end_of_json("f", key, "5</v>", 0) == 0
 
 
 def test_a_schema_that_contradicts_itself_says_nothing():

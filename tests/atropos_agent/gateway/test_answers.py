@@ -9,7 +9,7 @@ from agents import AGENTS, ChatAgent, assert_every_token_is_accounted_for, opene
 from native import DONE, Said, asks
 from native_families import fitted_family
 
-from atropos_agent.formats.reading import decoded
+from atropos_agent.formats.reading import decode_json
 from atropos_agent.gateway import answers
 from atropos_agent.gateway.answers import object_of
 from atropos_agent.gateway.requests import ReplyCall
@@ -44,9 +44,9 @@ def test_what_was_sampled_is_found_in_the_order_of_the_calls_and_decoded_once(mo
 
     def counts(text, start):
         decodings[text, start] += 1
-        return decoded(text, start)
+        return decode_json(text, start)
 
-    monkeypatch.setattr(answers, "decoded", counts)
+    monkeypatch.setattr(answers, "decode_json", counts)
     texts = [f'{{"text":  "{number}", "more": {{"n": 1}}}}' for number in range(300)]
     calls = [ToolCall("say", json.loads(text)) for text in texts]
     apart = [f'<tool_call>{{"name": "say", "arguments": {text}}}</tool_call>' for text in texts]

@@ -107,11 +107,11 @@ def test_items_that_are_one_reply_are_joined_in_time_that_grows_with_their_numbe
 
 async def test_replies_of_ours_are_looked_for_by_what_they_say(fitted, monkeypatch):
     compared = []
-    echoes = forest.echoes
+    echoes = forest.is_echo
     async with opened(fitted, [DONE] * 30) as (client, _):
         for number in range(20):
             await client.call("/v1/chat/completions", says(f"go {number}"))
-        monkeypatch.setattr(forest, "echoes", lambda *both: compared.append(both) or echoes(*both))
+        monkeypatch.setattr(forest, "is_echo", lambda *both: compared.append(both) or echoes(*both))
         foreign = [{"role": "assistant", "content": f"I am {number}."} for number in range(300)]
         await client.call("/v1/chat/completions", {"messages": [*foreign, {"role": "user", "content": "go"}]})
     assert len(compared) < 300

@@ -2,7 +2,7 @@
 
 import pytest
 
-from atropos_agent.gateway.echo import arguments_of, echoes, same_message, same_tools
+from atropos_agent.gateway.echo import arguments_of, is_echo, same_message, same_tools
 from atropos_agent.gateway.requests import Answer, HistoryCall, HistoryMessage, ReplyCall
 from tools.base import ToolCall
 
@@ -30,7 +30,7 @@ def answer(*calls, content="Yes.", thinking="hm"):
     ],
 )
 def test_what_means_the_same_is_an_echo(message):
-    assert echoes(message, answer(SOUND))
+    assert is_echo(message, answer(SOUND))
 
 
 @pytest.mark.parametrize("offered", [True, False])
@@ -39,7 +39,7 @@ def test_a_call_of_a_tool_that_the_agent_has_not_is_known_by_its_id(offered):
     echo = HistoryMessage(
         "assistant", "Yes.", [HistoryCall("c1", "invalid", {"tool": "teleport", "error": "there is none"})]
     )
-    assert echoes(echo, ours) is not offered
+    assert is_echo(echo, ours) is not offered
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_call_of_a_tool_that_the_agent_has_not_is_known_by_its_id(offered):
 def test_numbers_may_be_doubles_and_halves_of_surrogate_pairs_lost(sampled, echoed):
     ours = answer(ReplyCall("c1", "say", "{}", ToolCall("say", {"a": sampled}, "c1")))
     echo = HistoryMessage("assistant", "Yes.", [HistoryCall("c1", "say", f'{{"a": {echoed}}}')])
-    assert echoes(echo, ours) == (echoed != "null")
+    assert is_echo(echo, ours) == (echoed != "null")
 
 
 @pytest.mark.parametrize(
@@ -70,13 +70,13 @@ def test_numbers_may_be_doubles_and_halves_of_surrogate_pairs_lost(sampled, echo
     ],
 )
 def test_what_was_changed_is_none(message):
-    assert not echoes(message, answer(SOUND))
+    assert not is_echo(message, answer(SOUND))
 
 
 def test_the_id_of_a_broken_call_tells_it_whatever_became_of_it():
-    assert echoes(HistoryMessage("assistant", "Yes.", [HistoryCall("c2", "invalid", {"error": "x"})]), answer(BROKEN))
-    assert echoes(HistoryMessage("assistant", 'Yes.\n{"text": "a'), answer(BROKEN))
-    assert not echoes(HistoryMessage("assistant", "Yes.", [HistoryCall("c1", "invalid", {})]), answer(BROKEN, SOUND))
+    assert is_echo(HistoryMessage("assistant", "Yes.", [HistoryCall("c2", "invalid", {"error": "x"})]), answer(BROKEN))
+    assert is_echo(HistoryMessage("assistant", 'Yes.\n{"text": "a'), answer(BROKEN))
+    assert not is_echo(HistoryMessage("assistant", "Yes.", [HistoryCall("c1", "invalid", {})]), answer(BROKEN, SOUND))
 
 
 def test_messages_are_compared_without_white_space_at_their_ends():

@@ -6,7 +6,7 @@ import pytest
 
 from atropos_agent.formats.hermes import Hermes
 from atropos_agent.formats.mistral import Mistral
-from atropos_agent.tokens.calls import CallShape, CallsKind, learn, quoted, results_of, text_behind, texts_of
+from atropos_agent.tokens.calls import CallShape, CallsKind, learn, map_texts, results_of, text_after, texts_of
 from atropos_agent.tokens.probes import mark, marks
 from atropos_agent.types import Reply
 from tools.base import ToolCall
@@ -33,7 +33,7 @@ def test_arguments_are_an_object_or_its_json():
 def test_a_marked_message_keeps_names_ids_and_its_kind_and_ends_with_its_mark(thinking, text):
     shape = CallShape(Hermes(), thinking, text)
     message = shape.message(REPLY)
-    marked = shape.marked(message, 400)
+    marked = shape.mark_message(message, 400)
     assert shape.kind(marked) == shape.kind(message)
     assert [call["id"] for call in marked["tool_calls"]] == ["call_0", "call_1"]
     found = [one for part in texts_of(marked) for one in marks(part)]
@@ -43,28 +43,28 @@ def test_a_marked_message_keeps_names_ids_and_its_kind_and_ends_with_its_mark(th
 
 def test_what_the_model_writes_behind_its_last_mark_is_the_formats():
     shape = CallShape(Hermes())
-    marked = shape.marked(shape.message(REPLY), 7)
+    marked = shape.mark_message(shape.message(REPLY), 7)
     assert shape.closing(marked, 7) == '"}}\n</tool_call>'
     listed = CallShape(Mistral())
-    assert listed.closing(listed.marked(listed.message(REPLY), 7), 7) == '"}}]'
+    assert listed.closing(listed.mark_message(listed.message(REPLY), 7), 7) == '"}}]'
 
 
 def test_a_closing_is_found_up_to_white_space():
-    assert text_behind(' " } }\n</a>\n<end>', '"}}</a>') == "\n<end>"
-    assert text_behind("<end>", '"}') is None
+    assert text_after(' " } }\n</a>\n<end>', '"}}</a>') == "\n<end>"
+    assert text_after("<end>", '"}') is None
 
 
 def test_kinds_are_told_apart_and_lose_their_thinking():
     shape = CallShape(Hermes(), "reasoning")
     kind = shape.kind(shape.message(REPLY), emptied=True)
     assert kind == CallsKind(shape, thought=True, content=True, several=True, emptied=True)
-    assert kind.thoughtless() == CallsKind(shape, content=True, several=True)
-    assert kind.as_taken() == CallsKind(shape, thought=True, content=True, several=True)
+    assert kind.without_thinking() == CallsKind(shape, content=True, several=True)
+    assert kind.as_template_kind() == CallsKind(shape, thought=True, content=True, several=True)
     assert len(results_of(kind.reply(3), 5)) == 2
 
 
 def test_all_text_is_quoted_keys_too():
-    assert quoted({"a": ["b", 1, None, {"c": True}]}, str.upper) == {"A": ["B", 1, None, {"C": True}]}
+    assert map_texts({"a": ["b", 1, None, {"c": True}]}, str.upper) == {"A": ["B", 1, None, {"C": True}]}
 
 
 class Takes:

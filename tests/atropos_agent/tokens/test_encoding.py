@@ -2,7 +2,7 @@
 
 import pytest
 
-from atropos_agent.tokens.encoding import CUT, Encoder, not_text_replaced
+from atropos_agent.tokens.encoding import CUT, Encoder, replace_invalid_text
 from atropos_agent.tokens.probes import MARK
 
 
@@ -36,7 +36,7 @@ def test_what_is_to_be_kept_stays_a_control_token(encoder):
 
 
 def test_what_is_no_text_is_replaced(encoder):
-    assert not_text_replaced(f"a{CUT}{MARK}\ud800b") == "a\ufffd\ufffd\ufffdb"
+    assert replace_invalid_text(f"a{CUT}{MARK}\ud800b") == "a\ufffd\ufffd\ufffdb"
     assert CUT not in encoder.quote(f"a{CUT}b")
 
 

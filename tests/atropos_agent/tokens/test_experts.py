@@ -11,7 +11,7 @@ from scripted_engine import ScriptedEngine
 
 from atropos_agent.agent import AtroposAgent
 from atropos_agent.engines.completions import CompletionsServer
-from atropos_agent.tokens.experts import extended, read_experts, write_experts
+from atropos_agent.tokens.experts import extend_experts, read_experts, write_experts
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig, AgentError
 from envs.delivery.rows import Origin, read_rows, score_group
@@ -117,5 +117,5 @@ async def test_they_go_to_disk_and_to_the_trainer(smollm2_tokenizer, tmp_path):
 
 def test_another_shape_begins_anew():
     known, routed = np.zeros((4, 2, 2), dtype=np.uint8), np.ones((9, 3, 2), dtype=np.uint8)
-    assert extended(known, routed, 10).shape == (9, 3, 2)
-    assert extended(known, None, 10) is None
+    assert extend_experts(known, routed, 10).shape == (9, 3, 2)
+    assert extend_experts(known, None, 10) is None

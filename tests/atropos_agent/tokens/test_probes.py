@@ -2,7 +2,7 @@
 
 import pytest
 
-from atropos_agent.tokens.probes import ReplyKind, is_framed, mark, marks, reply, shaped, squeeze
+from atropos_agent.tokens.probes import ReplyKind, is_framed, mark, marks, reply, shape_like, strip_whitespace
 
 FRAME = ("<result>\n", "\n</result>")
 
@@ -22,7 +22,7 @@ def test_marks_are_found_in_order():
 def test_results_keep_their_frame_and_nothing_else():
     result = {"role": "user", "content": "<result>\nsecret\n</result>"}
     question = {"role": "user", "content": "secret?"}
-    assert shaped([result, question], 5, FRAME) == [
+    assert shape_like([result, question], 5, FRAME) == [
         {"role": "user", "content": f"<result>\n{mark(5)}\n</result>"},
         {"role": "user", "content": mark(6)},
     ]
@@ -30,10 +30,10 @@ def test_results_keep_their_frame_and_nothing_else():
 
 def test_without_a_frame_every_message_is_a_plain_one():
     result = {"role": "tool", "content": "<result>\nsecret\n</result>"}
-    assert shaped([result], 5, None) == [{"role": "tool", "content": mark(5)}]
+    assert shape_like([result], 5, None) == [{"role": "tool", "content": mark(5)}]
     assert not is_framed(result, None)
     assert is_framed(result, FRAME)
 
 
 def test_white_space_is_squeezed_out():
-    assert squeeze(" a\n b\t") == "ab"
+    assert strip_whitespace(" a\n b\t") == "ab"

@@ -19,8 +19,8 @@ def glm(smollm2_tokenizer):
     return template, learn(template, load_format("glm"))
 
 
-def holds(template, messages, last, kinds=(), settled=(), thoughtless=False):
-    probe = Stability(template, messages, None, STUB, thoughtless)
+def holds(template, messages, last, kinds=(), settled=(), ignore_thinking=False):
+    probe = Stability(template, messages, None, STUB, ignore_thinking)
     return probe.holds(True, {*kinds, last}, last, settled)
 
 
@@ -37,7 +37,7 @@ def test_tags_that_only_the_template_writes_are_a_change(glm):
     template, shape = glm
     assert holds(template, RESULTS, CallsKind(shape, emptied=True))
     assert not holds(template, RESULTS, CallsKind(shape))
-    assert holds(template, RESULTS, CallsKind(shape), thoughtless=True)
+    assert holds(template, RESULTS, CallsKind(shape), ignore_thinking=True)
 
 
 def test_what_has_no_place_in_the_template_is_a_change(glm):

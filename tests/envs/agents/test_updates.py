@@ -111,7 +111,7 @@ def test_a_tokenizer_that_is_a_program_runs_on_request_alone(monkeypatch, capsys
         raise ValueError("it runs" if trust_remote_code else "give trust_remote_code=True")
 
     monkeypatch.setattr(tokenizer, "_loaded", program)
-    monkeypatch.setattr(tokenizer, "silence", lambda: None)
+    monkeypatch.setattr(tokenizer, "unavailable_reason", lambda: None)
     for more, said in ([], "set --trust-remote-code to run it"), (["--trust-remote-code"], "it runs"):
         assert updates.main(["codex", "--write", "--tokenizer", "kimi", *more]) == 2
         assert said in capsys.readouterr().err

@@ -170,7 +170,7 @@ async def test_a_request_that_can_be_no_prompt_is_the_end_of_a_budget(smollm2_to
 
 async def test_a_title_that_was_answered_is_no_work_where_the_request_with_tools_was_refused(smollm2_tokenizer, clock):
     async with session(smollm2_tokenizer, "A title", CALL) as one:
-        one.turned_away(Refusal("tools[1].type: is run by a provider"), tools=True)
+        one.note_refusal(Refusal("tools[1].type: is run by a provider"), tools=True)
         clock.now += 3
         assert one.rests_s() == 3, "it may give up"
         await answered(one, asked("t", tools=()))
@@ -180,6 +180,6 @@ async def test_a_title_that_was_answered_is_no_work_where_the_request_with_tools
 
 async def test_an_agent_that_asks_otherwise_behind_a_refusal_has_begun(smollm2_tokenizer, clock):
     async with session(smollm2_tokenizer, "Done.") as one:
-        one.turned_away(Refusal("response_format: can't be forced"), tools=True)
+        one.note_refusal(Refusal("response_format: can't be forced"), tools=True)
         await answered(one, asked("a"))
         assert (await one.result()).success

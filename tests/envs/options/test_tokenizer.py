@@ -116,14 +116,14 @@ def test_of_mistral_commons_tokenizer_the_ordinary_one_is_taken_else_made(tmp_pa
 
 @pytest.mark.parametrize("name", ["/no/such/folder", "./typo", "../typo", "~/models/typo", "models/company/typo"])
 def test_a_folder_that_is_not_there_is_asked_of_no_hub(monkeypatch, name):
-    monkeypatch.setattr(tokenizer, "silence", lambda: pytest.fail("the hub was asked"))
+    monkeypatch.setattr(tokenizer, "unavailable_reason", lambda: pytest.fail("the hub was asked"))
     with pytest.raises(UsageError, match=f"'{name}' can't be loaded .there is no such folder.; give the folder or"):
         load_tokenizer(name)
 
 
 @pytest.mark.parametrize("given", [True, False])
 def test_without_the_hub_only_this_machine_is_searched(tmp_path, monkeypatch, given):
-    monkeypatch.setattr(tokenizer, "silence", lambda: "the hub can't be reached: no route")
+    monkeypatch.setattr(tokenizer, "unavailable_reason", lambda: "the hub can't be reached: no route")
     asked = []
 
     def from_pretrained(name, *, local_files_only, **_):

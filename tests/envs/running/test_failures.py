@@ -11,7 +11,7 @@ from envs.running.database import locked
 from envs.running.failures import KEPT, FailureLog, attribute, attributing
 from envs.types import Failure, InfraError, Task
 from sandboxes.base import ImageUnbuildable, SandboxError
-from tools.mcp.servers import BrokenServer, MCPServer
+from tools.mcp.servers import MCPServer, MCPServerError
 
 TASK = Task("t", "Do it.")
 
@@ -28,9 +28,9 @@ def test_a_dockerfile_that_is_wrong_is_the_tasks_failure_and_another_build_is_no
 
 def test_a_tasks_mcp_server_that_can_not_work_is_the_tasks_failure_and_one_that_died_is_tried_again():
     server = MCPServer("notes", "stdio", ("notes",), of_task=True)
-    assert attribute(BrokenServer(server, "lists no tools", hopeless=True)).kind is Failure.TASK
+    assert attribute(MCPServerError(server, "lists no tools", hopeless=True)).kind is Failure.TASK
     died = AgentError("a tool failed")
-    died.__cause__ = BrokenServer(server, "ended by itself")
+    died.__cause__ = MCPServerError(server, "ended by itself")
     assert (attribute(died).kind, attribute(died).unexpected) == (Failure.SANDBOX, False)
 
 

@@ -184,7 +184,7 @@ def test_an_adapter_under_names_of_trls_is_refused_since_rollouts_would_be_of_th
     async def greet(*_: Any) -> Any:
         return SimpleNamespace(json=lambda: {"data": [{"id": "base"}, {"id": "trl-policy-v1"}]})
 
-    monkeypatch.setattr(CompletionsServer, "greet", greet)
+    monkeypatch.setattr(CompletionsServer, "probe", greet)
     worker = worker_of(make_env, tmp_path / "out")
     worker.start()
     worker.stop()

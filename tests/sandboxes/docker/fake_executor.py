@@ -37,7 +37,7 @@ class FakeExecutor:
     async def read(self) -> bytes:
         return await self._said.get()
 
-    async def pass_on(self, take: Callable[[bytes], None]) -> None:
+    async def forward_to(self, take: Callable[[bytes], None]) -> None:
         while data := await self.read():
             take(data)
 

@@ -115,7 +115,7 @@ async def test_files_count_for_what_an_inode_is_of_the_storage(tmp_path):
     watch = DiskWatch(tmp_path)
     watch._per_file = 16_384
     for found in (DiskUsage(1, 65_536), DiskUsage(1, 65_537), DiskUsage(41 * MB, 1), DiskUsage(1, 1, whole=False)):
-        await watch._look(Full(found), _Measurement(0, sys.maxsize, 0.0), 40 * MB)
+        await watch._measure(Full(found), _Measurement(0, sys.maxsize, 0.0), 40 * MB)
     assert [re.search("limit of (.*) is", why).group(1) for why in reasons] == ["65536 files", "40 MB", "40 MB"]
 
 
@@ -138,7 +138,7 @@ async def test_what_a_look_finds_of_before_a_reset_is_nothing_to_what_runs_now(t
 
     container = Reset()
     watch.add(container)
-    await watch._look(container, watch._containers[container], 40 * MB)
+    await watch._measure(container, watch._containers[container], 40 * MB)
     assert reasons == []
 
 
@@ -159,11 +159,11 @@ class Watch(DiskWatch):
     def _fill(self):
         return self.mb * MB
 
-    async def _go_through(self, fill, now):
+    async def _check_all(self, fill, now):
         self.passes += 1
-        await super()._go_through(fill, now)
+        await super()._check_all(fill, now)
 
-    async def _look(self, container, seen, limit):
+    async def _measure(self, container, seen, limit):
         self.looked.append(container)
         seen.at, seen.lowest_fill = time.monotonic(), self._fill()
 

@@ -47,8 +47,8 @@ def log(tmp_path, monkeypatch):
 )
 def test_an_executor_is_told_by_its_id(log, monkeypatch, answers, taken):
     monkeypatch.setattr(os, "read", Records(*answers).read)
-    assert log.has_taken(77) is taken
-    assert log.has_taken(77) is taken, "what was read once is known"
+    assert log.has_killed(77) is taken
+    assert log.has_killed(77) is taken, "what was read once is known"
 
 
 def test_a_log_that_cannot_be_read_tells_nothing(monkeypatch):
@@ -56,7 +56,7 @@ def test_a_log_that_cannot_be_read_tells_nothing(monkeypatch):
         raise PermissionError
 
     monkeypatch.setattr(os, "open", refuse)
-    assert KernelLog().has_taken(77) is False
+    assert KernelLog().has_killed(77) is False
 
 
 KILL = (
@@ -81,11 +81,11 @@ def test_programs_killed_for_the_machines_memory_are_told_from_those_at_their_ow
 ):
     constraint = b"CONSTRAINT_NONE" if limited == b"global_oom" else b"CONSTRAINT_MEMCG"
     monkeypatch.setattr(os, "read", Records(KILL % (constraint, limited, killed)).read)
-    assert log.killed_for_host("mine/box-1") is starved
+    assert log.was_killed_for_host("mine/box-1") is starved
 
 
 def test_a_container_of_the_daemons_is_told_by_its_id(log, monkeypatch):
     kill = KILL % (b"CONSTRAINT_NONE", b"global_oom", b"/system.slice/docker-%s.scope" % (b"4f" * 32))
     monkeypatch.setattr(os, "read", Records(kill).read)
-    assert log.killed_for_host("4f" * 32)
-    assert not log.killed_for_host("4f" * 31)
+    assert log.was_killed_for_host("4f" * 32)
+    assert not log.was_killed_for_host("4f" * 31)

@@ -111,7 +111,7 @@ class Silent:
 
     name, kind, made_of, discarded = "silent", "kind", "image", False
 
-    async def answers(self):
+    async def is_responsive(self):
         await asyncio.Event().wait()
 
     async def discard(self):

@@ -221,7 +221,7 @@ class E2BServer:
             async with lock:
                 await answer.write(struct.pack(">BI", flags, len(said)) + said)
 
-        async def pass_on(stream, kind: str) -> None:
+        async def forward_to(stream, kind: str) -> None:
             while data := await stream.read(1 << 16):
                 try:
                     await tell({"data": {kind: base64.b64encode(data).decode()}})
@@ -235,7 +235,7 @@ class E2BServer:
                     await tell({"keepalive": {}})
 
         async def follow() -> None:
-            await asyncio.gather(pass_on(process.stdout, "stdout"), pass_on(process.stderr, "stderr"))
+            await asyncio.gather(forward_to(process.stdout, "stdout"), forward_to(process.stderr, "stderr"))
             code = await process.wait()
             self._inputs.pop(pid, None)
             if code:

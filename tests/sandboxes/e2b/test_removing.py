@@ -22,7 +22,7 @@ async def test_a_sandbox_that_stays_listed_is_removed_once(refuses):
         if refuses:
             raise DaemonRefused("no")
 
-    server = SimpleNamespace(request=request, patiently=lambda ask, _: ask())
+    server = SimpleNamespace(request=request, retry=lambda ask, _: ask())
     async with asyncio.timeout(5):
         await backend._remove_all(server, "me")
     assert removed == ["/sandboxes/one"]

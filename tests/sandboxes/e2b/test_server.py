@@ -56,12 +56,12 @@ class Program:
 
 
 async def begun(*pieces: bytes, program: Program | None = None) -> ProgramStream:
-    return await ProgramStream.begun(Answer(STARTED, *pieces), (program or Program()).tell, "starting p")
+    return await ProgramStream.open(Answer(STARTED, *pieces), (program or Program()).tell, "starting p")
 
 
 async def test_output_comes_byte_by_byte_as_it_was_written():
     stream = await begun(out(b"\xff\x00"), message({}), out(b"said", "stderr"), out(b"\xfe"), event(end={}), LAST)
-    assert await stream.rest("p", 100) == b"\xff\x00\xfe"
+    assert await stream.read_all("p", 100) == b"\xff\x00\xfe"
     assert (stream.exit_code, stream.error_text) == (0, "said")
 
 
@@ -69,19 +69,19 @@ async def test_output_comes_byte_by_byte_as_it_was_written():
 async def test_a_program_that_fails_says_how(end, code):
     stream = await begun(out(b"no such thing", "stderr"), event(end=end), LAST)
     with pytest.raises(SandboxError, match=f"p ended with {code}: no such thing"):
-        await stream.rest("p", 100)
+        await stream.read_all("p", 100)
 
 
 async def test_a_stream_that_ends_without_an_exit_code_is_no_success():
     with pytest.raises(DaemonUnavailable, match="without an exit code"):
-        await (await begun(out(b"x"), LAST)).rest("p", 100)
+        await (await begun(out(b"x"), LAST)).read_all("p", 100)
     with pytest.raises(ConnectionResetError, match="the stream broke"):
-        await (await begun(out(b"x"), b"\0")).rest("p", 100)
+        await (await begun(out(b"x"), b"\0")).read_all("p", 100)
 
 
 async def test_more_output_than_was_asked_for_is_refused():
     with pytest.raises(ValueError, match="more than 3 bytes"):
-        await (await begun(out(b"four"))).rest("p", 3)
+        await (await begun(out(b"four"))).read_all("p", 3)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ async def test_more_output_than_was_asked_for_is_refused():
 async def test_a_program_that_can_not_start_is_reported_with_the_servers_words(code, error):
     answer = Answer(message({"error": {"code": code, "message": "its words"}}, flags=2))
     with pytest.raises(error, match=r"starting p: .*its words"):
-        await ProgramStream.begun(answer, Program().tell, "starting p")
+        await ProgramStream.open(answer, Program().tell, "starting p")
     assert answer.closed
 
 
@@ -117,8 +117,8 @@ async def test_input_that_the_program_does_not_take_is_not_said_to_be_taken():
 def test_each_sandbox_has_an_address_of_its_own():
     server = Server(None, E2BOptions(), "key")
     made = {"sandboxID": "abc", "domain": "example.org", "envdAccessToken": "secret"}
-    assert server.envd(made)._root == "https://49983-abc.example.org"
-    assert server.envd({"sandboxID": "abc"})._root == "https://49983-abc.e2b.app"
+    assert server.connect_envd(made)._root == "https://49983-abc.example.org"
+    assert server.connect_envd({"sandboxID": "abc"})._root == "https://49983-abc.e2b.app"
 
 
 @pytest.mark.parametrize(

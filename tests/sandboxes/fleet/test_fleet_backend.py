@@ -77,9 +77,9 @@ async def test_what_one_host_fails_to_open_another_opens_and_the_first_rests(fle
             hosts.members[0].images.add("image")
             async with hosts.open(SPEC) as box:
                 assert box.host is well
-        assert not hosts.members[0].usable
+        assert not hosts.members[0].is_usable
         sick.problem = None
-        await until(lambda: hosts.members[0].usable)
+        await until(lambda: hosts.members[0].is_usable)
         hosts.members[0].images.add("image")
         async with hosts.open(SPEC) as box:
             assert box.host is sick
@@ -92,7 +92,7 @@ async def test_a_host_whose_sandboxes_die_rests_too(fleet):
             with pytest.raises(RuntimeError):
                 async with hosts.open(SPEC):
                     raise RuntimeError("the rollout failed") from SandboxDied("it is gone")
-        assert [one.usable for one in hosts.members] == [False, True]
+        assert [one.is_usable for one in hosts.members] == [False, True]
 
 
 async def test_a_lost_host_gets_nothing_and_comes_back_without_what_it_had(fleet):
@@ -105,7 +105,7 @@ async def test_a_lost_host_gets_nothing_and_comes_back_without_what_it_had(fleet
             assert await opened(stack, hosts) is other
             assert one.sandboxes, "it can't be reached"
         one.down = False
-        await until(lambda: hosts.members[0].usable)
+        await until(lambda: hosts.members[0].is_usable)
         assert not one.sandboxes
         async with AsyncExitStack() as stack:
             assert one in [await opened(stack, hosts) for _ in range(8)]
@@ -118,7 +118,7 @@ async def test_hosts_that_do_not_answer_at_the_start_are_used_when_they_do(fleet
         async with hosts.open(SPEC) as box:
             assert box.host is there
         late.down = False
-        await until(lambda: hosts.members[0].usable)
+        await until(lambda: hosts.members[0].is_usable)
 
 
 async def test_without_any_host_it_says_so(fleet):
@@ -158,7 +158,7 @@ async def test_a_host_whose_storage_is_full_rests_at_once(fleet):
         full.problem = StorageFull("no room")
         async with hosts.open(SPEC) as box:
             assert box.host is other
-        assert [one.usable for one in hosts.members] == [False, True]
+        assert [one.is_usable for one in hosts.members] == [False, True]
 
 
 async def test_a_host_gets_nothing_from_its_first_unanswered_look_on(fleet, monkeypatch):
@@ -167,11 +167,11 @@ async def test_a_host_gets_nothing_from_its_first_unanswered_look_on(fleet, monk
     hanging, other = FakeHost(processors=64), FakeHost()
     async with fleet(hanging, other) as hosts:
         hanging.hangs = asyncio.Event()
-        await until(lambda: hosts.members[0].silent)
+        await until(lambda: hosts.members[0].is_silent)
         async with AsyncExitStack() as stack:
             assert {await opened(stack, hosts) for _ in range(20)} == {other}
         hanging.hangs.set()
-        await until(lambda: hosts.members[0].usable)
+        await until(lambda: hosts.members[0].is_usable)
         hosts.members[0].images.add("image")
         async with hosts.open(SPEC) as box:
             assert box.host is hanging
@@ -182,7 +182,7 @@ async def test_a_lone_host_that_is_away_is_waited_for(fleet, again_after):
     only = FakeHost()
     async with fleet(only) as hosts, AsyncExitStack() as stack:
         only.down = True
-        await until(lambda: hosts.members[0].silent)
+        await until(lambda: hosts.members[0].is_silent)
         waiting = [asyncio.create_task(opened(stack, hosts)) for _ in range(3)]
         image = asyncio.create_task(hosts.ensure_image("image"))
         await asyncio.sleep(again_after)
@@ -206,7 +206,7 @@ async def test_hosts_that_stay_away_are_given_up(fleet, monkeypatch):
     only = FakeHost()
     async with fleet(only) as hosts:
         only.down = True
-        await until(lambda: hosts.members[0].silent)
+        await until(lambda: hosts.members[0].is_silent)
         with pytest.raises(DaemonUnavailable, match="no Docker host can be used at present"):
             async with hosts.open(SPEC):
                 pass

@@ -5,7 +5,7 @@ from fake_hosts import FakeBackend, FakeHost
 
 from sandboxes.base import DaemonUnavailable, Limits, SandboxEnded, SandboxSpec, SandboxTimeout
 from sandboxes.fleet import Host
-from sandboxes.fleet.member import BLAMED, Member
+from sandboxes.fleet.member import MAX_FAILURES, Member
 
 
 @pytest.fixture
@@ -18,32 +18,32 @@ async def member():
 
 async def test_what_is_more_of_processors_and_memory_is_its_load(member):
     spec = SandboxSpec("image", limits=Limits(cpus=2, memory_mb=1024))
-    member.take(spec)
+    member.note_open(spec)
     assert member.load == 0.5
     heavy = SandboxSpec("image", limits=Limits(cpus=0.1, memory_mb=64 * 1024))
-    member.take(heavy)
+    member.note_open(heavy)
     assert member.load > 1
-    member.give(heavy)
-    member.give(spec)
+    member.note_close(heavy)
+    member.note_close(spec)
     assert (member.load, member.sandboxes) == (0, 0)
 
 
 async def test_what_ran_in_a_sandbox_is_not_the_hosts_fault(member):
-    for _ in range(BLAMED):
-        member.blame(SandboxEnded("it killed itself", "processes"))
-        member.blame(ValueError("a mistake of the caller's"))
-    assert member.usable
+    for _ in range(MAX_FAILURES):
+        member.note_failure(SandboxEnded("it killed itself", "processes"))
+        member.note_failure(ValueError("a mistake of the caller's"))
+    assert member.is_usable
 
 
 async def test_a_success_between_failures_clears_it(member):
-    for _ in range(BLAMED - 1):
-        member.blame(SandboxTimeout("no answer"))
-    member.works()
-    member.blame(SandboxTimeout("no answer"))
-    assert member.usable
-    for _ in range(BLAMED - 1):
-        member.blame(SandboxTimeout("no answer"))
-    assert not member.usable
+    for _ in range(MAX_FAILURES - 1):
+        member.note_failure(SandboxTimeout("no answer"))
+    member.note_success()
+    member.note_failure(SandboxTimeout("no answer"))
+    assert member.is_usable
+    for _ in range(MAX_FAILURES - 1):
+        member.note_failure(SandboxTimeout("no answer"))
+    assert not member.is_usable
 
 
 async def test_one_that_is_not_open_has_no_backend():

@@ -286,12 +286,12 @@ class ApiServer:
             **{"stdin": pipe, "stdout": pipe, "stderr": pipe},
         )
 
-        async def pass_on(stream, channel: bytes) -> None:
+        async def forward_to(stream, channel: bytes) -> None:
             while data := await stream.read(1 << 16):
                 await socket.send_bytes(channel + data)
 
         async def finish() -> None:
-            await asyncio.gather(pass_on(process.stdout, b"\1"), pass_on(process.stderr, b"\2"))
+            await asyncio.gather(forward_to(process.stdout, b"\1"), forward_to(process.stderr, b"\2"))
             code = await process.wait()
             causes = {"causes": [{"reason": "ExitCode", "message": str(code)}]}
             said = {"status": "Failure", "details": causes} if code else {"status": "Success"}

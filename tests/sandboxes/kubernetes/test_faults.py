@@ -8,7 +8,7 @@ from sandboxes.kubernetes.faults import (
     PodDeleted,
     PodEvicted,
     PodExpired,
-    end_of,
+    end_error,
     is_up,
     limit_of,
     raise_unstartable,
@@ -53,12 +53,12 @@ def ended(code, reason="Error"):
     ],
 )
 def test_an_end_is_told_apart_and_blamed_on_programs_only_with_proof(shown, end, limit):
-    assert type(end_of(shown)) is end
+    assert type(end_error(shown)) is end
     assert limit_of(shown) == limit
 
 
 def test_a_running_pod_has_no_end():
-    assert end_of(pod()) is None
+    assert end_error(pod()) is None
     assert limit_of(pod()) is None
     assert is_up(pod())
 

@@ -67,7 +67,7 @@ async def test_a_silence_during_an_outage_kills_no_driver(monkeypatch):
                 raise SandboxError("etcdserver: no leader")
             return {"items": [{"metadata": {"name": "a"}, "spec": {"renewTime": "once"}}]}
 
-    looking = asyncio.create_task(life.remove_the_dead(Away()))
+    looking = asyncio.create_task(life.reap_continuously(Away()))
     await until(lambda: reaped)
     looking.cancel()
     assert reaped[0] >= 9 + 10 - 3, "it is silent from the first look after the outage"

@@ -50,6 +50,6 @@ async def test_the_watch_forgets_pods_that_were_deleted_long_ago(monkeypatch):
     following = asyncio.create_task(watch.run())
     await cluster.over.wait()
     assert watch._pods == {"pod-6": None, "pod-7": None, "pod-8": None, "pod-9": shown(9)}
-    assert await watch.until("pod-8", lambda pod: pod is None or None), "who asks late is told"
+    assert await watch.wait_for("pod-8", lambda pod: pod is None or None), "who asks late is told"
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)

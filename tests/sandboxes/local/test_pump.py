@@ -25,7 +25,7 @@ async def test_what_is_written_is_kept_until_nobody_wants_it(pipe):
     output = BoundedOutput(1000)
     pump.take = output.add
     os.write(writer, b"kept")
-    pump.take_what_is_there()
+    pump.read_available()
     pump.take = None
     os.write(writer, b"dropped")
     await asyncio.sleep(0.01)
@@ -36,7 +36,7 @@ async def test_what_is_written_is_kept_until_nobody_wants_it(pipe):
 async def test_it_does_not_wait_for_one_who_holds_the_pipe_and_says_nothing(pipe):
     pump, _ = pipe
     watch = Stopwatch()
-    await pump.drained()
+    await pump.wait_drained()
     assert watch.seconds < 1
 
 
@@ -50,7 +50,7 @@ async def test_it_waits_a_second_at_most_for_one_who_goes_on(pipe):
 
     ticking = asyncio.create_task(tick())
     start, watch = time.monotonic(), Stopwatch()
-    await pump.drained()
+    await pump.wait_drained()
     assert time.monotonic() - start > 0.5
     assert watch.seconds < 5
     ticking.cancel()

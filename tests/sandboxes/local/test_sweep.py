@@ -8,7 +8,7 @@ import uuid
 import pytest
 from stopwatch import Stopwatch
 
-from sandboxes.local.sweep import Moment, kill_marked
+from sandboxes.local.sweep import ProcessTimestamp, kill_marked
 
 
 @pytest.fixture
@@ -42,13 +42,13 @@ def test_a_marker_is_the_beginning_of_a_value(marker):
 def test_what_is_older_than_a_moment_is_spared(marker):
     older = start("sleep 12321", marker)
     time.sleep(0.1)
-    moment = Moment.now(pid=0)
+    moment = ProcessTimestamp.now(pid=0)
     newer = start("sleep 12321", marker)
     time.sleep(0.1)
     kill_marked(marker, since=moment)
     assert newer.wait(120) == -9
     assert older.poll() is None
-    kill_marked(marker, since=Moment.now(older.pid))
+    kill_marked(marker, since=ProcessTimestamp.now(older.pid))
     assert older.wait(120) == -9, "the one that a moment names counts as newer"
 
 
@@ -58,7 +58,7 @@ def test_a_server_that_is_older_may_go_on_starting_processes(marker, tmp_path):
     while not ticks.exists():
         time.sleep(0.02)
     time.sleep(0.1)
-    moment = Moment.now(pid=0)
+    moment = ProcessTimestamp.now(pid=0)
     watch = Stopwatch()
     for _ in range(20):
         kill_marked(marker, since=moment)

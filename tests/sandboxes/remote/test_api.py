@@ -29,7 +29,7 @@ def test_an_outage_is_told_once_and_the_next_one_again(monkeypatch):
     monkeypatch.setattr(api.time, "monotonic", lambda: now[0])
     told = []
     for now[0] in (0, 3, 6, 9, 60, 115, 200, 206):
-        if outage.to_tell():
+        if outage.should_report():
             told.append(now[0])
     assert told == [6, 206], "a single refusal is nothing; a minute of calm ends an outage"
 
@@ -45,4 +45,4 @@ async def test_what_cannot_be_reached_in_time_is_a_failure_of_its_own():
         raise api.Busy("exec in a: error dialing backend (HTTP 500)")
 
     with pytest.raises(SandboxUnreachable, match="can't be reached: exec in a: error dialing backend"):
-        await Silent(None, "http://a").reach(fail, 0.1)
+        await Silent(None, "http://a").retry_inside(fail, 0.1)

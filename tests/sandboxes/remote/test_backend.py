@@ -14,7 +14,7 @@ from sandboxes.base import NotSupported, SandboxDied, SandboxSpec
 from sandboxes.docker.executor.channel import Channel
 from sandboxes.docker.executor.tools import ToolContainer
 from sandboxes.docker.executor.trees import records_of
-from sandboxes.remote.backend import RemoteBackend, ask_image
+from sandboxes.remote.backend import RemoteBackend, query_image
 from sandboxes.remote.images import NamedImages
 
 SPEC = SandboxSpec("image", workdir="/app")
@@ -40,7 +40,7 @@ class Box(ToolContainer):
     async def overran(self):
         return None
 
-    async def show_interest(self):
+    async def renew_lease(self):
         self.shown += 1
         raise SandboxDied("gone")
 
@@ -141,7 +141,7 @@ async def test_forks_are_refused_by_name():
 async def test_interest_is_shown_in_open_sandboxes_though_one_is_gone(monkeypatch):
     monkeypatch.setattr("sandboxes.remote.backend.LEASE_S", 0.05)
     backend = Boxes()
-    showing = asyncio.create_task(backend.show_interest())
+    showing = asyncio.create_task(backend.renew_leases())
     async with backend.open(SPEC):
         async with backend.open(SPEC):
             await until(lambda: all(one.shown > 1 for one in backend.boxes) and len(backend.boxes) == 2)
@@ -162,6 +162,6 @@ async def test_interest_is_shown_in_open_sandboxes_though_one_is_gone(monkeypatc
 )
 async def test_an_images_folder_and_home_are_what_its_first_process_knows(said, workdir, env):
     channel = Channel(await connected(FakeExecutor(lambda number, *_: frame(number, b"O", said) + end(number))))
-    assert await ask_image(channel) == {"WorkingDir": workdir, "Env": env}
+    assert await query_image(channel) == {"WorkingDir": workdir, "Env": env}
     assert not channel.has_run, "nothing of it is left that would have to stand still"
     await channel.close()

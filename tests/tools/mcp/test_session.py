@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from tools import ToolCall, ToolRegistry
-from tools.mcp.servers import BrokenServer, MCPServer
+from tools.mcp.servers import MCPServer, MCPServerError
 
 pytest.importorskip("mcp", reason="the extra mcp is not installed")
 
@@ -92,7 +92,7 @@ async def test_a_server_that_a_call_may_have_stopped_is_started_again_and_the_mo
 
 
 async def test_a_server_with_other_tools_after_a_restart_is_no_mistake_of_the_models(place):
-    with pytest.raises(BrokenServer, match="'odd' was started again and has other tools now: no more add") as caught:
+    with pytest.raises(MCPServerError, match="'odd' was started again and has other tools now: no more add") as caught:
         await call_server(place, by_stdio("renames"), 2)
     assert not caught.value.hopeless
 
@@ -114,7 +114,7 @@ async def test_a_flood_ends_a_call_and_not_the_rollout(place, server):
     ids=str,
 )
 async def test_a_server_that_fails_in_the_middle_is_no_mistake_of_the_models(place, server, why):
-    with pytest.raises(BrokenServer, match=why):
+    with pytest.raises(MCPServerError, match=why):
         await call_server(place, server)
 
 
@@ -141,13 +141,13 @@ async def test_a_server_that_fails_in_the_middle_is_no_mistake_of_the_models(pla
     ],
 )
 async def test_a_server_that_can_not_be_used_fails_at_the_start(place, manner, why, hopeless):
-    with pytest.raises(BrokenServer, match=why) as caught:
+    with pytest.raises(MCPServerError, match=why) as caught:
         await call_server(place, by_stdio(manner), bounds=Bounds(start_s=2 if "2 s" in why else 20))
     assert caught.value.hopeless == hopeless
 
 
 async def test_a_missing_program_is_hopeless(place):
-    with pytest.raises(BrokenServer, match="status 127") as caught:
+    with pytest.raises(MCPServerError, match="status 127") as caught:
         await call_server(place, MCPServer("gone", "stdio", ("no-such-server",), of_task=True))
     assert caught.value.hopeless
 

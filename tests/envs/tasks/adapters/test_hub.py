@@ -121,7 +121,7 @@ def test_a_name_that_can_not_be_fetched_ends_the_command_with_the_remedy(tmp_pat
 
 
 def test_a_name_is_not_looked_for_where_the_hub_can_not_be_reached(monkeypatch):
-    monkeypatch.setattr(hub, "silence", lambda: "the hub can't be reached: no route")
+    monkeypatch.setattr(hub, "unavailable_reason", lambda: "the hub can't be reached: no route")
     with pytest.raises(BadTask, match="owner/name can't be loaded: the hub can't be reached: no route; download its"):
         list(Dataset("owner/name", None).rows())
 

@@ -20,7 +20,7 @@ def test_a_set_on_the_hub_is_asked_for_in_its_revision(tmp_path, monkeypatch):
         asked.append((place, options))
         return str(tmp_path)
 
-    monkeypatch.setattr(published, "silence", lambda: None)
+    monkeypatch.setattr(published, "unavailable_reason", lambda: None)
     monkeypatch.setattr(published, "snapshot_download", snapshot)
     assert download(SETS["swe-gym"], tmp_path) == tmp_path
     ((place, options),) = asked
@@ -31,14 +31,14 @@ def test_a_hub_without_the_set_is_named_with_the_remedy(tmp_path, monkeypatch):
     def offline(place, **options):
         raise LocalEntryNotFoundError("Got: ConnectError: Name or service not known\nmore")
 
-    monkeypatch.setattr(published, "silence", lambda: None)
+    monkeypatch.setattr(published, "unavailable_reason", lambda: None)
     monkeypatch.setattr(published, "snapshot_download", offline)
     with pytest.raises(BadTask, match=r"SWE-Gym/SWE-Gym can't be downloaded .*: Got: ConnectError.* with --from$"):
         download(SETS["swe-gym"], tmp_path)
 
 
 def test_a_hub_that_can_not_be_reached_is_named_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(published, "silence", lambda: "the hub can't be reached: no route")
+    monkeypatch.setattr(published, "unavailable_reason", lambda: "the hub can't be reached: no route")
     with pytest.raises(BadTask, match=r"SWE-Gym/SWE-Gym can't be downloaded .*: the hub .* no route; .* with --from$"):
         download(SETS["swe-gym"], tmp_path)
 

@@ -30,7 +30,7 @@ async def test_where_crun_was_killed_as_well_nothing_is_left(crun_backend, base_
     async with crun_backend.open(SandboxSpec(base_image)) as sandbox:
         box = sandbox.container.bundle
         os.kill(box.process.pid, 9)
-        await box.process.ended(10)
+        await box.process.wait(10)
         assert (await sandbox.exec("echo fine")).output == "fine\n", "it is not crun that runs it"
     assert not box.folder.exists()
     assert not any(folder.exists() for folder in box.cgroup.folders())

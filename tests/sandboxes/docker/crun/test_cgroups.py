@@ -8,7 +8,7 @@ import pytest
 from waiting import in_time
 
 from sandboxes.docker.crun import cgroups
-from sandboxes.docker.crun.cgroups import TREE, Cgroup, is_unified, weigh
+from sandboxes.docker.crun.cgroups import TREE, Cgroup, is_unified, set_weight
 
 
 def new_machine(tree, files: dict[str, str]) -> Cgroup:
@@ -52,15 +52,15 @@ PIDS = {"pids.current": "3", "pids.max": "3"}
 def test_the_limit_that_is_reached_is_told(tmp_path, changed, limit):
     cgroup = new_machine(tmp_path, NEW | PIDS | changed)
     assert is_unified(tmp_path)
-    assert cgroup.full() == limit
+    assert cgroup.reached_limit() == limit
 
 
 def test_version_1_is_read_by_its_names(tmp_path):
     cgroup = old_machine(tmp_path, OLD | {f"pids/{name}": text for name, text in PIDS.items()})
     assert not is_unified(tmp_path)
-    assert cgroup.full() == "memory"
+    assert cgroup.reached_limit() == "memory"
     (tmp_path / "memory/ours/box/memory.usage_in_bytes").write_text("1")
-    assert cgroup.full() == "processes"
+    assert cgroup.reached_limit() == "processes"
     assert {folder.parent.parent.name for folder in cgroup.folders()} == {"memory", "pids"}, "a link is no other one"
 
 
@@ -70,17 +70,17 @@ def test_that_something_was_ended_at_a_limit_is_known_for_ever(tmp_path, killed,
         "memory/memory.oom_control": f"oom_kill_disable 0\noom_kill {killed}\n",
         "pids/pids.events": f"max {refused}\n",
     }
-    assert old_machine(tmp_path / "old", old).was_full() is was
+    assert old_machine(tmp_path / "old", old).has_hit_limit() is was
     new = {"memory.events": f"low 0\nmax 99\noom_kill {killed}\n", "pids.events": f"max {refused}\n"}
-    assert new_machine(tmp_path / "new", new).was_full() is was
-    assert Cgroup("no/such", unified=True, tree=tmp_path).was_full(), "nobody knows"
+    assert new_machine(tmp_path / "new", new).has_hit_limit() is was
+    assert Cgroup("no/such", unified=True, tree=tmp_path).has_hit_limit(), "nobody knows"
 
 
 def test_one_that_is_gone_is_at_no_limit(tmp_path):
     cgroup = Cgroup("no/such", unified=True, tree=tmp_path)
-    assert (cgroup.full(), cgroup.processes(), cgroup.remove()) == (None, [], True)
+    assert (cgroup.reached_limit(), cgroup.processes(), cgroup.remove()) == (None, [], True)
     cgroup.thaw()
-    cgroup.end()
+    cgroup.kill()
 
 
 def test_freezing_waits_until_all_stand_still(tmp_path, monkeypatch):
@@ -107,7 +107,7 @@ def test_a_frozen_process_ends_and_its_group_goes():
     assert cgroup.freeze()
     assert cgroup.processes() == [process.pid]
     assert not cgroup.remove(), "it has a process"
-    cgroup.end()
+    cgroup.kill()
     process.wait(120)
     assert in_time(cgroup.remove)
     assert not folder.exists()
@@ -115,10 +115,10 @@ def test_a_frozen_process_ends_and_its_group_goes():
 
 def test_counts_begin_again_where_the_kernel_lets_them(tmp_path):
     counted = ("memory/memory.max_usage_in_bytes", "memory/memory.failcnt")
-    old_machine(tmp_path / "old", dict.fromkeys(counted, "7")).forget()
+    old_machine(tmp_path / "old", dict.fromkeys(counted, "7")).reset_counts()
     assert [(tmp_path / "old" / "memory/ours/box" / Path(one).name).read_text() for one in counted] == ["0", "0"]
     machine = new_machine(tmp_path / "new", {"memory.peak": "7"})
-    machine.forget()
+    machine.reset_counts()
     assert (tmp_path / "new/ours/box/memory.peak").read_text() == "7"
 
 
@@ -132,6 +132,6 @@ def test_sandboxes_weigh_as_much_as_so_many_processes(tmp_path, unified, file, w
     for count, weight in zip((0, 3), weights, strict=True):
         for number in range(count):
             (folder / f"box-{number}").mkdir()
-        weigh("ours", unified, tmp_path)
+        set_weight("ours", unified, tmp_path)
         assert (tmp_path / file).read_text() == str(weight)
-    weigh("nowhere", unified, tmp_path)
+    set_weight("nowhere", unified, tmp_path)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.docker
 @pytest.fixture(autouse=True)
 def base_image_is_not_held(base_image, monkeypatch):
     """Undoes `isolation.held`."""
-    monkeypatch.setattr(DaemonStarter, "hold", inspect.unwrap(DaemonStarter.hold))
+    monkeypatch.setattr(DaemonStarter, "start_holder", inspect.unwrap(DaemonStarter.start_holder))
     monkeypatch.setattr(Images, "_is_held", inspect.unwrap(Images._is_held))
 
 
@@ -41,14 +41,14 @@ async def test_an_image_is_held_once_and_let_go_of_when_others_are_newer(with_cr
     async with connect() as client:
         try:
             images = await images_of(client, owner)
-            first, second = await images.take(base_image), await images.take(base_image)
+            first, second = await images.acquire(base_image), await images.acquire(base_image)
             assert first is second and first.users == 2
             assert first.config["Cmd"] and first.stack
             assert len(await holds(client, owner)) == 1
             monkeypatch.setattr(module, "_HELD", 0)
-            await images.give_back(first)
+            await images.release(first)
             assert len(await holds(client, owner)) == 1, "one is made of it yet"
-            await images.give_back(second)
+            await images.release(second)
             assert await holds(client, owner) == []
         finally:
             await remove_owned(client, owner.id)
@@ -62,7 +62,7 @@ async def test_a_daemon_that_is_away_fails_nobody_who_gives_an_image_back(monkey
     monkeypatch.setattr(module, "remove", away)
     images, image = Images(None, Owner.of_this_process(), None, Path("/")), Image("sha256:1", {}, (), users=1)
     images._held[image.id] = image
-    await images.give_back(image)
+    await images.release(image)
     assert not images._held
 
 
@@ -72,13 +72,13 @@ async def test_a_hold_that_somebody_has_removed_is_made_again(with_crun, base_im
     async with connect() as client:
         try:
             images = await images_of(client, owner)
-            image = await images.take(base_image)
+            image = await images.acquire(base_image)
             (name,) = await holds(client, owner)
             await client.containers.container(name.strip("/")).kill()
-            assert await images.take(base_image) is image
+            assert await images.acquire(base_image) is image
             assert await holds(client, owner) == [name]
             await client.containers.container(name.strip("/")).delete(force=True)
-            assert await images.take(base_image) is image
+            assert await images.acquire(base_image) is image
             assert (await client.containers.container(name.strip("/")).show())["State"]["Running"]
         finally:
             await remove_owned(client, owner.id)
@@ -87,7 +87,7 @@ async def test_a_hold_that_somebody_has_removed_is_made_again(with_crun, base_im
 async def test_a_missing_image_is_told_with_the_remedy(with_crun):
     async with connect() as client:
         with pytest.raises(ImageMissing, match="docker load"):
-            await (await images_of(client, Owner.of_this_process())).take("no-such-image:at-all")
+            await (await images_of(client, Owner.of_this_process())).acquire("no-such-image:at-all")
 
 
 async def test_a_name_that_is_given_to_another_image_is_looked_up_again(crun_backend, base_image, monkeypatch):

@@ -20,11 +20,11 @@ def test_no_link_leads_out_of_a_root(tmp_path):
     (inside / "up").symlink_to("../../../../name")
     (inside / "absolute").symlink_to("/etc/name")
     root = os.open(inside, os.O_PATH | os.O_DIRECTORY)
-    with os.fdopen(kernel.open_in(root, "/absolute", os.O_RDONLY)) as file:
+    with os.fdopen(kernel.open_in_root(root, "/absolute", os.O_RDONLY)) as file:
         assert file.read() == "inside"
     with pytest.raises(FileNotFoundError, match="up"):
-        kernel.open_in(root, "up", os.O_RDONLY)
-    same = kernel.open_in(root, "", os.O_PATH)
+        kernel.open_in_root(root, "up", os.O_RDONLY)
+    same = kernel.open_in_root(root, "", os.O_PATH)
     assert os.path.samestat(os.fstat(same), os.fstat(root))
     os.close(same)
     os.close(root)
@@ -49,7 +49,7 @@ def test_what_others_rename_meanwhile_is_no_failure(tmp_path):
         others.stdout.readline()
         try:
             for _ in range(20_000):
-                os.close(kernel.open_in(root, "link", os.O_PATH | os.O_DIRECTORY))
+                os.close(kernel.open_in_root(root, "link", os.O_PATH | os.O_DIRECTORY))
         finally:
             others.kill()
             os.close(root)
@@ -68,7 +68,7 @@ def test_what_is_shared_by_number_is_removed(what, arguments):
     number = getattr(ctypes.CDLL(None), f"{what}get")(*arguments, 0o1600)
     listed = Path(f"/proc/sysvipc/{what}")
     assert number in [int(line.split()[1]) for line in listed.read_text().splitlines()[1:]]
-    kernel.remove_shared(what, number)
+    kernel.remove_ipc_object(what, number)
     assert number not in [int(line.split()[1]) for line in listed.read_text().splitlines()[1:]]
     with pytest.raises(OSError):
-        kernel.remove_shared(what, number)
+        kernel.remove_ipc_object(what, number)

@@ -7,12 +7,12 @@ import pytest
 from sandboxes.base import SandboxError
 from sandboxes.docker.crun.layers import (
     Layer,
+    acquire_layers,
     copy_layer,
-    hold,
+    has_all_layers,
     image_layers,
-    is_whole,
-    let_go,
     mount_overlay,
+    release_layers,
     remove_tree,
     snapshot_layers,
 )
@@ -48,9 +48,9 @@ def test_with_containerds_store_layers_are_those_of_a_containers_root(tmp_path, 
             (store / "2" / "fs", "own/layers/2"),
             (store / "1" / "fs", "own/layers/1"),
         ]
-    assert is_whole(tmp_path, layers)
+    assert has_all_layers(tmp_path, layers)
     remove_tree(store / "1")
-    assert not is_whole(tmp_path, layers)
+    assert not has_all_layers(tmp_path, layers)
     for process in (41, 42):
         with pytest.raises(SandboxError, match="not to be found on this host"):
             snapshot_layers(process, tmp_path / "own" / "layers", "own/layers", tmp_path)
@@ -60,11 +60,11 @@ async def test_a_layer_goes_with_its_last_user(tmp_path):
     (tmp_path / "frozen").mkdir()
     (tmp_path / "image").mkdir()
     frozen, image = Layer(tmp_path / "frozen", "f", kept=False), Layer(tmp_path / "image", "i")
-    hold((frozen, image))
-    hold((frozen,))
-    await let_go((frozen, image))
+    acquire_layers((frozen, image))
+    acquire_layers((frozen,))
+    await release_layers((frozen, image))
     assert frozen.path.exists()
-    await let_go((frozen,))
+    await release_layers((frozen,))
     assert (frozen.path.exists(), image.path.exists()) == (False, True)
 
 

@@ -13,24 +13,24 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has mounts 
 
 async def test_what_is_mounted_there_is_seen_nowhere_else(tmp_path):
     async with MountNamespace() as stage:
-        await stage.do(kernel.mount, "none", str(tmp_path), "tmpfs", 0)
-        await stage.do((tmp_path / "file").write_text, "x")
+        await stage.run(kernel.mount, "none", str(tmp_path), "tmpfs", 0)
+        await stage.run((tmp_path / "file").write_text, "x")
         assert not (tmp_path / "file").exists()
         assert str(tmp_path) not in Path("/proc/mounts").read_text()
-        await stage.do(kernel.unmount, str(tmp_path))
+        await stage.run(kernel.unmount, str(tmp_path))
         with pytest.raises(FileNotFoundError):
-            await stage.do((tmp_path / "file").read_text)
+            await stage.run((tmp_path / "file").read_text)
 
 
 async def test_a_visit_ends_where_it_began():
     def spaces():
         seen = [os.readlink("/proc/thread-self/ns/mnt")]  # noqa: PTH115
-        with stage.visiting(os.getpid()):
+        with stage.enter_process(os.getpid()):
             seen.append(os.readlink("/proc/thread-self/ns/mnt"))  # noqa: PTH115
         return [*seen, os.readlink("/proc/thread-self/ns/mnt")]  # noqa: PTH115
 
     async with MountNamespace() as stage:
-        own, visited, after = await stage.do(spaces)
+        own, visited, after = await stage.run(spaces)
     assert own == after
     assert visited == os.readlink("/proc/self/ns/mnt") != own  # noqa: PTH115
 
@@ -40,12 +40,12 @@ async def test_other_namespaces_can_be_visited_too():
         own = os.readlink("/proc/thread-self/ns/ipc")  # noqa: PTH115
         kernel.unshare(kernel.NEW_IPC)
         apart = os.readlink("/proc/thread-self/ns/ipc")  # noqa: PTH115
-        with stage.visiting(os.getpid(), "ipc"):
+        with stage.enter_process(os.getpid(), "ipc"):
             visited = os.readlink("/proc/thread-self/ns/ipc")  # noqa: PTH115
         return own, apart, visited, os.readlink("/proc/thread-self/ns/ipc")  # noqa: PTH115
 
     async with MountNamespace() as stage:
-        own, apart, visited, after = await stage.do(spaces)
+        own, apart, visited, after = await stage.run(spaces)
     assert own == visited == after != apart
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from sandboxes.docker.crun import kernel
 from sandboxes.docker.crun.mount_namespace import MountNamespace
-from sandboxes.docker.crun.mounts import Device, Mount, fresh_mounts, look_at_devices, mount_devices
+from sandboxes.docker.crun.mounts import Device, Mount, fresh_mounts, list_devices, mount_devices
 
 DEV = {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "strictatime", "mode=755"]}
 SHM = {"destination": "/dev/shm", "type": "tmpfs", "source": "shm", "options": ["nosuid", "nodev", "size=65536"]}
@@ -45,9 +45,9 @@ def test_devices_are_links_and_nodes_beside_the_mounts(tmp_path):
     (tmp_path / "shm").mkdir()
     (tmp_path / "fd").symlink_to("/proc/self/fd")
     mode = os.lstat(tmp_path / "fd").st_mode
-    assert look_at_devices(tmp_path, mounts) == (Device("fd", mode, 0, "/proc/self/fd"),)
+    assert list_devices(tmp_path, mounts) == (Device("fd", mode, 0, "/proc/self/fd"),)
     (tmp_path / "other").mkdir()
-    assert look_at_devices(tmp_path, mounts) is None
+    assert list_devices(tmp_path, mounts) is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
@@ -69,4 +69,4 @@ async def test_they_are_made_whatever_the_umask_is(tmp_path):
 
     (tmp_path / "dev").mkdir()
     async with MountNamespace() as stage:
-        await stage.do(make)
+        await stage.run(make)

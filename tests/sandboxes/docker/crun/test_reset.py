@@ -100,10 +100,10 @@ async def test_what_was_written_is_removed_and_no_longer_counted(crun_box):
     before = box.upper
     await crun_box.reset()
     assert (await crun_box.container.disk_usage()).bytes < 2**20
-    await asyncio.gather(*box._clearing)
+    await asyncio.gather(*box._background)
     assert not before.exists()
     used = "memory.current" if box.cgroup.unified else "memory.usage_in_bytes"
-    assert box.cgroup._number("memory", used) < 10 * 2**20, "the kernel keeps files that were removed"
+    assert box.cgroup._read_number("memory", used) < 10 * 2**20, "the kernel keeps files that were removed"
 
 
 async def test_an_upload_that_is_under_way_goes_to_the_old_files(crun_box):

@@ -115,7 +115,7 @@ time.sleep(1000)
 
 async def test_memory_that_may_be_written_to_later_is_looked_for(crun_box, monkeypatch):
     asked = []
-    monkeypatch.setattr(forking, "_writes_end", asked.append)
+    monkeypatch.setattr(forking, "_make_read_only", asked.append)
     await crun_box.write_file("file", b"0" * 4096)
     await crun_box.write_file("/tmp/like.py", LIKE_A_SHELL.encode())
     shell = await crun_box.session()

@@ -58,7 +58,7 @@ async def test_what_was_written_is_gone_from_the_disk(crun_backend, spec):
     async with crun_backend.open(spec) as box:
         await box.exec("head -c 20M /dev/zero >large")
         written, own = box.container.bundle.upper, box.container.bundle
-    await asyncio.gather(*own._clearing)
+    await asyncio.gather(*own._background)
     assert not written.exists()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sandboxes.base import SandboxError
-from sandboxes.docker.crun.template import describe, newest_call, read_template, tops, with_filter
+from sandboxes.docker.crun.template import add_filter, describe, newest_system_call, read_template, top_mounts
 
 DESCRIPTION = {
     "ociVersion": "1.0.2",
@@ -63,7 +63,7 @@ def test_isolation_is_taken_over_and_what_is_the_containers_own_is_not(tmp_path)
     assert any(entry.startswith("PATH=") for entry in process["env"])
     open_files = next(limit for limit in process["rlimits"] if limit["type"] == "RLIMIT_NOFILE")
     assert open_files["soft"] == os.sysconf("SC_OPEN_MAX")
-    assert tops(template) == ["dev", "proc"]
+    assert top_mounts(template) == ["dev", "proc"]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_isolation_is_taken_over_and_what_is_the_containers_own_is_not(tmp_path)
     [(["read", "clone3"], 435), (["close_range", "read"], 436), (["faccessat2", "of_tomorrow"], 439)],
 )
 def test_the_newest_call_is_the_last_one_that_the_profile_knows(names, newest):
-    assert newest_call({"syscalls": [{"names": names[:1]}, {"names": names[1:]}]}) == newest
+    assert newest_system_call({"syscalls": [{"names": names[:1]}, {"names": names[1:]}]}) == newest
 
 
 def changed(**linux):
@@ -101,6 +101,6 @@ def test_a_process_of_another_machine_is_told(tmp_path):
 @pytest.mark.parametrize("default", ["SCMP_ACT_ERRNO", "SCMP_ACT_ALLOW"])
 def test_a_crun_that_does_not_know_the_compiled_profile_may_allow_nothing(default):
     profile = {"defaultAction": default, "syscalls": [{"names": ["read"], "action": "SCMP_ACT_ALLOW"}]}
-    found = with_filter({"linux": {"seccomp": profile, "cgroupsPath": "x"}}, b"program")
+    found = add_filter({"linux": {"seccomp": profile, "cgroupsPath": "x"}}, b"program")
     assert found["linux"] == {"seccomp": {"defaultAction": "SCMP_ACT_ERRNO", "syscalls": []}, "cgroupsPath": "x"}
     assert found["annotations"] == {"run.oci.seccomp_bpf_data": "cHJvZ3JhbQ=="}

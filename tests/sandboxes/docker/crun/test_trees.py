@@ -49,7 +49,7 @@ def tar_of(*members):
 def pack_tree(root, path, max_bytes):
     made = Archive(path, max_bytes)
     read_tree(root, path, made)
-    return made.packed()
+    return made.to_bytes()
 
 
 def packed(root, path, max_bytes=10_000_000):

@@ -10,7 +10,7 @@ import pytest
 from small_archives import archive
 
 from sandboxes.base import DaemonError, Limits
-from sandboxes.docker.daemon.container import DaemonContainer, ended_at, full
+from sandboxes.docker.daemon.container import DaemonContainer, fatal_limit, reached_limit
 from sandboxes.docker.executor.container import Kind
 
 
@@ -19,7 +19,7 @@ from sandboxes.docker.executor.container import Kind
     [(137, False, None), (137, True, "memory"), (70, False, "memory"), (2, False, "processes")],
 )
 def test_how_it_ended_names_the_limit(code, oom, limit):
-    assert ended_at({"ExitCode": code, "OOMKilled": oom}) == limit
+    assert fatal_limit({"ExitCode": code, "OOMKilled": oom}) == limit
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_how_it_ended_names_the_limit(code, oom, limit):
     ],
 )
 def test_what_it_uses_names_the_limit(stats, limit):
-    assert full(stats) == limit
+    assert reached_limit(stats) == limit
 
 
 def made(container, channel, log=None):
@@ -46,7 +46,7 @@ async def test_a_kill_for_the_machines_memory_is_at_no_limit_of_its_own(starved)
     state = {"Running": False, "Paused": False, "OOMKilled": True, "ExitCode": 137}
     handle = SimpleNamespace(id="4f" * 32, show=partial(asyncio.sleep, 0, {"State": state}))
     channel = SimpleNamespace(read=lambda *_: asyncio.sleep(0, b"oom_kill 0"), alive=False)
-    container = made(handle, channel, SimpleNamespace(killed_for_host=lambda name: starved and name == handle.id))
+    container = made(handle, channel, SimpleNamespace(was_killed_for_host=lambda name: starved and name == handle.id))
     assert await container.host_out_of_memory() is starved
     assert await container.overran() == (None if starved else "memory")
 
@@ -60,7 +60,9 @@ async def test_an_upload_that_the_engine_breaks_off_is_made_again(errors, upload
         if len(sent) <= errors:
             raise aiodocker.DockerError(500, {"message": "passing bulk input to subprocess: write |1: broken pipe"})
 
-    container = made(SimpleNamespace(put_archive=put_archive), SimpleNamespace(has_run=False, held_back=nullcontext))
+    container = made(
+        SimpleNamespace(put_archive=put_archive), SimpleNamespace(has_run=False, hold_requests=nullcontext)
+    )
     if errors > 2:
         with pytest.raises(DaemonError, match="broken pipe"):
             await container.unpack(archive({}), "/app")
@@ -84,7 +86,7 @@ async def test_two_uploads_at_once_both_find_it_paused():
             await asyncio.sleep(0.01 if target == "/long" else 0)
 
     container = SimpleNamespace(pause=pause, unpause=unpause, put_archive=put_archive)
-    container = made(container, SimpleNamespace(has_run=True, held_back=nullcontext))
+    container = made(container, SimpleNamespace(has_run=True, hold_requests=nullcontext))
     await asyncio.gather(container.unpack(archive({}), "/short"), container.unpack(archive({}), "/long"))
     assert seen == [1] * 6
 
@@ -108,6 +110,6 @@ async def test_a_daemon_that_hears_late_of_a_pause_and_its_end_is_asked_again(ru
     handle = SimpleNamespace(
         pause=lambda: ask("pause"), unpause=lambda: ask("unpause"), put_archive=put_archive, show=show
     )
-    container = made(handle, SimpleNamespace(has_run=True, held_back=nullcontext))
+    container = made(handle, SimpleNamespace(has_run=True, hold_requests=nullcontext))
     await container.unpack(archive({}), "/app")
     assert asked == (["pause"] * 3 + ["put"] + ["unpause"] * 4 if runs else ["pause", "put", "unpause"])

@@ -7,7 +7,7 @@ import pytest
 
 from sandboxes.base import Limits, SandboxSpec
 from sandboxes.docker.daemon.client import connect
-from sandboxes.docker.daemon.network import network_apart
+from sandboxes.docker.daemon.network import ensure_network
 
 pytestmark = pytest.mark.docker
 
@@ -39,4 +39,4 @@ async def test_sandboxes_with_a_network_do_not_reach_each_other(docker_backend, 
 
 async def test_the_network_is_made_once(base_image):
     async with connect() as client:
-        assert len(set(await asyncio.gather(*(network_apart(client, None) for _ in range(4))))) == 1
+        assert len(set(await asyncio.gather(*(ensure_network(client, None) for _ in range(4))))) == 1

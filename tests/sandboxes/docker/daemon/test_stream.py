@@ -33,7 +33,7 @@ class Messages:
 async def test_of_an_attached_stream_only_stdout_counts():
     messages = Messages((1, b"a"), (2, b"an error message"), (1, b""), (1, b"b"))
     stream, received = AttachedStream(messages), []
-    await stream.pass_on(received.append)
+    await stream.forward_to(received.append)
     assert received == [b"a", b"b"]
     await stream.write(b"c")
     assert messages.written == b"c"

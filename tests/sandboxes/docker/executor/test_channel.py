@@ -51,7 +51,7 @@ async def test_streams_that_are_kept_apart_are_understood():
         ShortenedOutput(b"out", 4),
         ShortenedOutput(b"err", 5),
     )
-    assert ended.stdout.whole(2) == b"o\n[... 4 bytes dropped ...]\nut"
+    assert ended.stdout.with_note(2) == b"o\n[... 4 bytes dropped ...]\nut"
     await channel.close()
 
 
@@ -132,7 +132,7 @@ async def test_with_a_new_beginning_the_channel_before_is_over_and_the_next_goes
 
     channel, executor = await channel_that(answer)
     session = await channel.open_session(["sh"], cwd="/", env={}, identity=Identity())
-    after = channel.succeeded("box")
+    after = channel.renew("box")
     await after.reset(new_devices=True)
     assert executor.frames[-1][1:] == (b"N", b"\1")
     with pytest.raises(SandboxDied, match="it was reset"):
@@ -167,18 +167,18 @@ async def test_whether_everything_stands_still_is_told(stands):
         return done(number, 0 if stands or not payload[0] else errno.ETIMEDOUT) if kind == b"B" else None
 
     channel, executor = await channel_that(answer)
-    assert await channel.stand_still() is stands
-    await channel.move_again()
+    assert await channel.pause_processes() is stands
+    await channel.resume_processes()
     assert [(kind, payload) for _, kind, payload in executor.frames[1:]] == [(b"B", b"\1"), (b"B", b"\0")]
     await channel.close()
 
 
 async def test_requests_that_are_held_back_are_made_when_the_block_ends():
     channel, executor = await channel_that(lambda number, kind, _: end(number) if kind == b"E" else done(number))
-    with channel.held_back():
+    with channel.hold_requests():
         held = asyncio.create_task(execute(channel))
         await asyncio.sleep(0.05)
-        assert await channel.stand_still() and not held.done()
+        assert await channel.pause_processes() and not held.done()
     assert (await held).exit_code == 0
     assert [kind for _, kind, _ in executor.frames] == [b"T", b"B", b"E"]
     await channel.close()
@@ -186,7 +186,7 @@ async def test_requests_that_are_held_back_are_made_when_the_block_ends():
 
 async def test_requests_that_were_held_back_hear_that_the_executor_is_gone():
     channel, executor = await channel_that(lambda number, kind, _: done(number) if kind == b"B" else None)
-    with channel.held_back():
+    with channel.hold_requests():
         held = asyncio.create_task(execute(channel))
         await asyncio.sleep(0)
         await executor.close()

@@ -63,8 +63,8 @@ async def test_a_reader_that_fails_leaves_no_request_waiting(fails, caplog):
     closed = RuntimeError("Session is closed")
 
     class Broken(FakeExecutor):
-        async def pass_on(self, take):
-            await super().pass_on(take)
+        async def forward_to(self, take):
+            await super().forward_to(take)
             if fails == "the stream":
                 raise closed
 

@@ -26,7 +26,7 @@ def container(error=None, stack=None):
     ("error", "well"), [(IsADirectoryError(), True), (SandboxDied("x"), False), (TimeoutError(), False)]
 )
 async def test_one_answers_whose_executor_does(error, well):
-    assert await container(error).answers() is well
+    assert await container(error).is_responsive() is well
 
 
 async def test_what_it_is_made_of_goes_once():

@@ -151,5 +151,5 @@ async def test_a_machine_of_another_language_counts_as_well(host_paths, tmp_path
     (tmp_path / "du").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
-    monkeypatch.setattr(module, "_nameless", lambda _: ([], True))
+    monkeypatch.setattr(module, "_deleted_file_sizes", lambda _: ([], True))
     assert (await disk_usage(host_paths)).bytes == 7

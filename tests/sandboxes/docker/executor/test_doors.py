@@ -10,7 +10,7 @@ from aiohttp import web
 from sandboxes.base import Limits, SandboxSpec
 from sandboxes.docker import DockerBackend, PoolLimits
 from sandboxes.docker.executor import doors
-from sandboxes.docker.executor.doors import door_ports, pass_through
+from sandboxes.docker.executor.doors import door_ports, serve_door
 from sandboxes.docker.executor.tunnel import TUNNEL, Tunnel
 
 NUMBER = TUNNEL | 1
@@ -76,7 +76,7 @@ async def settled():
 class TestAProtocol:
     async def test_hears_what_the_client_says_and_is_heard_to_the_last_byte(self):
         client, echo = Client(), Echo()
-        serving = asyncio.create_task(pass_through(client.tunnel, lambda: echo, b"first "))
+        serving = asyncio.create_task(serve_door(client.tunnel, lambda: echo, b"first "))
         await settled()
         client.says(b"second.")
         await asyncio.wait_for(serving, 120)
@@ -86,12 +86,12 @@ class TestAProtocol:
         client, echo = Client(), Echo()
         client.says(b"a")
         client.ends()
-        await asyncio.wait_for(pass_through(client.tunnel, lambda: echo), 5)
+        await asyncio.wait_for(serve_door(client.tunnel, lambda: echo), 5)
         assert (bytes(client.got), echo.lost) == (b"a", [None])
 
     async def test_is_told_to_wait_for_a_client_that_takes_nothing_and_to_go_on(self):
         client, echo = Client(taken=False), Echo()
-        serving = asyncio.create_task(pass_through(client.tunnel, lambda: echo, b"x" * 300_000))
+        serving = asyncio.create_task(serve_door(client.tunnel, lambda: echo, b"x" * 300_000))
         await settled()
         assert (len(client.got), echo.paused) == (128 << 10, [True])
         for _ in range(3):
@@ -107,7 +107,7 @@ class TestAProtocol:
     )
     async def test_whose_sandbox_ends_was_heard_where_its_client_had_it_all(self, taken, reset, lost):
         client, echo = Client(taken=taken), Echo()
-        serving = asyncio.create_task(pass_through(client.tunnel, lambda: echo, b"hi"))
+        serving = asyncio.create_task(serve_door(client.tunnel, lambda: echo, b"hi"))
         await settled()
         if reset:
             client.tunnel.receive(b"Y", b"")
@@ -117,7 +117,7 @@ class TestAProtocol:
 
     async def test_that_reads_no_more_leaves_the_client_without_credit(self):
         client, echo = Client(), Echo()
-        serving = asyncio.create_task(pass_through(client.tunnel, lambda: echo))
+        serving = asyncio.create_task(serve_door(client.tunnel, lambda: echo))
         await settled()
         echo.transport.pause_reading()
         client.says(b"later.")
@@ -131,14 +131,14 @@ class TestAProtocol:
         monkeypatch.setattr(doors, "_STALL_S", 0.01)
         client, echo = Client(taken=False), Echo()
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(pass_through(client.tunnel, lambda: echo, b"x" * 300_000), 5)
+            await asyncio.wait_for(serve_door(client.tunnel, lambda: echo, b"x" * 300_000), 5)
         assert [type(error) for error in echo.lost] == [TimeoutError]
 
     async def test_that_fails_loses_its_connection(self):
         client, echo = Client(), Echo()
         client.says(b"!")
         with pytest.raises(ZeroDivisionError):
-            await asyncio.wait_for(pass_through(client.tunnel, lambda: echo), 5)
+            await asyncio.wait_for(serve_door(client.tunnel, lambda: echo), 5)
         assert [type(error) for error in echo.lost] == [ZeroDivisionError]
 
 

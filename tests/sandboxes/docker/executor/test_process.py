@@ -18,7 +18,7 @@ async def started(answer=lambda *_: None, *more: FakeExecutor, **options):
     executor = FakeExecutor(answer)
     connection = await connected(executor, *more, runs=bool(more))
     usual = {"cwd": "/", "env": {}, "identity": Identity(), "timeout": 60.0, "max_output": 100, "stdin": True}
-    usual |= {"pty": None, "split": False, "blame": contextlib.nullcontext()}
+    usual |= {"pty": None, "split": False, "attribution": contextlib.nullcontext()}
     process = await Channel(connection).start(["cat"], **usual | options)
     return process, executor
 

@@ -7,7 +7,7 @@ import pytest
 
 from sandboxes.base import Limits, SandboxError
 from sandboxes.docker.executor.container import Kind
-from sandboxes.docker.executor.program import EXECUTOR, archive_of, arguments, program_for, roots_capabilities
+from sandboxes.docker.executor.program import EXECUTOR, archive_of, executor_arguments, program_for, root_capabilities
 
 
 def kind(*, switch_users=False, **limits):
@@ -31,8 +31,8 @@ def test_it_is_an_executable_in_the_root_directory():
 
 
 def test_limits_and_capabilities_are_its_arguments():
-    plain = dict(word.split("=") for word in arguments(kind(disk_mb=3)))
+    plain = dict(word.split("=") for word in executor_arguments(kind(disk_mb=3)))
     assert (plain["fsize"], plain["capabilities"], "tunnels" in plain) == (str(3 * 2**20), "800405fb", False)
-    assert "tunnels" in dict(word.split("=") for word in arguments(kind(allowed_hosts=("a.example",))))
-    assert not any(word.startswith("capabilities") for word in arguments(kind(capabilities="none")))
-    assert roots_capabilities(kind(capabilities="none", switch_users=True)) == ("SETGID", "SETUID")
+    assert "tunnels" in dict(word.split("=") for word in executor_arguments(kind(allowed_hosts=("a.example",))))
+    assert not any(word.startswith("capabilities") for word in executor_arguments(kind(capabilities="none")))
+    assert root_capabilities(kind(capabilities="none", switch_users=True)) == ("SETGID", "SETUID")

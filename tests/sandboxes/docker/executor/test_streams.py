@@ -26,7 +26,7 @@ async def test_a_socket_passes_on_what_comes(served):
     stream = await SocketStream.open(str(served))
     assert await stream.read() == b"hello"
     received = bytearray()
-    reading = asyncio.create_task(stream.pass_on(received.extend))
+    reading = asyncio.create_task(stream.forward_to(received.extend))
     await stream.write(b"x" * 500_000)
     async with asyncio.timeout(120):
         while len(received) < 500_000:  # noqa: ASYNC110  nobody tells
@@ -43,7 +43,7 @@ async def test_what_came_early_is_passed_on_first(served):
     stream = await SocketStream.open(str(served))
     await asyncio.sleep(0.1)
     received = bytearray()
-    reading = asyncio.create_task(stream.pass_on(received.extend))
+    reading = asyncio.create_task(stream.forward_to(received.extend))
     await asyncio.sleep(0)
     assert received == b"hello"
     await stream.close()
@@ -56,7 +56,7 @@ def test_a_socket_works_on_the_event_loop_of_a_ray_worker():
     async def talk():
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        stream = await SocketStream.over(ours)
+        stream = await SocketStream.from_socket(ours)
         theirs.sendall(b"hello")
         assert await stream.read() == b"hello"
         await stream.write(b"hello yourself")

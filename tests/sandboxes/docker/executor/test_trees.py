@@ -22,7 +22,7 @@ def archive(**files):
 def archive_of(records, target, max_bytes):
     made = Archive(target, max_bytes)
     read_records(records, target, made, max_bytes)
-    return made.packed()
+    return made.to_bytes()
 
 
 def test_a_tree_comes_back_as_it_was():

@@ -38,7 +38,7 @@ SYNTAX = "# syntax=docker/dockerfile:1\n"
     ],
 )
 def test_a_daemon_lacks_what_is_newer_than_it(version, text, lacks):
-    found = Builder(version).lacks(Dockerfile.read(text))
+    found = Builder(version).find_obstacle(Dockerfile.read(text))
     if lacks is None:
         assert found is None
     else:
@@ -48,10 +48,10 @@ def test_a_daemon_lacks_what_is_newer_than_it(version, text, lacks):
 
 def test_a_frontend_from_elsewhere_is_taken_only_where_the_daemons_own_does_not_do():
     text = SYNTAX + HERE
-    assert Builder((23, 0)).sent(text, Dockerfile.read(text)) == "#\n" + HERE
-    assert Builder((20, 10)).sent(text, Dockerfile.read(text)) == text
+    assert Builder((23, 0)).adapt_dockerfile(text, Dockerfile.read(text)) == "#\n" + HERE
+    assert Builder((20, 10)).adapt_dockerfile(text, Dockerfile.read(text)) == text
     other = "# syntax=mine/frontend\nFROM x\n"
-    assert Builder((27, 5)).sent(other, Dockerfile.read(other)) == other
+    assert Builder((27, 5)).adapt_dockerfile(other, Dockerfile.read(other)) == other
 
 
 class FakeDaemon:
@@ -154,7 +154,7 @@ class TestRealDaemon:
     async def test_here_documents_are_built_or_refused(self, docker_backend, base_image, tmp_path):
         text = f"FROM {base_image}\n# {time.time_ns()}\nRUN <<EOF\necho body > /body\nEOF\n"
         async with connect() as client:
-            known = Builder((await Builder.of(client)).version).lacks(Dockerfile.read(text)) is None
+            known = Builder((await Builder.of(client)).version).find_obstacle(Dockerfile.read(text)) is None
         if not known:
             with pytest.raises(ImageUnbuildable, match=r"line 3: the here-document of RUN needs BuildKit"):
                 await docker_backend.ensure_image(None, context_of(tmp_path, text))

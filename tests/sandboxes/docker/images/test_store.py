@@ -17,7 +17,7 @@ from werkzeug import Response
 from sandboxes.base import ImageMissing, ImageUnbuildable, SandboxError, SandboxSpec
 from sandboxes.docker import DockerBackend
 from sandboxes.docker.daemon.client import DaemonClient, connect
-from sandboxes.docker.images.store import ImageStore, pack_context, with_base
+from sandboxes.docker.images.store import ImageStore, pack_context, replace_base
 
 
 class TestBuildContext:
@@ -60,7 +60,7 @@ class TestBuildContext:
         ],
     )
     def test_the_last_stage_gets_another_base(self, before, after):
-        assert with_base(before, "base") == after
+        assert replace_base(before, "base") == after
 
 
 class TestDockerignore:
@@ -203,7 +203,7 @@ class TestImages:
                 with pytest.raises(SandboxError, match="exit 3"):
                     await store.ensure(None, context)
             assert len(await left()) == 2, "another try goes on from there"
-            await store.forget()
+            await store.remove_leftovers()
         assert not await left()
 
     async def test_a_present_image_is_taken(self, docker_backend, base_image):

@@ -8,7 +8,7 @@ import pytest
 from sandboxes.base import SandboxError
 from sandboxes.docker.images import task_images
 from sandboxes.docker.images.store import ImageStore
-from sandboxes.docker.images.task_images import remove_images, stored
+from sandboxes.docker.images.task_images import list_task_images, remove_images
 
 MB = 2**20
 
@@ -61,17 +61,17 @@ async def test_a_daemon_that_misses_a_container_which_has_gone_is_asked_again(mo
 
     monkeypatch.setattr(daemon, "_query_json", _query_json)
     if misses == 2:
-        assert [one.names for one in await stored(daemon)] == [["atropos-task:a"]]
+        assert [one.names for one in await list_task_images(daemon)] == [["atropos-task:a"]]
         return
     with pytest.raises(SandboxError, match="measure the images"):
-        await stored(daemon)
+        await list_task_images(daemon)
     made = []
 
     async def make():
         made.append(True)
 
     paths.clear()
-    await ImageStore(daemon, None, budget_mb=1)._with_room(make)
+    await ImageStore(daemon, None, budget_mb=1)._make_with_room(make)
     assert made, "the image is there all the same"
 
 
@@ -85,7 +85,7 @@ async def test_a_daemon_that_measures_for_somebody_else_is_waited_for(monkeypatc
         return await Daemon._query_json(daemon, path)
 
     monkeypatch.setattr(daemon, "_query_json", _query_json)
-    assert [one.names for one in await stored(daemon)] == [["atropos-task:a"]]
+    assert [one.names for one in await list_task_images(daemon)] == [["atropos-task:a"]]
 
 
 async def test_images_of_tasks_are_shown_and_no_others(removed):
@@ -96,7 +96,7 @@ async def test_images_of_tasks_are_shown_and_no_others(removed):
         image("atropos-task:kept", "mine:1", days=9),
         image("atropos-task:old", days=3, shared=-1),
     )
-    found = await stored(daemon)
+    found = await list_task_images(daemon)
     assert [(one.names, round(one.mb), round(one.days)) for one in found] == [
         (["atropos-task:old"], 100, 3),
         (["atropos-task:new"], 60, 0),
@@ -111,7 +111,7 @@ async def test_the_old_ones_that_nobody_uses_are_removed(removed):
         image("atropos-task:old", "atropos-task:the-same", days=3),
         image("atropos-task:in-use", days=3),
     )
-    gone = await remove_images(daemon, await stored(daemon), days=2)
+    gone = await remove_images(daemon, await list_task_images(daemon), days=2)
     assert [one.names for one in gone] == [["atropos-task:old", "atropos-task:the-same"]]
     assert removed == ["atropos-task:old", "atropos-task:the-same", "atropos-task:in-use"], "the last one stays"
 
@@ -129,5 +129,5 @@ async def test_the_oldest_images_of_past_runs_go_first_when_there_is_more_than_t
     async def make():
         pass
 
-    await store._with_room(make)
+    await store._make_with_room(make)
     assert removed == ["atropos-task:older", "atropos-task:old"]

@@ -13,7 +13,7 @@ LONG = 4096
 text)."""
 
 
-async def aside(work: Callable[[], T], tokens: int) -> T:
+async def offload(work: Callable[[], T], tokens: int) -> T:
     """Do work on a reply of so many tokens, a long one's in a thread.
 
     A thread goes on after the caller is cancelled. By then nobody else may use the data it changes."""

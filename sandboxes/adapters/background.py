@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 from sandboxes.base import Backend
 from sandboxes.loop_thread import LoopThread
 from sandboxes.registry import load_backend
-from sandboxes.shielding import shared
+from sandboxes.shielding import await_shared
 
 T = TypeVar("T")
 
 
-class Beside:
+class BackgroundLoop:
     """A thread with an event loop. Its backends stay open until the process ends."""
 
     def __init__(self) -> None:
@@ -28,17 +28,17 @@ class Beside:
         # What the event loop's own threads do ends before anything of `atexit` runs; this goes before that.
         threading._register_atexit(self.close)  # type: ignore[attr-defined]
 
-    def do(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something there, and wait for it."""
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine there, and return its result."""
         return self._thread.run(work)
 
-    def begin(self, work: Coroutine[Any, Any, T]) -> None:
-        """Do something there, for whoever can't wait."""
-        self._thread.begin(work)
+    def start(self, work: Coroutine[Any, Any, T]) -> None:
+        """Start a coroutine there, for callers that can't wait."""
+        self._thread.submit(work)
 
-    async def done(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something there, awaited from another event loop. A cancellation cancels it, and waits for its end."""
-        return await self._thread.done(work)
+    async def run_async(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine there, awaited from another event loop. A cancellation cancels it, and waits for its end."""
+        return await self._thread.run_async(work)
 
     async def backend(self, name: str) -> Backend:
         """Return the backend of this name, opened by the first call. To be awaited there."""
@@ -46,16 +46,16 @@ class Beside:
         if known is None or (known.done() and (known.cancelled() or known.exception() is not None)):
             opening = self._open.enter_async_context(load_backend(name))
             known = self._backends[name] = asyncio.create_task(opening)
-        return await shared(known)
+        return await await_shared(known)
 
     def close(self) -> None:
         """Close the backends, with all remaining sandboxes."""
-        if self._thread.runs:
-            self.do(self._open.aclose())
+        if self._thread.is_running:
+            self.run(self._open.aclose())
             self._thread.close()
 
 
 @functools.cache
-def beside() -> Beside:
-    """Return the `Beside` of this process."""
-    return Beside()
+def background_loop() -> BackgroundLoop:
+    """Return the `BackgroundLoop` of this process."""
+    return BackgroundLoop()

@@ -7,28 +7,28 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from sandboxes.adapters import beside
-from sandboxes.adapters.beside import Beside
+from sandboxes.adapters import background as module
+from sandboxes.adapters.background import BackgroundLoop
 from sandboxes.base import SandboxError
 from sandboxes.local import LocalBackend
 
 
 @pytest.fixture
-def beside_us():
-    made = Beside()
+def background():
+    made = BackgroundLoop()
     yield made
     made.close()
 
 
-def test_threads_and_loops_have_one_backend(beside_us):
+def test_threads_and_loops_have_one_backend(background):
     with ThreadPoolExecutor(4) as threads:
-        found = set(threads.map(lambda _: beside_us.do(beside_us.backend("local")), range(8)))
-    found.add(asyncio.run(beside_us.done(beside_us.backend("local"))))
+        found = set(threads.map(lambda _: background.run(background.backend("local")), range(8)))
+    found.add(asyncio.run(background.run_async(background.backend("local"))))
     (backend,) = found
     assert isinstance(backend, LocalBackend)
 
 
-def test_one_that_could_not_be_opened_is_tried_again(beside_us, monkeypatch):
+def test_one_that_could_not_be_opened_is_tried_again(background, monkeypatch):
     class Fails(LocalBackend):
         times = 0
 
@@ -38,15 +38,15 @@ def test_one_that_could_not_be_opened_is_tried_again(beside_us, monkeypatch):
                 raise SandboxError("not yet")
             return await super().__aenter__()
 
-    monkeypatch.setattr(beside, "load_backend", lambda name: Fails())
+    monkeypatch.setattr(module, "load_backend", lambda name: Fails())
     with pytest.raises(SandboxError, match="not yet"):
-        beside_us.do(beside_us.backend("x"))
-    assert isinstance(beside_us.do(beside_us.backend("x")), Fails)
+        background.run(background.backend("x"))
+    assert isinstance(background.run(background.backend("x")), Fails)
 
 
 LEFT_OPEN = """
 import asyncio
-from sandboxes.adapters.beside import beside
+from sandboxes.adapters.background import background_loop
 from sandboxes.local import LocalBackend
 
 class Backend(LocalBackend):
@@ -54,9 +54,9 @@ class Backend(LocalBackend):
         await asyncio.to_thread(print, "left in order")
 
 async def opened():
-    return await beside()._open.enter_async_context(Backend())
+    return await background_loop()._open.enter_async_context(Backend())
 
-beside().do(opened())
+background_loop().run(opened())
 """
 
 
@@ -66,7 +66,7 @@ def test_what_is_open_when_the_process_ends_is_closed():
     assert "Traceback" not in ran.stderr
 
 
-def test_what_is_cancelled_in_another_loop_has_ended_there(beside_us):
+def test_what_is_cancelled_in_another_loop_has_ended_there(background):
     steps = []
 
     async def work():
@@ -77,7 +77,7 @@ def test_what_is_cancelled_in_another_loop_has_ended_there(beside_us):
             steps.append("ended")
 
     async def cancelled():
-        waiting = asyncio.create_task(beside_us.done(work()))
+        waiting = asyncio.create_task(background.run_async(work()))
         await asyncio.sleep(0.1)
         waiting.cancel()
         await asyncio.wait({waiting})
@@ -89,9 +89,9 @@ def test_what_is_cancelled_in_another_loop_has_ended_there(beside_us):
 
 ENDS = """
 import asyncio
-from sandboxes.adapters.beside import beside
-beside().do(beside().backend("local"))
-beside().do(asyncio.to_thread(print, "done"))
+from sandboxes.adapters.background import background_loop
+background_loop().run(background_loop().backend("local"))
+background_loop().run(asyncio.to_thread(print, "done"))
 """
 
 
