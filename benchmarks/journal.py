@@ -88,7 +88,7 @@ async def one_group(arguments: argparse.Namespace, template: ChatTemplate, folde
         if journalled:
             outbox = Outbox(journal)
             await outbox.add(group, packets, waiting)
-            packet = await outbox.next_ready()
+            packet = await outbox.next_packet()
             assert packet is not None
             await outbox.confirm(packet)
         return time.process_time() - started

@@ -209,7 +209,7 @@ async def measure(options: argparse.Namespace, rollouts: int, url: str, folder: 
     parts, began = CpuParts(), time.monotonic()
     async with open_run(env) as run:
         if options.ramp:
-            run.beside(run.follow_load())
+            run.run_in_background(run.follow_load())
             watching = asyncio.create_task(reached(env, rollouts))
         else:
             run.rollouts.limiter.climb.limit = rollouts

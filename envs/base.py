@@ -47,10 +47,10 @@ from envs.running.commands import evaluate_once, process_groups, serve_trainer
 from envs.running.environment import InferenceServer
 from envs.running.mix import OURS, Mix
 from envs.running.monitoring import check_monitoring
-from envs.running.stopping import Stopping
+from envs.running.stopping import StopRequest
 from envs.running.telemetry import check_telemetry
 from envs.running.workers import check_workers
-from envs.tasks.selection import checked
+from envs.tasks.selection import load_checked
 from envs.types import Outcome, Reward, Seat, Task
 from sandboxes.naming import resolve
 from tools.base import ToolRegistry
@@ -126,7 +126,7 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
         """Find early the errors that would stop the run. Raises an error with the remedy, or a group of them."""
         problems: list[Exception] = []
         for look in (
-            lambda: config.keep_tasks(checked(cls.load_tasks, config)),
+            lambda: config.keep_tasks(load_checked(cls.load_tasks, config)),
             lambda: load_format(config.tool_format) if config.tool_format not in (AUTO, TEMPLATE) else None,
             lambda: [cls.find_agent(name) for name in Mix.of(config.agent).names],
             lambda: find_reward("--env.reward", config.reward) if config.reward else None,
@@ -231,7 +231,7 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
         self.run_dir = (config.run_dir or Path("runs", f"{self.name}-{time.strftime('%Y%m%d-%H%M%S')}")).absolute()
         self.redactor = Redactor()
         self.trackers = Trackers({})
-        self.stopping = Stopping()
+        self.stopping = StopRequest()
 
     @property
     def carries_tokens(self) -> bool:
@@ -246,7 +246,7 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
     def tasks(self) -> tuple[Sequence[Task], Sequence[Task]]:
         """Return the tasks to train on and those to evaluate on: of the start's check, or loaded. Raises BadTask."""
         kept: tuple[Sequence[Task], Sequence[Task]] | None = self.config.take_tasks()
-        return checked(self.load_tasks, self.config) if kept is None else kept
+        return load_checked(self.load_tasks, self.config) if kept is None else kept
 
     async def ready_tasks(self) -> tuple[Sequence[Task], Sequence[Task]]:
         """Load the tasks, without those impossible for the sandboxes here. Raises BadTask."""

@@ -82,13 +82,13 @@ REMOVED = {
 IN_PYTHON = "is set in Python alone: give a subclass of the options another default (docs/options.md)"
 
 
-def _not_zero(steps: int) -> int:
+def _check_not_zero(steps: int) -> int:
     if steps == 0:
         raise ValueError("nothing would be done; give a number of steps, or leave it out")
     return steps
 
 
-def if_given(check: Callable[[str], str]) -> AfterValidator:
+def check_if_given(check: Callable[[str], str]) -> AfterValidator:
     """Return the check of a text that may be empty."""
     return AfterValidator(lambda text: check(text) if text else text)
 
@@ -97,7 +97,7 @@ LARGEST = 2**53
 """Largest number: beyond it some places are not exact (JSON, SQLite)."""
 
 
-def _at_home(value: Any) -> Any:
+def _expand_home(value: Any) -> Any:
     """Return a path with the home directory for `~` (shells leave it in --option=~/path); anything else as it is."""
     try:
         if isinstance(value, Path):
@@ -107,17 +107,17 @@ def _at_home(value: Any) -> Any:
         raise ValueError(str(error)) from None
 
 
-def _torn(value: Any) -> bool:
+def _has_surrogates(value: Any) -> bool:
     """Tell whether a text, a path or a container of them has halves of surrogate pairs: Python's signs for torn
     bytes."""
     if isinstance(value, Mapping):
-        return any(_torn(item) for pair in value.items() for item in pair)
+        return any(_has_surrogates(item) for pair in value.items() for item in pair)
     if isinstance(value, list | tuple):
-        return any(map(_torn, value))
+        return any(map(_has_surrogates, value))
     return isinstance(value, str | Path) and any("\ud800" <= sign <= "\udfff" for sign in str(value))
 
 
-def cut_off(sampling: Mapping[str, Any]) -> str | None:
+def describe_cut_off(sampling: Mapping[str, Any]) -> str | None:
     """Return the ways in which sampling cuts tokens off the model's distribution, in words; None without any.
 
     The remaining tokens get all the mass: a server's logprobs are then higher than a trainer's at every token, or of
@@ -157,23 +157,23 @@ class StrictOptions(BaseModel):
     def _refuse_unused(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
-        if useless := cls.useless(values):
+        if useless := cls.useless_options(values):
             raise ValueError("; ".join(f"{name} {NO_EFFECT}" for name in useless))
         return {name: value for name, value in values.items() if name not in cls.unused}
 
     @classmethod
-    def useless(cls, values: Mapping[str, Any]) -> list[str]:
+    def useless_options(cls, values: Mapping[str, Any]) -> list[str]:
         """Return the options without a meaning here, set to another value than atroposlib's."""
         given = {name: values[name] for name in cls.unused if name in values}
         return [name for name, value in given.items() if str(getattr(value, "value", value)) != str(cls.unused[name])]
 
-    def changed(self, names: Iterable[str]) -> list[str]:
+    def changed_options(self, names: Iterable[str]) -> list[str]:
         """Return the options among these with another value than their default."""
         return [name for name in names if getattr(self, name) != type(self).model_fields[name].default]
 
     @field_validator("*", mode="before")
     @classmethod
-    def _not_empty(cls, value: Any, info: ValidationInfo) -> Any:
+    def _check_not_empty(cls, value: Any, info: ValidationInfo) -> Any:
         default = cls.model_fields[info.field_name].default if info.field_name in cls.model_fields else None
         if isinstance(value, str) and not value.strip() and default != "":
             raise ValueError("it is empty; give a value, or leave it out")
@@ -183,14 +183,14 @@ class StrictOptions(BaseModel):
 
     @field_validator("*")
     @classmethod
-    def _usable(cls, value: Any) -> Any:
+    def _check_usable(cls, value: Any) -> Any:
         if isinstance(value, int | float) and abs(value) > LARGEST:
             raise ValueError(f"it is too large; give at most {LARGEST}")
-        if _torn(value):
+        if _has_surrogates(value):
             raise ValueError("some of its bytes are not UTF-8")
         if isinstance(value, list):
-            return [_at_home(item) for item in value]
-        return _at_home(value)
+            return [_expand_home(item) for item in value]
+        return _expand_home(value)
 
 
 class RayOptions(StrictOptions):
@@ -207,7 +207,7 @@ class RayOptions(StrictOptions):
 
     @field_validator("address")
     @classmethod
-    def _not_a_client(cls, value: str) -> str:
+    def _check_address(cls, value: str) -> str:
         if "://" in value:
             raise ValueError("no such protocol is used; start this on a machine of the cluster, and give HOST:PORT")
         return value
@@ -293,7 +293,7 @@ class AgentEnvConfig(StrictOptions):
     reward: str = ""
     """Reward in training, as package.module:function of (task, outcome), such as envs.rewards:fraction; empty for the
     environment's own"""
-    teacher: Annotated[str, if_given(web_address)] = ""
+    teacher: Annotated[str, check_if_given(web_address)] = ""
     """Address of an inference server (vLLM's protocol) with another model of the same tokenizer; it scores the sampled
     tokens for the trainer (docs/teachers.md); empty for none"""
     teacher_model: str = "default"
@@ -347,17 +347,17 @@ class AgentEnvConfig(StrictOptions):
     """atroposlib's name for track wandb"""
     wandb_name: str | None = None
     """Name of the run for trackers and the trainer API"""
-    otlp_url: Annotated[str, if_given(web_address)] = ""
+    otlp_url: Annotated[str, check_if_given(web_address)] = ""
     """Address of an OpenTelemetry receiver of spans (OTLP over HTTP); empty for none"""
     otlp_content: bool = False
     """Put messages and tools' answers into spans"""
-    live: Annotated[str, if_given(loopback)] = ""
+    live: Annotated[str, check_if_given(loopback)] = ""
     """HOST:PORT of this machine for the page of the run, such as 127.0.0.1:8900; empty for none"""
-    prometheus: Annotated[str, if_given(host_port)] = ""
+    prometheus: Annotated[str, check_if_given(host_port)] = ""
     """HOST:PORT for Prometheus' /metrics, such as 127.0.0.1:9464; empty for none"""
     rollout_server_url: Annotated[str, AfterValidator(web_address)] = "http://localhost:8000"
     """Address of the trainer API"""
-    total_steps: Annotated[int, AfterValidator(_not_zero), Field(ge=-1)] = 1000
+    total_steps: Annotated[int, AfterValidator(_check_not_zero), Field(ge=-1)] = 1000
     """serve: the trainer's last step, -1 for no limit; process: groups to make"""
     inference_weight: Positive = 1.0
     """Share of the batches, beside other environments at the same trainer API"""
@@ -389,7 +389,7 @@ class AgentEnvConfig(StrictOptions):
     """Share of an evaluation's samples that infrastructure failures may cost; above it evaluate ends with status 1"""
 
     @model_validator(mode="after")
-    def _consistent(self) -> AgentEnvConfig:
+    def _check_consistent(self) -> AgentEnvConfig:
         problems = []
         if self.max_reply_tokens >= self.max_token_length:
             problems.append(
@@ -414,7 +414,7 @@ class AgentEnvConfig(StrictOptions):
             problems.append("ray has no effect without workers ray; set that too, or leave ray out")
         for needed, names in self.needing.items():
             if not getattr(self, needed):
-                useless = self.changed(names)
+                useless = self.changed_options(names)
                 problems += [
                     f"{name} has no effect without {needed}; set that too, or leave {name} out" for name in useless
                 ]
@@ -456,7 +456,7 @@ class AgentEnvConfig(StrictOptions):
 
     def check_ratios(self) -> None:
         """Raise ValueError if trainers can't make importance ratios of the samples."""
-        if (why := cut_off(self.sampling())) is not None:
+        if (why := describe_cut_off(self.sampling())) is not None:
             raise ValueError(
                 f"{why}; leave it out, and set --env.eval_NAME for evaluations (evaluate and process take it)"
             )
@@ -479,14 +479,14 @@ class AgentEnvConfig(StrictOptions):
 
     def keep_tasks(self, tasks: Any) -> None:
         """Keep what a start's check loaded for the run, which has a copy of these options."""
-        self._tasks = self._loaded_by(), tasks
+        self._tasks = self._task_options(), tasks
 
     def take_tasks(self) -> Any:
         """Return the tasks that were kept, once; None if there are none, or if an option has changed."""
         kept, self._tasks = self._tasks, None
-        return kept[1] if kept is not None and kept[0] == self._loaded_by() else None
+        return kept[1] if kept is not None and kept[0] == self._task_options() else None
 
-    def _loaded_by(self) -> dict[str, Any]:
+    def _task_options(self) -> dict[str, Any]:
         """Return the options by which tasks are loaded: all but the tokenizer, which a run is given after its check."""
         return self.model_dump(exclude={"tokenizer_name"})
 

@@ -4,7 +4,7 @@ import json
 
 from envs.agents.facts import HOME, KEY, PACK, ForeignAgent, Place, Start
 from envs.agents.recipes import Recipe
-from envs.agents.servers import entries
+from envs.agents.servers import mcp_entries
 
 
 def start(at: Place) -> Start:
@@ -20,7 +20,7 @@ def start(at: Place) -> Start:
         **{"IS_SANDBOX": "1", "DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1"},
     }
     options = ["--dangerously-skip-permissions", "--output-format", "json", "--max-turns", str(at.turns)]
-    files = {f"{HOME}/mcp.json": json.dumps({"mcpServers": entries(at.servers)})} if at.servers else {}
+    files = {f"{HOME}/mcp.json": json.dumps({"mcpServers": mcp_entries(at.servers)})} if at.servers else {}
     program = f"{PACK}/node_modules/@anthropic-ai/claude-code-linux-{at.cpu}{at.musl}/claude"
     return Start([program, "-p", at.task, *options, *(f"--mcp-config={path}" for path in files)], env, files)
 

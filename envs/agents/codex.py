@@ -2,7 +2,7 @@
 
 from envs.agents.facts import HOME, KEY, PACK, ForeignAgent, Place, Start
 from envs.agents.recipes import Recipe
-from envs.agents.servers import toml
+from envs.agents.servers import codex_settings
 
 _FOLDER = f"{PACK}/node_modules/@openai/codex/vendor"
 _TARGETS = {"x64": "x86_64-unknown-linux-musl", "arm64": "aarch64-unknown-linux-musl"}
@@ -17,7 +17,7 @@ check_for_update_on_startup = false
 web_search = "disabled"
 [model_providers]
 gateway = {{ name = "gateway", base_url = "{at.v1}", env_key = "GATEWAY_KEY", wire_api = "responses" }}
-{toml(at.servers)}"""
+{codex_settings(at.servers)}"""
     options = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--json"]
     argv = [f"{_FOLDER}/{_TARGETS[at.cpu]}/bin/codex", "exec", *options, at.task]
     env = {"CODEX_HOME": f"{HOME}/codex", "GATEWAY_KEY": KEY}

@@ -21,7 +21,7 @@ class _Connection(Connection):
     head_s = _HEAD_S
 
 
-class Answers(Protocol):
+class RequestHandler(Protocol):
     """The answering side of one conversation: `atropos_agent.gateway.Session`."""
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None: ...
@@ -33,7 +33,7 @@ class Entrance:
     session: the owner of the requests; None while nothing works in the sandbox: requests are turned away."""
 
     def __init__(self) -> None:
-        self.session: Answers | None = None
+        self.session: RequestHandler | None = None
         self._config = uvicorn.Config(
             self.handle,
             interface="asgi3",

@@ -36,7 +36,7 @@ async def examine_agent(
     result, metadata = seen.result, seen.result.metadata["agent"]
     began = f"{agent.name} ({agent.licence}) asked first after {metadata['start_s']:.1f} s"
     most = budgets.max_total_tokens
-    missing = _missing(seen)
+    missing = _missing_part(seen)
     if missing:
         yield Check("agent", Status.WRONG, f"{began}; {missing}")
         return
@@ -46,7 +46,7 @@ async def examine_agent(
         yield Check("agent", Status.WRONG, f"{text}--env.max_token_length {most}: raise that", data)
     else:
         yield Check("agent", Status.OK, f"{began}; its opening has {seen.opening} of {most} tokens", data)
-    yield _conversation(result)
+    yield _check_conversation(result)
     if not seen.by_text and most is not None and seen.opening + 2 * (budgets.max_tokens or 0) < most:
         try:
             yield await examine_room(agent, backend, spec, fitted, budgets, seen.opening)
@@ -54,7 +54,7 @@ async def examine_agent(
             yield Check("agent's room", Status.NOTE, f"{agent.name}: it was not seen where it makes room: {error}")
 
 
-def _missing(seen: Rehearsal) -> str:
+def _missing_part(seen: Rehearsal) -> str:
     """Return the missing part of a conversation with calls: "" if nothing is missing.
 
     Such incomplete rollouts say nothing about a model."""
@@ -70,7 +70,7 @@ def _missing(seen: Rehearsal) -> str:
     return ""
 
 
-def _conversation(result: AgentResult) -> Check:
+def _check_conversation(result: AgentResult) -> Check:
     """Report the number of rows of a conversation without detours, and the requests beside it."""
     counts = result.metadata["gateway"]
     branches = {str(kind): count for kind, count in counts["branches"].items()}

@@ -4,7 +4,7 @@ import json
 
 from envs.agents.facts import HOME, KEY, PACK, ForeignAgent, Place, Start
 from envs.agents.recipes import NODE, Recipe
-from envs.agents.servers import entries
+from envs.agents.servers import mcp_entries
 
 _PROGRAM = f"{PACK}/node_modules/@google/gemini-cli/bundle/gemini.js"
 
@@ -14,7 +14,7 @@ def start(at: Place) -> Start:
     settings = {
         "model": {"maxSessionTurns": at.turns, "skipNextSpeakerCheck": True},
         **{"privacy": {"usageStatisticsEnabled": False}, "security": {"auth": {"selectedType": "gemini-api-key"}}},
-        "mcpServers": entries(at.servers, "httpUrl"),
+        "mcpServers": mcp_entries(at.servers, "httpUrl"),
     }
     env = {
         **{"GEMINI_CLI_HOME": HOME, "GEMINI_API_KEY": KEY, "GOOGLE_GEMINI_BASE_URL": at.url},

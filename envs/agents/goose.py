@@ -4,7 +4,7 @@ import json
 
 from envs.agents.facts import HOME, KEY, PACK, ForeignAgent, Place, Start
 from envs.agents.recipes import Recipe
-from envs.agents.servers import entries
+from envs.agents.servers import mcp_entries
 
 
 def start(at: Place) -> Start:
@@ -18,7 +18,7 @@ def start(at: Place) -> Start:
     fixed = {"enabled": True, "type": "stdio"}
     extensions = {
         name: {**fixed, "name": name, "cmd": one["command"], "args": one["args"], "envs": one["env"]}
-        for name, one in entries(at.servers).items()
+        for name, one in mcp_entries(at.servers).items()
     }
     files = {f"{HOME}/.config/goose/config.yaml": json.dumps({"extensions": extensions})}
     program = f"{PACK}/node_modules/@aaif/goose-binary-linux-{at.cpu}/bin/goose"

@@ -14,7 +14,7 @@ from envs.agents.entrance import Entrance
 from envs.agents.facts import HOME, PACK, ForeignAgent, Place
 from envs.agents.packs import pack_of
 from envs.agents.recipes import Platform
-from envs.agents.servers import serving
+from envs.agents.servers import run_servers
 from envs.agents.watching import WatchedSession
 from envs.types import Failure, InfraError
 from sandboxes.base import Backend, Door, ExecResult, Sandbox, SandboxEnded, SandboxSpec
@@ -64,7 +64,7 @@ class Guests:
         self._backend = backend
         self._packs: dict[str, asyncio.Task[tuple[Platform, Path | None]]] = {}
 
-    async def invite(self, spec: SandboxSpec) -> Guest:
+    async def prepare(self, spec: SandboxSpec) -> Guest:
         """Make the agent ready for a sandbox of its own. Raises InfraError if it can't run there, SandboxError."""
         finding = self._packs.get(spec.image)
         if finding is None or (finding.done() and (finding.cancelled() or finding.exception() is not None)):
@@ -127,15 +127,15 @@ class Guest:
         session.by_text = self._agent.shell is None
         self._entrance.session = session
         try:
-            async with serving(sandbox, servers):
-                ran = await self._run(session, sandbox, start.argv, {**_without_proxy(self.spec), **start.env})
+            async with run_servers(sandbox, servers):
+                ran = await self._run(session, sandbox, start.argv, {**_proxy_overrides(self.spec), **start.env})
         finally:
             self._entrance.session = None
         if not (session.requests or session.refused):
             waited = f"asked for nothing in all its time, {time.monotonic() - began:.0f} s"
             what = "did not start" if session.remaining_s() > 0 else waited
             raise InfraError(Failure.SANDBOX, f"agent {self._agent.name} {what}: {_describe_exit(ran)}")
-        if session.only_prepares and (ran is None or ran.exit_code):
+        if session.is_only_preparing and (ran is None or ran.exit_code):
             what = f"agent {self._agent.name} asked for no reply with its tools"
             raise InfraError(Failure.SANDBOX, f"{what}: {_describe_exit(ran)}")
         return await self._result(session, ran, (session.first_s or began) - began)
@@ -149,7 +149,7 @@ class Guest:
         running = asyncio.create_task(sandbox.exec(command, env=env, timeout=float("inf"), max_output=_KEPT))
         try:
             began, silence_logged = time.monotonic(), False
-            while not running.done() and session.rests_s() < _patience_s(session) and session.remaining_s() > 0:
+            while not running.done() and session.idle_s() < _patience_s(session) and session.remaining_s() > 0:
                 await asyncio.wait({running}, timeout=_TICK_S)
                 silence_logged = silence_logged or self._log_silence(session, session.silent_s(began))
             if not running.done():
@@ -189,7 +189,7 @@ class Guest:
                 code = None if ran is None else ran.exit_code
                 meant = self._agent.failures.get(code or 0, "it went on no more")
                 error = f"{self._agent.name} ended with status {code}: {meant}"
-        packages = self._agent.recipe.on(self._platform, self._agent.name)
+        packages = self._agent.recipe.packages_for(self._platform, self._agent.name)
         about = {
             "name": self._agent.name,
             "package": next(iter(packages), "in the image"),
@@ -209,10 +209,10 @@ class Guest:
 
 def _patience_s(session: WatchedSession) -> float:
     """Return how long an agent may live on when nothing is left to do."""
-    return _PREPARES_S if session.only_prepares else _DONE_S
+    return _PREPARES_S if session.is_only_preparing else _DONE_S
 
 
-def _without_proxy(spec: SandboxSpec) -> dict[str, str]:
+def _proxy_overrides(spec: SandboxSpec) -> dict[str, str]:
     """Return variables to keep an image's own proxy, out of reach here, from the way to the door."""
     if spec.limits.network or spec.limits.allowed_hosts:
         return {"NO_PROXY": "127.0.0.1,localhost", "no_proxy": "127.0.0.1,localhost"}

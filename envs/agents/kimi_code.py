@@ -4,7 +4,7 @@ import json
 
 from envs.agents.facts import HOME, KEY, PACK, ForeignAgent, Place, Start
 from envs.agents.recipes import NODE, Recipe
-from envs.agents.servers import entries
+from envs.agents.servers import mcp_entries
 
 _PROGRAM = f"{PACK}/node_modules/@moonshot-ai/kimi-code/dist/main.mjs"
 
@@ -18,7 +18,7 @@ def start(at: Place) -> Start:
     }
     env = {f"KIMI_MODEL_{name}": value for name, value in model.items()}
     env |= {"HOME": HOME, "KIMI_CODE_HOME": f"{HOME}/kimi", "KIMI_CODE_NO_AUTO_UPDATE": "1"}
-    servers = json.dumps({"mcpServers": entries(at.servers, "url")})
+    servers = json.dumps({"mcpServers": mcp_entries(at.servers, "url")})
     files = {f"{HOME}/kimi/config.toml": f"telemetry = false\n{loop}", f"{HOME}/kimi/mcp.json": servers}
     node = f"{PACK}/node_modules/node-linux-{at.cpu}/bin/node"
     return Start([node, _PROGRAM, "--output-format", "stream-json", "-p", at.task], env, files)

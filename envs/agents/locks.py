@@ -85,13 +85,13 @@ def _lock_npm(recipe: Recipe, platform: Platform, folder: Path) -> str:
     _run([*_NPM, "--omit-lockfile-registry-resolved", *target, *_packages_of(recipe, platform)])
     lock = json.loads((folder / "package-lock.json").read_text(encoding="utf-8"))
     lock["name"] = "pack"
-    packages = {path: one for path, one in lock.pop("packages").items() if _fits(one, platform)}
+    packages = {path: one for path, one in lock.pop("packages").items() if _is_for_platform(one, platform)}
     names = {path.rpartition("node_modules/")[2] for path in packages}
     lines = ",\n".join(f"{json.dumps(path)}: {json.dumps(_strip_entry(one, names))}" for path, one in packages.items())
     return f'{json.dumps(lock)[:-1]}, "packages": {{\n{lines}\n}}}}\n'
 
 
-def _fits(package: Mapping[str, Any], platform: Platform) -> bool:
+def _is_for_platform(package: Mapping[str, Any], platform: Platform) -> bool:
     """Tell whether a package is for a platform: a lock of npm's has optional ones for all."""
     wanted = {"os": "linux", "cpu": platform.cpu, "libc": platform.libc}
     constraints = {key: package[key] for key in wanted if key in package}
@@ -124,14 +124,14 @@ def _requirements(pylock: str, least_python: str) -> Iterator[str]:
     """Yield the packages of a pylock.toml as requirements, with the hashes of wheels for Linux."""
     always = f"python_full_version >= '{least_python}'"
     for package in tomllib.loads(pylock)["packages"]:
-        hashes = [wheel["hashes"]["sha256"] for wheel in package.get("wheels", ()) if _for_linux(wheel["url"])]
+        hashes = [wheel["hashes"]["sha256"] for wheel in package.get("wheels", ()) if _is_for_linux(wheel["url"])]
         marker = package.get("marker", always)
         if hashes:
             named = f"{package['name']}=={package['version']}" + ("" if marker == always else f" ; {marker}")
             yield " ".join((named, *(f"--hash=sha256:{one}" for one in sorted(hashes))))
 
 
-def _for_linux(url: str) -> bool:
+def _is_for_linux(url: str) -> bool:
     """Tell whether a wheel is for CPython 3 on one of the processors of packs."""
     *_, tags = parse_wheel_filename(unquote(url.rpartition("/")[2]))
     return any(

@@ -62,11 +62,11 @@ def find_agent(name: str) -> Agent:
     known, at, version = name.partition("@")
     if at and known in FOREIGN:
         try:
-            return replace(FOREIGN[known], recipe=FOREIGN[known].recipe.at(version))
+            return replace(FOREIGN[known], recipe=FOREIGN[known].recipe.with_version(version))
         except ValueError as error:
             raise ValueError(f"--env.agent {name}: {error}") from None
     found = (
-        _of_file(Path(name))
+        _load_file(Path(name))
         if name.endswith(".py")
         else resolve("--env.agent", name, {**OURS, **FOREIGN}, "atropos_agent.agents")
     )
@@ -76,13 +76,13 @@ def find_agent(name: str) -> Agent:
     raise ValueError(f"--env.agent {name}: this is neither {what}")
 
 
-def foreign(name: str | None) -> ForeignAgent | None:
+def find_foreign_agent(name: str | None) -> ForeignAgent | None:
     """Return the agent named by `--agent`, None for ours. Raises ValueError for an unknown name."""
     found = None if not name or name in OURS else find_agent(name)
     return found if isinstance(found, ForeignAgent) else None
 
 
-def _of_file(path: Path) -> object:
+def _load_file(path: Path) -> object:
     if not path.is_file():
         raise ValueError(f"--env.agent {path}: there is no such file")
     spec = importlib.util.spec_from_file_location(path.stem.replace("-", "_"), path)

@@ -4,7 +4,7 @@ import json
 
 from envs.agents.facts import HOME, KEY, PACK, ForeignAgent, Place, Start
 from envs.agents.recipes import Recipe
-from envs.agents.servers import typed
+from envs.agents.servers import opencode_entries
 
 
 def start(at: Place) -> Start:
@@ -16,7 +16,7 @@ def start(at: Place) -> Start:
         "models": {"ours": model},
     }
     config = {"provider": {"gateway": provider}, "autoupdate": False, "share": "disabled", "permission": "allow"}
-    config["mcp"] = typed(at.servers)
+    config["mcp"] = opencode_entries(at.servers)
     env = {f"XDG_{kind}_HOME": f"{HOME}/{kind.lower()}" for kind in ("CONFIG", "DATA", "CACHE", "STATE")}
     env |= {"OPENCODE_CONFIG": f"{HOME}/opencode.json", "OPENCODE_DISABLE_AUTOUPDATE": "1"}
     env |= {"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_PURE": "1", "OPENCODE_PRINT_LOGS": "1"}

@@ -38,14 +38,14 @@ async def pack_of(agent: str, recipe: Recipe, platform: Platform, root: Path | N
     """Return the folder of an agent's pack, installed first if missing.
 
     root: of the packs. Raises InfraError if the agent can't run on the platform or be installed."""
-    packages = recipe.on(platform, agent)
+    packages = recipe.packages_for(platform, agent)
     root = (root or ROOT).expanduser()
     lock = await asyncio.to_thread(locks.find, agent, platform, recipe)
     wanted = json.dumps([[*packages, *recipe.bare], asdict(platform) if recipe.pypi else "", locks.digest(lock)])
     named = root / "by-recipe" / _digest(wanted.encode())
     if named.exists():
         return named.resolve()
-    async with _exclusive(root):
+    async with _lock_installations(root):
         if not named.exists():
             folder = await _install(agent, recipe, platform, root, lock)
             named.parent.mkdir(exist_ok=True)
@@ -56,7 +56,7 @@ async def pack_of(agent: str, recipe: Recipe, platform: Platform, root: Path | N
 async def _install(agent: str, recipe: Recipe, platform: Platform, root: Path, lock: str) -> Path:
     """Return the folder of an installed pack; it gets its place when it is whole."""
     new, began = Path(tempfile.mkdtemp(dir=root, prefix=_PARTIAL)), time.monotonic()
-    packages = recipe.on(platform, agent)
+    packages = recipe.packages_for(platform, agent)
     try:
         logger.warning("agent %s: installing %s, once", agent, ", ".join(packages))
         if lock:
@@ -102,7 +102,7 @@ async def _log_progress(agent: str, folder: Path) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _exclusive(root: Path) -> AsyncIterator[None]:
+async def _lock_installations(root: Path) -> AsyncIterator[None]:
     """Hold other installations off, also those of other processes; their partial remains are removed."""
     lock = await asyncio.to_thread(_lock, root)
     try:

@@ -4,7 +4,7 @@ import json
 
 from envs.agents.facts import HOME, KEY, PACK, ForeignAgent, Place, Start
 from envs.agents.recipes import NODE, Recipe
-from envs.agents.servers import entries
+from envs.agents.servers import mcp_entries
 
 _PROGRAM = f"{PACK}/node_modules/@qwen-code/qwen-code/cli.js"
 
@@ -20,7 +20,7 @@ def start(at: Place) -> Start:
     }
     node = f"{PACK}/node_modules/node-linux-{at.cpu}/bin/node"
     options = ["--yolo", "--auth-type", "openai", "--max-session-turns", str(at.turns), "-p", at.task]
-    settings = {"mcpServers": entries(at.servers, "httpUrl")}
+    settings = {"mcpServers": mcp_entries(at.servers, "httpUrl")}
     return Start([node, _PROGRAM, *options], env, {f"{HOME}/qwen/settings.json": json.dumps(settings)})
 
 

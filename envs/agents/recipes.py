@@ -59,7 +59,7 @@ class Recipe:
         found = _PINNED.search(next(iter((*self.npm, *self.pypi)), ""))
         return found[2] if found else ""
 
-    def at(self, version: str) -> Recipe:
+    def with_version(self, version: str) -> Recipe:
         """Return the recipe with another version of the agent, and of its packages released with it. Raises
         ValueError if none is pinned, or for what is no version."""
         pinned = self.pin
@@ -74,7 +74,7 @@ class Recipe:
 
         return replace(self, npm=moved(self.npm), pypi=moved(self.pypi), bare=moved(self.bare))
 
-    def on(self, platform: Platform, agent: str) -> tuple[str, ...]:
+    def packages_for(self, platform: Platform, agent: str) -> tuple[str, ...]:
         """Return the packages for a platform. Raises InfraError if the agent can't run there."""
         if self.libc and platform.libc != self.libc:
             raise InfraError(
@@ -87,7 +87,7 @@ class Recipe:
                 Failure.TASK,
                 f"agent {agent} is a Python program and the task's image has no python3: install it in the image",
             )
-        if self.pypi and _version(platform.python) < _version(self.least_python):
+        if self.pypi and _parse_version(platform.python) < _parse_version(self.least_python):
             raise InfraError(
                 Failure.TASK,
                 f"agent {agent} needs Python {self.least_python} and the task's image has {platform.python}",
@@ -101,33 +101,33 @@ class Recipe:
 
         locked: whether their lock is in the folder (`locks.write`): then it alone says what is installed."""
         if self.npm:
-            return [_npm(platform, () if locked else packages, folder, "ci" if locked else "install")]
+            return [_npm_command(platform, () if locked else packages, folder, "ci" if locked else "install")]
         if locked:
             given = ("--no-deps", "--require-hashes", f"--requirement={folder / 'locked.txt'}")
-            return [_pip(platform, given, folder / "python")]
-        commands = [_pip(platform, packages, folder / "python")]
-        return commands + ([[*_pip(platform, self.bare, folder / "bare"), "--no-deps"]] if self.bare else [])
+            return [_pip_command(platform, given, folder / "python")]
+        commands = [_pip_command(platform, packages, folder / "python")]
+        return commands + ([[*_pip_command(platform, self.bare, folder / "bare"), "--no-deps"]] if self.bare else [])
 
 
-def _npm(platform: Platform, packages: Sequence[str], folder: Path, how: str) -> list[str]:
+def _npm_command(platform: Platform, packages: Sequence[str], folder: Path, how: str) -> list[str]:
     quiet = ("--ignore-scripts", "--no-audit", "--no-fund", "--no-save", "--force", "--loglevel=error")
     target = (f"--prefix={folder}", "--os=linux", f"--cpu={platform.cpu}", f"--libc={platform.libc}")
     return ["npm", how, *quiet, *target, *packages]
 
 
-def _pip(platform: Platform, packages: Sequence[str], folder: Path) -> list[str]:
+def _pip_command(platform: Platform, packages: Sequence[str], folder: Path) -> list[str]:
     abi, newest = ("musllinux_1", 2) if platform.libc == "musl" else ("manylinux_2", 34)
     tags = [f"--platform={abi}_{minor}_{platform.machine}" for minor in range(newest, 0, -1)]
     if platform.libc == "glibc":
         tags.append(f"--platform=manylinux2014_{platform.machine}")
     quiet = ("--quiet", "--disable-pip-version-check", "--only-binary=:all:", "--implementation=cp")
     target = [f"--target={folder}", f"--python-version={platform.python}"]
-    if _version(platform.python) > sys.version_info[:2]:
+    if _parse_version(platform.python) > sys.version_info[:2]:
         # pip compares what a package requires with the Python that it runs on itself (`pip install` of 23 to 26).
         target.append("--ignore-requires-python")
     # -E: where PYTHONPYCACHEPREFIX is set the pack would be without bytecode, and compiled again in each sandbox.
     return [sys.executable, "-E", "-m", "pip", "install", *quiet, *target, *tags, *packages]
 
 
-def _version(text: str) -> tuple[int, ...]:
+def _parse_version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(".") if part)

@@ -50,10 +50,10 @@ async def rehearse(
 
     Raises InfraError, SandboxError and AgentError if it can't."""
     config = AgentConfig(max_steps=20, max_total_tokens=_WINDOW, max_seconds=300.0)
-    return await play(agent, backend, spec, fitted, task, _policy(agent, fitted, commands), config)
+    return await run_policy(agent, backend, spec, fitted, task, _make_policy(agent, fitted, commands), config)
 
 
-async def play(
+async def run_policy(
     agent: ForeignAgent,
     backend: Backend,
     spec: SandboxSpec,
@@ -66,7 +66,7 @@ async def play(
     """Let the real agent work on a task in a sandbox like this, with these replies. Raises as `rehearse` does.
 
     files: written into the sandbox before, by path."""
-    guest = await Guests(agent, backend).invite(spec)
+    guest = await Guests(agent, backend).prepare(spec)
     if fitted.template is None:
         raise InfraError(Failure.ENVIRONMENT, "the inference server takes messages, not token ids")
     server = ScriptedServer(policy, fitted.template.tokenizer)
@@ -80,7 +80,7 @@ async def play(
     return Rehearsal(result, [turn for turn, _ in session.turns], session.by_text)
 
 
-def shows_shell(agent: ForeignAgent) -> re.Pattern[str]:
+def shell_pattern(agent: ForeignAgent) -> re.Pattern[str]:
     """Return the pattern of prompts with an agent's shell, in its tools or in a call; of all for one without tools."""
     return re.compile("" if agent.shell is None else rf"""["'>]{re.escape(agent.shell[0])}["'<]""")
 
@@ -90,11 +90,11 @@ def reply_opening(shown: str) -> str:
     return f"\n{THINK_END}\n\n" if shown.rstrip().endswith(THINK) else ""
 
 
-def _policy(agent: ForeignAgent, fitted: FittedFormat, commands: Sequence[str]) -> Policy:
+def _make_policy(agent: ForeignAgent, fitted: FittedFormat, commands: Sequence[str]) -> Policy:
     """Return the replies: the commands to prompts with the agent's shell, a title to others."""
     submits = [f"echo {agent.submits}"] if agent.submits else []
-    left = [_work(agent, fitted, command) for command in (*commands, *submits)]
-    shows = shows_shell(agent)
+    left = [_command_reply(agent, fitted, command) for command in (*commands, *submits)]
+    shows = shell_pattern(agent)
 
     def reply(prompt: Sequence[int]) -> str:
         shown = "" if fitted.template is None else fitted.template.decode(list(prompt))
@@ -108,7 +108,7 @@ def _policy(agent: ForeignAgent, fitted: FittedFormat, commands: Sequence[str]) 
     return reply
 
 
-def _work(agent: ForeignAgent, fitted: FittedFormat, command: str) -> str:
+def _command_reply(agent: ForeignAgent, fitted: FittedFormat, command: str) -> str:
     """Return the reply that runs a command, or writes it down where the agent can only edit."""
     if agent.edits is not None:
         return agent.edits("commands.txt", command)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.types import AgentConfig, AgentResult, Branch, Reply, StopReason
 from envs.agents.facts import ForeignAgent
-from envs.agents.rehearsal import Policy, play, reply_opening, shows_shell
+from envs.agents.rehearsal import Policy, reply_opening, run_policy, shell_pattern
 from envs.cli.checks import Check, Status
 from sandboxes.base import Backend, SandboxSpec
 from tools.base import ToolCall
@@ -38,11 +38,11 @@ async def examine_room(
     window = budgets.max_total_tokens or 0
     config = replace(budgets, max_steps=_TURNS, max_seconds=300.0)
     tokens = min(_MOST, max(_LEAST, (window - opening) // 6))
-    seen = await play(agent, backend, spec, fitted, TASK, _policy(agent, fitted, tokens), config)
+    seen = await run_policy(agent, backend, spec, fitted, TASK, _make_policy(agent, fitted, tokens), config)
     result = seen.result
     compaction = result.metadata["gateway"].get("compaction", {})
     if compaction.get("count"):
-        at = _filled(result)
+        at = _filled_tokens(result)
         text = f"{agent.name} makes room at {at:,} of {window:,} tokens, and saves about {compaction['tokens_saved']:,}"
         how = "by a summary" if compaction["summaries"] else "without a summary"
         data = {"at": at, "window": window, "tokens_saved": compaction["tokens_saved"]}
@@ -56,7 +56,7 @@ async def examine_room(
     return Check("agent's room", Status.NOTE, f"{text} (docs/compaction.md)", data)
 
 
-def _filled(result: AgentResult) -> int:
+def _filled_tokens(result: AgentResult) -> int:
     """Return the tokens at which the conversation was first made shorter."""
     main = [step for step in result.steps if step.branch == Branch.MAIN]
     ends = [step.prompt_tokens + step.completion_tokens for step in main]
@@ -64,11 +64,11 @@ def _filled(result: AgentResult) -> int:
     return max(ends[:again], default=0)
 
 
-def _policy(agent: ForeignAgent, fitted: FittedFormat, tokens: int) -> Policy:
+def _make_policy(agent: ForeignAgent, fitted: FittedFormat, tokens: int) -> Policy:
     """Return the replies: outputs of about so many tokens until a summary is requested, and the end behind it."""
     line = 1 + (len(fitted.template.encode(_LINE)) if fitted.template is not None else 10)
     call = agent.runs(f"yes '{_LINE}' | head -n {tokens // line}")
-    shows, printed = shows_shell(agent), 0
+    shows, printed = shell_pattern(agent), 0
 
     def reply(prompt: Sequence[int]) -> str:
         nonlocal printed

@@ -22,34 +22,34 @@ _QUIETLY = ["/bin/sh", "-c", 'exec "$@" >/dev/null 2>&1', "sh"]
 _TYPES = {"stdio": "stdio", "sse": "sse", "streamable-http": "http"}
 
 
-def entries(servers: Sequence[MCPServer], url: str = "", headers: str = "headers") -> dict[str, dict[str, Any]]:
+def mcp_entries(servers: Sequence[MCPServer], url: str = "", headers: str = "headers") -> dict[str, dict[str, Any]]:
     """Return servers by name as most agents' `mcpServers` have them.
 
     url: the key for the address of one by streamable HTTP, if the key alone says so; else "", and each has a `type`.
     headers: the key for these."""
-    return {_name(server): _entry(server, url, headers) for server in servers}
+    return {_server_name(server): _entry(server, url, headers) for server in servers}
 
 
-def toml(servers: Sequence[MCPServer]) -> str:
+def codex_settings(servers: Sequence[MCPServer]) -> str:
     """Return servers as Codex' settings have them."""
     limits = {"startup_timeout_sec": _START_S, "tool_timeout_sec": _CALL_S}
-    named = {name: {**entry, **limits} for name, entry in entries(servers, "url", "http_headers").items()}
+    named = {name: {**entry, **limits} for name, entry in mcp_entries(servers, "url", "http_headers").items()}
     return tomlkit.dumps({"mcp_servers": named}) if named else ""
 
 
-def typed(servers: Sequence[MCPServer]) -> dict[str, dict[str, Any]]:
+def opencode_entries(servers: Sequence[MCPServer]) -> dict[str, dict[str, Any]]:
     """Return servers by name as OpenCode's settings have them."""
     found: dict[str, dict[str, Any]] = {}
     for server in servers:
         kind: dict[str, Any] = {"type": "remote", "url": server.url, "headers": dict(server.headers), "oauth": False}
         if server.transport == "stdio":
             kind = {"type": "local", "command": list(server.command), "environment": dict(server.env)}
-        found[_name(server)] = {**kind, "enabled": True, "timeout": _CALL_S * 1000}
+        found[_server_name(server)] = {**kind, "enabled": True, "timeout": _CALL_S * 1000}
     return found
 
 
 @asynccontextmanager
-async def serving(sandbox: Sandbox, servers: Sequence[MCPServer]) -> AsyncIterator[None]:
+async def run_servers(sandbox: Sandbox, servers: Sequence[MCPServer]) -> AsyncIterator[None]:
     """Start the servers that listen in the sandbox, until the block ends; those by stdio are the agent's to start.
 
     Raises InfraError if one does not listen, SandboxError."""
@@ -57,11 +57,11 @@ async def serving(sandbox: Sandbox, servers: Sequence[MCPServer]) -> AsyncIterat
         for server in servers:
             if server.inside:
                 await stack.enter_async_context(sandbox.start([*_QUIETLY, *server.command], env=server.env))
-                await _listens(sandbox, server)
+                await _wait_until_listening(sandbox, server)
         yield
 
 
-async def _listens(sandbox: Sandbox, server: MCPServer) -> None:
+async def _wait_until_listening(sandbox: Sandbox, server: MCPServer) -> None:
     deadline = asyncio.get_running_loop().time() + _START_S
     while asyncio.get_running_loop().time() < deadline:
         try:
@@ -81,6 +81,6 @@ def _entry(server: MCPServer, url: str, headers: str) -> dict[str, Any]:
     return {**kind, address: server.url, headers: dict(server.headers)}
 
 
-def _name(server: MCPServer) -> str:
+def _server_name(server: MCPServer) -> str:
     """Return a name that every agent takes, and models too."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", server.name)

@@ -17,7 +17,7 @@ from envs.messages import SWE, describe_error, replace_command
 from envs.records.comparison import difference, read_rates
 from envs.records.read import SavedRollout, read_rollouts
 from envs.records.stats import pass_at_k, percent, share_interval
-from envs.records.tables import Sheet, paper
+from envs.records.tables import Sheet, make_console
 from envs.running.mix import Mix
 from sandboxes.arguments import Parser, positive_int
 
@@ -64,7 +64,7 @@ def main(argv: Sequence[str], *, prog: str = SWE) -> int:
     except (OSError, ValueError, LookupError) as error:
         print(f"{prog} agents: {describe_error(error)}", file=sys.stderr)
         return 2
-    paper().print(table(rows, options.k))
+    make_console().print(table(rows, options.k))
     return 0
 
 

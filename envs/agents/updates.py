@@ -24,7 +24,7 @@ from envs.cli.checks import Status
 from envs.messages import SWE, replace_command
 from envs.options import UsageError
 from envs.options.tokenizer import load_tokenizer
-from envs.records.tables import Sheet, paper
+from envs.records.tables import Sheet, make_console
 from envs.running.stopping import run_to_end
 from sandboxes.base import SandboxSpec
 from sandboxes.docker import DockerBackend
@@ -62,12 +62,12 @@ def main(argv: Sequence[str], *, prog: str = SWE) -> int:
         return 2
     agents = {name: FOREIGN[name] for name in options.names or FOREIGN}
     newest = {name: options.to or newest_of(agent.recipe) for name, agent in agents.items()}
-    paper().print(table(agents, newest))
+    make_console().print(table(agents, newest))
     if tokenizer is None:
         return 0
     fitted = FittedFormat.of("auto", ChatTemplate(tokenizer))
     image = options.image or BASE_IMAGE
-    moved = [run_to_end(move(agent, newest[name], fitted, image)) for name, agent in agents.items()]
+    moved = [run_to_end(update_agent(agent, newest[name], fitted, image)) for name, agent in agents.items()]
     return 0 if all(moved) else 1
 
 
@@ -94,15 +94,15 @@ def table(agents: Mapping[str, ForeignAgent], newest: Mapping[str, str]) -> Shee
     return made
 
 
-async def move(agent: ForeignAgent, version: str, fitted: FittedFormat, image: str = BASE_IMAGE) -> bool:
+async def update_agent(agent: ForeignAgent, version: str, fitted: FittedFormat, image: str = BASE_IMAGE) -> bool:
     """Move an agent's pin and its locks to a version, if the agent works there. Returns whether it does."""
-    old, new = agent.recipe, agent.recipe.at(version)
+    old, new = agent.recipe, agent.recipe.with_version(version)
     places = {platform: locks.path_of(agent.name, platform, old) for platform in PLATFORMS}
     before = {path: path.read_text(encoding="utf-8") if path.exists() else None for path in places.values()}
     passed = False
     try:
         if await asyncio.to_thread(_lock, new, places):
-            passed = await works(replace(agent, recipe=new), fitted, image)
+            passed = await agent_works(replace(agent, recipe=new), fitted, image)
     finally:
         if not passed:
             _restore(before)
@@ -112,7 +112,7 @@ async def move(agent: ForeignAgent, version: str, fitted: FittedFormat, image: s
     return passed
 
 
-async def works(agent: ForeignAgent, fitted: FittedFormat, image: str = BASE_IMAGE) -> bool:
+async def agent_works(agent: ForeignAgent, fitted: FittedFormat, image: str = BASE_IMAGE) -> bool:
     """Return whether an agent makes one row of a scripted conversation; what was seen is printed."""
     async with DockerBackend() as backend:
         spec = SandboxSpec(await backend.ensure_image(image), workdir="/app")

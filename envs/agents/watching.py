@@ -24,7 +24,7 @@ class WatchedSession(Session):
     last: Turn | None = None
     by_text = False
     _answered_at: float | None = None
-    _over_since: float | None = None
+    _ended_since: float | None = None
     """Time since there is no more to get: the end of a budget, or an infrastructure failure."""
 
     def ask(self, request: GatewayRequest) -> Turn:
@@ -43,29 +43,29 @@ class WatchedSession(Session):
 
     def _blocking_refusal(self) -> Refusal | None:
         """Return the refusal in the way of a result; an answered title is no beginning."""
-        return super()._blocking_refusal() or (None if self.begun else self.refused.get(True))
+        return super()._blocking_refusal() or (None if self.has_begun else self.refused.get(True))
 
     @property
-    def begun(self) -> bool:
+    def has_begun(self) -> bool:
         """Return whether the agent was answered where it shows its tools, or works without."""
         return self.last is not None and (self.by_text or bool(self.last.request.tools))
 
     @property
-    def only_prepares(self) -> bool:
+    def is_only_preparing(self) -> bool:
         """Return whether the agent has had nothing but titles and the like, and nothing stands in its way."""
         hindered = self.refused or self.ended_by is not None or self.failure is not None
-        return bool(self.turns) and not (self.begun or hindered)
+        return bool(self.turns) and not (self.has_begun or hindered)
 
     def silent_s(self, began: float) -> float:
         """Return the seconds without a request: since the last reply, or the agent's beginning."""
         return 0.0 if self.working else time.monotonic() - (self._answered_at or began)
 
-    def rests_s(self) -> float:
+    def idle_s(self) -> float:
         """Return for how many seconds nothing has been left to do: since the last reply, while no conversation waits
         for its tools, or the first refusal at the end of a budget."""
         if self.working:
             return 0.0
-        since = self._over_since
+        since = self._ended_since
         if since is None and not (
             self.by_text or any(self._awaits_results(turn, sampled) for turn, sampled in self.turns)
         ):
@@ -74,10 +74,10 @@ class WatchedSession(Session):
 
     def _record_answer(self, turn: Turn) -> None:
         if turn.sampled is None:  # refused at the end of a budget, or a failure of ours
-            self._mark_over()
+            self._mark_ended()
             return
         if self.ended_by is None:
-            self._over_since = None
+            self._ended_since = None
         if turn.request.tools or self.by_text or self.last is None:  # titles and summaries have none
             self.last = turn
         self._answered_at = time.monotonic()
@@ -90,11 +90,11 @@ class WatchedSession(Session):
         return not any(later.answer.number > number and _branches_off(other, turn) for other, later in self.turns)
 
     def _end_refusal(self, reason: StopReason, why: str) -> Refusal:
-        self._mark_over()
+        self._mark_ended()
         return super()._end_refusal(reason, why)
 
-    def _mark_over(self) -> None:
-        self._over_since = self._over_since or time.monotonic()
+    def _mark_ended(self) -> None:
+        self._ended_since = self._ended_since or time.monotonic()
 
 
 def _branches_off(other: Turn, turn: Turn) -> bool:

@@ -47,7 +47,7 @@ class Certificate:
         """Return the certificate as lines of text, wrapped between words where the terminal ends."""
         signs = {Status.OK: "✓", Status.NOTE: "·", Status.WRONG: "✗"}
         width = max((len(check.name) for check in self.checks), default=0)
-        lines = [_wrapped(f"{signs[check.status]} {check.name:{width}}  ", check.text) for check in self.checks]
+        lines = [_wrap(f"{signs[check.status]} {check.name:{width}}  ", check.text) for check in self.checks]
         wrong = sum(check.status is Status.WRONG for check in self.checks)
         evaluates = any(check.name == "training" for check in self.checks)
         right = "It can be evaluated, and not trained." if evaluates else "Rows would be right."
@@ -55,7 +55,7 @@ class Certificate:
         return "\n".join([*lines, "", right if self.ok else f"{work} would be wrong: {wrong} ✗"])
 
 
-def _wrapped(name: str, text: str) -> str:
+def _wrap(name: str, text: str) -> str:
     """Return a text behind a name, wrapped between words; its lines stay lines."""
     indent, columns = " " * len(name), shutil.get_terminal_size().columns
     wrap = partial(textwrap.fill, width=columns, initial_indent=indent, subsequent_indent=indent)

@@ -49,7 +49,7 @@ from envs.cli.teacher_check import examine_teacher
 from envs.config import AgentEnvConfig
 from envs.options import EngineConfig, Options, UsageError
 from envs.options.tokenizer import load_tokenizer
-from envs.tasks.selection import checked
+from envs.tasks.selection import load_checked
 from sandboxes.shielding import run_concurrently
 from sandboxes.tls import explain_tls_failure
 from tools import ToolCall, ToolRegistry, ToolResult
@@ -80,7 +80,7 @@ def surroundings_of(env_cls: type[AgentEnv[Any]]) -> Surroundings:
 
     async def surroundings(config: Any, _: Sequence[EngineConfig]) -> AsyncIterator[Check]:
         try:
-            train, evaluate = checked(env_cls.load_tasks, config)
+            train, evaluate = load_checked(env_cls.load_tasks, config)
         except ValueError as error:  # BadTask is one
             yield Check("tasks", Status.WRONG, str(error))
             return
@@ -217,8 +217,8 @@ def examine_history(fitted: FittedFormat) -> Check:
         if fitted.shape.thinking is not None:
             kinds["replies with thinking and calls"] = CallsKind(fitted.shape, thought=True)
         kinds = {name: kind for name, kind in kinds.items() if not isinstance(kind, CallsKind) or template.takes(kind)}
-    rewritten = [name for name, kind in kinds.items() if not _extends(fitted, template, kind)]
-    folding = [name for name in rewritten if _extends(fitted, template, kinds[name], has_system=False)]
+    rewritten = [name for name, kind in kinds.items() if not _keeps_history(fitted, template, kind)]
+    folding = [name for name in rewritten if _keeps_history(fitted, template, kinds[name], has_system=False)]
     if not rewritten:
         return Check("history", Status.OK, "each turn extends the one before: one row a rollout")
     text = f"the template rewrites earlier turns after {' and '.join(rewritten)}: several rows a rollout there"
@@ -227,7 +227,7 @@ def examine_history(fitted: FittedFormat) -> Check:
     return Check("history", Status.NOTE, text, {"rewrites_history_after": rewritten})
 
 
-def _extends(fitted: FittedFormat, template: ChatTemplate, kind: Kind, *, has_system: bool = True) -> bool:
+def _keeps_history(fitted: FittedFormat, template: ChatTemplate, kind: Kind, *, has_system: bool = True) -> bool:
     """Tell whether a turn of results behind a reply of this kind leaves all before as it is."""
     called = kind.reply(0) if isinstance(kind, CallsKind) else None
     calls = [ToolCall(PROBE, {}, fitted.format.call_id(0, PROBE))]
@@ -286,15 +286,15 @@ async def examine_scripted(fitted: FittedFormat, history: str = "template") -> C
             except AgentError as error:
                 return Check("scripted rows", Status.WRONG, str(error))
             faults += [problem for problem in problems(result.segments, result.record) if problem is not None]
-            faults += [text for row in result.segments for text in _doubled(row, template)]
+            faults += [text for row in result.segments for text in _repeated_end_tokens(row, template)]
             tokens += result.sampled_tokens
             drifts.update([str(result.drift)] if result.drift else [])
     if faults:
         return Check("scripted rows", Status.WRONG, f"not what was sent and sampled: {faults[0]}", {"faults": faults})
-    return _exact("scripted rows", f"exact: {tokens} tokens, all of them trained", {"tokens": tokens}, drifts)
+    return _exactness_check("scripted rows", f"exact: {tokens} tokens, all of them trained", {"tokens": tokens}, drifts)
 
 
-def _exact(name: str, text: str, data: Mapping[str, Any], drifts: Counter[str]) -> Check:
+def _exactness_check(name: str, text: str, data: Mapping[str, Any], drifts: Counter[str]) -> Check:
     """Return the check of right rows, possibly with other prompts than the template's own."""
     data = {**data, "drifts": dict(drifts)}
     if not drifts:
@@ -316,7 +316,7 @@ async def examine_rows(server: CompletionsServer, fitted: FittedFormat, env: Age
     yield _stop_token(sampled)
     faults = [
         problem for one in sampled for problem in problems(one.rows, one.record.exchanges) if problem is not None
-    ] + [text for one in sampled for row in one.rows for text in _doubled(row, template)]
+    ] + [text for one in sampled for row in one.rows for text in _repeated_end_tokens(row, template)]
     tokens = sum(row.trained for one in sampled for row in one.rows)
     turns = sum(len(one.record.exchanges) for one in sampled)
     if faults:
@@ -324,7 +324,7 @@ async def examine_rows(server: CompletionsServer, fitted: FittedFormat, env: Age
         return
     text = f"exact: {turns} replies, {tokens} sampled tokens, all of them trained"
     drifts = Counter(str(one.drift) for one in sampled if one.drift)
-    yield _exact("rows", text, {"replies": turns, "sampled_tokens": tokens}, drifts)
+    yield _exactness_check("rows", text, {"replies": turns, "sampled_tokens": tokens}, drifts)
     yield await _logprobs(server, [row for one in sampled for row in one.rows])
     if env.temperature not in (0.0, 1.0):
         yield await _temperature(server, template, env.temperature)
@@ -368,7 +368,7 @@ def _stop_token(sampled: Sequence[_SampledConversation]) -> Check:
     return Check("stop token", Status.OK, f"returned with every reply that ended ({ended})", data)
 
 
-def _doubled(row: SequenceData, template: ChatTemplate) -> list[str]:
+def _repeated_end_tokens(row: SequenceData, template: ChatTemplate) -> list[str]:
     """Return the end-of-turn tokens behind a sampled one."""
     pairs = zip(row.masked_tokens, row.tokens[1:], row.masked_tokens[1:], strict=False)
     return [

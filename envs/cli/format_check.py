@@ -26,7 +26,7 @@ def examine_format(fitted: FittedFormat) -> list[Check]:
     """Check a chat template's effect on a tool format."""
     kind = type(fitted.format)
     name = next((name for name, known in FORMATS.items() if known is kind), f"{kind.__module__}:{kind.__qualname__}")
-    does, gives_up = _abilities(fitted)
+    does, gives_up = _template_abilities(fitted)
     data = {
         "name": name,
         "why": fitted.why,
@@ -39,13 +39,13 @@ def examine_format(fitted: FittedFormat) -> list[Check]:
     status = Status.OK if fitted.warning is None else Status.NOTE
     checks = [Check("tool format", status, f"{name}: {'; '.join(remarks)}", data)]
     if fitted.template is not None:
-        pieces = _pieces(fitted, fitted.template)
+        pieces = _call_pieces(fitted, fitted.template)
         shown = " ".join(repr(piece)[1:-1] for _, piece in pieces)
         checks.append(Check("a call", Status.OK, shown, {"tokens": pieces}))
     return checks
 
 
-def _abilities(fitted: FittedFormat) -> tuple[list[str], list[str]]:
+def _template_abilities(fitted: FittedFormat) -> tuple[list[str], list[str]]:
     """Return the template's own abilities, and its nearest substitutes for the missing ones."""
     template, shape = fitted.template, fitted.shape
     does = ["the template shows the tools" if fitted.shows_tools else "the tools stand in the system prompt"]
@@ -68,7 +68,7 @@ def _abilities(fitted: FittedFormat) -> tuple[list[str], list[str]]:
     return does, [text for text, true in others if true]
 
 
-def _pieces(fitted: FittedFormat, template: ChatTemplate) -> Sequence[tuple[int, str]]:
+def _call_pieces(fitted: FittedFormat, template: ChatTemplate) -> Sequence[tuple[int, str]]:
     """Return the ids, and the text of each, of a call and its result behind the prompt, up to the next reply."""
     bound = fitted.with_tools([SHOWN_TOOL])
     call = ToolCall("look", {"at": "it"}, bound.format.call_id(0, "look"))

@@ -33,15 +33,15 @@ from envs.options.usage import usage
 from envs.records.redaction import Redactor
 from envs.running.database import RunDirectoryError
 from envs.running.limits import raise_open_files
-from envs.running.proxies import ask_loopback_directly
+from envs.running.proxies import bypass_proxies_for_loopback
 from envs.running.stopping import (
     STARTING_S,
     STATUS,
-    EndBySignal,
+    SignalHandler,
     check_place,
-    ended_while_loading,
-    followed,
+    exit_on_interrupt,
     run_to_end,
+    run_until_signal,
 )
 from envs.types import BadTask
 from sandboxes.log import TIMED, set_up_log
@@ -143,12 +143,12 @@ def main(env: Program | type[AgentEnv[Any]], command: str, argv: Sequence[str]) 
         handler.addFilter(redactor)
     try:
         check_place()
-        with ended_while_loading():
+        with exit_on_interrupt():
             logger.info("loading")
             env_cls, run_command = program.load(), _START()
         raise_open_files()
-        with EndBySignal(closing_s=STARTING_S) as end:
-            return int(asyncio.run(followed(run_command(env_cls, command, options, redactor, end), end)))
+        with SignalHandler(closing_s=STARTING_S) as end:
+            return int(asyncio.run(run_until_signal(run_command(env_cls, command, options, redactor, end), end)))
     except (KeyboardInterrupt, asyncio.CancelledError):
         return STATUS
     except Exception as error:  # the last one to tell the user
@@ -168,7 +168,7 @@ def doctor(program: Program, argv: Sequence[str]) -> int:
         print(f"{error}\n{program.prog} doctor --help explains them", file=sys.stderr)
         return WRONG_USE
     set_up_log(logging.ERROR)
-    with ended_while_loading():
+    with exit_on_interrupt():
         print("examining …", file=sys.stderr)
         examination = _EXAMINATION()
         surroundings = program.surroundings() if program.surroundings else examination.surroundings_of(program.load())
@@ -219,7 +219,7 @@ def read_env_file(path: Path = Path(".env")) -> None:
         why = "it is no text in UTF-8" if isinstance(error, UnicodeDecodeError) else error
         where = path.absolute()
         raise UsageError(f"{where} can't be read: {why}; mend it, or start in another directory") from error
-    ask_loopback_directly()
+    bypass_proxies_for_loopback()
 
 
 def load_environment(path: str) -> type[AgentEnv[Any]]:
@@ -240,7 +240,7 @@ def load_environment(path: str) -> type[AgentEnv[Any]]:
 def run_named(path: str, argv: Sequence[str]) -> int:
     """Run a command of the environment at a dotted path. Returns the exit status."""
     try:
-        with ended_while_loading():
+        with exit_on_interrupt():
             print(f"loading {path} …", file=sys.stderr)
             env_cls = load_environment(path)
     except UsageError as error:

@@ -25,12 +25,12 @@ from envs.records.inspect_log import inspect_log, log_name
 from envs.records.read import read_rollouts
 from envs.records.redaction import Redactor
 from envs.records.stats import EvalSummary
-from envs.records.tables import paper
+from envs.records.tables import make_console
 from envs.running.commands import evaluate_once, process_groups, serve_trainer
-from envs.running.evaluation import OtherEvaluation, Samples, described, shortage
-from envs.running.stopping import CLOSING_S, STATUS, EndBySignal
+from envs.running.evaluation import EvaluationMismatchError, Samples, describe_losses, evaluation_conditions
+from envs.running.stopping import CLOSING_S, STATUS, SignalHandler
 from envs.running.teaching import open_teacher, teacher_of
-from envs.running.waiting import once_reachable
+from envs.running.waiting import retry_until_reachable
 from envs.viewer.live import live_page
 
 logger = logging.getLogger(__name__)
@@ -45,12 +45,12 @@ LOADED_AFTER = 60
 """Looks at a server after its start before it counts as one without the model."""
 
 
-class TooFewSamples(RuntimeError):
+class TooFewSamplesError(RuntimeError):
     """An evaluation lost more samples than it may; the message gives the reason, in the words of the failure."""
 
 
 async def run_command(
-    env_cls: type[AgentEnv[Any]], command: str, options: Options, redactor: Redactor, end: EndBySignal
+    env_cls: type[AgentEnv[Any]], command: str, options: Options, redactor: Redactor, end: SignalHandler
 ) -> int:
     env = await open_env(env_cls, command, options, await check(env_cls, options))
     env.redactor = redactor
@@ -60,12 +60,12 @@ async def run_command(
         return await _run(env, command, options, end)
 
 
-async def _run(env: AgentEnv[Any], command: str, options: Options, end: EndBySignal) -> int:
+async def _run(env: AgentEnv[Any], command: str, options: Options, end: SignalHandler) -> int:
     why, end.closing_s = None, CLOSING_S
     if command == "evaluate":
         summary = await evaluate_and_compare(env, options)
         shared = getattr(options.env, "shard", _WHOLE) != _WHOLE  # its part may have no task
-        why = None if shared and not summary.wanted else shortage(summary, options.env.eval_lost)
+        why = None if shared and not summary.wanted else describe_losses(summary, options.env.eval_lost)
     else:
         running = asyncio.create_task(serve_trainer(env) if command == "serve" else process_groups(env))
         end.stop = end.now = lambda: env.stopping.ask() or running.cancel()
@@ -74,7 +74,7 @@ async def _run(env: AgentEnv[Any], command: str, options: Options, end: EndBySig
             print(f"groups: {path}")
     print(f"results: {env.run_dir}")
     if why is not None:
-        raise TooFewSamples(why)
+        raise TooFewSamplesError(why)
     return STATUS if env.stopping.requested else 0
 
 
@@ -85,17 +85,17 @@ async def evaluate_and_compare(env: AgentEnv[Any], options: Options) -> EvalSumm
     try:
         before = None if options.against is None else read_rates(options.against)
         summary = await evaluate_once(env)
-        paper().print(table_of(summary))
+        make_console().print(table_of(summary))
         for server in env.servers:
             if isinstance(server, ChatServer) and server.usage.requests:
                 print(f"{server.config.model_name}: {server.usage}")
         if before is not None and options.against is not None:
             now = read_rates(env.run_dir / "eval-0.json")
-            paper().print(f"against {options.against}: {compare(before, now)}", markup=False)
-    except (NoEvaluation, OtherEvaluation) as error:
+            make_console().print(f"against {options.against}: {compare(before, now)}", markup=False)
+    except (NoEvaluation, EvaluationMismatchError) as error:
         raise UsageError(str(error)) from error
     if options.inspect_log is not None:
-        samples = await Samples.open(env.run_dir / "eval-0.samples.jsonl", {**described(env), "step": 0})
+        samples = await Samples.open(env.run_dir / "eval-0.samples.jsonl", {**evaluation_conditions(env), "step": 0})
         log = inspect_log(summary, samples.rollouts, read_rollouts(env.run_dir))
         path = options.inspect_log / log_name(log)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,7 +108,7 @@ async def check(env_cls: type[AgentEnv[Any]], options: Options) -> Any:
     """Find errors of the later run now: tasks, sandboxes, tokenizer, run directory. An unreachable Docker
     daemon is waited for, if nothing else is wrong. Returns the tokenizer, or None if the options name none.
     Raises UsageError with every problem and its remedy."""
-    return await once_reachable(lambda: _check_once(env_cls, options))
+    return await retry_until_reachable(lambda: _check_once(env_cls, options))
 
 
 async def _check_once(env_cls: type[AgentEnv[Any]], options: Options) -> Any:

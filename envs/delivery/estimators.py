@@ -40,7 +40,7 @@ class Estimator:
         return cls(options.estimator, options.length_penalty, options.summary_weight, options.teacher_weight)
 
     @classmethod
-    def kept(cls, run: Mapping[str, str]) -> Estimator:
+    def from_journal(cls, run: Mapping[str, str]) -> Estimator:
         """Return the estimator from the conditions in a run's journal, by `is:` and the option's name; the
         default for a run begun by an earlier version."""
         defaults = {"estimator": '"group-std"', "length_penalty": "0.0", "summary_weight": "1.0"}
@@ -52,7 +52,7 @@ class Estimator:
 
         lengths: sampled tokens of each; optional if lengths cost nothing. Raises ValueError for an unknown kind."""
         if self.length_penalty and lengths:
-            rewards = _shortened(rewards, lengths, self.length_penalty)
+            rewards = _penalize_length(rewards, lengths, self.length_penalty)
         if not rewards or self.kind == "none" or math.isclose(min(rewards), max(rewards), rel_tol=EQUAL, abs_tol=EQUAL):
             return [0.0] * len(rewards)
         mean, spread = statistics.fmean(rewards), statistics.pstdev(rewards)
@@ -61,7 +61,7 @@ class Estimator:
             raise ValueError(f"there is no estimator {self.kind!r}; it is one of {', '.join(divisors)}")
         return [(reward - mean) / divisors[self.kind] for reward in rewards]
 
-    def beside(self, branch: str, advantage: float) -> float:
+    def summary_adjustment(self, branch: str, advantage: float) -> float:
         """Return what a reply of this kind is worth beside the advantage of its rollout."""
         return (self.summary_weight - 1) * advantage if branch == Branch.SUMMARY else 0.0
 
@@ -70,7 +70,7 @@ USUAL = Estimator()
 """The default."""
 
 
-def _shortened(rewards: Sequence[float], lengths: Sequence[int], alpha: float) -> list[float]:
+def _penalize_length(rewards: Sequence[float], lengths: Sequence[int], alpha: float) -> list[float]:
     """Return the rewards, reduced for long rollouts."""
     chosen = [length for reward, length in zip(rewards, lengths, strict=True) if reward > 0]
     if not chosen:

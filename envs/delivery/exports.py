@@ -18,7 +18,7 @@ from atropos_agent.types import IGNORED
 from envs.delivery.rows import Row, ScorableRollout, ScoredGroup
 from envs.delivery.teaching import TeacherFields
 from envs.delivery.worth import Loss, Turn
-from envs.records.atif import opening_of
+from envs.records.atif import opening_messages
 from envs.types import Verdict
 
 
@@ -46,7 +46,7 @@ def trl_samples(group: Export) -> Iterator[dict[str, Any]]:
     for whole in group.scored.rows:
         for row in whole.apart():
             result = group.rollouts[row.rollout_id].result
-            messages, start = result.to_messages(), len(opening_of(result))
+            messages, start = result.to_messages(), len(opening_messages(result))
             yield {
                 "prompt": messages[:start],
                 "completion": messages[start:],
@@ -54,7 +54,7 @@ def trl_samples(group: Export) -> Iterator[dict[str, Any]]:
                 "completion_mask": row.sampled,
                 "old_log_probs": _logprobs(row),
                 "advantage": row.advantage,
-                "model_version": _oldest(whole),
+                "model_version": _oldest_version(whole),
                 "group_id": row.origin.number,
                 "metrics": {"reward": row.score},
                 **_names(whole, group="group"),
@@ -226,7 +226,7 @@ def preference_pairs(group: Export) -> Iterator[dict[str, Any]]:
         if best[0].score <= worst[0].score:
             return
         results = [group.rollouts[rows[0].rollout_id].result for rows in (best, worst)]
-        pair, start = [result.to_messages() for result in results], len(opening_of(results[0]))
+        pair, start = [result.to_messages() for result in results], len(opening_messages(results[0]))
         if pair[1][:start] != pair[0][:start]:
             continue  # they were not asked the same
         yield {
@@ -248,7 +248,7 @@ def _by_rollout(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 
 def _side(name: str, rows: Sequence[Row]) -> dict[str, Any]:
-    versions = _known(version for row in rows for version in row.versions)
+    versions = _known_versions(version for row in rows for version in row.versions)
     return {
         f"{name}_rollout_id": rows[0].rollout_id,
         f"{name}_segments": [row.segment for row in rows],
@@ -262,7 +262,7 @@ def _side(name: str, rows: Sequence[Row]) -> dict[str, Any]:
 def _names(row: Row, *, group: str = "group_id") -> dict[str, Any]:
     """Return the fields of a row common to every form. group: the key for the name of its group."""
     versions = row.versions
-    known = _known(versions)
+    known = _known_versions(versions)
     return {
         "rollout_id": row.rollout_id,
         group: row.origin.group_id,
@@ -279,13 +279,13 @@ def _names(row: Row, *, group: str = "group_id") -> dict[str, Any]:
     }
 
 
-def _known(versions: Iterable[int | None]) -> list[int]:
+def _known_versions(versions: Iterable[int | None]) -> list[int]:
     return [version for version in versions if version is not None]
 
 
-def _oldest(row: Row) -> int:
+def _oldest_version(row: Row) -> int:
     """Return the oldest policy version of a row; without a known one, the trainer's step at its beginning."""
-    return min(_known(row.versions), default=row.step or 0)
+    return min(_known_versions(row.versions), default=row.step or 0)
 
 
 def _logprobs(row: Row) -> list[float]:

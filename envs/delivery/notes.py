@@ -29,12 +29,12 @@ class KnownAPI:
     leaving: tuple[int, ...] = ()
 
     @classmethod
-    def met(cls, answer: RegisteredEnv, batch: int) -> KnownAPI:
+    def from_registration(cls, answer: RegisteredEnv, batch: int) -> KnownAPI:
         """Return the facts of a registration."""
         foreign = answer.env_id - answer.earlier
         return cls(answer.env_id, answer.earlier + 1, foreign, batch, answer.starting_step)
 
-    def is_that_of(self, answer: RegisteredEnv) -> bool:
+    def matches(self, answer: RegisteredEnv) -> bool:
         """Tell whether the API behind a registration is this one: it remembers our earlier registrations
         and those of others."""
         return answer.earlier >= self.registrations and answer.env_id - answer.earlier >= self.foreign
@@ -55,7 +55,7 @@ class Attempt:
     alone: bool
 
 
-def arrived(before: Attempt, now: Attempt, *, batch: int) -> bool | None:
+def has_arrived(before: Attempt, now: Attempt, *, batch: int) -> bool | None:
     """Tell whether the one packet sent between two looks arrived, by the number of packets gone from the queue; None
     if unknown. batch: our packets that fill a batch.
 

@@ -54,13 +54,13 @@ def _rollout_ids(group: Mapping[str, Any], rows: int) -> list[str]:
     first: dict[str, Any] = {}
     for name, score in zip(names, scores, strict=True):
         # A NaN differs from itself; it is reported for its row.
-        if first.setdefault(name, score) != score and _finite(score):
+        if first.setdefault(name, score) != score and _is_finite(score):
             return [f"scores: rollout {name} has {first[name]} in one row and {score} in another"]
     return []
 
 
 def _score(score: Any) -> list[str]:
-    return [] if _finite(score) else [f"the score {score!r} is no finite number"]
+    return [] if _is_finite(score) else [f"the score {score!r} is no finite number"]
 
 
 def _row(tokens: Any, masks: Any, logprobs: Any) -> list[str]:
@@ -75,7 +75,7 @@ def _row(tokens: Any, masks: Any, logprobs: Any) -> list[str]:
                 found.setdefault("context", f"token {place} is not trained but has the logprob {logprob!r}")
         elif mask != token:
             found.setdefault("mask", f"token {place} is {token!r} but its mask says {mask!r}")
-        elif not _finite(logprob) or logprob > 0:
+        elif not _is_finite(logprob) or logprob > 0:
             found.setdefault("logprob", f"token {place} is trained with the impossible logprob {logprob!r}")
     if all(mask == IGNORED for mask in masks):
         found["empty"] = "no trained token"
@@ -85,11 +85,11 @@ def _row(tokens: Any, masks: Any, logprobs: Any) -> list[str]:
 def _advantages(advantages: Any, tokens: int) -> list[str]:
     if not _has_length(advantages, tokens):
         return [f"{tokens} tokens, {_length(advantages)} in advantages"]
-    place = next((place for place, value in enumerate(advantages) if not _finite(value)), None)
+    place = next((place for place, value in enumerate(advantages) if not _is_finite(value)), None)
     return [] if place is None else [f"token {place} has the advantage {advantages[place]!r}"]
 
 
-def _finite(value: Any) -> bool:
+def _is_finite(value: Any) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
 
 

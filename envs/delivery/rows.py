@@ -185,7 +185,7 @@ def score_group(
     sound: list[ScorableRollout] = []
     for rollout in rollouts:
         _check_reward(rollout)
-        unsound = _unsound(rollout) if origin.carries_tokens else []
+        unsound = _dropped_rows(rollout) if origin.carries_tokens else []
         dropped += unsound
         if not any(row.segment is not None for row in unsound):
             sound.append(rollout)
@@ -237,7 +237,7 @@ def to_wire(rows: Sequence[Row], dropped: Sequence[DroppedRow] = (), origin: Ori
         "scores": [row.score for row in rows],
         "inference_logprobs": [list(row.logprobs) for row in rows],
         "advantages": [row.advantages(Loss.ROWS) for row in rows],
-        "messages": _listed([row.messages for row in rows]),
+        "messages": _lists_or_none([row.messages for row in rows]),
         "ref_logprobs": None,
         "overrides": None,
         "group_overrides": None,
@@ -255,7 +255,7 @@ def to_wire(rows: Sequence[Row], dropped: Sequence[DroppedRow] = (), origin: Ori
             "resources": [row.resources for row in rows] if any(row.resources for row in rows) else None,
             "branches": [row.branch for row in rows],
             "routed_experts": [row.experts for row in rows] if any(row.experts for row in rows) else None,
-            "teacher_logprobs": _listed([row.teacher.logprobs if row.teacher else None for row in rows]),
+            "teacher_logprobs": _lists_or_none([row.teacher.logprobs if row.teacher else None for row in rows]),
             "dropped": [asdict(row) for row in dropped],
         },
     }
@@ -278,7 +278,7 @@ def read_rows(wire: Mapping[str, Any], number: int = 0) -> list[Row]:
         params.get("carries_tokens", True),
         params.get("teacher_weight") or 0.0,
     )
-    values, shares, turns = _parts(wire)
+    values, shares, turns = _read_parts(wire)
     return [
         Row(
             origin,
@@ -303,7 +303,7 @@ def read_rows(wire: Mapping[str, Any], number: int = 0) -> list[Row]:
     ]
 
 
-def _parts(wire: Mapping[str, Any]) -> tuple[Sequence[float], Sequence[float], Sequence[Sequence[Turn]]]:
+def _read_parts(wire: Mapping[str, Any]) -> tuple[Sequence[float], Sequence[float], Sequence[Sequence[Turn]]]:
     """Return the advantages, the shares and the turns of a group's rows, also of one written by an earlier version."""
     params, masks = wire["generation_params"], wire["masks"]
     if "shares" in params:
@@ -338,7 +338,7 @@ def _check_reward(rollout: ScorableRollout) -> None:
         raise ValueError(f"rollout {rollout.id} has a turn advantage that is not finite")
 
 
-def _unsound(rollout: ScorableRollout) -> list[DroppedRow]:
+def _dropped_rows(rollout: ScorableRollout) -> list[DroppedRow]:
     """Return the rows left out of a rollout: all of them if one differs from the record."""
     segments = rollout.result.segments
     if not segments:
@@ -361,13 +361,13 @@ def _turns(rollout: ScorableRollout, segment: SequenceData, advantage: float, es
     return [
         Turn(
             *(step.start, step.completion_tokens, step.index, step.policy_version),
-            float(value) + estimator.beside(step.branch, advantage),
+            float(value) + estimator.summary_adjustment(step.branch, advantage),
         )
         for step, value in zip(rollout.result.steps, own, strict=True)
         if step.segment == segment.segment
     ]
 
 
-def _listed(values: Sequence[Sequence[Any] | None]) -> list[list[Any]] | None:
+def _lists_or_none(values: Sequence[Sequence[Any] | None]) -> list[list[Any]] | None:
     """Return the values of all rows, or None if none has any."""
     return None if all(value is None for value in values) else [list(value or ()) for value in values]

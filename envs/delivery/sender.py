@@ -22,9 +22,17 @@ from typing import Protocol
 
 import httpx
 
-from envs.delivery.notes import Attempt, KnownAPI, arrived
+from envs.delivery.notes import Attempt, KnownAPI, has_arrived
 from envs.delivery.packing import Packet, longest_row
-from envs.delivery.trainer_api import NOT_SENT, BadAnswer, EnvStatus, Info, RegisteredEnv, TrainerAPI, TrainerAPIError
+from envs.delivery.trainer_api import (
+    NOT_SENT,
+    EnvStatus,
+    InvalidResponseError,
+    RegisteredEnv,
+    TrainerAPI,
+    TrainerAPIError,
+    TrainerInfo,
+)
 from envs.records.metrics import Metrics
 from envs.types import Failure, GroupState
 from sandboxes.plurals import plural
@@ -36,7 +44,7 @@ ALONE = 0.999
 """Share of the weights above which no other environment is connected."""
 
 
-class NeverFills(ValueError):
+class UnfillableBatchError(ValueError):
     """Groups of this size would never fill a batch of the trainer's."""
 
 
@@ -46,7 +54,7 @@ class Outbox(Protocol):
     changed: asyncio.Event
     """Set when a packet has become ready to be sent."""
 
-    async def next_ready(self, after: int = 0) -> Packet | None:
+    async def next_packet(self, after: int = 0) -> Packet | None:
         """Return the oldest packet to be sent, those behind the one with the id `after` first."""
         ...
 
@@ -54,7 +62,7 @@ class Outbox(Protocol):
         """Note a packet just before it is sent."""
         ...
 
-    async def in_doubt(self) -> Sequence[tuple[Packet, Attempt]]:
+    async def packets_in_doubt(self) -> Sequence[tuple[Packet, Attempt]]:
         """Return the packets noted before sending and neither confirmed nor taken back."""
         ...
 
@@ -74,12 +82,12 @@ class Outbox(Protocol):
         """Return our ids with packets in the API's queue."""
         ...
 
-    async def handed_on(self, left: Mapping[int, int], *, formed: int, api: KnownAPI) -> None:
+    async def note_handed_on(self, left: Mapping[int, int], *, formed: int, api: KnownAPI) -> None:
         """Note the packets gone from the API's queue, and keep the known facts of the API. left: number still there,
         by the id of their sender; formed: batches since the last look."""
         ...
 
-    async def lost_by_api(
+    async def note_lost_by_api(
         self, *, batch: int, env_id: int, stored: str | None, doubtful: Collection[str]
     ) -> tuple[int, int]:
         """Send the packets lost by the API again, or keep them aside; returns the number of both. stored: the packet
@@ -94,7 +102,7 @@ class Outbox(Protocol):
         """Return the known facts of the API; None before the first registration."""
         ...
 
-    async def meet(self, api: KnownAPI) -> None:
+    async def save_known_api(self, api: KnownAPI) -> None:
         """Keep the known facts of the API."""
         ...
 
@@ -108,11 +116,11 @@ class Registration:
     weight: float
     group_size: int
 
-    def check(self, info: Info) -> None:
-        """Raise NeverFills if groups of this size would never fill the trainer's batches."""
+    def check(self, info: TrainerInfo) -> None:
+        """Raise UnfillableBatchError if groups of this size would never fill the trainer's batches."""
         size = self.group_size
         if size > info.batch_size or info.batch_size % size:
-            raise NeverFills(
+            raise UnfillableBatchError(
                 f"group_size ({size}) must divide the trainer's batch_size ({info.batch_size}), or its batches "
                 "never fill; set --env.group_size"
             )
@@ -182,10 +190,10 @@ class Sender:
         return time.monotonic() - self._answered_at > self.silence_s
 
     async def connect(self) -> None:
-        """Register, waiting for the API and the trainer. Raises NeverFills."""
+        """Register, waiting for the API and the trainer. Raises UnfillableBatchError."""
         while True:
             try:
-                await self._introduce()
+                await self._register()
                 return
             except httpx.HTTPError as error:
                 await self._recover(error)
@@ -194,8 +202,8 @@ class Sender:
         """Send every finished packet, for ever."""
         while True:
             try:
-                sent = await self._look()
-            except (httpx.HTTPError, NeverFills) as error:
+                sent = await self._poll()
+            except (httpx.HTTPError, UnfillableBatchError) as error:
                 await self._recover(error)
                 continue
             self._pause = 0.0
@@ -224,15 +232,15 @@ class Sender:
             logger.warning("the trainer API failed (%s); trying again", str(error) or type(error).__name__)
         await asyncio.sleep(self._pause)
 
-    async def _look(self) -> bool:
+    async def _poll(self) -> bool:
         """Look at the API's state and send a packet. Returns whether there was one."""
         if self._known is None or self._is_silent:
-            await self._introduce()
+            await self._register()
         self._outbox.changed.clear()
-        await self._follow()
+        await self._update_state()
         if self._api.renewed != self._renewed:
-            await self._introduce()
-        packet = await self._outbox.next_ready(after=self._failed)
+            await self._register()
+        packet = await self._outbox.next_packet(after=self._failed)
         if packet is None:
             return False
         age = self.step - packet.step
@@ -244,14 +252,14 @@ class Sender:
             await self._put_aside(packet, GroupState.REFUSED, why)
         else:
             self._failed = packet.id
-            await self._see_through(packet)
+            await self._send_shielded(packet)
             self._failed = 0
         return True
 
     # Who is there
 
-    async def _introduce(self) -> None:
-        """Register, and find out the fate of earlier packets. Raises NeverFills."""
+    async def _register(self) -> None:
+        """Register, and find out the fate of earlier packets. Raises UnfillableBatchError."""
         self._known = None
         info = await self._api.info()
         self._registration.check(info)
@@ -265,30 +273,30 @@ class Sender:
         )
         self._renewed, self._queued = self._api.renewed, None
         self.batch_size, self.max_token_len = info.batch_size, info.max_token_len
-        known = KnownAPI.met(answer, info.batch_size // registration.group_size)
-        if before is not None and before.is_that_of(answer):
+        known = KnownAPI.from_registration(answer, info.batch_size // registration.group_size)
+        if before is not None and before.matches(answer):
             step = min(before.step, known.step)
-            known = replace(known, step=step, alone=before.alone, leaving=_former(before, known))
+            known = replace(known, step=step, alone=before.alone, leaving=_former_ids(before, known))
         else:
             if before is not None:
-                await self._lost(before)
-            known = replace(known, leaving=_former(None, known))
-        await self._outbox.meet(known)
+                await self._recover_lost_packets(before)
+            known = replace(known, leaving=_former_ids(None, known))
+        await self._outbox.save_known_api(known)
         for former in known.leaving:
             await self._api.disconnect(former)
         self._known = replace(known, leaving=())
-        await self._clear_doubts()
-        await self._follow()
+        await self._resolve_doubts()
+        await self._update_state()
         logger.info("registered with the trainer API as environment %d, step %d", self.env_id, self.step)
 
-    async def _lost(self, before: KnownAPI) -> None:
+    async def _recover_lost_packets(self, before: KnownAPI) -> None:
         """Find out the losses of an API after its end, or after it was emptied."""
-        if await self._outbox.in_doubt():
+        if await self._outbox.packets_in_doubt():
             await asyncio.sleep(self.settle_s)
-        stored, doubtful = await self._stored_since(before)
+        stored, doubtful = await self._packets_stored_since(before)
         # Beside other environments a batch may hold any number of our packets.
         batch = before.batch if before.alone else 1
-        again, uncertain = await self._outbox.lost_by_api(
+        again, uncertain = await self._outbox.note_lost_by_api(
             batch=batch, env_id=self.env_id, stored=stored, doubtful=doubtful
         )
         if again or uncertain:
@@ -299,10 +307,10 @@ class Sender:
                 uncertain,
             )
 
-    async def _stored_since(self, before: KnownAPI) -> tuple[str | None, Collection[str]]:
+    async def _packets_stored_since(self, before: KnownAPI) -> tuple[str | None, Collection[str]]:
         """Return the packet sent after the API was emptied or started again (so the API has it), and those with an
         unknown fate. Only packets sent since the last look are among them."""
-        now, latest = await self._api.status(self.env_id), await self._latest()
+        now, latest = await self._api.status(self.env_id), await self._latest_name()
         if now.queue_size == now.current_step == 0:
             return None, ()  # it may still tell of what it stored last before
         if before.alone and now.env_weight > ALONE:
@@ -310,7 +318,7 @@ class Sender:
         sent = {self._sent} if self._looked else {self._sent, latest}
         return None, {name for name in sent if name is not None}
 
-    async def _glance(self) -> tuple[EnvStatus, KnownAPI, dict[int, int]]:
+    async def _fetch_state(self) -> tuple[EnvStatus, KnownAPI, dict[int, int]]:
         """Ask for the step and the queue. Returns the answer, the facts known now, and our packets in the queue by our
         ids."""
         if self._known is None:
@@ -322,43 +330,47 @@ class Sender:
                 continue
             now = await self._api.status(former)
             if now.current_step != status.current_step:
-                return await self._glance()  # packets of the batch formed meanwhile are counted in `left`, or not
+                return await self._fetch_state()  # packets of the batch formed meanwhile are counted in `left`, or not
             left[former] = now.self_queue_size
         self._answered_at = time.monotonic()
         queued = sum(left.values())
         alone = status.env_weight > ALONE and status.queue_size <= queued
         return status, replace(self._known, step=status.current_step, alone=alone), left
 
-    async def _follow(self) -> None:
+    async def _update_state(self) -> None:
         """Look at the step and the queue, and forget the packets taken by a trainer."""
-        status, known, left = await self._glance()
+        status, known, left = await self._fetch_state()
         before = self._known or known
         formed, queued = known.step - before.step, sum(left.values())
         if self._queued is not None:
             # Nobody else can have filled these batches.
             too_many = before.alone and known.alone and formed * known.batch > self._queued
             if formed < 0 or too_many or (formed == 0 and queued < self._queued):
-                raise BadAnswer(f"{self._api.url} tells of steps and groups that don't agree; it may be another API")
+                raise InvalidResponseError(
+                    f"{self._api.url} tells of steps and groups that don't agree; it may be another API"
+                )
         if formed > 0 and not (before.alone and known.alone):
             # What others have in batches nobody can reckon, so it has to be told twice.
-            again, *_ = await self._glance()
+            again, *_ = await self._fetch_state()
             if again.current_step < status.current_step:
-                raise BadAnswer(f"{self._api.url} tells of step {status.current_step}, then of {again.current_step}")
-        await self._outbox.handed_on(left, formed=formed, api=known)
+                raise InvalidResponseError(
+                    f"{self._api.url} tells of step {status.current_step}, then of {again.current_step}"
+                )
+        await self._outbox.note_handed_on(left, formed=formed, api=known)
         self.status, self._known, self._queued = status, known, queued
         self._looked, self._sent = True, None
 
-    async def _latest(self) -> str | None:
+    async def _latest_name(self) -> str | None:
         """Return the name of the packet stored last by the API; None when it reports none."""
         try:
             return await self._api.latest()
-        except BadAnswer as error:
+        except InvalidResponseError as error:
             logger.debug("the trainer API does not tell what it stored last: %s", error)
             return None
 
     # One packet
 
-    async def _see_through(self, packet: Packet) -> None:
+    async def _send_shielded(self, packet: Packet) -> None:
         """Send a packet. A request under way is answered before a cancellation is passed on, if it does not take
         long."""
         sending = asyncio.ensure_future(self._send(packet))
@@ -402,17 +414,17 @@ class Sender:
         await self._outbox.confirm(packet)
         self._metrics.count_sent()
 
-    async def _clear_doubts(self) -> None:
+    async def _resolve_doubts(self) -> None:
         """Find out whether packets without a confirmation arrived; it was lost with the connection or with our
         process."""
-        doubts = await self._outbox.in_doubt()
+        doubts = await self._outbox.packets_in_doubt()
         if not doubts:
             return
         await asyncio.sleep(self.settle_s)
-        _, known, left = await self._glance()
+        _, known, left = await self._fetch_state()
         now = Attempt(self.env_id, known.step, sum(left.values()), known.foreign, known.alone)
         for packet, attempt in doubts:
-            stored = arrived(attempt, now, batch=known.batch)
+            stored = has_arrived(attempt, now, batch=known.batch)
             if stored is None:
                 stored = await self._is_latest(packet)
             if stored is None:
@@ -425,7 +437,7 @@ class Sender:
 
     async def _is_latest(self, packet: Packet) -> bool | None:
         """Tell whether a packet arrived, by the group stored last by the API; None for another's group."""
-        latest = await self._latest()
+        latest = await self._latest_name()
         if latest == packet.name:
             return True
         # The one before it is the latest still.
@@ -440,7 +452,7 @@ class Sender:
         await finish(move())  # what is kept aside is counted, also at the end of a run
 
 
-def _former(before: KnownAPI | None, now: KnownAPI) -> tuple[int, ...]:
+def _former_ids(before: KnownAPI | None, now: KnownAPI) -> tuple[int, ...]:
     """Return our former numbers at an API, also those of registrations without an answer. If others registered
     in between, the owners of those numbers are unknown."""
     first, named = (0, ()) if before is None else (before.env_id, (*before.leaving, before.env_id))

@@ -45,8 +45,13 @@ class TeacherFields:
         if not any(row.teacher for row in rows):
             return cls()
         scored = [(row, row.teacher or TeacherScores(())) for row in rows]
-        ids = [placed(row.masks, scores.ids or _alone(row) if scores.logprobs else ()) for row, scores in scored]
-        return cls(ids, [placed(row.masks, scores.top or [[one] for one in scores.logprobs]) for row, scores in scored])
+        ids = [
+            align_to_row(row.masks, scores.ids or _trained_ids(row) if scores.logprobs else ())
+            for row, scores in scored
+        ]
+        return cls(
+            ids, [align_to_row(row.masks, scores.top or [[one] for one in scores.logprobs]) for row, scores in scored]
+        )
 
     def to_wire(self) -> dict[str, Any]:
         """Return them by their names."""
@@ -63,11 +68,11 @@ def read_scores(wire: Mapping[str, Any], place: int) -> TeacherScores | None:
     return TeacherScores(logprobs) if alone else TeacherScores(logprobs, ids, top)
 
 
-def placed(masks: Sequence[int], values: Iterable[Sequence[T]]) -> list[Sequence[T]]:
+def align_to_row(masks: Sequence[int], values: Iterable[Sequence[T]]) -> list[Sequence[T]]:
     """Return values of the trained tokens at their places in the row, and nothing at the others."""
     found = iter(values)
     return [() if mask == IGNORED else next(found, ()) for mask in masks]
 
 
-def _alone(row: ScoredRow) -> Sequence[Sequence[int]]:
+def _trained_ids(row: ScoredRow) -> Sequence[Sequence[int]]:
     return [[token] for token in row.masks if token != IGNORED]

@@ -38,11 +38,11 @@ TOO_LARGE = 413
 """The status of a server in between with a smaller limit for bodies. The API itself has no such limit."""
 
 
-class TooLarge(httpx.HTTPError):
+class GroupTooLargeError(httpx.HTTPError):
     """A server on the way to the API takes no groups of this size; the message names the remedy."""
 
 
-NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, TooLarge)
+NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, GroupTooLargeError)
 """Errors before anything can have arrived."""
 
 
@@ -50,26 +50,26 @@ class TrainerAPIError(RuntimeError):
     """The trainer API refused a request; sending it again would not help."""
 
 
-class BadAnswer(httpx.DecodingError):
+class InvalidResponseError(httpx.DecodingError):
     """The API answered with something else than its protocol says."""
 
 
-class NoTrainerAPI(ConnectionError):
+class NotTrainerAPIError(ConnectionError):
     """The server at the address has never been a trainer API; the message names the remedy."""
 
 
-class Answer(BaseModel):
+class ApiResponse(BaseModel):
     """An answer of the API. Other fields are ignored."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
 
-AnswerT = TypeVar("AnswerT", bound=Answer)
+ResponseT = TypeVar("ResponseT", bound=ApiResponse)
 
 Count = Annotated[int, Field(ge=0, le=2**53)]
 
 
-class Info(Answer):
+class TrainerInfo(ApiResponse):
     """The trainer's demands. batch_size: rows; -1 before it has registered. max_token_len: rows are shorter than this;
     not positive for no limit."""
 
@@ -77,7 +77,7 @@ class Info(Answer):
     max_token_len: int
 
 
-class RegisteredEnv(Answer):
+class RegisteredEnv(ApiResponse):
     """How the API knows us. wandb_name: our name with the number of earlier registrations under it."""
 
     env_id: Count
@@ -93,7 +93,7 @@ class RegisteredEnv(Answer):
         return int(self.wandb_name.rpartition("_")[2])
 
 
-class EnvStatus(Answer):
+class EnvStatus(ApiResponse):
     """The API's figures of an environment. current_step: batches formed. queue_size, self_queue_size: packets in its
     queue, of all environments and of this one. env_weight: its share of the weights of all connected ones."""
 
@@ -103,26 +103,26 @@ class EnvStatus(Answer):
     env_weight: float = Field(ge=0, allow_inf_nan=False)
 
 
-class Place(Answer):
+class LogPlace(ApiResponse):
     """The trainer's place for logs: W&B's project and group, None without one."""
 
     project: str | None = None
     group: str | None = None
 
 
-class _Queue(Answer):
+class _QueueResponse(ApiResponse):
     queue_size: Count
 
 
-class _Verdict(Answer):
+class _DisconnectResponse(ApiResponse):
     status: Literal["success", "failure"]
 
 
-class _Receipt(Answer):
+class _SendResponse(ApiResponse):
     status: Literal["received", "buffered"]
 
 
-class _Waiting(Answer):
+class _RegisterResponse(ApiResponse):
     status: str
 
 
@@ -173,20 +173,20 @@ class TrainerAPI:
 
         async def ask() -> RegisteredEnv | None:
             answer = await self._bytes("POST", "/register-env", json=body)
-            if self._read(_Waiting, "/register-env", answer).status != "success":
+            if self._read(_RegisterResponse, "/register-env", answer).status != "success":
                 return None
             return self._read(RegisteredEnv, "/register-env", answer)
 
         return await self._wait(ask, "a trainer to register with it and ask for a batch")
 
-    async def info(self) -> Info:
+    async def info(self) -> TrainerInfo:
         """Return the trainer's demands, waiting until it has registered."""
 
-        async def ask() -> Info | None:
-            answer = await self._ask(Info, "GET", "/info")
+        async def ask() -> TrainerInfo | None:
+            answer = await self._ask(TrainerInfo, "GET", "/info")
             if answer.batch_size > 0:
                 return answer
-            if (await self._ask(_Queue, "GET", "/status")).queue_size > 0:
+            if (await self._ask(_QueueResponse, "GET", "/status")).queue_size > 0:
                 # A group came between a reset and the trainer's registration, which it now keeps out.
                 logger.warning("trainer API at %s: it holds groups that no trainer can get; emptying it", self.url)
                 await self._bytes("GET", "/reset_data")
@@ -194,9 +194,9 @@ class TrainerAPI:
 
         return await self._wait(ask, "a trainer to register with it")
 
-    async def place(self) -> Place:
+    async def place(self) -> LogPlace:
         """Return the trainer's place for logs. Raises httpx.HTTPError."""
-        return await self._ask(Place, "GET", "/wandb_info")
+        return await self._ask(LogPlace, "GET", "/wandb_info")
 
     async def status(self, env_id: int) -> EnvStatus:
         """Return queue size, step and weight as the API sees them. Fails if the API does not know the environment."""
@@ -204,7 +204,7 @@ class TrainerAPI:
 
     async def disconnect(self, env_id: int) -> None:
         """Take an environment out of the API's scheduling; a dead one would keep its weight there."""
-        await self._ask(_Verdict, "POST", "/disconnect-env", json={"env_id": env_id}, timeout=5.0)
+        await self._ask(_DisconnectResponse, "POST", "/disconnect-env", json={"env_id": env_id}, timeout=5.0)
 
     async def send(self, env_id: int, body: bytes) -> bool:
         """Deliver a group, in one try. `body`: gzip of its JSON without the first brace. Returns whether the API has
@@ -217,10 +217,10 @@ class TrainerAPI:
         if self._kept and self._stream.get_extra_info("is_readable"):
             raise httpx.ConnectError(f"{self.url} has closed the connection: another may answer by now")
         try:
-            receipt = await self._ask(_Receipt, "POST", "/scored_data", content=content, headers=headers)
+            receipt = await self._ask(_SendResponse, "POST", "/scored_data", content=content, headers=headers)
         except httpx.HTTPStatusError as error:
             if error.response.status_code == TOO_LARGE:
-                raise TooLarge(
+                raise GroupTooLargeError(
                     f"a group of {len(content) / 2**20:.1f} MiB is too large for what answers at {self.url} (413): "
                     "raise its limit (nginx: client_max_body_size); the group waits, and so do new ones in the end"
                 ) from error
@@ -235,24 +235,24 @@ class TrainerAPI:
         try:
             found = await asyncio.to_thread(orjson.loads, body)
         except orjson.JSONDecodeError as error:
-            raise self._bad("/latest_example", body) from error
+            raise self._invalid_response("/latest_example", body) from error
         params = found.get("generation_params") if isinstance(found, dict) else None
         name = params.get("delivery_id") if isinstance(params, dict) else None
         return name if isinstance(name, str) else None
 
-    async def _ask(self, kind: type[AnswerT], method: str, path: str, **kwargs: Any) -> AnswerT:
+    async def _ask(self, kind: type[ResponseT], method: str, path: str, **kwargs: Any) -> ResponseT:
         return self._read(kind, path, await self._bytes(method, path, **kwargs))
 
-    def _read(self, kind: type[AnswerT], path: str, body: bytes) -> AnswerT:
+    def _read(self, kind: type[ResponseT], path: str, body: bytes) -> ResponseT:
         try:
             answer = kind.model_validate_json(body)
         except ValidationError as error:
-            raise self._bad(path, body) from error
+            raise self._invalid_response(path, body) from error
         self._known = True
         return answer
 
-    def _bad(self, path: str, body: bytes) -> BadAnswer:
-        return BadAnswer(f"{self.url}{path} answered {body[:80]!r}, which no Atropos API does")
+    def _invalid_response(self, path: str, body: bytes) -> InvalidResponseError:
+        return InvalidResponseError(f"{self.url}{path} answered {body[:80]!r}, which no Atropos API does")
 
     async def _bytes(self, method: str, path: str, *, most: int = SMALL, **kwargs: Any) -> bytes:
         """Return a whole answer. Raises HTTPStatusError, with the answer's beginning, for a failure."""
@@ -263,7 +263,7 @@ class TrainerAPI:
                 async for chunk in response.aiter_bytes():
                     body += chunk
                     if len(body) > most:
-                        raise BadAnswer(f"{self.url}{path} answered with more than {most} bytes")
+                        raise InvalidResponseError(f"{self.url}{path} answered with more than {most} bytes")
         except TimeoutError as error:
             raise httpx.ReadTimeout(f"{self.url}{path} has not answered after {self.answer_s:g} s") from error
         if not response.is_success:
@@ -280,7 +280,7 @@ class TrainerAPI:
         self._stream, self._kept = stream, False
 
     async def _wait(self, ask: Callable[[], Awaitable[T | None]], what: str) -> T:
-        """Ask until there is an answer, and log the reason of the wait now and then. Raises NoTrainerAPI."""
+        """Ask until there is an answer, and log the reason of the wait now and then. Raises NotTrainerAPIError."""
         reminded, strange = -self.remind_s, 0
         while True:
             try:
@@ -288,17 +288,17 @@ class TrainerAPI:
                 if answer is not None:
                     return answer
                 problem = f"waiting for {what}"
-            except (BadAnswer, httpx.HTTPStatusError) as error:
+            except (InvalidResponseError, httpx.HTTPStatusError) as error:
                 problem = f"{error}; waiting for {what}"
-                strange = strange + 1 if _strange(error) else 0
+                strange = strange + 1 if _is_foreign_response(error) else 0
                 if strange >= self.strange_answers and not self._known:
-                    raise NoTrainerAPI(
+                    raise NotTrainerAPIError(
                         f"what answers at {self.url} is no trainer API: {error}; start one with `run-api`, or give "
                         "--env.rollout_server_url the address of yours"
                     ) from error
             except httpx.HTTPError as error:
                 if not self._known and (why := explain_tls_failure(error, "--env.rollout_server_url")) is not None:
-                    raise NoTrainerAPI(f"the trainer API at {self.url} can't be used: {why}") from error
+                    raise NotTrainerAPIError(f"the trainer API at {self.url} can't be used: {why}") from error
                 strange = 0
                 problem = f"no answer ({type(error).__name__}), is it running? Start it with `run-api`; waiting for it"
             if time.monotonic() - reminded >= self.remind_s:
@@ -307,7 +307,7 @@ class TrainerAPI:
             await asyncio.sleep(self.poll_s)
 
 
-def _strange(error: httpx.HTTPError) -> bool:
+def _is_foreign_response(error: httpx.HTTPError) -> bool:
     """Tell whether an answer is foreign to any trainer API, also to one that is starting, busy or broken."""
     if not isinstance(error, httpx.HTTPStatusError):
         return True

@@ -23,29 +23,29 @@ ENDING_S = 5.0
 """Time for a cancelled function to end, in seconds."""
 
 
-class Hung(RuntimeError):
+class FunctionTimeoutError(RuntimeError):
     """A function was not over in its time."""
 
 
 async def call(work: Work, given: Mapping[str, Any], limit_s: float, sampling_s: Callable[[], float]) -> Any:
-    """Return the function's value. Raises its exceptions, and Hung.
+    """Return the function's value. Raises its exceptions, and FunctionTimeoutError.
 
     given: its parameters. limit_s: its seconds, beside those of its waits for replies. sampling_s: the
     seconds of these so far. A function that hangs in a thread can't be ended: it is left, and its model does not
     answer any more. In a process of its own it is killed with everything started by it."""
     if not work.process:
         remedy = "give the decorator process=True, so that it can be killed"
-        return await value_of(work.function, given, limit_s, sampling_s, name=work.name, remedy=remedy)
+        return await await_value(work.function, given, limit_s, sampling_s, name=work.name, remedy=remedy)
     llm: LLM = given["llm"]
     child = Child(work.function, given)
     try:
         asking = {"reward": llm.reward}
-        return await value_of(child.run, asking, limit_s, sampling_s, name=work.name, remedy="it was killed")
+        return await await_value(child.run, asking, limit_s, sampling_s, name=work.name, remedy="it was killed")
     finally:
         child.kill()
 
 
-async def value_of(
+async def await_value(
     function: Callable[..., Any],
     given: Mapping[str, Any],
     limit_s: float,
@@ -55,28 +55,28 @@ async def value_of(
     remedy: str = "it may wait for what never comes",
 ) -> Any:
     """Return a function's value: of an async one on the event loop, of others in a thread. Raises its exceptions, and
-    Hung. name, remedy: for that. See `call`."""
+    FunctionTimeoutError. name, remedy: for that. See `call`."""
     if inspect.iscoroutinefunction(function):
-        running: asyncio.Future[Any] = asyncio.ensure_future(_without_exit(function(**given)))
+        running: asyncio.Future[Any] = asyncio.ensure_future(_await_without_exit(function(**given)))
     else:
-        running = in_thread(lambda: function(**given))
+        running = call_in_thread(lambda: function(**given))
     began, name = time.monotonic(), name or getattr(function, "__name__", "the function")
     try:
         while True:
             while not running.done():
                 left = limit_s - (time.monotonic() - began - sampling_s())
                 if left <= 0:
-                    raise Hung(f"{name} was not over after {limit_s:g} s of its own time; {remedy}")
+                    raise FunctionTimeoutError(f"{name} was not over after {limit_s:g} s of its own time; {remedy}")
                 await asyncio.wait({running}, timeout=None if left == math.inf else left)
             result = running.result()
             if not inspect.isawaitable(result):
                 return result
-            running = asyncio.ensure_future(_without_exit(result))  # a sync function may have called an async one
+            running = asyncio.ensure_future(_await_without_exit(result))  # a sync function may have called an async one
     finally:
         await _end(running, name)
 
 
-async def _without_exit(call: Awaitable[T]) -> T:
+async def _await_without_exit(call: Awaitable[T]) -> T:
     """Await a call. Its SystemExit, with which asyncio would end the whole run, becomes an error."""
     try:
         return await call
@@ -94,7 +94,7 @@ async def _end(running: asyncio.Future[Any], name: str) -> None:
         logger.warning("%s does not end although it was cancelled; it is left behind", name)
 
 
-def in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
+def call_in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
     """Call a function in a thread without an owner: if it hangs, it holds up neither others nor the process's end."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()

@@ -29,7 +29,7 @@ Give = Callable[..., None]
 _OURS = "envs.functions"
 
 
-class FunctionFailed(RuntimeError):
+class FunctionError(RuntimeError):
     """A function raised in its process, or the process died; the message has the reason, with the traceback."""
 
 
@@ -57,7 +57,7 @@ class Child:
 
     def run(self, reward: Give) -> Any:
         """Return the function's value. Blocks; `kill` ends it. reward: of the parent's `LLM`. Raises
-        FunctionFailed."""
+        FunctionError."""
         self._process.start()
         if self._killed:
             self.kill()
@@ -71,11 +71,11 @@ class Child:
                 elif kind == "returned":
                     return content
                 else:
-                    raise FunctionFailed(content)
+                    raise FunctionError(content)
         except (EOFError, ConnectionResetError):
             self._process.join(timeout=5)
             what = f"its process ended with status {self._process.exitcode} before it returned"
-            raise FunctionFailed(what) from None
+            raise FunctionError(what) from None
         finally:
             self._ours.close()
 

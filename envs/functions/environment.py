@@ -14,15 +14,15 @@ from atropos_agent.gateway.requests import GatewayRequest, HistoryMessage, Refus
 from atropos_agent.types import StopReason
 from envs.base import AgentEnv
 from envs.functions.arguments import LLM
-from envs.functions.calling import Hung, call
+from envs.functions.calling import FunctionTimeoutError, call
 from envs.functions.config import FunctionConfig
-from envs.functions.judging import judged, verdict_of
+from envs.functions.judging import judge_reply, verdict_of
 from envs.functions.turns import ReportingServer, TurnRewards
 from envs.functions.work import Work
 from envs.judging.specs import agent_spec
 from envs.messages import SOCKS
 from envs.resources import Resource
-from envs.running.proxies import ask_loopback_directly, lacks_socks
+from envs.running.proxies import bypass_proxies_for_loopback, lacks_socks
 from envs.types import Failure, InfraError, Outcome, Reward, Seat, Task, Verdict
 from sandboxes.base import Backend
 from sandboxes.registry import load_backend, named_factory
@@ -71,7 +71,7 @@ class FunctionEnv(AgentEnv[FunctionConfig]):
         return dict(self.function.prompts_with(self.config))
 
     async def setup(self, resources: AsyncExitStack) -> None:
-        ask_loopback_directly()  # the gateway is there
+        bypass_proxies_for_loopback()  # the gateway is there
         self.gateway = await resources.enter_async_context(Gateway())
         if "sandbox" in self.function.parameters:
             self.backend: Backend = await resources.enter_async_context(load_backend(self.config.sandbox))
@@ -82,7 +82,7 @@ class FunctionEnv(AgentEnv[FunctionConfig]):
             if "sandbox" in self.function.parameters:
                 image = await self.backend.ensure_image(task.image, task.context)
                 sandbox = await stack.enter_async_context(self.backend.open(agent_spec(task, image)))
-            config, split = self._sampling(seat, {"max_seconds": self._seconds(task)})
+            config, split = self._sampling(seat, {"max_seconds": self._limit_s(task)})
             server = ReportingServer(self._serving(seat), None if self.template is None else self.template.decode)
             opened = self.gateway.session(
                 *(server, self.template, self.tool_format, config),
@@ -107,18 +107,18 @@ class FunctionEnv(AgentEnv[FunctionConfig]):
         hooks = self.function.hooks
         if hooks:
             server.set_hooks(
-                lambda tokens: _all(hook.turn_started(task, llm, tokens) for hook in hooks),
-                lambda turn: _all(hook.turn_ended(task, llm, turn) for hook in hooks),
+                lambda tokens: _await_all(hook.turn_started(task, llm, tokens) for hook in hooks),
+                lambda turn: _await_all(hook.turn_ended(task, llm, turn) for hook in hooks),
             )
         try:
-            await _all(hook.rollout_started(task, llm, seat) for hook in hooks)
+            await _await_all(hook.rollout_started(task, llm, seat) for hook in hooks)
             outcome = await calling
         except Exception as error:  # it goes on; hooks hear of it
-            await _all(hook.rollout_ended(task, llm, error) for hook in hooks)
+            await _await_all(hook.rollout_ended(task, llm, error) for hook in hooks)
             raise
         finally:
             calling.close()
-        await _all(hook.rollout_ended(task, llm, outcome) for hook in hooks)
+        await _await_all(hook.rollout_ended(task, llm, outcome) for hook in hooks)
         return outcome
 
     async def _call_function(
@@ -129,14 +129,18 @@ class FunctionEnv(AgentEnv[FunctionConfig]):
         work, began = self.function, time.monotonic()
         chosen = {name: given[name] for name in work.parameters}
         try:
-            value, problem = await call(work, chosen, self._seconds(task), lambda: server.sampling_s), None
+            value, problem = await call(work, chosen, self._limit_s(task), lambda: server.sampling_s), None
         except Exception as error:  # of the user: it decides what becomes of the rollout below
             value, problem = None, error
         result = await session.result()
         await server.drain()
         if problem is None:
             verdict = verdict_of(work.name, value)
-        elif work.over_budget is not None and result.stop_reason in BUDGETS and not isinstance(problem, Hung):
+        elif (
+            work.over_budget is not None
+            and result.stop_reason in BUDGETS
+            and not isinstance(problem, FunctionTimeoutError)
+        ):
             verdict = Verdict(work.over_budget, f"{result.stop_reason}: then it raised {problem!r}"[:500])
         else:
             raise problem
@@ -144,7 +148,7 @@ class FunctionEnv(AgentEnv[FunctionConfig]):
             result = replace(result, metadata={**result.metadata, TURN_REWARDS: rewards.of(result)})
         return Outcome(result, verdict, {"function": time.monotonic() - began})
 
-    def _seconds(self, task: Task) -> float:
+    def _limit_s(self, task: Task) -> float:
         """Return the function's time limit, without waits for slow inference servers."""
         own = self.config.rollout_timeout_s
         return own if task.timeout_s is None else min(own, task.timeout_s)
@@ -166,13 +170,13 @@ class MessagesEnv(FunctionEnv):
         work = self.function
         known = {"task": task, "prompt": task.instruction}
         given = {name: known[name] for name in work.parameters}
-        messages = await call(work, given, self._seconds(task), lambda: 0.0)
+        messages = await call(work, given, self._limit_s(task), lambda: 0.0)
         history = (
             [HistoryMessage("user", messages)]
             if isinstance(messages, str)
             else [_history_message(work.name, one) for one in messages]
         )
-        async with self.session(seat, max_seconds=self._seconds(task)) as session:
+        async with self.session(seat, max_seconds=self._limit_s(task)) as session:
             try:
                 turn = session.ask(GatewayRequest(history))
                 if turn.work is not None:
@@ -182,7 +186,7 @@ class MessagesEnv(FunctionEnv):
                 if (await session.result()).stop_reason not in BUDGETS:
                     raise InfraError(Failure.ENVIRONMENT, f"{work.name}: {refusal}") from refusal
             result = await session.result()
-        return Outcome(result, await judged(self.score, task, result, self._seconds(task)))
+        return Outcome(result, await judge_reply(self.score, task, result, self._limit_s(task)))
 
 
 def environment_of(work: Work) -> type[FunctionEnv]:
@@ -205,6 +209,6 @@ def _history_message(name: str, message: Mapping[str, Any]) -> HistoryMessage:
     return HistoryMessage(role, content)
 
 
-async def _all(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
+async def _await_all(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
     for one in calls:
         await one

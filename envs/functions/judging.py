@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from atropos_agent.types import AgentResult
-from envs.functions.calling import value_of
+from envs.functions.calling import await_value
 from envs.types import Failure, InfraError, Task, Verdict
 from sandboxes.base import Sandbox
 from sandboxes.naming import did_you_mean
@@ -16,14 +16,14 @@ JUDGING = ("task", "answer", "result")
 """Names of parameters available to a score."""
 
 
-async def judged(
+async def judge_reply(
     score: Callable[..., Any], task: Task, result: AgentResult, limit_s: float, sandbox: Sandbox | None = None
 ) -> Verdict:
-    """Return a score's verdict on a reply. limit_s: its seconds. Raises its exceptions, Hung, and InfraError for an
-    invalid reward."""
+    """Return a score's verdict on a reply. limit_s: its seconds. Raises its exceptions, FunctionTimeoutError, and
+    InfraError for an invalid reward."""
     known = {"task": task, "answer": result.final_response, "result": result, "sandbox": sandbox}
     taken = inspect.signature(score).parameters
-    value = await value_of(score, {name: given for name, given in known.items() if name in taken}, limit_s)
+    value = await await_value(score, {name: given for name, given in known.items() if name in taken}, limit_s)
     return verdict_of(getattr(score, "__name__", "the score"), value)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from atropos_agent.engines.chat import ChatServer
 from atropos_agent.types import EngineError
-from envs.functions.calling import in_thread
+from envs.functions.calling import call_in_thread
 from envs.options import EngineConfig
 
 
@@ -41,7 +41,7 @@ class FunctionServer(ChatServer):
         if inspect.iscoroutinefunction(self._function):
             text = await self._function(messages)
         else:  # it may wait
-            text = await in_thread(lambda: self._function(messages))
+            text = await call_in_thread(lambda: self._function(messages))
             text = await text if inspect.isawaitable(text) else text
         if not isinstance(text, str):
             name = getattr(self._function, "__name__", "the model")

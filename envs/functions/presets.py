@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from envs.base import AgentEnv
 from envs.functions.config import FunctionConfig
-from envs.functions.judging import check_score, judged
+from envs.functions.judging import check_score, judge_reply
 from envs.judging.specs import agent_spec
 from envs.types import Outcome, Seat, Task
 from sandboxes.base import Backend
@@ -103,13 +103,13 @@ class AgentPresetEnv(AgentEnv[FunctionConfig]):
             options["system_prompt"] = preset.system_prompt
         if not preset.in_sandbox:
             result = await self.agent(seat, ToolRegistry(_functions(preset.tools)), **options).run(task.instruction)
-            return Outcome(result, await judged(preset.score, task, result, limit_s))
+            return Outcome(result, await judge_reply(preset.score, task, result, limit_s))
         image = await self.backend.ensure_image(task.image, task.context)
         async with self.backend.open(agent_spec(task, image)) as sandbox:
             named = default_tools(sandbox, [tool for tool in preset.tools if isinstance(tool, str)])
             tools = ToolRegistry([*named, *_functions(preset.tools)])
             result = await self.agent(seat, tools, working_dir=sandbox.workdir, **options).run(task.instruction)
-            return Outcome(result, await judged(preset.score, task, result, limit_s, sandbox))
+            return Outcome(result, await judge_reply(preset.score, task, result, limit_s, sandbox))
 
 
 def _functions(tools: Sequence[ToolFunction | str]) -> list[ToolFunction]:

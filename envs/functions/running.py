@@ -29,8 +29,8 @@ from envs.records.atif import Place
 from envs.records.flat import rollout_row
 from envs.records.metrics import Metrics
 from envs.records.read import SavedRollout, read_at
-from envs.running.database import locked
-from envs.running.proxies import ask_loopback_directly
+from envs.running.database import lock_directory
+from envs.running.proxies import bypass_proxies_for_loopback
 from envs.running.rollouts import Rollouts
 from envs.running.run import cancel, follow_load, open_rollouts
 from envs.types import InfraError, Seat, Task
@@ -107,16 +107,16 @@ async def run(
     `max_steps`, `temperature`, `run_dir` or `attempts`.
 
     A rollout with an infrastructure failure is tried again; one that never succeeds is left out and listed. Raises
-    UsageError for unusable arguments, RunDirectoryError when another process works in `run_dir`, NothingWorks when no
-    rollout ever succeeds.
+    UsageError for unusable arguments, RunDirectoryError when another process works in `run_dir`, NothingWorks when
+    no rollout ever succeeds.
     """
-    ask_loopback_directly()
-    env_cls = _environment(agent, read_tasks(tasks), llm)
+    bypass_proxies_for_loopback()
+    env_cls = _environment_of(agent, read_tasks(tasks), llm)
     if samples < 1:
         raise UsageError(f"samples: {samples} is too small; give 1 or more")
     settings = {"max_concurrent_rollouts": concurrency, **options}
     try:
-        engine = _engine(llm)
+        engine = _engine_config(llm)
         config = env_cls.env_config_cls.model_validate(settings)
     except ValidationError as error:
         raise UsageError(f"these options are wrong: {error}") from error
@@ -131,7 +131,7 @@ async def run(
         raise UsageError(f"no inference server answers at {engine.base_url}; start it, or give another llm") from None
     train, _ = await env.ready_tasks()
     wanted = [(task, number) for task in train for number in range(samples)]
-    with locked(env.run_dir):
+    with lock_directory(env.run_dir):
         async with open_rollouts(env, Metrics(), len(train)) as (rollouts, _):
             following = asyncio.create_task(follow_load(env, rollouts.limiter))
             try:
@@ -184,7 +184,7 @@ async def _make(
     return [places[at] for at in sorted(places)], [failed[at] for at in sorted(failed)]
 
 
-def _environment(agent: Any, tasks: Sequence[Task], llm: Any) -> type[AgentEnv[Any]]:
+def _environment_of(agent: Any, tasks: Sequence[Task], llm: Any) -> type[AgentEnv[Any]]:
     """Return the environment of an agent and these tasks."""
     if isinstance(agent, Agent):
         env_cls: type[AgentEnv[Any]] = agent.environment
@@ -202,7 +202,7 @@ def _environment(agent: Any, tasks: Sequence[Task], llm: Any) -> type[AgentEnv[A
     return type(env_cls.__name__, (env_cls,), more)
 
 
-def _engine(llm: object) -> EngineConfig:
+def _engine_config(llm: object) -> EngineConfig:
     """Return the connection to a model given as an address or as a function."""
     if isinstance(llm, EngineConfig):
         return llm

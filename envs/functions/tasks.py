@@ -22,17 +22,19 @@ def read_tasks(given: Tasks) -> Sequence[Task]:
     Raises BadTask with the place."""
     given = given() if callable(given) else given
     if isinstance(given, Mapping):
-        raise BadTask(f"the tasks are a {type(given).__name__} with {_some(given)}; give one of its entries, or a list")
+        raise BadTask(
+            f"the tasks are a {type(given).__name__} with {_list_names(given)}; give one of its entries, or a list"
+        )
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise BadTask(f"the tasks are {given!r:.80}, which holds none; give a list, or a function that reads them")
-    found = [_read(one, place) for place, one in enumerate(given)]
+    found = [_read_task(one, place) for place, one in enumerate(given)]
     if not found:
         raise BadTask("there are no tasks; give at least one")
     check_ids(found)
     return found
 
 
-def _read(one: object, place: int) -> Task:
+def _read_task(one: object, place: int) -> Task:
     if isinstance(one, Task):
         return one
     if isinstance(one, str):
@@ -41,7 +43,7 @@ def _read(one: object, place: int) -> Task:
         raise BadTask(f"tasks[{place}] is a {type(one).__name__}; give a Task, a text, or a mapping")
     if "instruction" not in one:
         raise BadTask(
-            f"tasks[{place}] has no instruction, but {_some(one)}; rename the one that tells the model what to do"
+            f"tasks[{place}] has no instruction, but {_list_names(one)}; rename the one that tells the model what to do"
         )
     if not isinstance(one["instruction"], str):
         raise BadTask(f"tasks[{place}].instruction: {one['instruction']!r} is no text; tell the model what to do")
@@ -52,7 +54,7 @@ def _read(one: object, place: int) -> Task:
     return Task(**{**own, "id": str(own.get("id", f"task-{place}"))})
 
 
-def _some(entries: Mapping[Any, Any]) -> str:
+def _list_names(entries: Mapping[Any, Any]) -> str:
     """Name the entries, or the first of them."""
     names = [str(name) for name in entries]
     return ", ".join([*names[:8], *(["…"] if len(names) > 8 else [])]) or "nothing"

@@ -21,10 +21,10 @@ from atropos_agent.cpu_engine.scheduler import Engine
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import IGNORED, NO_LOGPROB, Reply, SequenceData
-from envs.agents.naming import foreign
+from envs.agents.naming import find_foreign_agent
 from envs.lab.manner import Manner
 from envs.lab.recipes import Recipe
-from envs.lab.synthetic import Example, examples, expert, hasty
+from envs.lab.synthetic import Example, examples, expert_replies, hasty_replies
 from envs.lab.transcripts import transcripts
 from envs.records.progress import Bar
 
@@ -49,7 +49,7 @@ def make(recipe: Recipe, cache: Path, console: Console) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     console.print(f"warm start: {recipe.examples} transcripts …")
     model = locate(recipe.model, cache)
-    rows = asyncio.run(lessons(recipe, AutoTokenizer.from_pretrained(model)))
+    rows = asyncio.run(make_training_rows(recipe, AutoTokenizer.from_pretrained(model)))
     training = lora.Recipe(
         rank=recipe.rank,
         alpha=2 * recipe.rank,
@@ -64,25 +64,25 @@ def make(recipe: Recipe, cache: Path, console: Console) -> Path:
     return path
 
 
-async def lessons(recipe: Recipe, tokenizer: object) -> list[SequenceData]:
+async def make_training_rows(recipe: Recipe, tokenizer: object) -> list[SequenceData]:
     """Return a recipe's rows to train on, of made-up tasks."""
     rng = random.Random(recipe.seed)
     tasks = examples(recipe.examples, recipe.seed, recipe.kinds)
     planned = {task.instruction for task in tasks if rng.random() < recipe.planned}
 
     def replies(task: Example) -> list[Reply]:
-        return expert(task) if task.instruction in planned else hasty(task, rng)
+        return expert_replies(task) if task.instruction in planned else hasty_replies(task, rng)
 
     rows = await _collect(tasks, tokenizer, replies, recipe)
     for place, task in enumerate(tasks):
         if task.instruction in planned and rng.random() >= recipe.decided:
-            rows[place] = _untrain_first(rows[place])
+            rows[place] = _untrain_first_token(rows[place])
         if place % 4:  # The second reply is always the same; to see it now and then is enough.
-            rows[place] = _opening(rows[place])
+            rows[place] = _cut_after_first_reply(rows[place])
     return rows
 
 
-def try_out(recipe: Recipe, cache: Path, adapter: Path, trials: int) -> tuple[float, float, float]:
+def measure_replies(recipe: Recipe, cache: Path, adapter: Path, trials: int) -> tuple[float, float, float]:
     """Sample one first reply with an adapter to each of `trials` unseen tasks of the recipe's kinds, at temperature 1.
 
     Returns the share with exactly one call and nothing malformed, the share with text
@@ -90,8 +90,8 @@ def try_out(recipe: Recipe, cache: Path, adapter: Path, trials: int) -> tuple[fl
     """
     loaded = load(recipe.model, cache=cache, adapter=adapter)
     tasks = examples(trials, _TEST_SEED, recipe.kinds)
-    rows = asyncio.run(_collect(tasks, loaded.tokenizer, expert, replace(recipe, whole=1)))
-    prompts = [list(row.tokens[: _first_trained(row)]) for row in rows]
+    rows = asyncio.run(_collect(tasks, loaded.tokenizer, expert_replies, replace(recipe, whole=1)))
+    prompts = [list(row.tokens[: _first_trained_place(row)]) for row in rows]
     engine = Engine(loaded.model, loaded.tokenizer, loaded.eos_ids)
     engine.start()
     try:
@@ -112,7 +112,7 @@ def try_out(recipe: Recipe, cache: Path, adapter: Path, trials: int) -> tuple[fl
 async def _collect(
     tasks: Sequence[Example], tokenizer: object, replies: Callable[[Example], list[Reply]], recipe: Recipe
 ) -> list[SequenceData]:
-    agent = foreign(recipe.agent)
+    agent = find_foreign_agent(recipe.agent)
     if agent is None:
         return [row async for row in transcripts(tasks, tokenizer, replies, recipe.tool_format)]
     manner = await Manner.record(agent, tokenizer, recipe.tool_format)
@@ -124,20 +124,20 @@ async def _collect(
     return [rows[place] for place in range(len(tasks))]
 
 
-def _opening(row: SequenceData) -> SequenceData:
+def _cut_after_first_reply(row: SequenceData) -> SequenceData:
     """Return the row up to the end of its first reply; `full_text` is left as it is."""
     trained = [label != IGNORED for label in row.masked_tokens]
-    end = next((place for place in range(_first_trained(row), len(trained)) if not trained[place]), len(trained))
+    end = next((place for place in range(_first_trained_place(row), len(trained)) if not trained[place]), len(trained))
     return replace(row, tokens=row.tokens[:end], masked_tokens=row.masked_tokens[:end], logprobs=row.logprobs[:end])
 
 
-def _untrain_first(row: SequenceData) -> SequenceData:
+def _untrain_first_token(row: SequenceData) -> SequenceData:
     """Return the row without its first trained token; that token decides whether there is a plan."""
     masked, logprobs = list(row.masked_tokens), list(row.logprobs)
-    first = _first_trained(row)
+    first = _first_trained_place(row)
     masked[first], logprobs[first] = IGNORED, NO_LOGPROB
     return replace(row, masked_tokens=masked, logprobs=logprobs)
 
 
-def _first_trained(row: SequenceData) -> int:
+def _first_trained_place(row: SequenceData) -> int:
     return next(place for place, label in enumerate(row.masked_tokens) if label != IGNORED)

@@ -21,7 +21,7 @@ from sandboxes.plurals import plural
 
 
 @dataclass(frozen=True, slots=True)
-class Replies:
+class RolloutReward:
     """The reward of one rollout, and whether its calls all parsed (and there was one)."""
 
     reward: float
@@ -34,16 +34,16 @@ class RolloutTail:
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
         self._offset = 0
-        self.rollouts: dict[str, Replies] = {}
+        self.rollouts: dict[str, RolloutReward] = {}
 
-    def read(self) -> Mapping[str, Replies]:
+    def read(self) -> Mapping[str, RolloutReward]:
         """Return all rollouts so far, by id."""
         if parts(self._run_dir):
             for behind, ours in read_from(self._run_dir, self._offset):
                 self._offset = behind
                 counts = read_counts(ours)
                 parsed = counts.tool_calls > 0 and not counts.malformed_calls
-                self.rollouts[ours["id"]] = Replies(ours["verdict"]["reward"], parsed)
+                self.rollouts[ours["id"]] = RolloutReward(ours["verdict"]["reward"], parsed)
         return self.rollouts
 
 
@@ -114,11 +114,11 @@ def rise(steps: Sequence[Mapping[str, Any]], draws: int = 10_000) -> Rise | None
         difference = statistics.fmean(both[len(first) :]) - statistics.fmean(both[: len(first)])
         extreme += difference >= seen - 1e-12
     p_value = (extreme + 1) / (draws + 1)
-    wandering = _wandering([step["group_rewards"] for step in steps], third)
+    wandering = _random_walk_p_value([step["group_rewards"] for step in steps], third)
     return Rise(statistics.fmean(first), statistics.fmean(last), p_value, wandering)
 
 
-def _wandering(rewards: Sequence[Sequence[float]], third: int) -> float | None:
+def _random_walk_p_value(rewards: Sequence[Sequence[float]], third: int) -> float | None:
     """Return the chance of the rise if the mean reward is a random walk, seen with noise.
 
     The noise is that of the groups of a step. The walk's movement in a step is taken at its upper 90% bound (by the

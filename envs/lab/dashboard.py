@@ -18,7 +18,7 @@ from rich.text import Text
 
 from envs.lab.consumer import Statistics
 from envs.records.metrics import Metrics
-from envs.records.progress import INTERVAL_S, duration, left_s
+from envs.records.progress import INTERVAL_S, duration, remaining_s
 from envs.records.stats import percent
 from envs.records.tables import Sheet
 
@@ -121,46 +121,48 @@ class Progress:
             tokens_per_s=rates["sampled_tokens_per_s"] if metrics.rollouts else None,
             malformed_calls=metrics.malformed_calls,
             tool_errors=metrics.tool_errors,
-            engine_s=_pair(rates, "engine"),
-            tool_s=_pair(rates, "tool"),
+            engine_s=_latency_pair(rates, "engine"),
+            tool_s=_latency_pair(rates, "tool"),
             failures=dict(metrics.failures),
             stops=dict(metrics.stops),
             cheats=dict(metrics.cheats),
             cheats_rise=metrics.alarmed,
         )
 
-    def _left(self) -> str:
-        left = left_s(self.groups_pulled, self.groups_pulled, self.target, self.elapsed_s)
+    def _format_remaining(self) -> str:
+        left = remaining_s(self.groups_pulled, self.groups_pulled, self.target, self.elapsed_s)
         return "" if left is None else f", about {duration(left)} left"
 
-    def _signs(self) -> str:
-        return _counts(self.cheats) + (" (rising)" if self.cheats_rise else "")
+    def _format_signs(self) -> str:
+        return _format_counts(self.cheats) + (" (rising)" if self.cheats_rise else "")
 
     def line(self) -> str:
         """Return everything of importance in one line of text."""
         parts = [
-            f"{duration(self.elapsed_s)}{self._left()}",
+            f"{duration(self.elapsed_s)}{self._format_remaining()}",
             self.state,
-            f"groups {self.groups_made} made, {_of(self.groups_pulled, self.target)} pulled",
+            f"groups {self.groups_made} made, {_format_fraction(self.groups_pulled, self.target)} pulled",
             f"rows {self.rows} checked, {self.bad_groups} bad groups",
-            f"reward {_number(self.reward_mean, 3)}, {percent(self.signal_share)} of groups differ",
-            f"{_number(self.turns, 1)} turns",
-            f"{_number(self.tokens_per_s, 1)} tokens/s",
-            f"inference {_latency(self.engine_s)}",
-            f"tools {_latency(self.tool_s)}",
-            f"failures {_counts(self.failures)}",
-            f"signs of cheating {self._signs()}" if self.cheats else "",
+            f"reward {_format_number(self.reward_mean, 3)}, {percent(self.signal_share)} of groups differ",
+            f"{_format_number(self.turns, 1)} turns",
+            f"{_format_number(self.tokens_per_s, 1)} tokens/s",
+            f"inference {_format_latency(self.engine_s)}",
+            f"tools {_format_latency(self.tool_s)}",
+            f"failures {_format_counts(self.failures)}",
+            f"signs of cheating {self._format_signs()}" if self.cheats else "",
         ]
         return " | ".join(part for part in parts if part)
 
     def render(self, title: str) -> RenderableType:
         """Return the table."""
         ends = Table.grid(padding=(0, 2))
-        ends.add_row(Text("rollouts ended by", "dim"), Text(_counts(self.stops)))
-        failures = Text(_counts(self.failures), "yellow" if self.failures else "green")
+        ends.add_row(Text("rollouts ended by", "dim"), Text(_format_counts(self.stops)))
+        failures = Text(_format_counts(self.failures), "yellow" if self.failures else "green")
         ends.add_row(Text("infrastructure failures", "dim"), failures)
         if self.cheats:
-            ends.add_row(Text("signs of cheating", "dim"), Text(self._signs(), "red" if self.cheats_rise else "yellow"))
+            ends.add_row(
+                Text("signs of cheating", "dim"), Text(self._format_signs(), "red" if self.cheats_rise else "yellow")
+            )
         body: list[RenderableType] = [self._sections(), Text(), ends]
         if self.target:
             bar = ProgressBar(total=self.target, completed=min(self.groups_pulled, self.target))
@@ -169,7 +171,7 @@ class Progress:
             Group(*body),
             title=Text(title, "bold"),
             title_align="left",
-            subtitle=Text(f"{self.state}  {duration(self.elapsed_s)}{self._left()}".strip(), "dim"),
+            subtitle=Text(f"{self.state}  {duration(self.elapsed_s)}{self._format_remaining()}".strip(), "dim"),
             subtitle_align="right",
             padding=(1, 2),
         )
@@ -181,7 +183,7 @@ class Progress:
                 "Groups",
                 ("made", f"{self.groups_made}"),
                 ("sent", f"{self.groups_sent}"),
-                ("pulled", _of(self.groups_pulled, self.target)),
+                ("pulled", _format_fraction(self.groups_pulled, self.target)),
                 ("batches", f"{self.batches}"),
                 ("rows checked", f"{self.rows}"),
                 ("bad groups", Text(f"{self.bad_groups}", "bold red" if self.bad_groups else "green")),
@@ -190,16 +192,16 @@ class Progress:
                 "Rollouts",
                 ("judged", f"{self.rollouts}"),
                 ("solved", f"{self.solved}"),
-                ("mean reward", _number(self.reward_mean, 3)),
+                ("mean reward", _format_number(self.reward_mean, 3)),
                 ("groups differ", percent(self.signal_share)),
-                ("turns each", _number(self.turns, 1)),
+                ("turns each", _format_number(self.turns, 1)),
                 ("bad calls", f"{self.malformed_calls}"),
             ),
             _section(
                 "Speed (p50 / p95)",
-                ("tokens/s", _number(self.tokens_per_s, 1)),
-                ("inference", _latency(self.engine_s)),
-                ("tools", _latency(self.tool_s)),
+                ("tokens/s", _format_number(self.tokens_per_s, 1)),
+                ("inference", _format_latency(self.engine_s)),
+                ("tools", _format_latency(self.tool_s)),
                 ("tool errors", f"{self.tool_errors}"),
                 ("rows twice", f"{self.duplicates}"),
             ),
@@ -238,19 +240,19 @@ class Steps:
         """Return the last step as one line of text."""
         headings = (heading for _, heading, _ in STEP_FIGURES)
         cells = (f"{heading} {cell}" for heading, cell in zip(headings, _cells(self.lines[-1]), strict=True))
-        return "  ".join([*cells, *filter(None, [self._left()])])
+        return "  ".join([*cells, *filter(None, [self._format_remaining()])])
 
-    def _left(self) -> str:
+    def _format_remaining(self) -> str:
         """Return an estimate of the time left, by the last steps; evaluations are added to it."""
         last = self.lines[-_SHOWN_STEPS:]
         took = sum(sum((line.get("seconds") or {}).values()) for line in last)
-        left = left_s(len(last), int(self.lines[-1].get("step") or 0), self.target, took)
+        left = remaining_s(len(last), int(self.lines[-1].get("step") or 0), self.target, took)
         return "" if left is None else f"about {duration(left)} left"
 
     def render(self, title: str) -> RenderableType:
         """Return a table of the last steps, the newest above: what has no room is cut off below."""
         headings = (heading for _, heading, _ in STEP_FIGURES)
-        table = Sheet(*headings, title=" ".join([title, self._left()]).strip())
+        table = Sheet(*headings, title=" ".join([title, self._format_remaining()]).strip())
         for line in reversed(self.lines[-_SHOWN_STEPS:]):
             table.add(*_cells(line))
         return table
@@ -302,9 +304,9 @@ class Dashboard:
     def save_svg(self, path: Path) -> None:
         """Write the last state as a picture."""
         if self._view is not None:
-            paper = Console(record=True, file=io.StringIO(), width=100)
-            paper.print(self._view.render(self.title))
-            paper.save_svg(str(path), title=self.title)
+            make_console = Console(record=True, file=io.StringIO(), width=100)
+            make_console.print(self._view.render(self.title))
+            make_console.save_svg(str(path), title=self.title)
 
     def _print(self, view: View) -> None:
         self.console.print(view.line(), highlight=False, soft_wrap=True, markup=False)
@@ -330,25 +332,25 @@ def _section(heading: str, *rows: tuple[str, str | Text]) -> Group:
     return Group(Text(heading, "bold cyan"), section)
 
 
-def _pair(rates: Mapping[str, float], name: str) -> tuple[float, float] | None:
+def _latency_pair(rates: Mapping[str, float], name: str) -> tuple[float, float] | None:
     return (rates[f"{name}_p50_s"], rates[f"{name}_p95_s"]) if f"{name}_p50_s" in rates else None
 
 
-def _of(value: int, target: int | None) -> str:
+def _format_fraction(value: int, target: int | None) -> str:
     return f"{value}" if target is None else f"{value} of {target}"
 
 
-def _number(value: float | None, digits: int) -> str:
+def _format_number(value: float | None, digits: int) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
-def _latency(value: tuple[float, float] | None) -> str:
-    return "–" if value is None else " / ".join(map(_seconds, value))
+def _format_latency(value: tuple[float, float] | None) -> str:
+    return "–" if value is None else " / ".join(map(_format_seconds, value))
 
 
-def _seconds(value: float) -> str:
+def _format_seconds(value: float) -> str:
     return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"
 
 
-def _counts(counts: Mapping[str, int]) -> str:
+def _format_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{kind} {count}" for kind, count in sorted(counts.items(), key=lambda item: -item[1])) or "none"

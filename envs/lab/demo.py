@@ -15,15 +15,22 @@ from rich.console import Console
 
 from envs.lab.consumer import Consumer, ConsumerError
 from envs.lab.dashboard import Dashboard, Preparation, Progress, View
-from envs.lab.given import settings_of, uses_daemon
+from envs.lab.given import merge_settings, uses_daemon
 from envs.lab.parsers import demo_parser
-from envs.lab.parts import PartError, Parts, answers, healthy, lacking, until_signalled
+from envs.lab.parts import (
+    PartError,
+    Parts,
+    missing_packages,
+    run_until_signal,
+    wait_until_answering,
+    wait_until_healthy,
+)
 from envs.lab.recipes import adapter
 from envs.lab.synthetic import TOOLS
 from envs.messages import SWE, describe_error, replace_command
 from envs.records.disk import NoFolder, make_folder
 from envs.records.metrics import Metrics
-from envs.running.proxies import ask_loopback_directly
+from envs.running.proxies import bypass_proxies_for_loopback
 from sandboxes.base import SandboxError
 from sandboxes.docker.daemon.startup import ensure_daemon, stop_daemon
 from sandboxes.docker.images.base_image import ensure_base_image
@@ -34,17 +41,17 @@ from sandboxes.shielding import run_concurrently
 def main(argv: list[str]) -> int:
     """Run the demo. Return 0 when every row of every batch was sound."""
     options = demo_parser().parse_args(argv)
-    wrong = None if options.engine_url else lacking("demo", smollm2=options.model == "smollm2")
+    wrong = None if options.engine_url else missing_packages("demo", smollm2=options.model == "smollm2")
     if wrong is not None:
         demo_parser().error(f"{wrong}; or give --engine-url, the address of an inference server of yours")
     set_up_log()
-    ask_loopback_directly()
+    bypass_proxies_for_loopback()
     try:
         usual = Path("runs") / f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
         options.run_dir = make_folder(options.run_dir, usual, "--run-dir")
         if (options.run_dir / "config.json").exists():
             raise NoFolder(f"{options.run_dir} holds a learning run; give another --run-dir")
-        return asyncio.run(until_signalled(_demo(options)))
+        return asyncio.run(run_until_signal(_demo(options)))
     except asyncio.CancelledError:
         print("interrupted; everything was stopped", file=sys.stderr)
         return 130
@@ -61,10 +68,10 @@ async def _demo(options: argparse.Namespace) -> int:
     run_dir: Path = options.run_dir
     # The Docker daemon is stopped after the parts, which have containers.
     async with AsyncExitStack() as daemon, Parts(run_dir) as parts:
-        api = await _set_up(parts, daemon, options, console)
+        api = await _start_parts(parts, daemon, options, console)
         ready = time.monotonic()
         async with Consumer(api, batch_size=2 * options.group_size, name="demo") as consumer:
-            await parts.alongside(_pull(consumer, options, console, ready))
+            await parts.alongside(_pull_batches(consumer, options, console, ready))
     statistics = consumer.statistics
     metrics = _read_metrics(run_dir / "metrics.json") or Metrics()
     console.print(
@@ -82,7 +89,7 @@ async def _demo(options: argparse.Namespace) -> int:
     return 1 if statistics.groups_with_problems or statistics.groups < options.groups else 0
 
 
-async def _set_up(parts: Parts, daemon: AsyncExitStack, options: argparse.Namespace, console: Console) -> str:
+async def _start_parts(parts: Parts, daemon: AsyncExitStack, options: argparse.Namespace, console: Console) -> str:
     """Start everything, independent parts side by side, and show the progress. Return the trainer API's address."""
     begun, log = time.monotonic(), options.run_dir / "warmstart.log"
     daemons = ["Docker daemon and sandbox image"] if uses_daemon(options.env) else []
@@ -105,36 +112,36 @@ async def _set_up(parts: Parts, daemon: AsyncExitStack, options: argparse.Namesp
     async with _show_dashboard(console, preparation):
         warm, api, *_ = await run_concurrently(
             [
-                track("warm start", _warm_start(options, log)),
+                track("warm start", _warm_start_options(options, log)),
                 track("trainer API", parts.trainer_api()),
-                *(track(name, _sandboxes(daemon)) for name in daemons),
+                *(track(name, _prepare_sandboxes(daemon)) for name in daemons),
             ]
         )
         if options.engine_url:
-            engine, server = options.engine_url, answers(f"{options.engine_url}/models")
+            engine, server = options.engine_url, wait_until_answering(f"{options.engine_url}/models")
         else:
             engine = await parts.engine(options.model, *warm)
-            server = healthy(engine)
+            server = wait_until_healthy(engine)
         # It waits for the inference server, too.
-        await parts.environment(_settings(options, api, engine))
+        await parts.environment(_environment_settings(options, api, engine))
         await track("inference server", parts.alongside(server))
     return str(api)
 
 
-async def _sandboxes(daemon: AsyncExitStack) -> None:
+async def _prepare_sandboxes(daemon: AsyncExitStack) -> None:
     """See to a Docker daemon (one of ours is stopped when the stack closes) and the sandbox image."""
     daemon.push_async_callback(stop_daemon, await ensure_daemon())
     await ensure_base_image()
 
 
-async def _warm_start(options: argparse.Namespace, log: Path) -> list[str]:
+async def _warm_start_options(options: argparse.Namespace, log: Path) -> list[str]:
     """Return the options for the small model's adapter, made if missing."""
     if options.engine_url or (options.model != "smollm2" and options.adapter is None):
         return []
     return ["--adapter", str(await adapter("quick", given=options.adapter, log=log))]
 
 
-async def _pull(consumer: Consumer, options: argparse.Namespace, console: Console, started: float) -> None:
+async def _pull_batches(consumer: Consumer, options: argparse.Namespace, console: Console, started: float) -> None:
     """Pull batches until all requested groups are here, and show the progress."""
 
     def progress() -> Progress:
@@ -170,7 +177,7 @@ async def _show_dashboard(console: Console, view: Callable[[], View]) -> AsyncIt
             dashboard.update(view())
 
 
-def _settings(options: argparse.Namespace, api: str, engine: str) -> dict[str, object]:
+def _environment_settings(options: argparse.Namespace, api: str, engine: str) -> dict[str, object]:
     """Return options of the environment for a small model on a small machine."""
     return {
         "env.rollout_server_url": api,
@@ -188,7 +195,7 @@ def _settings(options: argparse.Namespace, api: str, engine: str) -> dict[str, o
         "env.max_token_length": 2048,
         # The demo shows every group, also those from which nothing could be learnt.
         "env.ensure_scores_are_not_same": "false",
-        **settings_of(options.env),
+        **merge_settings(options.env),
     }
 
 

@@ -13,7 +13,7 @@ Given = Sequence[tuple[str, str]]
 def add_env_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--env",
-        type=_named_value,
+        type=_parse_setting,
         action="append",
         default=[],
         metavar="NAME=VALUE",
@@ -21,7 +21,7 @@ def add_env_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def settings_of(given: Given) -> dict[str, object]:
+def merge_settings(given: Given) -> dict[str, object]:
     """Return the options under the names that the environment's command line has for them."""
     return {f"env.{name}": value for name, value in given}
 
@@ -32,7 +32,7 @@ def uses_daemon(given: Given) -> bool:
     return chosen.get("sandbox", "docker") == "docker" and "hosts" not in chosen
 
 
-def _named_value(text: str) -> tuple[str, str]:
+def _parse_setting(text: str) -> tuple[str, str]:
     """Return an option's name and its value."""
     name, equals, value = text.partition("=")
     if not (equals and name.split(".")[0] in SWEEnvConfig.model_fields):

@@ -20,14 +20,23 @@ from typing import Any
 from rich.console import Console
 
 from atropos_agent.engines.http import client_of
-from envs.agents.naming import foreign
+from envs.agents.naming import find_foreign_agent
 from envs.lab.curve import Curve, Evaluation
 from envs.lab.dashboard import Dashboard, Steps
-from envs.lab.given import settings_of, uses_daemon
+from envs.lab.given import merge_settings, uses_daemon
 from envs.lab.kinds import EASY
 from envs.lab.parsers import GIVEN, WITHIN, learn_parser
-from envs.lab.parts import PartError, Parts, flags, healthy, lacking, output_of, run, until_signalled
-from envs.lab.plots import findings, write_page
+from envs.lab.parts import (
+    PartError,
+    Parts,
+    format_flags,
+    missing_packages,
+    output_of,
+    run,
+    run_until_signal,
+    wait_until_healthy,
+)
+from envs.lab.plots import list_findings, write_page
 from envs.lab.practice import write_tasks
 from envs.lab.presets import PRESETS, Preset
 from envs.lab.recipes import RECIPES, adapter
@@ -35,16 +44,16 @@ from envs.lab.synthetic import Example, examples
 from envs.messages import SWE, describe_error, replace_command
 from envs.records.disk import NoFolder, make_folder, replace_file
 from envs.records.provenance import commit, machine, versions
-from envs.running.proxies import ask_loopback_directly
+from envs.running.proxies import bypass_proxies_for_loopback
 from envs.runs.reader import holds_run
 from envs.swe import STARTER
 from envs.trainers.weights import (
     POLICY,
     PolicyServer,
     VLLMServer,
-    WeightsRefused,
+    WeightsRefusedError,
     hand_over,
-    kept_current,
+    keep_current,
     policy_server,
 )
 from sandboxes.base import SandboxError
@@ -76,19 +85,19 @@ def main(argv: list[str]) -> int:
     if (wrong := _find_conflict(options)) is not None:
         learn_parser().error(wrong)
     set_up_log()
-    ask_loopback_directly()
+    bypass_proxies_for_loopback()
     try:
         usual = Path("runs") / f"learn-{options.preset}-{time.strftime('%Y%m%d-%H%M%S')}"
         options.run_dir = make_folder(options.run_dir, usual, "--run-dir").resolve()
         if holds_run(options.run_dir):
             raise NoFolder(f"{options.run_dir} holds a run of another command; give another --run-dir")
-        return asyncio.run(until_signalled(_learn(options)))
+        return asyncio.run(run_until_signal(_learn(options)))
     except asyncio.CancelledError:
         print(f"interrupted; it goes on with --run-dir {options.run_dir}", file=sys.stderr)
         return 130
     except NoFolder as error:
         learn_parser().error(str(error))
-    except (PartError, WeightsRefused, SandboxError, OSError, ValueError) as error:
+    except (PartError, WeightsRefusedError, SandboxError, OSError, ValueError) as error:
         print(f"learn: {describe_error(error)}", file=sys.stderr)
         return 1
 
@@ -111,7 +120,7 @@ def _preset_conflict(name: str, served: bool) -> str | None:
     preset = PRESETS[name]
     if preset.model is None and not served:
         return f"preset {name} needs an inference server of yours: give --engine-url and --model"
-    if (wrong := lacking("learn", smollm2=preset.model == "smollm2" and not served)) is not None:
+    if (wrong := missing_packages("learn", smollm2=preset.model == "smollm2" and not served)) is not None:
         return wrong
     if preset.trainer.get("device") == "cuda" and not import_module("torch").cuda.is_available():
         return f"--preset {name} trains on a GPU, and PyTorch finds none here: take smoke or laptop"
@@ -138,29 +147,29 @@ def _trainer_conflict(name: str, preset: str) -> str | None:
 
 async def _learn(options: argparse.Namespace) -> int:
     console, preset, run_dir = Console(), _select_preset(options), options.run_dir
-    config = _config(options, preset)
+    config = _check_run_facts(options, preset)
     async with AsyncExitStack() as stack:
         if uses_daemon(options.env):
             console.print("Docker daemon and sandbox image …")
             stack.push_async_callback(stop_daemon, await ensure_daemon())
             await ensure_base_image()
         await asyncio.to_thread(_write_tasks, preset, run_dir / "tasks")
-        warm = await _warm_start(preset, options, console)
+        warm = await _warm_start_options(preset, options, console)
         parts = await stack.enter_async_context(Parts(run_dir, restarts=3))
-        engine, model = await _engine(parts, preset, options, warm, console)
+        engine, model = await _start_engine(parts, preset, options, warm, console)
         url = engine.rstrip("/").removesuffix("/v1")
         http = await stack.enter_async_context(client_of(url, timeout=300.0))
         server = await policy_server(http)
         if isinstance(server, VLLMServer):
             preset = replace(preset, adapter=True, environment={**preset.environment, "openai.model_name": POLICY})
-        settings = _environment(preset, options, engine)
+        settings = _environment_options(preset, options, engine)
         if options.engine_url:
             settings["env.tokenizer_name"] = model
         curve = Curve(run_dir)
         own: dict[str, object] = {"env.run_dir": run_dir / "environment"}
-        trainer = [*_trainer(preset, options, warm), "--model", model, "--engine", engine]
+        trainer = [*_trainer_arguments(preset, options, warm), "--model", model, "--engine", engine]
         if within := options.trainer in WITHIN:
-            trainer += flags({**settings, **own})
+            trainer += format_flags({**settings, **own})
         else:
             api = await parts.trainer_api()
             own["env.rollout_server_url"] = api
@@ -169,7 +178,9 @@ async def _learn(options: argparse.Namespace) -> int:
             if step or not within:
                 await parts.start("trainer", *trainer, "--steps", str(step))
                 with Dashboard(console, title=f"learn {options.preset}", interval_s=0.0) as dashboard:
-                    await parts.alongside(_follow(parts.finished("trainer"), curve, config, dashboard, preset.steps))
+                    await parts.alongside(
+                        _show_steps(parts.finished("trainer"), curve, config, dashboard, preset.steps)
+                    )
                 await parts.end("trainer")
             if step == 0 and not within:  # the inference server has the policy now
                 await parts.environment({**settings, **own})
@@ -179,7 +190,7 @@ async def _learn(options: argparse.Namespace) -> int:
                 await _evaluate(parts, preset, settings, console, run_dir, step)
             curve.read()
             write_page(curve, run_dir / "learning.html", config)
-    for name, value in findings(curve):
+    for name, value in list_findings(curve):
         console.print(f"{name:>24}  {value}", highlight=False)
     console.print(f"the curve: {run_dir / 'learning.html'}", soft_wrap=True)
     page = f"every rollout and evaluation in a browser: {replace_command(SWE)} view {run_dir}"
@@ -190,17 +201,17 @@ async def _learn(options: argparse.Namespace) -> int:
 def _select_preset(options: argparse.Namespace) -> Preset:
     """Return the preset with the given options in place of its own. Raises ValueError for an agent it can't learn
     through."""
-    preset = PRESETS[options.preset].through(options.agent)
+    preset = PRESETS[options.preset].for_agent(options.agent)
     given = {name: getattr(options, name) for name in GIVEN}
     return replace(preset, **{name: value for name, value in given.items() if value is not None})
 
 
 def _foreign_agent(options: argparse.Namespace) -> str:
     """Return the name of the agent at work on the tasks, "" for one with our own agent's knowledge."""
-    return "" if foreign(options.agent) is None else str(options.agent)
+    return "" if find_foreign_agent(options.agent) is None else str(options.agent)
 
 
-async def _warm_start(preset: Preset, options: argparse.Namespace, console: Console) -> list[str]:
+async def _warm_start_options(preset: Preset, options: argparse.Namespace, console: Console) -> list[str]:
     """Return the inference server's and the trainer's options for the first adapter."""
     if options.adapter is None and not (preset.adapter and preset.model):
         return []
@@ -209,24 +220,24 @@ async def _warm_start(preset: Preset, options: argparse.Namespace, console: Cons
     return ["--adapter", str(await adapter("few" if agent else "full", given=options.adapter, agent=agent))]
 
 
-async def _engine(
+async def _start_engine(
     parts: Parts, preset: Preset, options: argparse.Namespace, warm: Sequence[str], console: Console
 ) -> tuple[str, str]:
     """Start the inference server, or wait for the user's. Return its address and the model's folder or name."""
     if preset.model is None or options.engine_url:
         console.print(f"Waiting for the inference server at {options.engine_url} …")
-        await parts.alongside(healthy(options.engine_url))
+        await parts.alongside(wait_until_healthy(options.engine_url))
         return options.engine_url, options.model
     console.print(f"Embedded inference server with {preset.model} …")
     agent = _foreign_agent(options)
     model = await output_of("model", "-m", "envs.lab.models", preset.model, *(["--agent", agent] if agent else []))
     window = preset.environment["env.max_token_length"]
     engine = await parts.engine(model, *warm, "--max-model-len", str(window))
-    await parts.alongside(healthy(engine))
+    await parts.alongside(wait_until_healthy(engine))
     return engine, model
 
 
-def _trainer(preset: Preset, options: argparse.Namespace, warm: Sequence[str]) -> list[str]:
+def _trainer_arguments(preset: Preset, options: argparse.Namespace, warm: Sequence[str]) -> list[str]:
     """Return the trainer's arguments, but for those known only when the other parts run."""
     program = WITHIN.get(options.trainer) or ([str(options.trainer)] if options.trainer else ["-m", "envs.lab.trainer"])
     given = [word for name, value in preset.trainer.items() for word in (f"--{name}", str(value)) if word]
@@ -241,7 +252,7 @@ def _trainer(preset: Preset, options: argparse.Namespace, warm: Sequence[str]) -
     ]
 
 
-async def _follow(
+async def _show_steps(
     end: Coroutine[None, None, None], curve: Curve, config: Mapping[str, Any], dashboard: Dashboard, steps: int
 ) -> None:
     """Show each new step of `steps`, and write the page again, until `end` is awaited."""
@@ -267,7 +278,7 @@ async def _evaluate(
     if not any(folder.glob("eval-*.json")):
         console.print(f"Held-out tasks after step {step} …")
         usual = {"env.eval_samples": preset.eval_samples, "env.eval_temperature": 1.0}
-        arguments = flags({**usual, **settings, "env.run_dir": folder})
+        arguments = format_flags({**usual, **settings, "env.run_dir": folder})
         await parts.alongside(run(f"evaluate-{step}", run_dir, "-m", "envs.swe", "evaluate", *arguments))
     written = next(folder.glob("eval-*.json"))
     found = Evaluation.read(written, step)
@@ -282,7 +293,7 @@ async def _evaluate(
 
 async def _keep_current(parts: Parts, server: PolicyServer, out: Path, step: int) -> AbstractAsyncContextManager[None]:
     """Wait until the inference server has the weights of `step`, and keep it there, if the trainer writes checkpoints
-    for it. Raises PartError for those of another step, and WeightsRefused."""
+    for it. Raises PartError for those of another step, and WeightsRefusedError."""
     folder = await asyncio.to_thread(lambda: max(out.glob("step-*"), default=None))
     if folder is None:
         return nullcontext()
@@ -290,10 +301,10 @@ async def _keep_current(parts: Parts, server: PolicyServer, out: Path, step: int
     if version != step:
         raise PartError(f"the trainer's last weights are {folder}, and those of step {step} were to be evaluated")
     await parts.alongside(hand_over(server, folder, version))  # a server that is new has its first weights
-    return kept_current(server, folder, version)
+    return keep_current(server, folder, version)
 
 
-def _environment(preset: Preset, options: argparse.Namespace, engine: str) -> dict[str, object]:
+def _environment_options(preset: Preset, options: argparse.Namespace, engine: str) -> dict[str, object]:
     """Return the options of the environment, in training and in evaluations."""
     made_up = options.run_dir / "tasks"
     tasks: dict[str, object] = {}
@@ -306,7 +317,7 @@ def _environment(preset: Preset, options: argparse.Namespace, engine: str) -> di
         "env.group_size": preset.group_size,
         "env.seed": options.seed,
         **preset.environment,
-        **settings_of(options.env),
+        **merge_settings(options.env),
     }
 
 
@@ -342,7 +353,7 @@ def _unseen_tasks(count: int) -> list[Example]:
     return unseen
 
 
-def _config(options: argparse.Namespace, preset: Preset) -> dict[str, Any]:
+def _check_run_facts(options: argparse.Namespace, preset: Preset) -> dict[str, Any]:
     """Return the run's own facts, saved with it. Raises ValueError when the directory holds another run."""
     path = options.run_dir / "config.json"
     config: dict[str, Any] = {

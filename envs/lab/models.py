@@ -15,7 +15,7 @@ if __name__ == "__main__":
 
 from atropos_agent.cpu_engine.model import DEFAULT_CACHE, ModelNotFound, locate
 from atropos_agent.types import AgentError
-from envs.agents.naming import foreign
+from envs.agents.naming import find_foreign_agent
 from envs.lab import smoke, windows
 from envs.types import InfraError
 from sandboxes.base import SandboxError
@@ -29,7 +29,7 @@ def main(argv: Sequence[str]) -> int:
     options = parser.parse_args(argv)
     try:
         made_up = {"smoke": smoke.model, "windows": windows.model}.get(options.model)
-        agent = foreign(options.agent)
+        agent = find_foreign_agent(options.agent)
         print(locate(options.model) if made_up is None else made_up(DEFAULT_CACHE, agent=agent))
     except (ModelNotFound, AgentError, InfraError, SandboxError, OSError, ValueError) as error:
         print(f"model {options.model} can't be had: {error}", file=sys.stderr)

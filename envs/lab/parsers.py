@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from atropos_agent.formats import AUTO, load_format
-from envs.agents.naming import foreign
+from envs.agents.naming import find_foreign_agent
 from envs.lab.given import add_env_option
 from envs.lab.kinds import EASY
 from envs.lab.presets import PRESETS
@@ -93,7 +93,7 @@ def learn_parser() -> Parser:
     add("--model", type=nonempty_text, help="folder or hub name of the model that your server serves")
     add(
         "--trainer",
-        type=_trainer_named,
+        type=_parse_trainer,
         help="trl for TRL's AsyncGRPOTrainer, or a trainer's file to run instead of envs.lab.trainer",
     )
     add(
@@ -101,7 +101,11 @@ def learn_parser() -> Parser:
         type=existing_path,
         help="adapter that the model begins with (default: as the preset says, made on first use)",
     )
-    add("--agent", type=_agent, help="who works on the tasks: a name of docs/agents.md, or a file (default: our own)")
+    add(
+        "--agent",
+        type=_check_agent,
+        help="who works on the tasks: a name of docs/agents.md, or a file (default: our own)",
+    )
     add_env_option(parser)
     for name, about in GIVEN.items():
         add(f"--{name.replace('_', '-')}", type=positive_int, help=f"{about} (default: as the preset says)")
@@ -109,7 +113,7 @@ def learn_parser() -> Parser:
     return parser
 
 
-def _trainer_named(text: str) -> str | Path:
+def _parse_trainer(text: str) -> str | Path:
     """Return a trainer's name, or its file."""
     try:
         return text if text in WITHIN else existing_path(text).resolve()
@@ -130,25 +134,33 @@ def warm_start_parser() -> Parser:
     add("--rank", type=positive_int, help="of the adapter, instead of the recipe's")
     add("--learning-rate", type=positive_float, help="at the start, instead of the recipe's")
     add("--seed", type=int, help="of tasks and training, instead of the recipe's")
-    add("--tool-format", type=_tool_format, help="in which calls are taught, as --env.tool_format (default: auto)")
-    add("--agent", type=_agent, help="who attempts the tasks: a name of docs/agents.md, or a file (default: our own)")
+    add(
+        "--tool-format", type=_check_tool_format, help="in which calls are taught, as --env.tool_format (default: auto)"
+    )
+    add(
+        "--agent",
+        type=_check_agent,
+        help="who attempts the tasks: a name of docs/agents.md, or a output_file (default: our own)",
+    )
     add("--trials", type=nonnegative_int, default=54, help="replies to try it with afterwards (default: %(default)s)")
     add("--threads", type=positive_int, default=1, help="threads of one operation (default: %(default)s)")
-    add("--out", type=output_file, help="copy the adapter to this file as well")
-    add("--cache", type=output_folder, default=CACHE, help="folder of models and adapters (default: %(default)s)")
+    add("--out", type=output_file, help="copy the adapter to this output_file as well")
+    add(
+        "--cache", type=output_folder, default=CACHE, help="output_folder of models and adapters (default: %(default)s)"
+    )
     return parser
 
 
-def _agent(text: str) -> str:
+def _check_agent(text: str) -> str:
     """Return the name, dotted path or file of one agent."""
     try:
-        foreign(text)
+        find_foreign_agent(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error).removeprefix("--env.agent ")) from error
     return text
 
 
-def _tool_format(text: str) -> str:
+def _check_tool_format(text: str) -> str:
     """Return the name or dotted path of a tool format."""
     try:
         if text != AUTO:

@@ -23,7 +23,7 @@ import httpx
 from atropos_agent.engines.errors import startup_error
 from atropos_agent.engines.http import client_of
 from envs.lab.children import Child, start_child
-from envs.running.stopping import EndBySignal
+from envs.running.stopping import SignalHandler
 from sandboxes.installing import install
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ _ENGINE = ("torch", "peft", "gguf", "accelerate", "safetensors")
 """What computes with a model here: the extra `engine`."""
 
 
-def lacking(command: str, *, smollm2: bool) -> str | None:
+def missing_packages(command: str, *, smollm2: bool) -> str | None:
     """Return the packages that a command needs to compute with a model here, and how to install them; None if all are
     there. smollm2: whether the model is the one of its own package."""
     if missing := [name for name in _ENGINE if find_spec(name) is None]:
@@ -97,18 +97,18 @@ class Parts:
         """Start the API; return its address once it answers."""
         port = free_port()
         await self.start("run-api", "-m", "atroposlib.cli.run_api", "--host", "127.0.0.1", "--port", str(port))
-        await self.alongside(answers(f"http://127.0.0.1:{port}/info"))
+        await self.alongside(wait_until_answering(f"http://127.0.0.1:{port}/info"))
         return f"http://127.0.0.1:{port}"
 
     async def engine(self, model: str, *options: str) -> str:
-        """Start the embedded inference server; return its address, for a wait until it is `healthy`."""
+        """Start the embedded inference server; return its address, to be awaited by `wait_until_healthy`."""
         port = free_port()
         await self.start("engine", "-m", "atropos_agent.cpu_engine", "--model", model, "--port", str(port), *options)
         return f"http://127.0.0.1:{port}/v1"
 
     async def environment(self, settings: Mapping[str, object]) -> None:
         """Start the environment with these options, by their names on the command line."""
-        await self.start("environment", "-m", "envs.swe", "serve", *flags(settings))
+        await self.start("environment", "-m", "envs.swe", "serve", *format_flags(settings))
 
     async def start(self, name: str, *arguments: str, env: Mapping[str, str] | None = None) -> None:
         """Run Python with `arguments` as the part `name`. env: beside our own environment."""
@@ -156,7 +156,7 @@ class Parts:
             part.process = await _spawn(part.arguments, part.log, part.env)
 
 
-def flags(settings: Mapping[str, object]) -> list[str]:
+def format_flags(settings: Mapping[str, object]) -> list[str]:
     """Return settings as options of a command line."""
     return [f"--{name}={value}" for name, value in settings.items()]
 
@@ -188,12 +188,12 @@ async def output_of(name: str, *arguments: str, log: Path | None = None) -> str:
     return printed.decode().splitlines()[-1]
 
 
-async def healthy(engine: str) -> None:
+async def wait_until_healthy(engine: str) -> None:
     """Wait until the inference server at an address answers."""
-    await answers(f"{engine.rstrip('/').removesuffix('/v1')}/health")
+    await wait_until_answering(f"{engine.rstrip('/').removesuffix('/v1')}/health")
 
 
-async def answers(url: str) -> None:
+async def wait_until_answering(url: str) -> None:
     """Wait until the right server answers at `url`. Raises PartError if it never will."""
     deadline = time.monotonic() + STARTUP_S
     async with client_of(url) as client:
@@ -210,11 +210,11 @@ async def answers(url: str) -> None:
     raise PartError(f"nothing answers at {url} after {STARTUP_S:.0f} s; the logs are in the run's directory")
 
 
-async def until_signalled(work: Coroutine[Any, Any, int]) -> int:
+async def run_until_signal(work: Coroutine[Any, Any, int]) -> int:
     """Run `work` so SIGTERM and Ctrl-C end it by cancellation, with its clean-up; the second one ends this
     process at once, with everything started by it."""
     task = asyncio.create_task(work)
-    with EndBySignal(closing_s=CLOSING_S) as end:
+    with SignalHandler(closing_s=CLOSING_S) as end:
         end.hurry_s = 0.0
         end.follow(task.cancel, task.cancel)
         return await task

@@ -54,10 +54,10 @@ class _Axis:
 
 def plot(title: str, series: Mapping[str, Points], *, bars: Mapping[str, Sequence[Evaluation]] | None = None) -> Markup:
     """Return an SVG of lines over steps. bars: evaluations, each with its 95% interval if it has one."""
-    spans = [(e.interval.low, e.interval.high) if e.interval else (e.mean, e.mean) for e in _all(bars)]
+    spans = [(e.interval.low, e.interval.high) if e.interval else (e.mean, e.mean) for e in _all_evaluations(bars)]
     values = [y for points in series.values() for _, y in points] + [y for span in spans for y in span]
     steps = [x for points in series.values() for x, _ in points]
-    steps += [float(e.step) for e in _all(bars)]
+    steps += [float(e.step) for e in _all_evaluations(bars)]
     x = _Axis(min(steps, default=0), max([*steps, min(steps, default=0) + 1]), _LEFT, WIDTH - _RIGHT)
     low, high = min([*values, 0.0]), max([*values, 0.0])
     high = 1.0 if 0.7 < high <= 1 else (high * 1.05 if high > low else low + 1)
@@ -90,34 +90,34 @@ def plot(title: str, series: Mapping[str, Points], *, bars: Mapping[str, Sequenc
     return Markup(f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">{"".join(parts)}</svg>')
 
 
-def _all(bars: Mapping[str, Sequence[Evaluation]] | None) -> list[Evaluation]:
+def _all_evaluations(bars: Mapping[str, Sequence[Evaluation]] | None) -> list[Evaluation]:
     return [one for those in (bars or {}).values() for one in those]
 
 
 def write_page(curve: Curve, path: Path, config: Mapping[str, Any]) -> None:
     """Write the page, replacing it at once, and beside it `curve.svg`, its two first plots."""
-    heads = [held_out(curve), plot(PLOTS[0][0], {name: curve.series(key) for key, name in PLOTS[0][1]})]
+    heads = [plot_held_out(curve), plot(PLOTS[0][0], {name: curve.series(key) for key, name in PLOTS[0][1]})]
     plots = [plot(title, {name: curve.series(key) for key, name in keys}) for title, keys in PLOTS[1:]]
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     page = environment.from_string((files("envs.lab") / "templates/learning.html.j2").read_text("utf-8")).render(
         title=f"Learning run: {config['preset']}",
         style=Markup((files("envs.records") / "templates/report.css").read_text("utf-8")),
-        tiles=findings(curve),
-        config=[(name, str(value)) for name, value in _flat(config)],
+        tiles=list_findings(curve),
+        config=[(name, str(value)) for name, value in _flatten(config)],
         plots=[*heads, *plots],
         evaluations=curve.evaluations,
         tasks=sorted({name for one in curve.evaluations for name in one.rates}),
     )
     replace_file(path, page.encode())
-    replace_file(path.with_name("curve.svg"), _picture(heads).encode())
+    replace_file(path.with_name("curve.svg"), _render_picture(heads).encode())
 
 
-def held_out(curve: Curve) -> Markup:
+def plot_held_out(curve: Curve) -> Markup:
     """Return the plot of the evaluations."""
     return plot("held-out tasks solved, with 95% intervals", {}, bars={"solved": curve.evaluations})
 
 
-def findings(curve: Curve) -> list[tuple[str, str]]:
+def list_findings(curve: Curve) -> list[tuple[str, str]]:
     """Return the run's results, as pairs of a name and a figure."""
     found = [("steps", str(len(curve.steps)))]
     those = curve.evaluations
@@ -138,7 +138,7 @@ def findings(curve: Curve) -> list[tuple[str, str]]:
     return found
 
 
-def _picture(plots: Sequence[Markup]) -> str:
+def _render_picture(plots: Sequence[Markup]) -> str:
     """Return plots side by side as one SVG file on white."""
     style = (
         ".title{font:600 13px sans-serif}.tick{font:10px sans-serif}.tick:not([fill]){fill:#6a7178}"
@@ -153,8 +153,8 @@ def _picture(plots: Sequence[Markup]) -> str:
     )
 
 
-def _flat(config: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+def _flatten(config: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     pairs: list[tuple[str, Any]] = []
     for name, value in config.items():
-        pairs += _flat(value, f"{prefix}{name} / ") if isinstance(value, dict) else [(prefix + name, value)]
+        pairs += _flatten(value, f"{prefix}{name} / ") if isinstance(value, dict) else [(prefix + name, value)]
     return pairs

@@ -81,7 +81,7 @@ def write_tasks(examples: Iterable[Example], out: Path) -> list[Path]:
     world: list[Example] = []
     taken: set[str] = set()
     for example in examples:
-        names = _names(example)
+        names = _path_names(example)
         if not names & taken:
             world.append(example)
             taken |= names
@@ -91,39 +91,39 @@ def write_tasks(examples: Iterable[Example], out: Path) -> list[Path]:
     return folders + _write_world(world, out)
 
 
-def _names(example: Example) -> set[str]:
+def _path_names(example: Example) -> set[str]:
     """Return every name in a path of the example's, before or after its command, without the one common to many
     folders."""
-    before, after = _outcome(example, example.files)
+    before, after = _run_example(example, example.files)
     return {part for path in [*before, *after] for part in path.split("/")} - {"README"}
 
 
-def _outcome(example: Example, files: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _run_example(example: Example, files: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the files before and after the example's command."""
     with tempfile.TemporaryDirectory() as place:
-        _fill(Path(place), files)
-        before = _state(Path(place))
+        _write_files(Path(place), files)
+        before = _read_state(Path(place))
         subprocess.run(["sh", "-c", example.command], cwd=place, check=True, capture_output=True)
-        return before, _state(Path(place))
+        return before, _read_state(Path(place))
 
 
 def _write_world(world: Sequence[Example], out: Path) -> list[Path]:
     files = {name: text for example in world for name, text in example.files.items()}
     folders = []
     for example in world:
-        before, after = _outcome(example, files)
+        before, after = _run_example(example, files)
         if after == before:
             continue
         digest = hashlib.sha256(f"{example.instruction}{sorted(files)}".encode()).hexdigest()[:8]
         folder = out / f"{example.kind.replace('_', '-')}-{digest}"
-        _fill(folder / "environment/files", files)
+        _write_files(folder / "environment/files", files)
         expected = {**dict.fromkeys(before.keys() - after.keys()), **after}
         for name, text in {
             "task.toml": _TOML.format(kind=example.kind),
             "instruction.md": example.instruction,
             "environment/Dockerfile": _DOCKERFILE,
             "tests/test.sh": _TEST,
-            "tests/test_state.py": _MODULE + "\n".join(_tests(expected)),
+            "tests/test_state.py": _MODULE + "\n".join(_make_tests(expected)),
             "solution/solve.sh": f"#!/bin/sh\nset -e\ncd /app\n{example.command}\n",
         }.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -132,13 +132,13 @@ def _write_world(world: Sequence[Example], out: Path) -> list[Path]:
     return folders
 
 
-def _tests(expected: Mapping[str, Any]) -> Iterator[str]:
+def _make_tests(expected: Mapping[str, Any]) -> Iterator[str]:
     """Yield a test of each path, with its expected state as literals."""
     for number, (name, state) in enumerate(sorted(expected.items())):
-        yield f"    def test_{number}(self):\n" + "".join(f"        {line}\n" for line in _asserts(name, state))
+        yield f"    def test_{number}(self):\n" + "".join(f"        {line}\n" for line in _make_asserts(name, state))
 
 
-def _asserts(name: str, state: Mapping[str, Any] | None) -> Iterator[str]:
+def _make_asserts(name: str, state: Mapping[str, Any] | None) -> Iterator[str]:
     if state is None:
         yield f"self.assertIs(at({name!r}).exists(), False)"
     elif state["kind"] == "link":
@@ -154,14 +154,14 @@ def _asserts(name: str, state: Mapping[str, Any] | None) -> Iterator[str]:
         yield f"self.assertEqual(lines({name!r}), {wanted!r})"
 
 
-def _fill(place: Path, files: Mapping[str, str]) -> None:
+def _write_files(place: Path, files: Mapping[str, str]) -> None:
     place.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text(text, encoding="utf-8")
 
 
-def _state(place: Path) -> dict[str, Any]:
+def _read_state(place: Path) -> dict[str, Any]:
     """Return everything below a folder, by relative path."""
     state: dict[str, Any] = {}
     for path in sorted(place.rglob("*")):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from envs.agents.naming import foreign
+from envs.agents.naming import find_foreign_agent
 from envs.lab.kinds import EASY
 from envs.lab.synthetic import TOOLS
 from envs.running.mix import OURS
@@ -55,14 +55,14 @@ class Preset:
         last = self.evaluations - 1
         return sorted({round(self.steps * part / last) for part in range(last + 1)})
 
-    def through(self, agent: str | None) -> Preset:
+    def for_agent(self, agent: str | None) -> Preset:
         """Return the preset for this agent: itself for our own, by its name or None.
 
         agent: as `--env.agent`. Raises ValueError for an unknown name.
         """
         if not agent or agent in OURS:
             return self
-        fields = dict(self.agents) if (theirs := foreign(agent) is not None) else {}
+        fields = dict(self.agents) if (theirs := find_foreign_agent(agent) is not None) else {}
         name = str(Path(agent).resolve()) if agent.endswith(".py") else agent
         environment = {**self.environment, **fields.pop("environment", {}), "env.agent": name}
         if theirs:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from atropos_agent.formats import AUTO
-from envs.agents.naming import foreign
+from envs.agents.naming import find_foreign_agent
 from envs.lab.kinds import EASY
 from envs.lab.synthetic import examples
 from sandboxes.naming import lazy_import
@@ -55,7 +55,7 @@ class Recipe:
         """Return the name of the recipe and its tasks, 12 hexadecimal digits, behind those of a format and an agent."""
         content = repr((self, examples(self.examples, self.seed, self.kinds)))
         prefix = "" if self.tool_format == AUTO else f"{self.tool_format.replace('/', '.')}-"
-        if (agent := foreign(self.agent)) is not None:
+        if (agent := find_foreign_agent(self.agent)) is not None:
             content, prefix = content + repr(agent.recipe), f"{prefix}{agent.name}-"
         if self.whole > 1 or self.autocast:
             content += repr((self.whole, self.autocast))

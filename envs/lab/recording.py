@@ -22,7 +22,7 @@ from atropos_agent.gateway.requests import GatewayRequest, HistoryMessage
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig, Reply, SequenceData
 from envs.agents.facts import ForeignAgent
-from envs.agents.rehearsal import play, shows_shell
+from envs.agents.rehearsal import run_policy, shell_pattern
 from envs.lab.synthetic import WORKING_DIR
 from envs.types import Failure, InfraError
 from sandboxes.base import SandboxSpec
@@ -70,7 +70,7 @@ class RecordedRollout:
         Raises InfraError, SandboxError, AgentError if it can't work, or makes no room."""
         template = ChatTemplate(tokenizer)
         fitted = FittedFormat.of(AUTO, template)
-        shows, overflows = shows_shell(agent), [*full]
+        shows, overflows = shell_pattern(agent), [*full]
         works, sums = _replies(agent, fitted, script)
 
         def reply(prompt: Sequence[int]) -> str:
@@ -82,7 +82,7 @@ class RecordedRollout:
 
         spec = SandboxSpec(await ensure_base_image(), workdir=WORKING_DIR)
         async with DockerBackend() as backend:
-            seen = await play(agent, backend, spec, fitted, script.task, reply, _CONFIG, files)
+            seen = await run_policy(agent, backend, spec, fitted, script.task, reply, _CONFIG, files)
         if works or sums or not seen.result.success:
             what = f"ended as {seen.result.stop_reason}, with {len(works)} replies and {len(sums)} summaries left"
             raise InfraError(Failure.ENVIRONMENT, f"agent {agent.name} {what}: its manner to make room can't be learnt")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from atropos_agent.formats.hermes import Hermes
 from atropos_agent.types import Reply, SequenceData
 from envs.agents.facts import ForeignAgent
-from envs.lab.synthetic import Example, call, expert
+from envs.lab.synthetic import Example, call, expert_replies
 from sandboxes.naming import lazy_import
 
 if TYPE_CHECKING:  # its import takes seconds
@@ -66,7 +66,7 @@ def model(cache: Path, on_step: Callable[[int, float], None] | None = None, agen
         scratch = _SCRATCH()
         plain = scratch.make_tokenizer([], 0)
         manner = None if agent is None else asyncio.run(_MANNER().record(agent, plain))
-        spelled = asyncio.run(_rows(train, plain, expert, manner))
+        spelled = asyncio.run(_rows(train, plain, expert_replies, manner))
         tokenizer = scratch.make_tokenizer([row.full_text for row in spelled], size)
         rng = random.Random(0)
         drawn = [rng.choice(train) for _ in range(_DIALOGUES)]
@@ -89,7 +89,7 @@ def cached_model(cache: Path, name: str, made_of: object, make: Callable[[Path],
 
 def _sample_replies(task: Example, rng: random.Random, manner: Manner | None) -> list[Reply | str]:
     """Return the expert's replies, or others with a flawed one at the beginning."""
-    right, submission = expert(task)
+    right, submission = expert_replies(task)
     if rng.random() >= FLAWED:
         return [right, submission]
     name, cut = (

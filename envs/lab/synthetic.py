@@ -45,12 +45,12 @@ def examples(count: int, seed: int, kinds: Sequence[str] = ()) -> list[Example]:
     return [_example(chosen[i % len(chosen)], rng) for i in range(count)]
 
 
-def expert(task: Example) -> list[Reply]:
+def expert_replies(task: Example) -> list[Reply]:
     """Return the replies of a right solver, with the plan first if the task has one."""
     return [call("terminal", f"Plan: {task.plan}" if task.plan else "", command=task.command), call("submit")]
 
 
-def hasty(task: Example, rng: random.Random) -> list[Reply]:
+def hasty_replies(task: Example, rng: random.Random) -> list[Reply]:
     """Return the replies of a solver without a plan, right no more often than by drawing lots."""
     return [call("terminal", command=rng.choice((task.command, *task.slips))), call("submit")]
 

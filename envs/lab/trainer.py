@@ -42,7 +42,7 @@ from envs.delivery.row_check import check_group
 from envs.lab.consumer import Consumer
 from envs.lab.networks import load_network, with_adapter
 from envs.records.disk import replace_file
-from envs.trainers.weights import hand_over, kept_current, policy_server
+from envs.trainers.weights import hand_over, keep_current, policy_server
 from sandboxes.arguments import (
     Parser,
     existing_path,
@@ -168,7 +168,7 @@ class Policy:
             self.optimizer.step()
             if epoch == 0:
                 tokens = {name: torch.cat([part[name] for part in seen]) for name in seen[0]}
-                figures = _summary(tokens) | {"grad_norm": float(norm)}
+                figures = _summarize_tokens(tokens) | {"grad_norm": float(norm)}
         return figures
 
     def _backward(self, rows: Sequence[Row]) -> dict[str, Tensor]:
@@ -207,7 +207,7 @@ class Policy:
         partial.rename(folder)
 
 
-def _summary(tokens: Mapping[str, Tensor]) -> dict[str, float]:
+def _summarize_tokens(tokens: Mapping[str, Tensor]) -> dict[str, float]:
     """Return means over the trained tokens. mismatch: |logprob - the server's|, of all tokens and, under
     mismatch_fresh, of those sampled from the present weights, with rounding as its only cause."""
     difference = (tokens["logprob"] - tokens["engine_logprob"]).abs()
@@ -247,12 +247,12 @@ async def train(options: argparse.Namespace) -> None:
         while step < options.steps:
             consumer.starting_step = step
             began = time.monotonic()
-            async with kept_current(server, checkpoint, step):
+            async with keep_current(server, checkpoint, step):
                 # A batch that was pulled is kept until it is trained on: the API has forgotten it.
                 groups = json.loads(pending.read_bytes()) if pending.is_file() else list((await anext(batches)).groups)
                 replace_file(pending, json.dumps(groups).encode())
                 pulled = time.monotonic()
-                figures = await asyncio.to_thread(_learn, policy, groups, step, seen)
+                figures = await asyncio.to_thread(_train_on_batch, policy, groups, step, seen)
             step += 1
             checkpoint = options.out / f"step-{step:06}"
             seconds = {"wait": pulled - began, "train": time.monotonic() - pulled}
@@ -264,16 +264,16 @@ async def train(options: argparse.Namespace) -> None:
                 shutil.rmtree(old)
 
 
-def _learn(policy: Policy, groups: Sequence[Group], step: int, seen: dict[str, None]) -> dict[str, Any]:
+def _train_on_batch(policy: Policy, groups: Sequence[Group], step: int, seen: dict[str, None]) -> dict[str, Any]:
     """Update the policy on the new groups of a batch. Return the batch's figures."""
     options = policy.options
-    fresh = [group for group in groups if not _seen_before(group, seen)]
+    fresh = [group for group in groups if not _is_duplicate(group, seen)]
     rows, left_out = rows_of(fresh, step, options.max_lag, scaled=not options.no_std, negative=options.negative_weight)
     left_out["duplicate groups"] = len(groups) - len(fresh)
-    return {**_line(fresh, left_out), **(policy.update(rows) if rows else {})}
+    return {**_batch_figures(fresh, left_out), **(policy.update(rows) if rows else {})}
 
 
-def _seen_before(group: Group, seen: dict[str, None]) -> bool:
+def _is_duplicate(group: Group, seen: dict[str, None]) -> bool:
     """Tell whether a group came before, as when its sender missed the API's answer; it is seen now."""
     names = (group.get("generation_params") or {}).get("rollout_ids") or ()
     keys = [f"{name}:{len(tokens)}" for name, tokens in zip(names, group.get("tokens") or (), strict=False)]
@@ -282,7 +282,7 @@ def _seen_before(group: Group, seen: dict[str, None]) -> bool:
     return known
 
 
-def _line(groups: Sequence[Group], left_out: Mapping[str, int]) -> dict[str, Any]:
+def _batch_figures(groups: Sequence[Group], left_out: Mapping[str, int]) -> dict[str, Any]:
     """Return a batch's figures. Rewards are of all its rollouts, trained on or not."""
     rewards: dict[str, float] = {}
     for group in groups:

@@ -11,7 +11,7 @@ from atropos_agent.fitted import FittedFormat
 from atropos_agent.formats import AUTO
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig, Reply, SequenceData
-from envs.lab.synthetic import TOOLS, WORKING_DIR, Example, expert
+from envs.lab.synthetic import TOOLS, WORKING_DIR, Example, expert_replies
 from sandboxes.base import Sandbox, SandboxSpec
 from sandboxes.local import LocalBackend
 from tools import default_tools
@@ -20,7 +20,7 @@ from tools import default_tools
 async def transcripts(
     tasks: Sequence[Example],
     tokenizer: Any,
-    replies: Callable[[Example], Sequence[Reply | str]] = expert,
+    replies: Callable[[Example], Sequence[Reply | str]] = expert_replies,
     tool_format: str = AUTO,
 ) -> AsyncIterator[SequenceData]:
     """Yield a row of tokens for each task: its prompt, the replies and the tools' real results.
@@ -40,7 +40,7 @@ async def transcripts(
                 config = AgentConfig(working_dir=WORKING_DIR, max_tokens=512)
                 agent = AtroposAgent(server, tools, config, template=template, tool_format=fitted)
                 result = await agent.run(task.instruction)
-                for output in result.steps[0].results if replies is expert else ():
+                for output in result.steps[0].results if replies is expert_replies else ():
                     if output.metadata["exit_code"] != 0:
                         raise RuntimeError(f"{task.command!r} failed for {task.instruction!r}: {output.content}")
                 (row,) = result.segments

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from atropos_agent.types import AgentError
 from envs.lab.parsers import warm_start_parser
-from envs.lab.parts import lacking
+from envs.lab.parts import missing_packages
 from envs.lab.recipes import RECIPES
 from envs.records.disk import make_folder
 from envs.types import InfraError
@@ -27,7 +27,7 @@ def main(argv: list[str]) -> int:
     """Make an adapter, or find it, and say how well the model then calls tools. Return the exit status."""
     options = warm_start_parser().parse_args(argv)
     console = Console(stderr=True)
-    if (wrong := lacking("warmstart", smollm2=RECIPES[options.recipe].model == "smollm2")) is not None:
+    if (wrong := missing_packages("warmstart", smollm2=RECIPES[options.recipe].model == "smollm2")) is not None:
         console.print(wrong, markup=False)
         return WRONG_USE
     adapting = _ADAPTING()
@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
     if options.out is not None:
         shutil.copyfile(trained, options.out)
     if options.trials:
-        parsed, planned, exact = adapting.try_out(recipe, cache, trained, options.trials)
+        parsed, planned, exact = adapting.measure_replies(recipe, cache, trained, options.trials)
         console.print(
             f"{options.trials} replies to unseen tasks at temperature 1: {parsed:.0%} hold a call that parses, "
             f"{planned:.0%} begin with a plan, {exact:.0%} hold the expert's own command",

@@ -93,7 +93,7 @@ def model(cache: Path, on_step: Callable[[int, float], None] | None = None, agen
         recorded = None if agent is None else asyncio.run(record_agent(agent))
         tokenizer = asyncio.run(make_word_tokenizer(rng, recorded))
         rows = asyncio.run(dialogues(_DIALOGUES, tokenizer, rng, recorded))
-        drills = _drills(_DRILLS, tokenizer, rng, recorded)
+        drills = _repetition_rows(_DRILLS, tokenizer, rng, recorded)
         make_model([*rows, *drills], tokenizer, folder, steps=_STEPS, on_step=on_step)
         if recorded is not None:
             # Summaries are rows of their own, so one row in five says the last word: it needs more.
@@ -134,7 +134,7 @@ def _wordings() -> tuple[list[str], list[str]]:
     return every[3:], every[:3]
 
 
-def _pages(first: str, last: str, rng: random.Random, *, whole: bool) -> list[str]:
+def _make_pages(first: str, last: str, rng: random.Random, *, whole: bool) -> list[str]:
     """Return the pages of a log. whole: as long as those of the tasks."""
 
     def filling(words: int) -> str:
@@ -149,11 +149,11 @@ def _pages(first: str, last: str, rng: random.Random, *, whole: bool) -> list[st
 def _example(number: int, wording: str, first: str, rng: random.Random) -> Example:
     last = rng.choice(LAST)
     # Tasks of one wording differ in the names of their files.
-    pages = {f"pages/{number}-{i}": f"{text}\n" for i, text in enumerate(_pages(first, last, rng, whole=True), 1)}
-    return Example("read_log", wording, _command(first, last), {"next": _NEXT, **pages})
+    pages = {f"pages/{number}-{i}": f"{text}\n" for i, text in enumerate(_make_pages(first, last, rng, whole=True), 1)}
+    return Example("read_log", wording, _solution_command(first, last), {"next": _NEXT, **pages})
 
 
-def _command(first: str, last: str) -> str:
+def _solution_command(first: str, last: str) -> str:
     """Return what solves a task, in one line."""
     return "; ".join([*["sh next > /dev/null"] * PAGES, _write_command(first, last)])
 
@@ -188,11 +188,11 @@ async def dialogues(
     rows: list[SequenceData] = []
     for _ in range(count):
         first, last = rng.choice(FIRST), rng.choice(LAST)
-        while _command(first, last) in held_out:
+        while _solution_command(first, last) in held_out:
             first, last = rng.choice(FIRST), rng.choice(LAST)
         known = [rng.random() >= FLAWED]
         known.append(known[0] and rng.random() >= FLAWED)
-        pages = _pages(first, last, rng, whole=rng.randrange(_WHOLE) == 0)
+        pages = _make_pages(first, last, rng, whole=rng.randrange(_WHOLE) == 0)
         sums = [
             (_SUMMARY if fine else rng.choice(_FLAWED)).format(page=page, first=first)
             for page, fine in zip(SUMMED_UP_AFTER if recorded is None else FOREIGN_AFTER, known, strict=True)
@@ -200,7 +200,7 @@ async def dialogues(
         commands = [*["sh next"] * PAGES, _write_command(first if known[-1] else _UNKNOWN, last)]
         if recorded is None:
             summaries = 2 if known[0] or rng.random() < _LOST else 1
-            rows += await _own_rows(Script(rng.choice(wordings), commands, pages, sums), tokenizer, summaries)
+            rows += await _own_agent_rows(Script(rng.choice(wordings), commands, pages, sums), tokenizer, summaries)
         else:
             date = f"20{rng.randint(25, 39)}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}"
             script = Script(rng.choice(wordings), commands, pages, sums, date)
@@ -208,7 +208,7 @@ async def dialogues(
     return rows
 
 
-async def _own_rows(script: Script, tokenizer: Any, summaries: int) -> Sequence[SequenceData]:
+async def _own_agent_rows(script: Script, tokenizer: Any, summaries: int) -> Sequence[SequenceData]:
     """Return the rows of our own agent's dialogue, up to the last of so many summaries."""
     template, tools = ChatTemplate(tokenizer), default_tools(None, WINDOWS_TOOLS)  # type: ignore[arg-type]  # never run
     fitted = FittedFormat.of(AUTO, template).with_tools(tools.schemas)
@@ -227,7 +227,9 @@ async def _own_rows(script: Script, tokenizer: Any, summaries: int) -> Sequence[
     return (await agent.run(script.task)).segments
 
 
-def _drills(count: int, tokenizer: Any, rng: random.Random, recorded: RecordedRollout | None) -> list[SequenceData]:
+def _repetition_rows(
+    count: int, tokenizer: Any, rng: random.Random, recorded: RecordedRollout | None
+) -> list[SequenceData]:
     """Return rows in which the two words alone are trained, where they are repeated."""
     rows = []
     for _ in range(count):

@@ -112,7 +112,7 @@ class EngineConfig(StrictOptions):
             raise ValueError("no key has spaces, line ends or letters beyond ASCII in it; copy it again")
         return value
 
-    def each(self) -> list[EngineConfig]:
+    def per_url(self) -> list[EngineConfig]:
         """Return one for each URL."""
         return [self.model_copy(update={"base_url": url}) for url in self.base_url.split(",")]
 
@@ -134,4 +134,4 @@ class Options(StrictOptions):
     @property
     def engines(self) -> list[EngineConfig]:
         """Return one for each URL."""
-        return [engine for config in self.openai for engine in config.each()]
+        return [engine for config in self.openai for engine in config.per_url()]

@@ -77,7 +77,7 @@ def options_of(config_cls: type[BaseModel]) -> Iterator[Option]:
 def read_file(path: Path) -> dict[str, Any]:
     """Return the content of a YAML file. Raises UsageError if it is no mapping, or says something twice."""
     try:
-        value = _loaded(path.read_text(encoding="utf-8-sig"))
+        value = _load_yaml(path.read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError as error:
         raise UsageError(f"--config {path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
     except OSError as error:
@@ -90,17 +90,17 @@ def read_file(path: Path) -> dict[str, Any]:
     return value
 
 
-def scalar(text: str) -> Any:
+def parse_scalar(text: str) -> Any:
     """Return the YAML value of a text: a number, a boolean, a list, a mapping, or itself."""
     try:
-        return _loaded(text)
+        return _load_yaml(text)
     except (yaml.YAMLError, ValueError):
         return text
 
 
-def _loaded(text: str) -> Any:
+def _load_yaml(text: str) -> Any:
     """Return the content of a text in YAML. Raises YAMLError; ValueError if aliases make it endless, or nearly so."""
-    value = yaml.load(text, _Strict)
+    value = yaml.load(text, _StrictLoader)
     waiting, seen = [value], 0
     while waiting:
         item = waiting.pop()
@@ -117,7 +117,7 @@ def _validate_part(
     """Return the options of a part, None if they are wrong."""
     values = {} if values is None else values
     if isinstance(values, dict) and issubclass(kind, StrictOptions):
-        useless, in_python = kind.useless(values), [name for name in values if name in kind.for_python]
+        useless, in_python = kind.useless_options(values), [name for name in values if name in kind.for_python]
         problems += [f"--{'.'.join((*place, name))}: {NO_EFFECT}" for name in useless]
         problems += [f"--{'.'.join((*place, name))}: {IN_PYTHON}" for name in in_python]
         values = {name: value for name, value in values.items() if name not in {*useless, *in_python}}
@@ -150,7 +150,7 @@ def _suggest(name: str, known: Mapping[str, Option]) -> str:
 
 def _options_in(path: tuple[str, ...], kind: Any) -> Iterator[Option]:
     yield Option(path, kind)
-    for inner in _members(kind):
+    for inner in _alternatives(kind):
         if isinstance(inner, type) and issubclass(inner, BaseModel):
             refused = (*inner.unused, *inner.for_python) if issubclass(inner, StrictOptions) else ()
             yield from (Option((*path, name), Any, useless=True) for name in refused)
@@ -185,7 +185,7 @@ def _read_arguments(argv: Sequence[str], known: Mapping[str, Option]) -> tuple[d
                 problems.append(f"{name}: {error} (got {_shorten(text)})")
                 continue
             try:
-                _put(values, option.path, value)
+                _insert(values, option.path, value)
             except ValueError as error:
                 problems.append(f"{name}: {error}")
     return values, problems
@@ -198,12 +198,12 @@ def _entry_option(name: str, known: Mapping[str, Option]) -> Option | None:
         option = known.get(".".join(parts[:end]))
         if option is not None:
             rest = tuple(parts[end:])
-            free = any(get_origin(kind) is dict or kind is dict for kind in _members(option.kind)) and all(rest)
+            free = any(get_origin(kind) is dict or kind is dict for kind in _alternatives(option.kind)) and all(rest)
             return Option((*option.path, *rest), _inner_type(option.kind, rest)) if free else None
     return None
 
 
-def _put(values: dict[str, Any], path: Sequence[str], value: Any, named: str = "it") -> None:
+def _insert(values: dict[str, Any], path: Sequence[str], value: Any, named: str = "it") -> None:
     """Put a value into nested mappings, beside the present ones. Raises ValueError for a contradiction between them."""
     *outer, name = path
     for part in outer:
@@ -213,7 +213,7 @@ def _put(values: dict[str, Any], path: Sequence[str], value: Any, named: str = "
     there = values.get(name)
     if isinstance(there, dict) and isinstance(value, dict):
         for inner, item in value.items():
-            _put(there, (inner,), item, inner)
+            _insert(there, (inner,), item, inner)
     elif isinstance(there, list) and isinstance(value, list):
         there += value
     elif name in values:
@@ -256,42 +256,42 @@ def _parse_text(kind: Any, text: str) -> Any:
     """Return the value of a command line's text for an option of this type; pydantic does the rest.
 
     Raises ValueError for an unreadable mapping or list."""
-    kinds = _members(kind)
+    kinds = _alternatives(kind)
     if type(None) in kinds and text in ("None", "null"):
         return None
     kinds = [one for one in kinds if one is not type(None)]
     classes = [(one, get_origin(one) or one) for one in kinds]
     if any(isinstance(origin, type) and issubclass(origin, Mapping | BaseModel) for _, origin in classes):
-        return _mapping(text, kind)
+        return _parse_mapping(text, kind)
     several = [
         one
         for one, origin in classes
         if origin is not str and isinstance(origin, type) and issubclass(origin, Collection)
     ]
     if several and (len(kinds) == 1 or text.startswith("[")):
-        return _list(text, (get_args(several[0]) or (Any,))[0])
+        return _parse_list(text, (get_args(several[0]) or (Any,))[0])
     if Any in kinds:
-        return scalar(text)
+        return parse_scalar(text)
     choices = [value for one, origin in classes if origin is Literal for value in get_args(one)]
     choices += [one.value for choice in kinds if isinstance(choice, enum.EnumType) for one in list[Any](choice)]
-    value = scalar(text) if len(kinds) > 1 else text
+    value = parse_scalar(text) if len(kinds) > 1 else text
     return next((choice for choice in choices if str(choice) == text), value if type(value) in kinds else text)
 
 
-def _members(kind: Any) -> list[Any]:
+def _alternatives(kind: Any) -> list[Any]:
     """Return the possible types of a value, without the wrappers around them."""
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
-        return [inner for one in get_args(kind) for inner in _members(one)]
+        return [inner for one in get_args(kind) for inner in _alternatives(one)]
     if hasattr(kind, "__metadata__"):  # Annotated
-        return _members(get_args(kind)[0])
+        return _alternatives(get_args(kind)[0])
     return [kind]
 
 
 def _inner_type(kind: Any, path: Sequence[str]) -> Any:
     """Return the type of a value inside of a mapping, by the names that lead to it; Any where no type says it."""
     for name in path:
-        kind = next(filter(None, (_member_type(one, name) for one in _members(kind))), Any)
+        kind = next(filter(None, (_member_type(one, name) for one in _alternatives(kind))), Any)
     return kind
 
 
@@ -303,41 +303,41 @@ def _member_type(kind: Any, name: str) -> Any:
 
 def _parse_item(kind: Any, text: str) -> Any:
     """Return a value inside of a list or a mapping: as its type says, and what is in quotes or brackets as in YAML."""
-    return scalar(text) if text[:1] in ("'", '"', "[", "{") else _parse_text(kind, text)
+    return parse_scalar(text) if text[:1] in ("'", '"', "[", "{") else _parse_text(kind, text)
 
 
-def _mapping(text: str, kind: Any) -> dict[str, Any]:
+def _parse_mapping(text: str, kind: Any) -> dict[str, Any]:
     if not text.strip():
         return {}
     if text.lstrip().startswith("{"):
         try:
-            value = _loaded(text)
+            value = _load_yaml(text)
         except (yaml.YAMLError, ValueError) as error:
             raise ValueError(f"it can't be read: {' '.join(str(error).split())}") from None
         if isinstance(value, dict):
             return value
     found: dict[str, Any] = {}
-    for piece in _pieces(text):
+    for piece in _split_at_commas(text):
         name, equals, value = piece.partition("=")
         if not (equals and name.strip()):
             raise ValueError('give it as name=value, or as a mapping: {"name": value}')
         path = name.strip().split(".")
-        _put(found, path, _parse_item(_inner_type(kind, path), value))
+        _insert(found, path, _parse_item(_inner_type(kind, path), value))
     return found
 
 
-def _list(text: str, item: Any) -> list[Any]:
+def _parse_list(text: str, item: Any) -> list[Any]:
     """Return the items of `a,b` or `[a, "b"]`. Raises ValueError if a bracket is not closed."""
     text = text.strip()
     if text.startswith("["):
         if not text.endswith("]"):
             raise ValueError("its list is not closed by ]")
         text = text[1:-1]
-    pieces = filter(None, map(str.strip, _pieces(text)))
+    pieces = filter(None, map(str.strip, _split_at_commas(text)))
     return [_parse_item(item, piece) for piece in pieces]
 
 
-def _pieces(text: str) -> list[str]:
+def _split_at_commas(text: str) -> list[str]:
     """Split text at commas, except those inside of brackets or quotes."""
     pieces, depth, quote, start = [], 0, "", 0
     for i, sign in enumerate(text):
@@ -365,7 +365,7 @@ def _shorten(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}…"
 
 
-class _Strict(yaml.SafeLoader):
+class _StrictLoader(yaml.SafeLoader):
     """YAML with each key once, and 1e-5 as a number as in JSON and YAML 1.2."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
@@ -381,7 +381,7 @@ class _Strict(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-_Strict.add_implicit_resolver(
+_StrictLoader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(r"^[-+]?(?:[0-9]+|[0-9]*\.[0-9]+|[0-9]+\.[0-9]*)[eE][-+]?[0-9]+$"),
     list("-+0123456789."),

@@ -32,7 +32,7 @@ def load_tokenizer(
     try:
         if local and not Path(name).is_dir():
             raise NotADirectoryError("there is no such folder")
-        return _loaded(name, local_files_only=away is not None, trust_remote_code=trust_remote_code)
+        return _load(name, local_files_only=away is not None, trust_remote_code=trust_remote_code)
     except Exception as error:  # of files of all kinds: tokenizers raises plain ones
         if "trust_remote_code" in str(error):
             raise UsageError(
@@ -52,7 +52,7 @@ def load_tokenizer(
         ) from error
 
 
-def _loaded(name: str, *, trust_remote_code: bool, **options: Any) -> Any:
+def _load(name: str, *, trust_remote_code: bool, **options: Any) -> Any:
     """Load a tokenizer with its chat template."""
     tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=trust_remote_code, **options)
     if type(tokenizer).__name__ != "MistralCommonBackend":

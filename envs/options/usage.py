@@ -21,10 +21,10 @@ _COLUMN = 34
 def usage(prog: str, about: str, config_cls: type[AgentEnvConfig], command: str, *, whole: bool) -> str:
     """Return the help of a command. whole: with all groups, not only the essential options."""
     essential = [
-        *_lines("openai", EngineConfig, EngineConfig.essential),
-        *_lines("env", config_cls, config_cls.essential),
+        *_format_options("openai", EngineConfig, EngineConfig.essential),
+        *_format_options("env", config_cls, config_cls.essential),
     ]
-    blocks = [f"{prog} {command} [--OPTION VALUE …]\n\n{about}", _block("Essential", essential)]
+    blocks = [f"{prog} {command} [--OPTION VALUE …]\n\n{about}", _format_block("Essential", essential)]
     if whole:
         left = [name for name in config_cls.model_fields if name not in {*config_cls.essential, *config_cls.inherited}]
         left = [name for name in left if name not in config_cls.for_python]
@@ -33,45 +33,45 @@ def usage(prog: str, about: str, config_cls: type[AgentEnvConfig], command: str,
         inherited = [f"--env.{name}" for name in config_cls.inherited]
         inherited += [f"--openai.{name}" for name in EngineConfig.inherited]
         blocks += [
-            _block("This environment", _lines("env", config_cls, own)),
-            _block("Model and rollouts", _lines("env", config_cls, config_cls.model)),
-            _block("Run, trainer and evaluation", _lines("env", config_cls, run)),
+            _format_block("This environment", _format_options("env", config_cls, own)),
+            _format_block("Model and rollouts", _format_options("env", config_cls, config_cls.model)),
+            _format_block("Run, trainer and evaluation", _format_options("env", config_cls, run)),
             textwrap.fill(f"Also accepted, with atroposlib's meaning: {', '.join(inherited)}", 80),
         ]
     command_s = [name for name in Options.model_fields if name not in ("env", "openai")]
     if command != "evaluate":
         command_s = [name for name in command_s if name not in Options.of_evaluate]
     lines = [
-        _line("--config FILE", "YAML file with these options, as env: {NAME: VALUE}; the command line wins"),
-        *_lines("", Options, command_s),
-        _line("--help-all", "all options"),
+        _format_option("--config FILE", "YAML file with these options, as env: {NAME: VALUE}; the command line wins"),
+        *_format_options("", Options, command_s),
+        _format_option("--help-all", "all options"),
     ]
-    return "\n\n".join([block for block in [*blocks, _block("This command", lines)] if block])
+    return "\n\n".join([block for block in [*blocks, _format_block("This command", lines)] if block])
 
 
-def _block(title: str, lines: Iterable[str]) -> str:
+def _format_block(title: str, lines: Iterable[str]) -> str:
     listed = list(lines)
     return "\n".join([f"{title}:", *listed]) if listed else ""
 
 
-def _lines(place: str, kind: type[BaseModel], names: Iterable[str]) -> Iterator[str]:
+def _format_options(place: str, kind: type[BaseModel], names: Iterable[str]) -> Iterator[str]:
     for name in names:
         info = kind.model_fields[name]
         path = f"{place}.{name}" if place else name
         if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
-            yield from _lines(path, info.annotation, info.annotation.model_fields)
+            yield from _format_options(path, info.annotation, info.annotation.model_fields)
         else:
-            yield _line(f"--{path}", f"{info.description or name}{_default(info.default)}")
+            yield _format_option(f"--{path}", f"{info.description or name}{_format_default(info.default)}")
 
 
-def _line(option: str, text: str) -> str:
+def _format_option(option: str, text: str) -> str:
     width = max(60, shutil.get_terminal_size().columns)
     indent = " " * _COLUMN
     wrapped = textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
     return f"  {option}\n{wrapped}" if len(option) > _COLUMN - 4 else f"  {option:{_COLUMN - 2}}" + wrapped[_COLUMN:]
 
 
-def _default(value: Any) -> str:
+def _format_default(value: Any) -> str:
     if value is PydanticUndefined or value is None or value in ("", [], {}):
         return ""
     if isinstance(value, list):

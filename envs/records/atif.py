@@ -43,7 +43,7 @@ import orjson
 
 from atropos_agent import __version__
 from atropos_agent.types import IGNORED, AgentResult, AgentStep, Exchange, Message, SequenceData
-from envs.records.disk import append, until_room
+from envs.records.disk import append, retry_until_space
 from envs.records.plain import plain, plain_text
 from envs.types import Rollout
 from tools.base import ToolCall, ToolResult
@@ -155,7 +155,7 @@ class RolloutWriter:
     async def write(self, rollout: Rollout) -> Place:
         """Append a rollout. The work happens in a thread, off the event loop, and waits while the disk is
         full. Raises OSError."""
-        return await until_room(self.path, lambda: self._write(rollout))
+        return await retry_until_space(self.path, lambda: self._write(rollout))
 
     def _open(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -273,7 +273,7 @@ def _exchange(exchange: Exchange) -> dict[str, Any]:
     }
 
 
-def opening_of(result: AgentResult) -> Sequence[Message]:
+def opening_messages(result: AgentResult) -> Sequence[Message]:
     """Return the messages before the first sampled reply. Of a rollout with several conversations, these are the
     messages up to the first of the user's: with it each one begins."""
     messages, sampled = result.messages, len(result.steps)
@@ -287,7 +287,7 @@ def opening_of(result: AgentResult) -> Sequence[Message]:
 
 def _opening_steps(rollout: Rollout) -> Iterator[dict[str, Any]]:
     """Yield the messages before the first sampled reply; replies given as examples may be among them."""
-    opening = opening_of(rollout.result)
+    opening = opening_messages(rollout.result)
     if not opening:
         yield {"source": "user", "message": plain_text(rollout.task.instruction)}
     for message in opening:

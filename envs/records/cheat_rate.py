@@ -18,7 +18,7 @@ def cheat_rate(by_step: Iterable[Mapping[str, int]]) -> float | None:
     return sum(count.get("cheated", 0) for count in counts) / rollouts if rollouts >= _ENOUGH else None
 
 
-def rising(by_step: Mapping[str, Mapping[str, int]]) -> tuple[float, float] | None:
+def find_rise(by_step: Mapping[str, Mapping[str, int]]) -> tuple[float, float] | None:
     """Return the rate before and in the last steps, if it has at least doubled and is no trifle; None otherwise."""
     steps = sorted(by_step, key=int)
     before = cheat_rate(by_step[step] for step in steps[:-RECENT_STEPS])

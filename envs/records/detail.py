@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import BaseLoader, Environment, StrictUndefined
 
 from atropos_agent.types import AgentResult, AgentStep, Message
-from envs.records.atif import opening_of
+from envs.records.atif import opening_messages
 from envs.records.read import SavedRollout
 from envs.records.token_view import visible
 from sandboxes.plurals import plural
@@ -79,7 +79,7 @@ def detail_of(rollout: SavedRollout) -> Detail:
     result, seat = rollout.result, rollout.seat
     place = {"group": seat.group, "member": seat.member, "trainer's step": seat.step}
     return Detail(
-        opening=opening_of(result),
+        opening=opening_messages(result),
         turns=[_turn(step, part) for step, part in zip(result.steps, _parts(result), strict=True)],
         tests=[(name, status.value) for name, status in sorted(rollout.verdict.tests.items())],
         facts=[

@@ -55,18 +55,18 @@ _PASSING_SQLITE = frozenset(
 )
 
 
-def no_space(error: BaseException) -> bool:
+def is_disk_full(error: BaseException) -> bool:
     """Tell whether an error of the file system or of SQLite means a full disk."""
     return "disk is full" in str(error) or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
 
 
-def may_pass(error: BaseException) -> bool:
+def is_transient(error: BaseException) -> bool:
     """Tell whether a failed write may succeed later: the disk is full or away, or something is used up."""
     if isinstance(error, sqlite3.OperationalError):
         code = getattr(error, "sqlite_errorcode", 0)
         # A file that ends too early is damaged.
-        return no_space(error) or (code & 0xFF in _PASSING_SQLITE and code != sqlite3.SQLITE_IOERR_SHORT_READ)
-    return no_space(error) or getattr(error, "errno", None) in _PASSING
+        return is_disk_full(error) or (code & 0xFF in _PASSING_SQLITE and code != sqlite3.SQLITE_IOERR_SHORT_READ)
+    return is_disk_full(error) or getattr(error, "errno", None) in _PASSING
 
 
 class NoFolder(ValueError):
@@ -97,7 +97,7 @@ def _largest_file() -> float:
     return math.inf if soft == resource.RLIM_INFINITY else soft
 
 
-async def until_room(
+async def retry_until_space(
     path: Path, work: Callable[[], T], stopping: Callable[[], bool] = lambda: False, *, home: Path | None = None
 ) -> T:
     """Do `work` in a thread, again and again while the disk is full or away. Raises any other error, and the error
@@ -114,7 +114,7 @@ async def until_room(
         try:
             return await asyncio.to_thread(at_home)
         except OSError as error:
-            if not may_pass(error):
+            if not is_transient(error):
                 raise error if error.filename else OSError(error.errno, error.strerror, str(path)) from error
             if stopping():
                 logger.error("%s: %s; this was not written, because the run ends", path, error)

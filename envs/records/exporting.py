@@ -84,13 +84,13 @@ def _export(run: Path, out: Path, form: str, more: Mapping[str, Callable[[Path, 
         raise ValueError(f"{out} is there already; name another place")
     if form != "triplets" and form not in more and out.suffix in _OF_FILES:
         raise ValueError(f"--to {form} writes a folder of three files, and {out} reads like one file; name a folder")
-    with _whole(out):
+    with _remove_if_unfinished(out):
         _write(run, out, form, more)
     return 0
 
 
 @contextmanager
-def _whole(out: Path) -> Iterator[None]:
+def _remove_if_unfinished(out: Path) -> Iterator[None]:
     """Remove a file or folder that is not written to its end."""
     try:
         yield

@@ -76,7 +76,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
 def tables(directory: Path | str) -> dict[str, pa.Table]:
     """Return all tables of a run in memory. Raises as `read_rollouts` does."""
     chunks: dict[str, list[pa.Table]] = {name: [schema.empty_table()] for name, schema in SCHEMAS.items()}
-    for chunk in _chunks(directory):
+    for chunk in _table_chunks(directory):
         for name, table in chunk.items():
             chunks[name].append(table)
     return {name: pa.concat_tables(parts) for name, parts in chunks.items()}
@@ -93,7 +93,7 @@ def write_parquet(directory: Path | str, folder: Path) -> dict[str, Path]:
             name: stack.enter_context(pq.ParquetWriter(path, SCHEMAS[name], compression="zstd"))
             for name, path in files.items()
         }
-        for chunk in _chunks(directory):
+        for chunk in _table_chunks(directory):
             for name, table in chunk.items():
                 writers[name].write_table(table)
     return files
@@ -106,18 +106,18 @@ def write_table(rows: Iterable[dict[str, Any]], out: Path) -> None:
     lines = (orjson.dumps(plain(row)) + b"\n" for row in rows)
     schema = pa.schema([])
     with TemporaryFile(dir=out.parent) as spool:
-        for piece in _pieces(lines, len, _BYTES):
+        for piece in _chunk_by_size(lines, len, _BYTES):
             spool.writelines(piece)
             found = pa.array(map(orjson.loads, piece)).type
             schema = pa.unify_schemas([schema, pa.schema(list(found))], promote_options="permissive")
         spool.seek(0)
         with pq.ParquetWriter(out, schema, compression="zstd") as writer:
-            for piece in _pieces(spool, len, _BYTES):
+            for piece in _chunk_by_size(spool, len, _BYTES):
                 writer.write_table(pa.Table.from_pylist([*map(orjson.loads, piece)], schema))
 
 
-def _chunks(directory: Path | str) -> Iterator[dict[str, pa.Table]]:
-    for chunk in _pieces(read_rollouts(directory), _size, _TOKENS):
+def _table_chunks(directory: Path | str) -> Iterator[dict[str, pa.Table]]:
+    for chunk in _chunk_by_size(read_rollouts(directory), _size, _TOKENS):
         rows = {
             "rollouts": [rollout_row(saved) for saved in chunk],
             "turns": [row for saved in chunk for row in turn_rows(saved)],
@@ -130,7 +130,7 @@ def _size(saved: SavedRollout) -> int:
     return max(_AT_LEAST, sum(len(row.tokens) for row in saved.result.segments))
 
 
-def _pieces(items: Iterable[T], size: Callable[[T], int], most: int) -> Iterator[list[T]]:
+def _chunk_by_size(items: Iterable[T], size: Callable[[T], int], most: int) -> Iterator[list[T]]:
     """Yield items in lists; each ends when its sizes sum up to `most`."""
     piece: list[T] = []
     sizes = 0

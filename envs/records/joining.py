@@ -19,7 +19,7 @@ from envs.messages import SWE, replace_command
 from envs.records.comparison import UNREADABLE, NoEvaluation, table_of, why_unreadable
 from envs.records.disk import replace_file
 from envs.records.stats import EvalSummary, TaskResult, summary_of
-from envs.records.tables import paper
+from envs.records.tables import make_console
 from sandboxes.arguments import WRONG_USE, Parser, output_file
 
 _COUNTS = ("tasks", "made", "missing")
@@ -38,7 +38,7 @@ def main(argv: Sequence[str]) -> int:
         return WRONG_USE
     options.out.parent.mkdir(parents=True, exist_ok=True)
     replace_file(options.out, orjson.dumps(summary.to_json(), option=orjson.OPT_INDENT_2))
-    paper().print(table_of(summary))
+    make_console().print(table_of(summary))
     return 0
 
 

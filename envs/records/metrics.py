@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import orjson
 
-from envs.records.cheat_rate import RECENT_STEPS, cheat_rate, rising
+from envs.records.cheat_rate import RECENT_STEPS, cheat_rate, find_rise
 from envs.types import RESOURCES, Rollout
 from sandboxes.plurals import plural
 
@@ -197,7 +197,7 @@ class Metrics:
         _count_at(self.sign_rates, rollout.seat.step, "rollouts")
         if rollout.verdict.signs:
             _count_at(self.sign_rates, rollout.seat.step, "cheated")
-        rise = rising(self.sign_rates)
+        rise = find_rise(self.sign_rates)
         if rise is not None and not self.alarmed:
             logger.warning(
                 "signs of cheating rise: %.0f%% of rollouts in the trainer's last %d steps, %.0f%% before; "

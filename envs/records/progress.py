@@ -46,12 +46,12 @@ class Bar:
         columns = [TextColumn(f"{{task.fields[{name}]}}", markup=False) for name in ("what", "status")]
         self._drawn = Progress(columns[0], BarColumn(), columns[1], console=self.console, refresh_per_second=2)
         self._task = self._drawn.add_task("", total=total, what=what, status="")
-        self._lines = threading.Thread(target=self._print_now_and_then, name="progress", daemon=True)
+        self._lines = threading.Thread(target=self._print_if_due, name="progress", daemon=True)
 
     def __enter__(self) -> Self:
         self._begun = self._clock()
         if self.console.is_terminal:
-            self._move_log()  # before what is drawn takes the place of stderr
+            self._redirect_log()  # before what is drawn takes the place of stderr
             self._drawn.start()
         else:
             self._lines.start()
@@ -93,23 +93,23 @@ class Bar:
         """Return everything in one line of text."""
         return f"{self._what}: {self._status()}"
 
-    def _move_log(self) -> None:
+    def _redirect_log(self) -> None:
         handlers = [one for one in logging.getLogger().handlers if isinstance(one, logging.StreamHandler)]
         self._moved = [(one, one.stream) for one in handlers if one.stream is sys.stderr]
         for handler, _ in self._moved:
-            handler.setStream(_Above(self.console))
+            handler.setStream(_AboveLiveStream(self.console))
 
     def _status(self) -> str:
         elapsed = self._clock() - self._begun
         counted = f"{self._done}" if self._total is None else f"{self._done} of {self._total}"
-        left = left_s(self._done - (self._before or 0), self._done, self._total, elapsed)
+        left = remaining_s(self._done - (self._before or 0), self._done, self._total, elapsed)
         parts = [counted, duration(elapsed), f"about {duration(left)} left" if left else ""]
         return ", ".join(part for part in parts if part) + (f"; {self._note}" if self._note else "")
 
     def _draw(self) -> None:
         self._drawn.update(self._task, completed=self._done, total=self._total, what=self._what, status=self._status())
 
-    def _print_now_and_then(self) -> None:
+    def _print_if_due(self) -> None:
         while not self._over.wait(self._interval_s):
             self._print()
 
@@ -120,7 +120,7 @@ class Bar:
             self._shown = line
 
 
-class _Above(io.TextIOBase):
+class _AboveLiveStream(io.TextIOBase):
     """A stream; its lines are printed above the live part of a console."""
 
     def __init__(self, console: Console) -> None:
@@ -132,7 +132,7 @@ class _Above(io.TextIOBase):
         return len(text)
 
 
-def left_s(made: int, done: int, total: int | None, elapsed_s: float) -> float | None:
+def remaining_s(made: int, done: int, total: int | None, elapsed_s: float) -> float | None:
     """Return the remaining seconds at the present speed: `made` in `elapsed_s`, and `done` of `total` by now.
 
     None if nothing was made yet, nothing is left, or the total is unknown."""

@@ -17,7 +17,7 @@ _FOLDED = "↩"
 """Ends a line whose last word goes on in the next one."""
 
 
-def paper() -> Console:
+def make_console() -> Console:
     """Return the console for a command's results: as wide as the terminal, else as COLUMNS says, else 80.
 
     It wraps tables only. Other lines are printed whole, so that a path can be copied."""
@@ -67,7 +67,7 @@ def _columns_table(heads: Sequence[str], rows: Sequence[Sequence[str]], room: in
     first = max(map(cell_len, heads))
     left = room - first - _GAP
     while rows:
-        widths = [max(_longest(row, "\n"), 1) for row in rows]
+        widths = [max(_longest_width(row, "\n"), 1) for row in rows]
         count = next((n for n in range(len(rows), 1, -1) if sum(widths[:n]) + (n - 1) * _GAP <= left), 1)
         chosen, rows = rows[:count], rows[count:]
         made = Table.grid(padding=(0, _GAP, 0, 0))
@@ -76,7 +76,7 @@ def _columns_table(heads: Sequence[str], rows: Sequence[Sequence[str]], room: in
             made.add_column(width=min(width, left), overflow="fold")
         for head, *cells in zip(heads, *chosen, strict=True):
             if any(cells):
-                made.add_row(Text(head, "bold"), *(Text(_fold(cell, left)) for cell in cells))
+                made.add_row(Text(head, "bold"), *(Text(_split_long_words(cell, left)) for cell in cells))
         yield made
         if rows:
             yield ""
@@ -84,8 +84,8 @@ def _columns_table(heads: Sequence[str], rows: Sequence[Sequence[str]], room: in
 
 def _widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:
     """Return a width for each column, at least that of its longest word; nothing if there is too little room."""
-    widths = [_longest(cells) for cells in columns]
-    wanted = [_longest(cells, "\n") for cells in columns]
+    widths = [_longest_width(cells) for cells in columns]
+    wanted = [_longest_width(cells, "\n") for cells in columns]
     left = room - sum(widths) - _GAP * (len(columns) - 1)
     if left < 0:
         return []
@@ -95,12 +95,12 @@ def _widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:
     return widths
 
 
-def _longest(cells: Sequence[str], between: str | None = None) -> int:
+def _longest_width(cells: Sequence[str], between: str | None = None) -> int:
     """Return the width of the longest word, or of the longest line."""
     return max((cell_len(part) for cell in cells for part in cell.split(between)), default=0)
 
 
-def _fold(cell: str, width: int) -> str:
+def _split_long_words(cell: str, width: int) -> str:
     """Return a cell with the parts of longer words as words of their own, each with a mark."""
 
     def parts(word: re.Match[str]) -> str:

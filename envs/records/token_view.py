@@ -42,7 +42,7 @@ def token_view(row: SequenceData, decode: Callable[[int], str] | None, *, limit:
     """Return the first `limit` tokens of a row. Without `decode` the ids stand for the texts."""
     text_of = cache(decode) if decode is not None else None
     trained = [logprob for mask, logprob in zip(row.masked_tokens, row.logprobs, strict=True) if mask != IGNORED]
-    doubled = doubled_controls(row.tokens, text_of) if text_of is not None else []
+    doubled = find_doubled_controls(row.tokens, text_of) if text_of is not None else []
     shown = slice(0, limit)
     return TokenView(
         html=Boxes(text_of).html(row.tokens[shown], row.masked_tokens[shown], row.logprobs[shown], set(doubled)),
@@ -94,7 +94,7 @@ class Boxes:
         return f'<i{name} class="{kind}" {about}="{title}">{escape(shown)}</i>'
 
 
-def doubled_controls(tokens: Sequence[int], text_of: Callable[[int], str]) -> list[int]:
+def find_doubled_controls(tokens: Sequence[int], text_of: Callable[[int], str]) -> list[int]:
     """Return the places of a control token repeated with nothing but white space between."""
     kinds = {token: _kind(text_of(token)) for token in set(tokens)}
     found, last = [], ""

@@ -133,16 +133,16 @@ class Trackers:
     def log(self, values: Mapping[str, float], step: int) -> None:
         """See `Tracker`."""
         for name, tracker in list(self._trackers.items()):
-            if not _done(partial(tracker.log, values, step), f"{name} takes no figures any more; the run goes on"):
+            if not _succeeded(partial(tracker.log, values, step), f"{name} takes no figures any more; the run goes on"):
                 del self._trackers[name]
 
     def close(self) -> None:
         """See `Tracker`."""
         for name, tracker in self._trackers.items():
-            _done(tracker.close, f"{name} could not be closed")
+            _succeeded(tracker.close, f"{name} could not be closed")
 
 
-def _done(call: Callable[[], None], problem: str) -> bool:
+def _succeeded(call: Callable[[], None], problem: str) -> bool:
     """Return whether a call of a tracker ended well; else log the problem."""
     try:
         call()

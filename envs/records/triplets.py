@@ -17,7 +17,7 @@ def rollout_triplets(saved: SavedRollout) -> Iterator[dict[str, Any]]:
     reply of another."""
     messages, steps = saved.result.messages, saved.result.steps
     rows = {row.segment: row for row in saved.result.segments}
-    for step, place in zip(steps, _places(messages, steps), strict=True):
+    for step, place in zip(steps, _reply_places(messages, steps), strict=True):
         systems = [at for at in range(place) if messages[at]["role"] == "system"]
         row = rows.get(step.segment)
         end = step.start + step.completion_tokens
@@ -34,7 +34,7 @@ def rollout_triplets(saved: SavedRollout) -> Iterator[dict[str, Any]]:
         }
 
 
-def _places(messages: Sequence[Message], steps: Sequence[AgentStep]) -> Iterator[int]:
+def _reply_places(messages: Sequence[Message], steps: Sequence[AgentStep]) -> Iterator[int]:
     """Yield the place of each reply among the messages; 0 for one of another conversation than theirs."""
     replies = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
     if len(steps) <= len(replies):

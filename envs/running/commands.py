@@ -16,20 +16,20 @@ from atropos_agent.engines.hosted import usage_of
 from envs.delivery.packing import RowPacker
 from envs.delivery.rows import ScoredGroup
 from envs.delivery.sender import Registration, Sender
-from envs.delivery.trainer_api import EnvStatus, Place, TrainerAPI
+from envs.delivery.trainer_api import EnvStatus, LogPlace, TrainerAPI
 from envs.records.metrics import Metrics
 from envs.records.progress import Bar
 from envs.records.stats import EvalSummary
-from envs.running.database import locked
+from envs.running.database import lock_directory
 from envs.running.environment import Environment
-from envs.running.evaluation import described, evaluate, shortage
+from envs.running.evaluation import describe_losses, evaluate, evaluation_conditions
 from envs.running.feed import feed
 from envs.running.group import Group
 from envs.running.outbox import Outbox
-from envs.running.run import METRICS_S, Run, cancel, follow_load, open_rollouts, tracking
+from envs.running.run import METRICS_S, Run, cancel, follow_load, open_rollouts, open_trackers
 from envs.running.sinks import FileSink, TrainerSink, open_group_file
 from envs.running.starts import conditions_of, write_start
-from envs.running.supply import Supply
+from envs.running.supply import SupplyMonitor
 from envs.types import Task
 from sandboxes.plurals import plural
 from sandboxes.shielding import finish
@@ -50,9 +50,9 @@ class ServedEnvironment(Environment, Protocol):
 
 async def serve_trainer(env: ServedEnvironment) -> None:
     """Make groups for the trainer until it has had `total_steps` batches, or the run is asked to stop."""
-    async with feed(env, partial(_registered, env), _trainer_pace, command="serve") as fed:
+    async with feed(env, partial(_open_registered_sink, env), _trainer_pace, command="serve") as fed:
         pace = fed.pace
-        async with showing(fed.run, "trainer's steps", pace.total_steps, lambda: pace.step):
+        async with show_progress(fed.run, "trainer's steps", pace.total_steps, lambda: pace.step):
             await fed.done()
             await pace.finish_evaluations()
         await pace.log()
@@ -68,7 +68,7 @@ class _RegisteredSink:
 
 
 @asynccontextmanager
-async def _registered(env: ServedEnvironment, run: Run) -> AsyncIterator[_RegisteredSink]:
+async def _open_registered_sink(env: ServedEnvironment, run: Run) -> AsyncIterator[_RegisteredSink]:
     config = env.config
     async with TrainerAPI(config.rollout_server_url) as api:
         outbox = Outbox(run.journal)
@@ -78,13 +78,13 @@ async def _registered(env: ServedEnvironment, run: Run) -> AsyncIterator[_Regist
         sender = Sender(api, outbox, run.metrics, registration, max_stale=config.max_stale_steps)
         await sender.connect()
         env.registered(sender.answer.model_dump(), sender)
-        place = await api.place() if config.trackers else Place()
+        place = await api.place() if config.trackers else LogPlace()
         path = config.data_path_to_save_groups
         file = None if path is None else await open_group_file(run, Path(path))
         sink = TrainerSink(run, outbox, RowPacker(config.group_size, await outbox.waiting()), file)
-        run.beside(sender.run())
+        run.run_in_background(sender.run())
         try:
-            async with tracking(env, name, project=place.project, group=place.group):
+            async with open_trackers(env, name, project=place.project, group=place.group):
                 yield _RegisteredSink(sender, outbox, sink.take)
         finally:
             await finish(sender.leave())
@@ -99,25 +99,30 @@ async def process_groups(env: Environment) -> Path:
     path = Path(env.config.data_path_to_save_groups or env.run_dir / "groups.jsonl")
     env.config.include_messages = True  # the file is for readers
     groups = env.config.total_steps
-    async with feed(env, partial(_logged_file, path), lambda run, _: CountPace(run, groups), command="process") as fed:
+    async with feed(
+        env, partial(_open_logged_file, path), lambda run, _: CountPace(run, groups), command="process"
+    ) as fed:
         run = fed.run
-        async with showing(run, "groups", groups, lambda: run.metrics.groups):
+        async with show_progress(run, "groups", groups, lambda: run.metrics.groups):
             await fed.done()
         await _log(run, run.metrics.groups)
     return path
 
 
 @asynccontextmanager
-async def _logged_file(path: Path, run: Run) -> AsyncIterator[FileSink]:
-    async with tracking(run.env, f"{run.env.name}-{run.id}", project=None, group=None), FileSink.to(path, run) as sink:
-        run.beside(_keep_logging(run))
+async def _open_logged_file(path: Path, run: Run) -> AsyncIterator[FileSink]:
+    async with (
+        open_trackers(run.env, f"{run.env.name}-{run.id}", project=None, group=None),
+        FileSink.to(path, run) as sink,
+    ):
+        run.run_in_background(_keep_logging(run))
         yield sink
 
 
 async def evaluate_once(env: Environment) -> EvalSummary:
     """Attempt every evaluation task, in a run without groups. Raises RunDirectoryError."""
     started, (_, tasks) = time.time(), await env.ready_tasks()
-    with locked(env.run_dir):
+    with lock_directory(env.run_dir):
         return await _evaluate_in_directory(env, tasks, started)
 
 
@@ -125,26 +130,26 @@ async def _evaluate_in_directory(env: Environment, tasks: Sequence[Task], starte
     await write_start(env, "evaluate", await conditions_of(env))
     metrics = Metrics()
     async with (
-        tracking(env, env.run_dir.name, project=None, group=None),
+        open_trackers(env, env.run_dir.name, project=None, group=None),
         open_rollouts(env, metrics, len(tasks)) as (rollouts, _),
     ):
-        supply = Supply()
+        supply = SupplyMonitor()
         with Bar("evaluating") as bar:
 
             def show(done: int, task: str, total: int) -> None:
                 supply.left = total - done
                 bar.update(done, "; ".join(filter(None, [task, metrics.supply])), total=total)
 
-            async def look() -> None:
+            async def show_supply() -> None:
                 while True:
-                    await asyncio.to_thread(supply.look, env.run_dir, metrics, rollouts.limiter)
+                    await asyncio.to_thread(supply.observe, env.run_dir, metrics, rollouts.limiter)
                     if metrics.supply and supply.left is not None:  # the bar knows its beginning
                         bar.note(metrics.supply)
                     await asyncio.sleep(METRICS_S)
 
-            following = [asyncio.create_task(one) for one in (follow_load(env, rollouts.limiter), look())]
+            following = [asyncio.create_task(one) for one in (follow_load(env, rollouts.limiter), show_supply())]
             try:
-                about, usage = described(env), partial(usage_of, env.servers)
+                about, usage = evaluation_conditions(env), partial(usage_of, env.servers)
                 given = (rollouts, tasks, env.config, env.run_dir)
                 summary = await evaluate(*given, about=about, on_sample=show, usage=usage)
             finally:
@@ -154,7 +159,7 @@ async def _evaluate_in_directory(env: Environment, tasks: Sequence[Task], starte
 
 
 @asynccontextmanager
-async def showing(run: Run, what: str, total: int, done: Callable[[], int]) -> AsyncIterator[None]:
+async def show_progress(run: Run, what: str, total: int, done: Callable[[], int]) -> AsyncIterator[None]:
     """Show a run's progress while the block runs. total: not positive without an end."""
 
     def line() -> str:
@@ -231,7 +236,7 @@ class TrainerPace:
         """See `Pace`."""
         config, sender, size = self._run.config, self._sender, self._run.config.group_size
         if sender.step != self.step:
-            await self._step_to(sender.step)
+            await self._advance_to(sender.step)
         queued = sender.status.queue_size
         supply = self._run.supply
         supply.lacks, supply.enough = queued * size < sender.batch_size, False
@@ -245,7 +250,7 @@ class TrainerPace:
         supply.enough, supply.begun = most <= 0, most <= working
         return max(0, min(self._run.useful_groups, most) - working)
 
-    async def _step_to(self, step: int) -> None:
+    async def _advance_to(self, step: int) -> None:
         every = self._run.config.steps_per_eval
         due = every > 0 and step // every > self.step // every
         self.step, self._run.supply.stepped = step, time.monotonic()
@@ -257,7 +262,7 @@ class TrainerPace:
 
     def _begin_evaluation(self) -> None:
         # Training goes on beside it: cancelled rollouts would be work thrown away.
-        evaluation = self._run.beside(self._evaluate(self.step))
+        evaluation = self._run.run_in_background(self._evaluate(self.step))
         self._evaluations.add(evaluation)
         evaluation.add_done_callback(self._evaluations.discard)
 
@@ -288,14 +293,14 @@ class TrainerPace:
     async def _evaluate(self, step: int) -> None:
         run, started = self._run, time.time()
         try:
-            about = described(run.env)
+            about = evaluation_conditions(run.env)
             summary = await evaluate(
                 *(run.rollouts, run.eval_tasks, run.config, run.env.run_dir),
                 step=step,
                 about=about,
                 resources=await run.resources.now(run.journal),
             )
-            if (why := shortage(summary, run.config.eval_lost)) is not None:
+            if (why := describe_losses(summary, run.config.eval_lost)) is not None:
                 logger.warning("the evaluation of step %d must not be believed: %s", step, why)
             await run.env.log_evaluation(summary, started)
         except Exception:  # the training goes on

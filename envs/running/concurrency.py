@@ -105,7 +105,7 @@ class HillClimb:
     _before: tuple[int, float] | None = None
     _rest: int = 0
 
-    def look(self, *, tokens_per_s: float, saturated: bool, room: int | None = None) -> int:
+    def observe(self, *, tokens_per_s: float, saturated: bool, room: int | None = None) -> int:
         """Return the limit from now on. saturated: as many ran as might. room: how many rollouts the servers have
         room for, if less than all running ones."""
         if room is not None:
@@ -231,7 +231,7 @@ class ConcurrencyLimiter:
             # Until then nothing is known: images are built, sandboxes opened.
             at_work = tokens > 0 or any(now.running > 0 for now in seen)
             limit = self.climb.limit
-            self.climb.look(
+            self.climb.observe(
                 tokens_per_s=tokens / self.look_s,
                 saturated=at_work and self._most_active >= limit,
                 room=self.active - math.ceil(excess) if excess > 0 else None,

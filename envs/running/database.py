@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from envs.records.disk import LOCK, may_pass
+from envs.records.disk import LOCK, is_transient
 from envs.running.wal import frames_of
 from envs.types import GroupState
 from sandboxes.owner import boot_time
@@ -126,7 +126,7 @@ OVER = "over"
 
 
 @contextlib.contextmanager
-def locked(directory: Path) -> Iterator[BinaryIO]:
+def lock_directory(directory: Path) -> Iterator[BinaryIO]:
     """Make a directory, and have it to this process alone while the block runs. Its file says that it is the run's, so
     it stays; another one says afterwards that the run is over. Raises DirectoryInUse."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -150,11 +150,11 @@ def open_database(path: Path) -> sqlite3.Connection:
     moved aside and its readable rows taken over. Raises RunDirectoryError for one of a later version, and if
     the file can't be opened now, as when the disk is full: this is no damage."""
     try:
-        if not path.exists() and _salvaged(path).exists():  # a process was killed between the two
-            _put_salvaged(path)
+        if not path.exists() and _salvage_path(path).exists():  # a process was killed between the two
+            _install_salvaged(path)
         return _connect(path)
     except (sqlite3.DatabaseError, OSError) as error:
-        if may_pass(error):
+        if is_transient(error):
             raise RunDirectoryError(
                 f"{path} can't be opened now ({error}); make room on its disk, start again"
             ) from error
@@ -186,33 +186,33 @@ def read_database(path: Path) -> Iterator[sqlite3.Connection]:
         db.close()
 
 
-def suspect(path: Path) -> None:
+def mark_suspect(path: Path) -> None:
     """Note damage in the file; it is checked whole when it is opened next."""
-    _suspected(path).touch()
+    _suspect_marker(path).touch()
 
 
-def _suspected(path: Path) -> Path:
+def _suspect_marker(path: Path) -> Path:
     return path.with_name(f"{path.name}.suspect")
 
 
 def _check(db: sqlite3.Connection, path: Path) -> None:
-    whole = path.stat().st_size <= CHECKED_WHOLE or _suspected(path).exists()
+    whole = path.stat().st_size <= CHECKED_WHOLE or _suspect_marker(path).exists()
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     for part in ["1"] if whole else sorted(tables.intersection(_OPEN)):
         found = db.execute(f"PRAGMA quick_check({part})").fetchone()[0]
         if found != "ok":
             raise sqlite3.DatabaseError(found)
-    _suspected(path).unlink(missing_ok=True)
+    _suspect_marker(path).unlink(missing_ok=True)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
     """Raise sqlite3.DatabaseError when the file is damaged."""
     before = frames_of(path, boot_time())
-    with contextlib.closing(_with_log(path)):
-        _refuse_lost(path, before.lost(frames_of(path)))
+    with contextlib.closing(_connect_with_log(path)):
+        _refuse_lost_commits(path, before.lost(frames_of(path)))
     # Closing a file drops all locks of this process on it. SQLite's were on the index just read, and without them
     # whoever opens the journal next cuts the index, which kills the process that has it mapped: open it again.
-    db = _with_log(path)
+    db = _connect_with_log(path)
     with contextlib.ExitStack() as undo:
         undo.callback(db.close)
         _check(db, path)
@@ -221,7 +221,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     return db
 
 
-def _with_log(path: Path) -> sqlite3.Connection:
+def _connect_with_log(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     with contextlib.ExitStack() as undo:
         undo.callback(db.close)
@@ -231,7 +231,7 @@ def _with_log(path: Path) -> sqlite3.Connection:
     return db
 
 
-def _refuse_lost(path: Path, frames: int) -> None:
+def _refuse_lost_commits(path: Path, frames: int) -> None:
     """Raise RunDirectoryError if commits were lost, now or at an earlier start: until the user has decided."""
     note = path.with_name(f"{path.name}.rolled-back")
     if frames:
@@ -266,41 +266,41 @@ def _bring_up_to_date(db: sqlite3.Connection, path: Path) -> None:
 def _salvage(path: Path) -> sqlite3.Connection:
     """Copy the readable rows of a damaged file into a new one, which takes its place when it is complete. Groups
     without any readable row become corrupt."""
-    new, old = _salvaged(path), path.with_name(f"{path.stem}.damaged-{uuid.uuid4().hex[:6]}{path.suffix}")
+    new, old = _salvage_path(path), path.with_name(f"{path.stem}.damaged-{uuid.uuid4().hex[:6]}{path.suffix}")
     for name in (new.name, f"{new.name}-wal", f"{new.name}-shm"):
         path.with_name(name).unlink(missing_ok=True)
     with (
         contextlib.closing(_connect(new)) as db,
         contextlib.closing(sqlite3.connect(path, isolation_level=None)) as source,
     ):
-        copied, lost = _take_over(db, source)
+        copied, lost = _copy_readable_rows(db, source)
     for suffix in ("", "-wal", "-shm"):
         with contextlib.suppress(FileNotFoundError):
             path.with_name(path.name + suffix).rename(old.with_name(old.name + suffix))
-    _put_salvaged(path)
+    _install_salvaged(path)
     logger.error("%s: %d rows taken over, %d groups lost; the old file is %s", path, copied, lost, old)
     return _connect(path)
 
 
-def _salvaged(path: Path) -> Path:
+def _salvage_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.salvaged")
 
 
-def _put_salvaged(path: Path) -> None:
+def _install_salvaged(path: Path) -> None:
     """Put a complete copy in the place of the damaged file, which is moved aside."""
-    for name in (f"{path.name}-wal", f"{path.name}-shm", _suspected(path).name):
+    for name in (f"{path.name}-wal", f"{path.name}-shm", _suspect_marker(path).name):
         path.with_name(name).unlink(missing_ok=True)
-    _salvaged(path).rename(path)
+    _salvage_path(path).rename(path)
 
 
-def _take_over(db: sqlite3.Connection, source: sqlite3.Connection) -> tuple[int, int]:
+def _copy_readable_rows(db: sqlite3.Connection, source: sqlite3.Connection) -> tuple[int, int]:
     """Copy the readable rows of `source`. Returns the rows copied and the groups lost."""
     copied = 0
     with db:
         db.execute("BEGIN IMMEDIATE")
         for table in _KEYS:
             columns = {name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")}
-            for row in _readable(source, table):
+            for row in _readable_rows(source, table):
                 # The names come from the damaged file, which may be of version 0.1.
                 values = {"member" if name == "slot" else name: value for name, value in row.items()}
                 if set(values) <= columns:
@@ -309,14 +309,14 @@ def _take_over(db: sqlite3.Connection, source: sqlite3.Connection) -> tuple[int,
                     copied += db.execute(insert, list(values.values())).rowcount
         for change in _RENAMED.strip().splitlines():
             db.execute(change)
-        lost = _account(db)
+        lost = _reconcile(db)
         if not db.execute("SELECT 1 FROM groups LIMIT 1").fetchone():
             logger.error("nothing could be taken over: a new run begins, whose groups are numbered from 0")
             db.execute("INSERT OR REPLACE INTO run VALUES ('id', ?)", (uuid.uuid4().hex[:12],))
     return copied, lost
 
 
-def _readable(db: sqlite3.Connection, table: str) -> Iterator[dict[str, Any]]:
+def _readable_rows(db: sqlite3.Connection, table: str) -> Iterator[dict[str, Any]]:
     """Read the rows of a damaged table up to the damage, from both ends."""
     for order in ("ASC", "DESC"):
         try:
@@ -328,7 +328,7 @@ def _readable(db: sqlite3.Connection, table: str) -> Iterator[dict[str, Any]]:
             logger.warning("table %s of the damaged file: %s", table, error)
 
 
-def _account(db: sqlite3.Connection) -> int:
+def _reconcile(db: sqlite3.Connection) -> int:
     """Make groups and packets agree again. Returns the number of groups with nothing left."""
     held: Counter[int] = Counter()
     for packet, state, rows in db.execute("SELECT id, state, rows FROM packets").fetchall():

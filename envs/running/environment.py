@@ -14,7 +14,7 @@ from envs.records.redaction import Redactor
 from envs.records.stats import EvalSummary
 from envs.records.tracking import Trackers
 from envs.resources import Resource
-from envs.running.stopping import Stopping
+from envs.running.stopping import StopRequest
 from envs.running.worker import Attempts
 from envs.types import Task
 
@@ -52,7 +52,7 @@ class Environment(Attempts, Protocol):
     template: ChatTemplate | None
     run_dir: Path
     redactor: Redactor
-    stopping: Stopping
+    stopping: StopRequest
     trackers: Trackers
 
     @property

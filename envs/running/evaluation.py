@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from envs.config import AgentEnvConfig
-from envs.records.disk import append_line, close_line, json_lines, replace_file, until_room
+from envs.records.disk import append_line, close_line, json_lines, replace_file, retry_until_space
 from envs.records.stats import EvalSummary, summarise
 from envs.resources import Resource, versions_of
 from envs.running.environment import Environment
@@ -38,11 +38,11 @@ _REASONS = 3
 """How many reasons of missing samples a message gives."""
 
 
-class OtherEvaluation(ValueError):
+class EvaluationMismatchError(ValueError):
     """The directory holds the beginning of another evaluation; the message names the differences."""
 
 
-def described(env: Environment) -> dict[str, Any]:
+def evaluation_conditions(env: Environment) -> dict[str, Any]:
     """Return the conditions of an evaluation: environment, models, sampling, and the environment's own options."""
     options = env.config.model_dump(mode="json")
     own = {name: value for name, value in options.items() if name not in AgentEnvConfig.model_fields}
@@ -70,17 +70,17 @@ async def evaluate(
 ) -> EvalSummary:
     """Attempt every task `eval_samples` times, with each agent, and write the summary to `eval-<step>.json`.
 
-    The run's directory must be `locked`. Samples of an earlier start are taken over. Rollouts with an infrastructure
-    failure are left out and counted. about: the conditions, see `described`. step: the trainer's. resources: for
-    all samples; None for those of the environment's start. on_sample: gets the number of samples so far, the last
-    one's task, and their `total`. usage: of hosted models, until now. Raises OtherEvaluation, and NothingWorks when no
-    rollout can succeed.
+    The run's directory must be locked (`lock_directory`). Samples of an earlier start are taken over. Rollouts with an
+    infrastructure failure are left out and counted. about: the conditions, see `evaluation_conditions`. step: the
+    trainer's. resources: for all samples; None for those of the environment's start. on_sample: gets the number of
+    samples so far, the last one's task, and their `total`. usage: of hosted models, until now. Raises
+    EvaluationMismatchError, and NothingWorks when no rollout can succeed.
     """
     about = {**(about or {}), "step": step}
     if resources:
         about["resources"] = versions_of(resources)
     samples = await Samples.open(run_dir / f"eval-{step}.samples.jsonl", about)
-    planned = _plan(tasks, config)
+    planned = _plan_samples(tasks, config)
     on_sample(len(samples.rewards), "", total=len(planned))
     left = [one for one in planned if (one.task.id, one.number) not in samples.rewards]
     if len(left) < len(planned):
@@ -111,11 +111,11 @@ async def evaluate(
     summary = replace(_summary(samples, planned, config, about), lost=lost, usage=usage())
     path = run_dir / f"eval-{step}.json"
     data = orjson.dumps(summary.to_json(), option=orjson.OPT_INDENT_2)
-    await until_room(path, lambda: replace_file(path, data), home=run_dir)
+    await retry_until_space(path, lambda: replace_file(path, data), home=run_dir)
     return summary
 
 
-def shortage(summary: EvalSummary, most: float) -> str | None:
+def describe_losses(summary: EvalSummary, most: float) -> str | None:
     """Return why an evaluation must not be believed, in the words of its failures; None if it may.
 
     most: share of its samples that may be missing."""
@@ -143,7 +143,7 @@ class _PlannedSample:
     agent: str
 
 
-def _plan(tasks: Sequence[Task], config: AgentEnvConfig) -> list[_PlannedSample]:
+def _plan_samples(tasks: Sequence[Task], config: AgentEnvConfig) -> list[_PlannedSample]:
     """Return the samples to make. More of them change no sample's number."""
     mix = Mix.of(config.agent)
     return [
@@ -182,7 +182,7 @@ class Samples:
 
     @classmethod
     async def open(cls, path: Path, about: Mapping[str, Any]) -> Samples:
-        """Read the samples on disk. A torn line costs itself alone. Raises OtherEvaluation."""
+        """Read the samples on disk. A torn line costs itself alone. Raises EvaluationMismatchError."""
         samples = cls(path)
         lines = await asyncio.to_thread(_lines, path)
         first = next((place for place, line in enumerate(lines) if "about" in line), None)
@@ -194,10 +194,10 @@ class Samples:
                     path,
                     plural(len(lines), "sample"),
                 )
-            await until_room(path, lambda: append_line(path, header), home=path.parent)
+            await retry_until_space(path, lambda: append_line(path, header), home=path.parent)
             return samples
         if differences := list(_differences(lines[first]["about"], orjson.loads(orjson.dumps(about)))):
-            raise OtherEvaluation(
+            raise EvaluationMismatchError(
                 f"{path} holds another evaluation ({'; '.join(differences)}); give another --env.run_dir, "
                 "or the options of that one"
             )
@@ -210,7 +210,7 @@ class Samples:
         """Write one down."""
         named = {"agent": one.agent} if one.agent else {}
         line = orjson.dumps({"task": one.task.id, "sample": one.number, **named, "reward": reward, "rollout": rollout})
-        await until_room(self.path, lambda: append_line(self.path, line), home=self.path.parent)
+        await retry_until_space(self.path, lambda: append_line(self.path, line), home=self.path.parent)
         self._take(one.task.id, one.number, reward, rollout)
 
     def _take(self, task: str, number: int, reward: float, rollout: str) -> None:

@@ -14,7 +14,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from envs.config import cut_off
+from envs.config import describe_cut_off
 from envs.delivery.estimators import USUAL, Estimator
 from envs.delivery.exports import MESSAGES_ALONE, ROWS, WITHOUT_RATIOS, Export
 from envs.delivery.rows import Origin, score_group
@@ -82,7 +82,7 @@ def _lines(run: Path, form: str, counts: Counter[str]) -> Iterator[dict[str, Any
 def _check_ratios(run: Path, group: Export) -> None:
     """Raise ValueError if trainers can't make importance ratios of a group's rows."""
     for rollout in group.rollouts.values():
-        if (why := cut_off(rollout.result.conditions.sampling)) is not None:
+        if (why := describe_cut_off(rollout.result.conditions.sampling)) is not None:
             forms = " or ".join(WITHOUT_RATIOS)
             raise ValueError(f"{run} was sampled with {why}; --to {forms} needs none")
 
@@ -123,7 +123,7 @@ def _groups(run: Path) -> tuple[str, Estimator, Iterator[tuple[int, list[SavedRo
             made = "number IN (SELECT number FROM groups WHERE state NOT IN (?, ?, ?, ?))"
             query = f"SELECT number, place, size, crc FROM members WHERE {made} ORDER BY number, member"
             members = db.execute(query, UNMADE).fetchall()
-        return known["id"], Estimator.kept(known), _read(run, members)
+        return known["id"], Estimator.from_journal(known), _read(run, members)
     seats: dict[int, dict[int, Place]] = {}
     for at, rollout in read_places(run):
         group, member = rollout.seat.group, rollout.seat.member

@@ -13,12 +13,12 @@ from typing import Any
 import orjson
 
 from atropos_agent.types import AgentError, EngineError, TokenMismatch, Unanswered
-from envs.records.disk import append_line, until_room
+from envs.records.disk import append_line, retry_until_space
 from envs.records.metrics import Metrics
 from envs.records.plain import plain
 from envs.records.redaction import Redactor
 from envs.running.concurrency import CircuitBreaker
-from envs.running.permanent import SEVERAL, Hope
+from envs.running.permanent import SEVERAL, FailureWatch
 from envs.types import Failure, InfraError, Task
 from sandboxes.base import ImageUnbuildable, SandboxError
 from tools.mcp.servers import MCPServerError
@@ -56,7 +56,7 @@ def attribute(error: BaseException) -> InfraError:
 
 
 @contextmanager
-def attributing(*others: type[Exception]) -> Iterator[None]:
+def attribute_errors(*others: type[Exception]) -> Iterator[None]:
     """Raise the infrastructure failure for an exception of the block. others: exceptions that go on as they are."""
     as_they_are: tuple[type[Exception], ...] = (InfraError, *others)
     try:
@@ -70,7 +70,7 @@ def attributing(*others: type[Exception]) -> Iterator[None]:
 class FailureLog:
     """The infrastructure failures of a run.
 
-    path: the file for the evidence of quarantined tasks, JSONL. tasks, at_once: see `Hope`."""
+    path: the file for the evidence of quarantined tasks, JSONL. tasks, at_once: see `FailureWatch`."""
 
     def __init__(
         self,
@@ -83,9 +83,9 @@ class FailureLog:
     ) -> None:
         self.path = path
         self.breaker = breaker
-        self.hope = Hope(tasks, at_once)
+        self.failure_watch = FailureWatch(tasks, at_once)
         if metrics.rollouts:  # of an earlier start: what fails now may pass
-            self.hope.succeeded()
+            self.failure_watch.note_success()
         self._metrics = metrics
         self._redactor = redactor
         self._last: dict[str, deque[dict[str, Any]]] = {}
@@ -111,9 +111,9 @@ class FailureLog:
             self.breaker.last = self._redactor.text(str(error))[:SHOWN]
             self.breaker.note(error)
         self._last.setdefault(task.id, deque(maxlen=KEPT)).append(_evidence(error))
-        self.hope.failed(task, error)
+        self.failure_watch.note_failure(task, error)
 
-    def impossible(self, task: Task) -> str | None:
+    def impossible_reason(self, task: Task) -> str | None:
         """Return why a task can't be made as it is, however often it is tried; None if nothing says so."""
         return self._impossible.get(task.id)
 
@@ -126,7 +126,7 @@ class FailureLog:
         """Append a task's evidence to the file, waiting while the disk is full."""
         record = plain({"task": task.id, "failures": list(self._last.get(task.id, ()))})
         line = orjson.dumps(self._redactor.value(record))
-        await until_room(self.path, lambda: append_line(self.path, line), home=self.path.parent)
+        await retry_until_space(self.path, lambda: append_line(self.path, line), home=self.path.parent)
 
 
 def _place(error: InfraError) -> tuple[str, ...]:

@@ -175,9 +175,9 @@ async def feed(
 
     Raises the exceptions of `open_run`."""
     async with open_run(env, command, trained) as run, AsyncExitStack() as stack:
-        opened: Any = await stack.enter_async_context((sink or _nothing)(run))
+        opened: Any = await stack.enter_async_context((sink or _open_null_sink)(run))
         paced: Any = Moment(0, run.config.max_token_length) if pace is None else pace(run, opened)
-        run.beside(run.follow_load())
+        run.run_in_background(run.follow_load())
         making = asyncio.create_task(run.make_groups(paced, opened), name="groups")
         fed: Feed[S, P] = Feed(run, opened, paced, making)
         try:
@@ -229,17 +229,17 @@ class FeedThread(Generic[S, P]):
         while not called.done() and self._thread.is_alive():
             wait([called], LOOK_S)  # an event loop that is closed meanwhile forgets it
         if not called.done():
-            raise self._ended() from self.error
+            raise self._ended_error() from self.error
         try:
             return called.result()
         except CancelledError:
-            raise self._ended() from self.error
+            raise self._ended_error() from self.error
 
     def check(self, within_s: float | None = None) -> None:
         """Raise RunEnded when the run has ended, or when its event loop does nothing for `within_s` seconds, if given:
         then it is left behind."""
         if not self._thread.is_alive():
-            raise self._ended() from self.error
+            raise self._ended_error() from self.error
         if within_s is not None:
             answered = threading.Event()
             self._loop.call_soon_threadsafe(answered.set)
@@ -250,7 +250,7 @@ class FeedThread(Generic[S, P]):
                     "waits or never returns; the log says in which line"
                 )
 
-    def _ended(self) -> RunEnded:
+    def _ended_error(self) -> RunEnded:
         return RunEnded(
             "the run has ended" if self.error is None else f"the run has ended: {describe_error(self.error)}"
         )
@@ -298,7 +298,7 @@ class _PendingGroup:
     waiting: int = 0
 
 
-class _Nothing:
+class _NullSink:
     """The sink of a feed that makes no groups in the run's own order."""
 
     async def take(self, group: Group, scored: ScoredGroup) -> None:
@@ -306,5 +306,5 @@ class _Nothing:
 
 
 @asynccontextmanager
-async def _nothing(_: Run) -> AsyncIterator[Any]:
-    yield _Nothing()
+async def _open_null_sink(_: Run) -> AsyncIterator[Any]:
+    yield _NullSink()

@@ -35,7 +35,7 @@ UNMADE = (GroupState.WORKING, GroupState.QUARANTINED, GroupState.SKIPPED, GroupS
 
 
 class Group:
-    """One task's rollouts. Made by `draw`, `ask` and `unfinished`.
+    """One task's rollouts. Made by `draw`, `ask` and `unfinished_groups`.
 
     number: unique in the run. members: the judged rollouts so far, by their place in the group.
     name, size: its name and its number of members, if it was asked for; None for one of the run's own order.
@@ -73,7 +73,7 @@ class Group:
             number = _insert(db, draw.task)
             if draw.reason:
                 db.execute("INSERT INTO draws VALUES (?, ?)", (number, draw.reason))
-            return cls(journal, number, draw.task, resources=_begun(db, number, resources))
+            return cls(journal, number, draw.task, resources=_begin_resources(db, number, resources))
 
         return await journal.write(work)
 
@@ -84,7 +84,7 @@ class Group:
         def work(db: sqlite3.Connection) -> Group:
             number = _insert(db, task)
             db.execute("INSERT INTO asked VALUES (?, ?, ?)", (name, number, size))
-            return cls(journal, number, task, name=name, size=size, resources=_begun(db, number, resources))
+            return cls(journal, number, task, name=name, size=size, resources=_begin_resources(db, number, resources))
 
         return await journal.write(work)
 
@@ -140,13 +140,13 @@ class UnfinishedGroup:
     size: int | None = None
 
 
-async def unfinished(journal: Journal) -> list[UnfinishedGroup]:
+async def unfinished_groups(journal: Journal) -> list[UnfinishedGroup]:
     """Return the unfinished groups of the run's own order, in the order of their draws."""
     query = (
         "SELECT number, task, state, reason, NULL FROM groups WHERE state = 'working' "
         "AND number NOT IN (SELECT number FROM asked) ORDER BY number"
     )
-    return await journal.write(lambda db: [_left(db, row) for row in db.execute(query).fetchall()])
+    return await journal.write(lambda db: [_unfinished_group(db, row) for row in db.execute(query).fetchall()])
 
 
 async def find_requested(journal: Journal, name: str) -> UnfinishedGroup | None:
@@ -155,7 +155,7 @@ async def find_requested(journal: Journal, name: str) -> UnfinishedGroup | None:
 
     def work(db: sqlite3.Connection) -> UnfinishedGroup | None:
         row = db.execute(query, (name,)).fetchone()
-        return None if row is None else _left(db, row)
+        return None if row is None else _unfinished_group(db, row)
 
     return await journal.write(work)
 
@@ -165,7 +165,7 @@ async def confirm(journal: Journal, run_id: str, names: Collection[str]) -> None
     for a name without a taken group, and confirms none then."""
 
     def work(db: sqlite3.Connection) -> None:
-        taken = {name: found for name in names if (found := _handed_as(db, run_id, name)) is not None}
+        taken = {name: found for name in names if (found := _find_handed(db, run_id, name)) is not None}
         if unknown := sorted(set(names) - set(taken)):
             raise UntakenGroup(f"no group {unknown[0]!r} was taken; {len(unknown)} such names are to be confirmed")
         for number, state in taken.values():
@@ -183,7 +183,7 @@ async def reopen(journal: Journal, run_id: str, trained: Collection[str] | None 
 
     def work(db: sqlite3.Connection) -> int:
         lost = 0
-        for number, name, state in list(_handed(db, run_id)):
+        for number, name, state in list(_handed_groups(db, run_id)):
             done = state == GroupState.CONFIRMED if trained is None else name in trained
             if not done:
                 settle(db, number, GroupState.WORKING, "the trainer took it, and has lost it; it is given again")
@@ -202,7 +202,7 @@ class UntakenGroup(Exception):
     """A group can't be confirmed before a trainer has taken it."""
 
 
-def _handed(db: sqlite3.Connection, run_id: str) -> Iterator[tuple[int, str, str]]:
+def _handed_groups(db: sqlite3.Connection, run_id: str) -> Iterator[tuple[int, str, str]]:
     """Yield number, name and state of each group that a trainer in this process has, or had."""
     query = (
         "SELECT number, coalesce(name, ? || '-' || number), state FROM groups LEFT JOIN asked USING (number) "
@@ -211,8 +211,8 @@ def _handed(db: sqlite3.Connection, run_id: str) -> Iterator[tuple[int, str, str
     yield from db.execute(query, (run_id,))
 
 
-def _handed_as(db: sqlite3.Connection, run_id: str, name: str) -> tuple[int, str] | None:
-    """Return number and state of the group that `_handed` names so; None without one. No other group is read."""
+def _find_handed(db: sqlite3.Connection, run_id: str, name: str) -> tuple[int, str] | None:
+    """Return number and state of the group that `_handed_groups` names so; None without one. No other group is read."""
     run, _, digits = name.rpartition("-")
     number = int(digits) if run == run_id and digits.isdecimal() and len(digits) < 19 else -1
     query = (
@@ -223,7 +223,7 @@ def _handed_as(db: sqlite3.Connection, run_id: str, name: str) -> tuple[int, str
     return found
 
 
-def _left(db: sqlite3.Connection, row: tuple[int, str, str, str, int | None]) -> UnfinishedGroup:
+def _unfinished_group(db: sqlite3.Connection, row: tuple[int, str, str, str, int | None]) -> UnfinishedGroup:
     number, task, state, reason, size = row
     query = "SELECT member, place, size, crc FROM members WHERE number = ?"
     members = {member: Place(*place) for member, *place in db.execute(query, (number,))}
@@ -242,7 +242,7 @@ async def count_states(journal: Journal) -> Counter[str]:
     return await journal.read(lambda db: Counter(dict(db.execute(query))))
 
 
-async def members_end(journal: Journal) -> int:
+async def members_end_offset(journal: Journal) -> int:
     """Return the offset behind the last rollout of a group in the saved rollouts."""
     query = "SELECT coalesce(max(place + size), 0) FROM members"
     return await journal.read(lambda db: int(db.execute(query).fetchone()[0]))
@@ -261,7 +261,7 @@ def _insert(db: sqlite3.Connection, task: Task) -> int:
     return number
 
 
-def _begun(db: sqlite3.Connection, number: int, resources: Resources | None) -> Mapping[str, Resource]:
+def _begin_resources(db: sqlite3.Connection, number: int, resources: Resources | None) -> Mapping[str, Resource]:
     return {} if resources is None else resources.begin(db, number)
 
 
@@ -289,7 +289,7 @@ def rows_lost(db: sqlite3.Connection, number: int, rows: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupFate:
+class GroupOutcome:
     """The journal's entry for a group. rewards: of its members, by their place; evidence: a path in the run's
     directory; drawn: what was drawn with its task, "" for nothing."""
 
@@ -302,7 +302,9 @@ class GroupFate:
     drawn: str = ""
 
 
-def fates(directory: Path, states: Iterable[GroupState] = (), task: str | None = None) -> Iterator[GroupFate]:
+def group_outcomes(
+    directory: Path, states: Iterable[GroupState] = (), task: str | None = None
+) -> Iterator[GroupOutcome]:
     """Read the outcomes of a run's groups, in their order, also while the run goes on.
 
     states, task: only groups in one of these states, or of this task. Raises RunDirectoryError."""
@@ -313,14 +315,14 @@ def fates(directory: Path, states: Iterable[GroupState] = (), task: str | None =
     if task is not None:
         query, values = f"{query} AND task = ?", [*values, task]
     with Journal.reading(directory) as db:
-        drawn = draws(db)
+        drawn = draw_reasons(db)
         for number, name, state, reason, evidence in db.execute(f"{query} ORDER BY number", values):
             rewards = db.execute("SELECT reward FROM members WHERE number = ? ORDER BY member", (number,))
             found = [reward for (reward,) in rewards if reward is not None]
-            yield GroupFate(number, name, GroupState(state), reason, evidence, found, drawn.get(number, ""))
+            yield GroupOutcome(number, name, GroupState(state), reason, evidence, found, drawn.get(number, ""))
 
 
-def draws(db: sqlite3.Connection) -> dict[int, str]:
+def draw_reasons(db: sqlite3.Connection) -> dict[int, str]:
     """Return what was drawn with the tasks of groups, by their numbers."""
     there = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'draws'").fetchone()
     return dict(db.execute("SELECT number, reason FROM draws").fetchall()) if there else {}

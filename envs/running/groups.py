@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from envs.messages import SWE, replace_command
-from envs.records.tables import Sheet, paper
+from envs.records.tables import Sheet, make_console
 from envs.running.database import RunDirectoryError
-from envs.running.group import GroupFate, fates
+from envs.running.group import GroupOutcome, group_outcomes
 from envs.types import GroupState
 from sandboxes.arguments import Parser
 from sandboxes.plurals import plural
@@ -37,25 +37,33 @@ def main(argv: Sequence[str], *, prog: str = SWE) -> int:
     parser.add_argument("--task", help="only groups of the task with this id")
     options = parser.parse_args(argv)
     try:
-        found = list(fates(options.run_dir, map(GroupState, options.state), options.task))
+        found = list(group_outcomes(options.run_dir, map(GroupState, options.state), options.task))
     except RunDirectoryError as error:
         print(error, file=sys.stderr)
         return 2
-    paper().print(table(found))
+    make_console().print(table(found))
     return 0
 
 
-def table(found: Iterable[GroupFate]) -> Sheet:
+def table(found: Iterable[GroupOutcome]) -> Sheet:
     """Return a row for each group, with how many there are in each state beneath."""
     counts: Counter[GroupState] = Counter()
     found = list(found)
-    drawn = any(fate.drawn for fate in found)
+    drawn = any(outcome.drawn for outcome in found)
     heads = ("group", "task", "state", "rewards", "reason", "evidence", *(["drawn"] if drawn else []))
     made = Sheet(*heads)
-    for fate in found:
-        counts[fate.state] += 1
-        rewards = " ".join(f"{reward:g}" for reward in fate.rewards)
-        cells = (str(fate.number), fate.task, fate.state, rewards, fate.reason, fate.evidence, fate.drawn)
+    for outcome in found:
+        counts[outcome.state] += 1
+        rewards = " ".join(f"{reward:g}" for reward in outcome.rewards)
+        cells = (
+            str(outcome.number),
+            outcome.task,
+            outcome.state,
+            rewards,
+            outcome.reason,
+            outcome.evidence,
+            outcome.drawn,
+        )
         made.add(*cells[: len(heads)])
     listed = [f"{count} {state}" for state, count in counts.most_common()]
     made.caption = ", ".join([plural(counts.total(), "group"), *listed])

@@ -53,7 +53,7 @@ def write(run: Path, out: Path) -> str:
     """Write a run as a dataset. Returns its tables' names. Raises ModuleNotFoundError, ValueError, OSError."""
     starts = read_starts(run / FILE_NAME)
     FRAMES().write_parquet(run, out / "data")
-    checked = _checked(starts[-1].get("options", {}) if starts else {})
+    checked = _check_results(starts[-1].get("options", {}) if starts else {})
     if checked:
         FRAMES().write_table(
             ({name: _cell(one, name) for name in _CHECK_COLUMNS} for one in checked), out / "data/tasks.parquet"
@@ -69,7 +69,7 @@ def push(folder: Path, name: str, hub: Hub) -> None:
     hub.upload_folder(repo_id=name, repo_type="dataset", folder_path=str(folder))
 
 
-def _checked(options: Mapping[str, Any]) -> Sequence[CheckResult]:
+def _check_results(options: Mapping[str, Any]) -> Sequence[CheckResult]:
     """Return what is known of the tasks of a run; nothing without a manifest."""
     folder = options.get("tasks")
     path = options.get("manifest") or (Path(folder).expanduser() / NAME if folder else None)

@@ -67,7 +67,7 @@ def name_run(db: sqlite3.Connection, lock: BinaryIO, path: Path) -> None:
     named = lock.read(100).decode("ascii", "replace").strip()
     found = db.execute("SELECT value FROM run WHERE key = 'id'").fetchone()
     nothing = found is None and not db.execute("SELECT 1 FROM groups LIMIT 1").fetchone()
-    if nothing and (named or _counted(path.parent)):
+    if nothing and (named or _has_counted_groups(path.parent)):
         raise RunDirectoryError(
             f"{path} is empty, although {path.parent} holds what a run has made. Bring the file back "
             "from a copy to go on with that run; for a new one give another --env.run_dir"
@@ -80,7 +80,7 @@ def name_run(db: sqlite3.Connection, lock: BinaryIO, path: Path) -> None:
         lock.flush()
 
 
-def _counted(directory: Path) -> bool:
+def _has_counted_groups(directory: Path) -> bool:
     """Tell whether a run has counted groups in the directory; its metrics have their number."""
     try:
         states = orjson.loads((directory / "metrics.json").read_bytes())["states"]

@@ -23,8 +23,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from envs.records.disk import may_pass
-from envs.running.database import RunDirectoryError, locked, open_database, read_database, suspect
+from envs.records.disk import is_transient
+from envs.running.database import RunDirectoryError, lock_directory, mark_suspect, open_database, read_database
 from envs.running.identity import DirectoryState, is_known, name_run
 
 logger = logging.getLogger(__name__)
@@ -81,11 +81,11 @@ class Journal:
         """Do `work` in one transaction, wholly or not at all, waiting while the disk is full or away.
 
         flush: it is on the disk, not only with the system, when this returns."""
-        return await self._run(lambda: self._reading_all(lambda: self._transaction(work, flush)))
+        return await self._run(lambda: self._checked_read(lambda: self._transaction(work, flush)))
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Return the result of reading by `work`, waiting while the disk is away."""
-        return await self._run(lambda: self._reading_all(lambda: self._waiting(lambda: work(self._db))))
+        return await self._run(lambda: self._checked_read(lambda: self._retry_while_full(lambda: work(self._db))))
 
     # The run
 
@@ -148,7 +148,7 @@ class Journal:
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
-    def _reading_all(self, work: Callable[[], T]) -> T:
+    def _checked_read(self, work: Callable[[], T]) -> T:
         """Do `work`. Raises RunDirectoryError if the file, or a value in it, can't be read."""
         try:
             return work()
@@ -162,7 +162,7 @@ class Journal:
         except sqlite3.DatabaseError as error:
             if getattr(error, "sqlite_errorcode", None) not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
                 raise
-            suspect(self.path)
+            mark_suspect(self.path)
             raise RunDirectoryError(f"{self.path} is damaged ({error}); start again, which repairs it") from error
 
     def _transaction(self, work: Callable[[sqlite3.Connection], T], flush: bool) -> T:
@@ -181,31 +181,31 @@ class Journal:
                 self._turns.popleft()
             return result
 
-        return self._waiting(once)
+        return self._retry_while_full(once)
 
-    def _waiting(self, work: Callable[[], T]) -> T:
+    def _retry_while_full(self, work: Callable[[], T]) -> T:
         """Do `work`, again and again while the disk is full or away and the run goes on."""
         while True:
             try:
                 return work()
             except (sqlite3.OperationalError, OSError) as error:
-                if not may_pass(error):
+                if not is_transient(error):
                     raise
-                if self._ends:
+                if self._is_ending:
                     logger.error("%s: %s; this was not done, because the run ends", self.path, error)
                     raise
                 logger.error("%s: %s; everything waits until it can be written", self.path, error)
                 pause = time.monotonic() + self.full_pause_s
-                while time.monotonic() < pause and not self._ends:
+                while time.monotonic() < pause and not self._is_ending:
                     time.sleep(min(0.1, self.full_pause_s))
 
     @property
-    def _ends(self) -> bool:
+    def _is_ending(self) -> bool:
         return self._closing or self._stopping()
 
     def _open(self) -> None:
         with ExitStack() as opening:
-            lock = opening.enter_context(locked(self.path.parent))
+            lock = opening.enter_context(lock_directory(self.path.parent))
             self._db = open_database(self.path)
             opening.callback(self._db.close)
             name_run(self._db, lock, self.path)
@@ -214,5 +214,5 @@ class Journal:
 
 def _log_failure(write: Any) -> None:
     # A full disk was reported already.
-    if not write.cancelled() and (error := write.exception()) is not None and not may_pass(error):
+    if not write.cancelled() and (error := write.exception()) is not None and not is_transient(error):
         logger.error("a turn could not be journalled", exc_info=error)

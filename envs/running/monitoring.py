@@ -22,7 +22,7 @@ def check_monitoring(address: str) -> None:
 
 
 @asynccontextmanager
-async def serving_metrics(address: str, metrics: Metrics, labels: Mapping[str, str]) -> AsyncIterator[None]:
+async def serve_metrics(address: str, metrics: Metrics, labels: Mapping[str, str]) -> AsyncIterator[None]:
     """Answer at `address` (HOST:PORT) with a run's figures while the block runs; nothing when it is "".
 
     labels: on every figure. Raises OSError if the address can't be had.

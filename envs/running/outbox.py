@@ -74,16 +74,16 @@ class Outbox:
 
     async def waiting(self) -> list[Packet]:
         """Return the single rows that wait for others."""
-        return await self._journal.write(lambda db: list(self._sound(db, "state = 'waiting' ORDER BY id")))
+        return await self._journal.write(lambda db: list(self._sound_packets(db, "state = 'waiting' ORDER BY id")))
 
     # What is sent; see `envs.delivery.sender.Outbox`
 
-    async def next_ready(self, after: int = 0) -> Packet | None:
+    async def next_packet(self, after: int = 0) -> Packet | None:
         """Return the oldest packet to be sent, those behind the one with the id `after` first. Update the counts of the
         packets."""
 
         def work(db: sqlite3.Connection) -> tuple[Packet | None, int, int]:
-            packet = next(self._sound(db, f"state = 'ready' ORDER BY id <= {int(after)}, id"), None)
+            packet = next(self._sound_packets(db, f"state = 'ready' ORDER BY id <= {int(after)}, id"), None)
             query = (
                 "SELECT count(*) FILTER (WHERE state = 'ready'), coalesce(sum(length(body)), 0) FROM packets "
                 "WHERE state != 'batched'"
@@ -102,14 +102,14 @@ class Outbox:
         )
         await self._journal.write(lambda db: db.execute(change, values), flush=True)
 
-    async def in_doubt(self) -> list[tuple[Packet, Attempt]]:
+    async def packets_in_doubt(self) -> list[tuple[Packet, Attempt]]:
         """Return the packets that were about to be sent and are neither confirmed nor taken back."""
 
         def work(db: sqlite3.Connection) -> list[tuple[Packet, Attempt]]:
             find = "SELECT attempt FROM packets WHERE id = ?"
             return [
                 (packet, Attempt(**json.loads(db.execute(find, (packet.id,)).fetchone()[0])))
-                for packet in self._sound(db, "state = 'sending' ORDER BY turn")
+                for packet in self._sound_packets(db, "state = 'sending' ORDER BY turn")
             ]
 
         return await self._journal.write(work)
@@ -124,7 +124,7 @@ class Outbox:
 
         def work(db: sqlite3.Connection) -> None:
             db.execute("UPDATE packets SET state = 'queued' WHERE id = ?", (packet.id,))
-            _keep(db, _LAST, packet.name)
+            _save_value(db, _LAST, packet.name)
             for number, rows in packet.rows.items():
                 groups.rows_sent(db, number, rows)
 
@@ -133,7 +133,7 @@ class Outbox:
 
     async def last_confirmed(self) -> str | None:
         """Return the name of the packet that was confirmed last."""
-        return await self._journal.write(lambda db: _kept(db, _LAST))
+        return await self._journal.write(lambda db: _load_value(db, _LAST))
 
     async def environments(self) -> list[int]:
         """Return our ids of packets that are in the API's queue, or may be."""
@@ -142,7 +142,7 @@ class Outbox:
 
     # What the API does with it
 
-    async def handed_on(self, left: Mapping[int, int], *, formed: int, api: KnownAPI) -> None:
+    async def note_handed_on(self, left: Mapping[int, int], *, formed: int, api: KnownAPI) -> None:
         """Note the packets that have left the API's queue, and keep the known facts on it. left: how many remain, by
         the id under which they were sent; formed: batches since the last look."""
         gone = (
@@ -156,11 +156,11 @@ class Outbox:
                 db.execute(f"UPDATE packets SET state = 'batched' WHERE id IN ({gone})", (env_id, count))
             if formed == 1:  # a single batch is handed out as it is formed
                 db.execute("DELETE FROM packets WHERE state = 'batched'")
-            _keep(db, _API, json.dumps(asdict(api)))
+            _save_value(db, _API, json.dumps(asdict(api)))
 
         await self._journal.write(work)
 
-    async def lost_by_api(
+    async def note_lost_by_api(
         self, *, batch: int, env_id: int, stored: str | None, doubtful: Collection[str]
     ) -> tuple[int, int]:
         """Send packets again that the API has lost with its queue, if they can't have been in a batch. Other packets
@@ -170,8 +170,8 @@ class Outbox:
         many of both."""
 
         def work(db: sqlite3.Connection) -> tuple[int, int]:
-            batched = list(self._sound(db, "state = 'batched' ORDER BY turn, id"))
-            lost = list(self._sound(db, "state IN ('queued', 'sending') ORDER BY turn, id"))
+            batched = list(self._sound_packets(db, "state = 'batched' ORDER BY turn, id"))
+            lost = list(self._sound_packets(db, "state IN ('queued', 'sending') ORDER BY turn, id"))
             for packet in [packet for packet in lost if packet.name == stored]:
                 lost.remove(packet)
                 self._note_queued(db, packet, env_id)
@@ -201,7 +201,7 @@ class Outbox:
         """Return the known facts on the API; None before the first registration."""
 
         def work(db: sqlite3.Connection) -> KnownAPI | None:
-            found = _kept(db, _API)
+            found = _load_value(db, _API)
             if found is None:
                 return None
             values: dict[str, Any] = json.loads(found)
@@ -209,9 +209,9 @@ class Outbox:
 
         return await self._journal.write(work)
 
-    async def meet(self, api: KnownAPI) -> None:
+    async def save_known_api(self, api: KnownAPI) -> None:
         """Keep the known facts on the API."""
-        await self._journal.write(lambda db: _keep(db, _API, json.dumps(asdict(api))))
+        await self._journal.write(lambda db: _save_value(db, _API, json.dumps(asdict(api))))
 
     # In the journal's thread
 
@@ -219,7 +219,7 @@ class Outbox:
         (state,) = db.execute("SELECT state FROM packets WHERE id = ?", (packet.id,)).fetchone()
         db.execute("UPDATE packets SET state = 'queued', env_id = ? WHERE id = ?", (env_id, packet.id))
         if state == "sending":
-            _keep(db, _LAST, packet.name)
+            _save_value(db, _LAST, packet.name)
             for number, rows in packet.rows.items():
                 groups.rows_sent(db, number, rows)
 
@@ -235,7 +235,7 @@ class Outbox:
         for number in packet.rows:
             groups.settle(db, number, state, reason, f"{self._aside.name}/{path.name}")
 
-    def _sound(self, db: sqlite3.Connection, where: str) -> Iterator[Packet]:
+    def _sound_packets(self, db: sqlite3.Connection, where: str) -> Iterator[Packet]:
         """Return the packets with right checksums; others are put aside."""
         ids = [row[0] for row in db.execute(f"SELECT id FROM packets WHERE {where}")]
         for found in ids:
@@ -253,10 +253,10 @@ class Outbox:
                 self._put_aside(db, packet, GroupState.CORRUPT, "its packet was damaged on disk")
 
 
-def _keep(db: sqlite3.Connection, key: str, value: str) -> None:
+def _save_value(db: sqlite3.Connection, key: str, value: str) -> None:
     db.execute("INSERT OR REPLACE INTO run VALUES (?, ?)", (key, value))
 
 
-def _kept(db: sqlite3.Connection, key: str) -> str | None:
+def _load_value(db: sqlite3.Connection, key: str) -> str | None:
     found = db.execute("SELECT value FROM run WHERE key = ?", (key,)).fetchone()
     return None if found is None else str(found[0])

@@ -32,7 +32,7 @@ class NothingWorks(RuntimeError):
     """Every rollout fails by the same permanent failure; the message names it."""
 
 
-class Hope:
+class FailureWatch:
     """Knows whether any rollout of a run has ever succeeded, and the failures of the others.
 
     tasks: how many the run has, at least. at_once: groups, at most: with fewer of them than SEVERAL no other tasks are
@@ -46,15 +46,15 @@ class Hope:
         self._of: set[str] = set()
         self._failures = 0
 
-    def succeeded(self) -> None:
+    def note_success(self) -> None:
         """Take in a success: later failures may pass."""
         self._lost = False
 
-    def failed(self, task: Task, error: InfraError) -> None:
+    def note_failure(self, task: Task, error: InfraError) -> None:
         """Take in a failure. Raises NothingWorks when there is no hope."""
         if not self._lost:
             return
-        texts = _texts(task, error) if permanent(error) else frozenset()
+        texts = _texts(task, error) if is_permanent(error) else frozenset()
         alike = self._alike & texts
         if not alike:
             self._failures = 0
@@ -70,23 +70,23 @@ class Hope:
             ) from error
 
 
-def permanent(error: InfraError) -> bool:
+def is_permanent(error: InfraError) -> bool:
     """Tell whether the same rollout would fail again, however long one waits."""
-    chain = list(_chain(error))
+    chain = list(_cause_chain(error))
     if any(isinstance(one, _PASSING) or getattr(one, "passing", False) for one in chain):
         return False
     if any(getattr(one, "permanent", False) for one in chain):  # as it was told where it happened
         return True
-    return error.kind is Failure.TASK or any(isinstance(one, _PERMANENT) or _refusal(one) for one in chain)
+    return error.kind is Failure.TASK or any(isinstance(one, _PERMANENT) or _is_refusal(one) for one in chain)
 
 
-def _refusal(error: BaseException) -> bool:
+def _is_refusal(error: BaseException) -> bool:
     """Tell whether an HTTP client's error means a refusal of our request; openai's have a `status_code`."""
     status = getattr(error, "status_code", None)
     return isinstance(status, int) and 400 <= status < 500 and status not in RETRIED
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def _cause_chain(error: BaseException) -> Iterator[BaseException]:
     found: BaseException | None = error
     seen: set[int] = set()
     while found is not None and id(found) not in seen:  # one may be its own cause

@@ -9,7 +9,7 @@ from urllib.request import getproxies
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-def ask_loopback_directly() -> None:
+def bypass_proxies_for_loopback() -> None:
     """Leave loopback out of the environment's proxies, for this process and its children: no proxy has our gateway.
 
     Go's programs and browsers do so by themselves, Python's ask a proxy for `localhost`, too."""

@@ -74,7 +74,7 @@ class TaskQueue:
         queue = cls(journal, tasks, order, failures, task_failures, resources)
         queue._agent_of = lambda task, number: mix.pick(task, seed, number)
         queue._faults = await journal.write(lambda db: Counter(dict(db.execute("SELECT task, count FROM faults"))))
-        await queue._take_up({task.id: task for task in tasks})
+        await queue._resume_groups({task.id: task for task in tasks})
         return queue
 
     async def next(self) -> Group:
@@ -86,13 +86,13 @@ class TaskQueue:
             if self._put_back:
                 group = self._put_back.popleft()
             else:
-                group = await Group.draw(self._journal, self._drawn, self._resources)
+                group = await Group.draw(self._journal, self._draw, self._resources)
                 self._last = group.number
             if not self.is_quarantined(group.task):
                 return group
             await group.close(GroupState.SKIPPED, "its task is quarantined", self._failures.path.name)
 
-    def coming(self) -> Task | None:
+    def next_task(self) -> Task | None:
         """Return the task of the group after this one, if it is known and not quarantined."""
         if self._put_back:
             task = self._put_back[0].task
@@ -126,7 +126,7 @@ class TaskQueue:
         if left.state not in (GroupState.WORKING, GroupState.TAKEN):
             raise InfraError(Failure.TASK, f"group {name!r} can't be had: {left.reason}")
         members = await asyncio.to_thread(_read_members, self._journal.path.parent, left, task)
-        begun = await self._begun(left.number)
+        begun = await self._resources_of(left.number)
         group = Group(self._journal, left.number, task, members, name=name, size=size, resources=begun)
         group.state = left.state
         return group
@@ -141,7 +141,7 @@ class TaskQueue:
         """Tell whether the task has failed too often to be drawn."""
         return self._faults[task.id] >= self._task_failures
 
-    def _drawn(self, number: int) -> Draw:
+    def _draw(self, number: int) -> Draw:
         """Draw the task of a group; the reason names the agent in a run of several."""
         task = self._order.draw(number)
         agent = self._agent_of(task, number)
@@ -152,7 +152,7 @@ class TaskQueue:
         often, or when it can't be made as it is; else the group is put back. While the circuit breaker is open our
         surroundings are at fault, not the task."""
         task, path = group.task, self._failures.path
-        if (why := self._failures.impossible(task)) is not None:
+        if (why := self._failures.impossible_reason(task)) is not None:
             self._faults[task.id] = await self._count_faults(task, self._task_failures)
         elif not self._failures.breaker.is_open:
             self._faults[task.id] = await self._count_faults(task, 1)
@@ -170,7 +170,7 @@ class TaskQueue:
         await group.close(GroupState.QUARANTINED, reason, path.name)
         self._failures.forget(task)
 
-    async def _begun(self, number: int) -> Mapping[str, Resource]:
+    async def _resources_of(self, number: int) -> Mapping[str, Resource]:
         """Return the resources of a group that an earlier start began."""
         resources = self._resources
         return {} if resources is None else await self._journal.read(lambda db: resources.at(db, number))
@@ -183,13 +183,13 @@ class TaskQueue:
 
         return await self._journal.write(work)
 
-    async def _take_up(self, tasks: Mapping[str, Task]) -> None:
+    async def _resume_groups(self, tasks: Mapping[str, Task]) -> None:
         """Continue the groups that an earlier start left."""
-        for left in await groups.unfinished(self._journal):
+        for left in await groups.unfinished_groups(self._journal):
             if left.task in tasks:
                 task = tasks[left.task]
                 members = await asyncio.to_thread(_read_members, self._journal.path.parent, left, task)
-                begun = await self._begun(left.number)
+                begun = await self._resources_of(left.number)
                 self._put_back.append(Group(self._journal, left.number, task, members, resources=begun))
             else:
                 await groups.lose_task(self._journal, left.number)

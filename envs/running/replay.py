@@ -8,7 +8,7 @@ reply was sampled for exactly the prompt before it.
 
 A reply is journalled when the conversation has taken it in, not when it comes: a refused one, such as an aborted
 one, would be refused again at every attempt. Replies that were given again and led no further are not given a third
-time (`stuck`).
+time (`is_stuck`).
 
 Most test runners print their duration, another number each time. If a tool's result differs from its earlier one
 in such times alone, the model gets the earlier one.
@@ -84,21 +84,21 @@ class TurnRecording:
         """Whether a server was asked last and has given no acceptable reply."""
 
     @property
-    def stuck(self) -> bool:
+    def is_stuck(self) -> bool:
         """Tell whether this attempt came only as far as an earlier one, by its replies, and the servers did answer:
         then these replies may be why it fails."""
         return self._repeated > 0 and self._new == 0 and not self._waiting
 
     @property
     def progress(self) -> tuple[int, int, bool]:
-        """Return the values behind `stuck`, or set them: another process gives the replies again."""
+        """Return the values behind `is_stuck`, or set them: another process gives the replies again."""
         return self._repeated, self._new, self._waiting
 
     @progress.setter
     def progress(self, found: tuple[int, int, bool]) -> None:
         self._repeated, self._new, self._waiting = found
 
-    async def journalled(self) -> list[bytes]:
+    async def journalled_turns(self) -> list[bytes]:
         """Return the journalled turns."""
         return await self._journal.turns(*self._key)
 
@@ -109,7 +109,7 @@ class TurnRecording:
     async def rewind(self) -> None:
         """Give the journalled turns to the next attempt."""
         self._clear()
-        for body in await self.journalled():
+        for body in await self.journalled_turns():
             turn = orjson.loads(body)
             answer = Answer(([], [turn["ids"]], [turn["logprobs"]], [turn["reason"]]))
             answer.versions = [turn["version"]]
@@ -160,16 +160,16 @@ class TurnRecording:
         again.versions = answer.versions
         return again
 
-    def asking(self, prompt: list[int], options: dict[str, Any]) -> None:
+    def note_request(self, prompt: list[int], options: dict[str, Any]) -> None:
         """Note that a server is asked for the reply to this prompt."""
         self._name(prompt, options)  # which takes in the prompt
         self._waiting = True
 
-    def refused(self) -> None:
+    def note_refusal(self) -> None:
         """Note that the servers would not answer the last request."""
         self._waiting = False
 
-    def received(self, prompt: list[int], options: dict[str, Any], answer: Answer) -> None:
+    def note_reply(self, prompt: list[int], options: dict[str, Any], answer: Answer) -> None:
         """Keep a server's reply until `accept` journals it. The prompt is kept as its difference from the last one and
         its reply: the results of tools, normally."""
         seen, replies, logprobs, reasons = answer
@@ -248,14 +248,14 @@ class RecordedServer(TokenServer):
         options["window"] = self.max_model_len
         answer = recording.recall(prompt, options)
         if answer is None:
-            recording.asking(prompt, options)
+            recording.note_request(prompt, options)
             try:
                 answer = await self._route.tokens_and_logprobs_completion(**kwargs)
             except EngineError as error:
                 if not isinstance(error.__cause__, EngineDown):
-                    recording.refused()
+                    recording.note_refusal()
                 raise
-            recording.received(prompt, options, answer)
+            recording.note_reply(prompt, options, answer)
         return answer
 
     def accept(self, ids: Sequence[int]) -> None:

@@ -86,7 +86,7 @@ class Resources(Mapping[str, Resource]):
         """Wish a new version. Raises NoSuchResource, and ValueError for a text that can't take the present one's
         place."""
         text, version = (value.text, value.version) if isinstance(value, Resource) else (value, "")
-        self._newest[name] = self._made(name, text, version)
+        self._newest[name] = self._make_resource(name, text, version)
         self._last = max(time.time_ns(), self._last + 1)
         self._wishes[name] = self._last, text, version
 
@@ -94,12 +94,12 @@ class Resources(Mapping[str, Resource]):
         """Return the newest versions for a group, in the transaction that begins it; what was wished is among them."""
         stored = newest(db)
         wishes = [(at, name, text, version, "call") for name, (at, text, version) in list(self._wishes.items())]
-        for at, name, text, version, source in sorted([*wishes, *self._files(stored)]):
+        for at, name, text, version, source in sorted([*wishes, *self._new_files(stored)]):
             before = stored.get(name)
             if before is None or (at > before.at and text != before.text):
                 stored[name] = _store(db, Version(name, number, at, version, text, source))
         self._last = max([self._last, *(one.at for one in stored.values())])
-        found = self._made_of(stored.values())
+        found = self._make_resources(stored.values())
         # A call of this moment is not among them yet.
         late = {name for name, (at, *_) in list(self._wishes.items()) if name in stored and at > stored[name].at}
         self._newest |= {name: resource for name, resource in found.items() if name not in late}
@@ -111,7 +111,7 @@ class Resources(Mapping[str, Resource]):
 
     def at(self, db: sqlite3.Connection, number: int) -> dict[str, Resource]:
         """Return the versions of a group that has begun."""
-        return self._made_of(newest(db, number).values())
+        return self._make_resources(newest(db, number).values())
 
     def _open(self, db: sqlite3.Connection) -> None:
         db.execute(_TABLE)
@@ -124,9 +124,9 @@ class Resources(Mapping[str, Resource]):
                 at = time.time_ns() if name in known else 0
                 known[name] = _store(db, Version(name, number, at, resource.version, resource.text, "start"))
         self._last = max((one.at for one in known.values()), default=0)
-        self._newest = self._made_of(known.values())
+        self._newest = self._make_resources(known.values())
 
-    def _files(self, stored: Mapping[str, Version]) -> Iterator[tuple[int, str, str, str, str]]:
+    def _new_files(self, stored: Mapping[str, Version]) -> Iterator[tuple[int, str, str, str, str]]:
         """Yield what stands in files that are newer than the stored versions."""
         for path in sorted(self.folder.glob("*.txt")):
             name, at = path.stem, 0
@@ -134,13 +134,13 @@ class Resources(Mapping[str, Resource]):
                 at = path.stat().st_ctime_ns
                 if at > max(self._refused.get(name, 0), stored[name].at if name in stored else 0):
                     text = path.read_text(encoding="utf-8")
-                    self._made(name, text, "")
+                    self._make_resource(name, text, "")
                     yield at, name, text, "", "file"
             except (OSError, ValueError) as error:
                 self._refused[name] = at
                 logger.error("%s is not taken: %s", path, error)
 
-    def _made(self, name: str, text: str, version: str) -> Resource:
+    def _make_resource(self, name: str, text: str, version: str) -> Resource:
         if name not in self._start:
             known = ", ".join(self._start) or "none"
             raise NoSuchResource(
@@ -148,9 +148,11 @@ class Resources(Mapping[str, Resource]):
             )
         return (self._start[name] or Resource("")).again(text, version)
 
-    def _made_of(self, found: Iterable[Version]) -> dict[str, Resource]:
+    def _make_resources(self, found: Iterable[Version]) -> dict[str, Resource]:
         """Return versions as resources, without those that the environment no longer has."""
-        return {one.name: self._made(one.name, one.text, one.version) for one in found if one.name in self._start}
+        return {
+            one.name: self._make_resource(one.name, one.text, one.version) for one in found if one.name in self._start
+        }
 
 
 def versions(db: sqlite3.Connection, where: str = "", values: Sequence[object] = ()) -> list[Version]:
@@ -167,7 +169,7 @@ def newest(db: sqlite3.Connection, number: int = 2**62) -> dict[str, Version]:
     return {one.name: one for one in versions(db, last, (number,))}
 
 
-def wish(folder: Path, name: str, text: str) -> None:
+def request_version(folder: Path, name: str, text: str) -> None:
     """Wish a new version of a running run's resource, from any process. folder: `resources` in its directory."""
     folder.mkdir(exist_ok=True)
     replace_file(folder / f"{name}.txt", text.encode())

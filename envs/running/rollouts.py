@@ -64,7 +64,7 @@ class Rollouts:
             with attempt:
                 rollout = await self._attempt(task, seat, recording, attempt.retry_state)
         self.failures.breaker.note(None)
-        self.failures.hope.succeeded()
+        self.failures.failure_watch.note_success()
         self.metrics.count_rollout(rollout)
         return rollout, await self._writer.write(rollout)
 
@@ -76,7 +76,7 @@ class Rollouts:
         return AsyncRetrying(
             stop=stop_after_attempt(self._attempts),
             wait=wait_exponential(multiplier=1, max=8),
-            retry=retry_if_exception(_may_pass),
+            retry=retry_if_exception(_may_succeed),
             reraise=True,
         )
 
@@ -84,19 +84,23 @@ class Rollouts:
         try:
             async with self.limiter.slot():
                 rollout = await self._worker.run(task, seat)
-            return rollout if self._teacher is None or seat.evaluating else await _taught(self._teacher, rollout)
+            return (
+                rollout
+                if self._teacher is None or seat.evaluating
+                else await _add_teacher_scores(self._teacher, rollout)
+            )
         except InfraError as error:
             logger.warning("task %s, attempt %d of %d: %s", task.id, state.attempt_number, self._attempts, error)
             self.failures.note(task, error, step=seat.step)
             if recording is not None:
-                if recording.stuck or error.kind not in REPEATABLE:
+                if recording.is_stuck or error.kind not in REPEATABLE:
                     await recording.forget()  # also after the last attempt: the group may be made later
                 elif state.attempt_number < self._attempts:
                     await recording.rewind()
             raise
 
 
-async def _taught(teacher: Teacher, rollout: Rollout) -> Rollout:
+async def _add_teacher_scores(teacher: Teacher, rollout: Rollout) -> Rollout:
     """Return a rollout with a teacher's scores in its rows. Others run meanwhile in its place. Raises InfraError."""
     began = time.monotonic()
     try:
@@ -106,6 +110,6 @@ async def _taught(teacher: Teacher, rollout: Rollout) -> Rollout:
     return replace(rollout, result=result, timings_s={**rollout.timings_s, "teacher": time.monotonic() - began})
 
 
-def _may_pass(error: BaseException) -> bool:
+def _may_succeed(error: BaseException) -> bool:
     """Tell whether another attempt may succeed: a task that can't be made as it is fails again."""
     return isinstance(error, InfraError) and error.kind is not Failure.TASK

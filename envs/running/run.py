@@ -26,7 +26,7 @@ from envs.delivery.rows import Origin, ScoredGroup, score_group
 from envs.records import timeline
 from envs.records.atif import FILE_NAME as ROLLOUTS
 from envs.records.atif import RolloutWriter, end_of
-from envs.records.disk import may_pass, replace_file
+from envs.records.disk import is_transient, replace_file
 from envs.records.metrics import Metrics
 from envs.records.read import read_newest
 from envs.records.report import write_report
@@ -34,16 +34,16 @@ from envs.records.tracking import TrackedRun, Trackers
 from envs.running.concurrency import CircuitBreaker, ConcurrencyLimiter
 from envs.running.environment import Environment
 from envs.running.failures import FailureLog
-from envs.running.group import UNMADE, Group, count_states, members_end, reopen
+from envs.running.group import UNMADE, Group, count_states, members_end_offset, reopen
 from envs.running.journal import Journal
 from envs.running.mix import Mix
-from envs.running.monitoring import serving_metrics
+from envs.running.monitoring import serve_metrics
 from envs.running.queue import TaskQueue
 from envs.running.replay import TurnRecording
 from envs.running.resources import Resources
 from envs.running.rollouts import Rollouts
 from envs.running.starts import conditions_of, write_start
-from envs.running.supply import Supply
+from envs.running.supply import SupplyMonitor
 from envs.running.teaching import open_teacher
 from envs.running.telemetry import open_telemetry
 from envs.running.watchdog import LoopWatch
@@ -107,11 +107,11 @@ class Run:
     metrics: Metrics
     eval_tasks: Sequence[Task]
     watch: LoopWatch
-    supply: Supply = field(default_factory=Supply)
+    supply: SupplyMonitor = field(default_factory=SupplyMonitor)
     background: set[asyncio.Task[None]] = field(default_factory=set)
     """The tasks beside the groups. No more groups are made when one of these tasks fails."""
 
-    def beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def run_in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do `work` in the background until the run is closed."""
         task = asyncio.create_task(work)
         self.background.add(task)
@@ -128,7 +128,7 @@ class Run:
     async def next_group(self) -> Group:
         """Draw the next group; the task after it is announced. Raises InfraError when all are quarantined."""
         group = await self.queue.next()
-        if (coming := self.queue.coming()) is not None:
+        if (coming := self.queue.next_task()) is not None:
             self.rollouts.expect(coming)
         return group
 
@@ -172,7 +172,7 @@ class Run:
         stopping = self.env.stopping
         workers: dict[asyncio.Task[None], Group] = {}
         try:
-            with self._left_at_the_end():
+            with self._leave_unwritten():
                 while not stopping.requested and (more := await pace.room(len(workers))) is not None:
                     for _ in range(more):
                         group = await self.next_group()
@@ -193,23 +193,23 @@ class Run:
             await cancel(set(workers))
 
     @contextmanager
-    def _left_at_the_end(self) -> Iterator[None]:
+    def _leave_unwritten(self) -> Iterator[None]:
         """Leave to the next start what a full disk keeps from being written once the run is asked to stop."""
         try:
             yield
         except (sqlite3.OperationalError, OSError) as error:
-            if not (self.env.stopping.requested and may_pass(error)):
+            if not (self.env.stopping.requested and is_transient(error)):
                 raise
 
     async def follow_load(self) -> None:
         """Adapt the concurrency limit to how busy the inference servers are, for ever."""
         await follow_load(self.env, self.rollouts.limiter)
 
-    async def keep_metrics(self) -> None:
+    async def save_metrics_regularly(self) -> None:
         """Write `metrics.json` now and then, for ever."""
         while True:
             try:
-                await asyncio.to_thread(self.supply.look, self.env.run_dir, self.metrics, self.rollouts.limiter)
+                await asyncio.to_thread(self.supply.observe, self.env.run_dir, self.metrics, self.rollouts.limiter)
                 await self.save_metrics()
                 await self.save_timeline()
             except OSError as error:
@@ -234,7 +234,7 @@ class Run:
         try:
             await finish(asyncio.to_thread(timeline.append, self.env.run_dir, [*changes, now]))
         except OSError as error:
-            if not may_pass(error):
+            if not is_transient(error):
                 raise
             logger.error("%s: %s; this line of it is left out", timeline.FILE_NAME, error)
 
@@ -331,14 +331,14 @@ async def open_run(
         for change in known.changed:
             logger.warning("this start goes on under other conditions than the one before: %s", change)
         run_id = await journal.run_id()
-        if end_of(env.run_dir) < await members_end(journal):
+        if end_of(env.run_dir) < await members_end_offset(journal):
             logger.warning(
                 "%s is missing or was cut: rollouts of complete groups are not there. Bring it back from a copy",
                 env.run_dir / ROLLOUTS,
             )
         if lost := await reopen(journal, run_id, trained):
             logger.info("%d groups that a trainer took and did not confirm are given again", lost)
-        metrics = await _continued(env.run_dir, journal) if known else Metrics()
+        metrics = await _load_metrics(env.run_dir, journal) if known else Metrics()
         await write_start(env, command, under, run_id=run_id, changed=known.changed)
         wanted = [config.total_steps] if command == "process" and config.total_steps > 0 else []
         at_once = min([config.max_num_workers, *wanted])
@@ -355,7 +355,7 @@ async def open_run(
                 resources=resources,
             )
             run = Run(run_id, config, env, journal, queue, resources, rollouts, metrics, evaluate, watch)
-            keeping = asyncio.create_task(run.keep_metrics())
+            keeping = asyncio.create_task(run.save_metrics_regularly())
             try:
                 yield run
             finally:
@@ -377,7 +377,7 @@ async def open_rollouts(
     async with AsyncExitStack() as stack:
         about = {"service.name": "atropos-agent", "atropos.environment": env.name, "atropos.run": env.run_dir.name}
         await stack.enter_async_context(open_telemetry(config.otlp_url, about, content=config.otlp_content))
-        await stack.enter_async_context(serving_metrics(config.prometheus, metrics, {"environment": env.name}))
+        await stack.enter_async_context(serve_metrics(config.prometheus, metrics, {"environment": env.name}))
         watch = await stack.enter_async_context(LoopWatch())
         writer = await stack.enter_async_context(RolloutWriter(env.run_dir))
         for server in env.servers:
@@ -402,7 +402,7 @@ async def open_rollouts(
 
 
 @asynccontextmanager
-async def tracking(env: Environment, name: str, *, project: str | None, group: str | None) -> AsyncIterator[None]:
+async def open_trackers(env: Environment, name: str, *, project: str | None, group: str | None) -> AsyncIterator[None]:
     """Log the environment's figures, in this block, if wanted. name, project, group: of the logged run. project:
     None for one of the environment's own."""
     config = env.config
@@ -420,17 +420,17 @@ async def tracking(env: Environment, name: str, *, project: str | None, group: s
 def _keep_tokenizer(env: Environment) -> None:
     """Write the tokenizer into the run's directory, if there is room: tokens can then be shown as text anywhere."""
     path = env.run_dir / TOKENIZER_FILE
-    if not env.carries_tokens or path.exists() or (fast := _backend_of(env.tokenizer)) is None:
+    if not env.carries_tokens or path.exists() or (fast := _fast_tokenizer(env.tokenizer)) is None:
         return
     try:
         replace_file(path, fast.to_str().encode())
     except OSError as error:
-        if not may_pass(error):
+        if not is_transient(error):
             raise
         logger.error("%s: %s; it is not written", path, error)
 
 
-def _backend_of(tokenizer: Any) -> Tokenizer | None:
+def _fast_tokenizer(tokenizer: Any) -> Tokenizer | None:
     """Return what decodes single tokens as this tokenizer does; None if it is not known.
 
     A tokenizer that is a Python program, as Kimi's, has none; its pieces are commonly bytes."""
@@ -457,7 +457,7 @@ async def write_metrics(env: Environment, metrics: Metrics, limiter: Concurrency
         # To its end, or an older state would be written over the last one.
         await finish(asyncio.to_thread(replace_file, path, data))
     except OSError as error:
-        if not may_pass(error):
+        if not is_transient(error):
             raise
         logger.error("%s: %s; it is written later", path, error)
 
@@ -470,7 +470,7 @@ async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _continued(run_dir: Path, journal: Journal) -> Metrics:
+async def _load_metrics(run_dir: Path, journal: Journal) -> Metrics:
     """Return the metrics of an earlier start; new ones without readable ones."""
     path = run_dir / "metrics.json"
     try:
@@ -493,6 +493,6 @@ def _write_page(env: Environment) -> None:
         shown = {} if all_of_them else {"shown": f"the newest {len(rollouts)} rollouts"}
         write_report(rollouts, path, decode=decode, title=env.name, summary={"model": models, **shown})
     except (OSError, ValueError) as error:
-        if isinstance(error, OSError) and not may_pass(error):
+        if isinstance(error, OSError) and not is_transient(error):
             raise
         logger.error("%s: %s; it is not written", path, error)

@@ -14,8 +14,8 @@ import orjson
 from envs.delivery.exports import Export
 from envs.delivery.packing import RowPacker
 from envs.delivery.rows import ScoredGroup
-from envs.records.disk import append_line, close_line, until_room
-from envs.running.group import Group, count_written, unfinished
+from envs.records.disk import append_line, close_line, retry_until_space
+from envs.running.group import Group, count_written, unfinished_groups
 from envs.running.outbox import Outbox
 from envs.running.run import Run
 from envs.types import GroupState
@@ -55,7 +55,7 @@ class GroupFile:
             await self._run.journal.replace(_place_key(self.path), str(min(self._unfinished.values())))
             try:
                 env = self._run.env
-                await until_room(
+                await retry_until_space(
                     self.path, lambda: append_line(self.path, line), lambda: env.stopping.requested, home=env.run_dir
                 )
             except OSError:
@@ -78,7 +78,7 @@ async def open_group_file(run: Run, path: Path) -> GroupFile:
             "`export` has their rollouts",
             path,
         )
-    names = {run.group_id(left.number) for left in await unfinished(run.journal)}
+    names = {run.group_id(left.number) for left in await unfinished_groups(run.journal)}
     return GroupFile(run, path, await asyncio.to_thread(_places, path, since, names))
 
 
@@ -124,11 +124,11 @@ class TrainerSink:
         await finish(self._take(group, scored))
 
     async def _take(self, group: Group, scored: ScoredGroup) -> None:
-        if await made_again(self._run, group, scored):
+        if await make_again_if_equal(self._run, group, scored):
             return
         if self._file is not None:
             await self._file.append(scored)
-        if not await left_out(self._run, group, scored):
+        if not await close_if_useless(self._run, group, scored):
             await self._store(group, scored)
         if self._file is not None:
             self._file.settle(scored)
@@ -147,7 +147,7 @@ class TrainerGroup(Export):
     name: str
 
 
-class HandOver:
+class HandOverSink:
     """Hands groups with something to learn to a trainer in this process, which confirms them later.
 
     hand: takes a group in, in this event loop, and returns at once.
@@ -159,8 +159,8 @@ class HandOver:
 
     @classmethod
     @asynccontextmanager
-    async def to(cls, hand: Callable[[TrainerGroup], object], run: Run) -> AsyncIterator[HandOver]:
-        """Open one, as `feed` wants it: `partial(HandOver.to, hand)`."""
+    async def to(cls, hand: Callable[[TrainerGroup], object], run: Run) -> AsyncIterator[HandOverSink]:
+        """Open one, as `feed` wants it: `partial(HandOverSink.to, hand)`."""
         yield cls(run, hand)
 
     async def take(self, group: Group, scored: ScoredGroup) -> None:
@@ -168,9 +168,9 @@ class HandOver:
         await finish(self._take(group, scored))
 
     async def _take(self, group: Group, scored: ScoredGroup) -> None:
-        if await made_again(self._run, group, scored):
+        if await make_again_if_equal(self._run, group, scored):
             return
-        if not await left_out(self._run, group, scored):
+        if not await close_if_useless(self._run, group, scored):
             self._hand(await give(self._run, group, scored))
         else:
             count(self._run, group, scored)
@@ -189,7 +189,7 @@ async def give(run: Run, group: Group, scored: ScoredGroup) -> TrainerGroup:
     return TrainerGroup(scored, {rollout.id: rollout for rollout in group.members.values()}, run.name_of(group))
 
 
-async def made_again(run: Run, group: Group, scored: ScoredGroup) -> bool:
+async def make_again_if_equal(run: Run, group: Group, scored: ScoredGroup) -> bool:
     """Tell whether a complete group with equal rewards is made again, or grows. Then it is put back into the queue."""
     equal = run.config.equal_rewards
     if not scored.rows or scored.has_signal:
@@ -204,7 +204,7 @@ async def made_again(run: Run, group: Group, scored: ScoredGroup) -> bool:
     return True
 
 
-async def left_out(run: Run, group: Group, scored: ScoredGroup) -> bool:
+async def close_if_useless(run: Run, group: Group, scored: ScoredGroup) -> bool:
     """Tell whether nothing is to be learnt from a complete group. Then it is closed with the reason."""
     if not scored.rows:
         reasons = "; ".join(sorted({row.reason for row in scored.dropped}))

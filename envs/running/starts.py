@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 
 from atropos_agent.engines.completions import CompletionsServer
 from envs.config import AgentEnvConfig
-from envs.records.disk import until_room
+from envs.records.disk import retry_until_space
 from envs.records.provenance import (
     FILE_NAME,
     Start,
@@ -26,7 +26,7 @@ from envs.records.provenance import (
     versions,
 )
 from envs.records.redaction import Redactor
-from envs.running.stopping import Stopping
+from envs.running.stopping import StopRequest
 
 OPTIONS = (
     *("temperature", "top_p", "top_k", "min_p", "system_prompt", "history", "compaction", "tool_format", "tool_role"),
@@ -43,7 +43,7 @@ class StartedEnvironment(Protocol):
     tokenizer: Any
     run_dir: Path
     redactor: Redactor
-    stopping: Stopping
+    stopping: StopRequest
 
     @property
     def config(self) -> AgentEnvConfig:
@@ -61,7 +61,7 @@ def conditions(env: StartedEnvironment) -> dict[str, Any]:
     and scoring. Rollouts of a run that differ in them are no sample of one policy, or not worth the same."""
     options = env.config.model_dump(mode="json")
     template = [getattr(env.tokenizer, "chat_template", None), options["chat_template_kwargs"], options["fold_system"]]
-    models = _models(env)
+    models = _model_names(env)
     return {
         **({"model": models} if models else {}),
         "tokenizer": digest_of_tokenizer(env.tokenizer),
@@ -84,14 +84,16 @@ async def write_start(
     written, or the run is to stop.
     """
     path = env.run_dir / FILE_NAME
-    asking = (server.version() if isinstance(server, CompletionsServer) else _unknown() for server in env.servers)
+    asking = (
+        server.version() if isinstance(server, CompletionsServer) else _unknown_version() for server in env.servers
+    )
     programs = await asyncio.gather(*asking)
 
     def work() -> None:
-        record = as_json(_start(env, command, under, changed, programs))
+        record = as_json(_make_start(env, command, under, changed, programs))
         add_start(env.run_dir, run_id, env.name, env.redactor.value(record))
 
-    await until_room(path, work, lambda: env.stopping.requested, home=env.run_dir)
+    await retry_until_space(path, work, lambda: env.stopping.requested, home=env.run_dir)
 
 
 async def conditions_of(env: StartedEnvironment) -> dict[str, Any]:
@@ -99,11 +101,11 @@ async def conditions_of(env: StartedEnvironment) -> dict[str, Any]:
     return await asyncio.to_thread(conditions, env)
 
 
-async def _unknown() -> None:
+async def _unknown_version() -> None:
     """Stand for the version of a program that is not asked."""
 
 
-def _start(
+def _make_start(
     env: StartedEnvironment,
     command: str,
     under: Mapping[str, Any],
@@ -147,7 +149,7 @@ def _engine(server: Any, program: str | None) -> dict[str, Any]:
     }
 
 
-def _models(env: StartedEnvironment) -> str:
+def _model_names(env: StartedEnvironment) -> str:
     """Return the names of the models; "" for an unknown one: its server was not asked yet, or lists none."""
     names = {str(server.config.model_name or "default") for server in env.servers}
     return "" if "default" in names else ", ".join(sorted(names))

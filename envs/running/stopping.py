@@ -26,7 +26,7 @@ TIDYING_S = 30.0
 """Seconds to remove the sandboxes of a command that is no run, such as `tasks check`."""
 
 
-class Stopping:
+class StopRequest:
     """Whether a run was asked to stop."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Stopping:
         return self.working and not again
 
 
-class EndBySignal:
+class SignalHandler:
     """The effect of SIGTERM, SIGHUP (unless it is ignored, as under `nohup`) and Ctrl-C on this process. Used as
     `with`, around the event loop.
 
@@ -59,8 +59,8 @@ class EndBySignal:
 
     def __init__(self, *, closing_s: float = CLOSING_S) -> None:
         self.closing_s = closing_s
-        self.stop: Callable[[], object] = _nothing
-        self.now: Callable[[], object] = _nothing
+        self.stop: Callable[[], object] = _do_nothing
+        self.now: Callable[[], object] = _do_nothing
         self._signals = 0
         self._before: dict[signal.Signals, Any] = {}
         self._timers: list[threading.Timer] = []
@@ -83,13 +83,13 @@ class EndBySignal:
         """Begin, in the event loop that calls both."""
         self.stop, self.now = stop, now
         self._loop = asyncio.get_running_loop()
-        self._be_woken()
+        self._wake_loop_by_signals()
         for number in _SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 # Not the loop's own handler: the loop may be held up.
                 self._before[number] = signal.signal(number, self._on_signal)
 
-    def _be_woken(self) -> None:
+    def _wake_loop_by_signals(self) -> None:
         """Have each signal end the loop's waiting: one that comes just before, or to another thread, would not."""
         reader, writer = self._waking = socket.socketpair()
         for end in self._waking:
@@ -102,19 +102,19 @@ class EndBySignal:
         signal.alarm(0)  # Ray's handler, which comes before, has the process aborted in 3 s
         if self._signals == 1:
             os.write(2, f"asked to end: it closes what is open, in {self.closing_s:g} s at most\n".encode())
-            self._within(self.closing_s, self.stop)
+            self._close_within(self.closing_s, self.stop)
         elif self._signals == 2:
-            self._within(self.hurry_s, self.now)
+            self._close_within(self.hurry_s, self.now)
         else:
-            _end("at the third signal")
+            _exit_now("at the third signal")
 
-    def _within(self, seconds: float, close: Callable[[], object]) -> None:
-        self._end_in(seconds)
+    def _close_within(self, seconds: float, close: Callable[[], object]) -> None:
+        self._exit_after(seconds)
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(close)
 
-    def _end_in(self, seconds: float) -> None:
-        timer = threading.Timer(seconds, _end, [f"it had {seconds:g} s to close what was open"])
+    def _exit_after(self, seconds: float) -> None:
+        timer = threading.Timer(seconds, _exit_now, [f"it had {seconds:g} s to close what was open"])
         timer.daemon = True
         timer.start()
         self._timers.append(timer)
@@ -138,14 +138,14 @@ def run_to_end(work: Coroutine[Any, Any, T], *, closing_s: float = TIDYING_S) ->
     NoPlace."""
     with on_failure(lambda _: work.close()):
         check_place()
-    with EndBySignal(closing_s=closing_s) as end:
+    with SignalHandler(closing_s=closing_s) as end:
         try:
-            return asyncio.run(followed(work, end))
+            return asyncio.run(run_until_signal(work, end))
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
 
 
-async def followed(work: Coroutine[Any, Any, T], end: EndBySignal) -> T:
+async def run_until_signal(work: Coroutine[Any, Any, T], end: SignalHandler) -> T:
     """Run `work`, which a signal cancels."""
     task = asyncio.ensure_future(work)
     end.follow(task.cancel, task.cancel)
@@ -153,7 +153,7 @@ async def followed(work: Coroutine[Any, Any, T], end: EndBySignal) -> T:
 
 
 @contextmanager
-def ended_while_loading() -> Iterator[None]:
+def exit_on_interrupt() -> Iterator[None]:
     """End this process at once with Ctrl-C, in whatever import it is: imports may swallow a KeyboardInterrupt."""
 
     def end(*_: object) -> None:
@@ -172,11 +172,11 @@ def ended_while_loading() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Do nothing."""
 
 
-def _end(why: str) -> None:
+def _exit_now(why: str) -> None:
     # Past everything that could hold it up, Python's own clean-up included.
     os.write(2, f"ended at once ({why}); the next start makes again what is not on disk\n".encode())
     os._exit(STATUS)

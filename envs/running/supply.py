@@ -29,7 +29,7 @@ _LACKS, _CONTENT = 0.8, 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Now:
+class SupplyState:
     """The state of a run. failure: the last one, in words; it counts while rollouts are started slowly. shares: of the
     rollouts' time, by phase; empty before the first one ended. running, waiting: requests in the servers; None
     if these do not say. enough: the trainer takes no more for now. still_s: seconds since its last step. begun: every
@@ -50,14 +50,14 @@ class Now:
     left: int | None = None
 
 
-def describe(now: Now) -> str:
+def describe(now: SupplyState) -> str:
     """Return in a sentence what holds the inference servers up, or that nothing does; "" if it is not known yet."""
     finding = next(_findings(now), "")
     little = f"only {now.free_mb:.0f} MB of the disk are free" if FULL_MB <= now.free_mb < LITTLE_MB else ""
     return "; ".join(filter(None, [finding, little]))
 
 
-def _findings(now: Now) -> Iterator[str]:
+def _findings(now: SupplyState) -> Iterator[str]:
     """Yield what holds them up, the most certain first."""
     if now.free_mb < FULL_MB:
         yield f"held up by the disk: {now.free_mb:.0f} MB are free"
@@ -89,9 +89,9 @@ def _findings(now: Now) -> Iterator[str]:
     yield pace
 
 
-class Supply:
+class SupplyMonitor:
     """Follows a run. lacks: whether the trainer has less than a batch; None without a trainer. stepped: the time of its
-    last step, by `time.monotonic`. enough, begun, left: see `Now`."""
+    last step, by `time.monotonic`. enough, begun, left: see `SupplyState`."""
 
     def __init__(self) -> None:
         self.lacks: bool | None = None
@@ -102,10 +102,10 @@ class Supply:
         self._waited: deque[bool] = deque(maxlen=LOOKS)
         self._warned = False
 
-    def look(self, directory: Path, metrics: Metrics, limiter: ConcurrencyLimiter) -> None:
+    def observe(self, directory: Path, metrics: Metrics, limiter: ConcurrencyLimiter) -> None:
         """Look at the run, and write the finding into its metrics. Warns when the trainer begins to starve."""
         load = limiter.load
-        now = Now(
+        now = SupplyState(
             limiter.active,
             limiter.limit,
             limiter.climb.most,

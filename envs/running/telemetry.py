@@ -90,6 +90,6 @@ class TracedSandbox(WrappedSandbox):
         return await self.inner.session(cwd=cwd, env={**trace_environment(), **(env or {})}, user=user)
 
 
-def traced(sandbox: Sandbox) -> Sandbox:
+def trace_sandbox(sandbox: Sandbox) -> Sandbox:
     """Return a sandbox that knows the current trace, if there is one."""
     return TracedSandbox(sandbox) if trace_environment() else sandbox

@@ -22,7 +22,7 @@ AWAY = (ConnectionError, DaemonError, SandboxTimeout)
 """Errors by which something is absent now. `DaemonUnavailable` is a ConnectionError, too."""
 
 
-async def once_reachable(reach: Callable[[], Awaitable[T]]) -> T:
+async def retry_until_reachable(reach: Callable[[], Awaitable[T]]) -> T:
     """Return the result of `reach`. It is called again while it finds something absent, for `PATIENCE_S` at most;
     its exception then, and any other at once, is raised. Its message holds the remedy."""
     began, pause_s, reminded = time.monotonic(), 1.0, 0.0

@@ -86,10 +86,10 @@ class LoopWatch:
                 self._suspensions = [*self._suspensions[-99:], (now, pause)]
                 logger.warning("the process was suspended for %.1f s", pause)
             elif now - self._beaten > self.limit_s and pause < self.limit_s:
-                self._blocked()
+                self._report_block()
         self._looked = time.monotonic()
 
-    def _blocked(self) -> None:
+    def _report_block(self) -> None:
         """Find the present block of the loop, wait for its end, and report it."""
         since, waited, stack, lasts = self._beaten, self._waited_s(), self._stack(), False
         while self._beaten == since and self._loop.is_running() and not self._stopping.wait(0.005):

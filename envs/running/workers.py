@@ -11,8 +11,8 @@ from envs.config import AgentEnvConfig
 from envs.records.metrics import Metrics
 from envs.records.redaction import Redactor
 from envs.running.environment import Environment
-from envs.running.remote.pool import Pool, opening_of
-from envs.running.waiting import once_reachable
+from envs.running.remote.pool import Pool, start_message_of
+from envs.running.waiting import retry_until_reachable
 from envs.running.watchdog import LoopWatch
 from envs.running.worker import LocalWorker, Worker
 from envs.types import Failure
@@ -43,7 +43,7 @@ async def open_worker(env: Environment, watch: LoopWatch, metrics: Metrics) -> A
     """Open the maker of rollouts, according to the options. watch: of this process. metrics: counts the workers that
     were lost. Raises the exceptions of the environment's `setup`, and ValueError with the remedy."""
     if env.config.workers == "process":
-        opened = await once_reachable(lambda: _set_up(env))
+        opened = await retry_until_reachable(lambda: _set_up(env))
         async with opened:
             yield LocalWorker(env, env.config, watch)
         return
@@ -58,7 +58,7 @@ async def open_worker(env: Environment, watch: LoopWatch, metrics: Metrics) -> A
             server.sampled += more
 
     options = env.config.ray
-    opening = await opening_of(env)
+    opening = await start_message_of(env)
     async with Pool(
         RAY_CLUSTER()(options), opening, each=options.workers, most=options.rollouts, lost=lost, sampled=sampled
     ) as pool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from envs.delivery.estimators import USUAL, Estimator
 from envs.running.database import read_database
-from envs.running.group import draws
+from envs.running.group import draw_reasons
 from envs.running.resources import Version, versions
 
 FILE_NAME = "state.db"
@@ -71,7 +71,7 @@ def standing(directory: Path) -> Standing | None:
     """Return the state of a run; None without a journal. Raises RunDirectoryError."""
     if not has_journal(directory):
         return None
-    with _opened(directory) as db:
+    with _open_journal(directory) as db:
         groups = dict(db.execute("SELECT state, count FROM states WHERE count > 0 ORDER BY count DESC"))
         outbox = {
             state: (count, size)
@@ -87,7 +87,7 @@ def group(directory: Path, number: int) -> SavedGroup | None:
     """Return a group; None for an unknown one. Raises RunDirectoryError."""
     if not has_journal(directory):
         return None
-    with _opened(directory) as db:
+    with _open_journal(directory) as db:
         return next(_groups(db, "WHERE number = ?", (number,)), None)
 
 
@@ -99,10 +99,10 @@ def groups(
     if not has_journal(directory):
         return []
     conditions: dict[str, object] = {"state = ?": state, "task = ?": task}
-    with _opened(directory) as db:
+    with _open_journal(directory) as db:
         if resource:
             name, _, version = resource.partition("=")
-            first, last = _reign([one for one in versions(db) if one.name == name], version)
+            first, last = _group_range([one for one in versions(db) if one.name == name], version)
             conditions |= {"number >= ?": first, "number < ?": last}
         where = " AND ".join(condition for condition, value in conditions.items() if value != "")
         values = [value for value in conditions.values() if value != ""]
@@ -114,11 +114,11 @@ def resources(directory: Path) -> list[Version]:
     """Return the versions of the run's resources, in their order. Raises RunDirectoryError."""
     if not has_journal(directory):
         return []
-    with _opened(directory) as db:
+    with _open_journal(directory) as db:
         return versions(db)
 
 
-def _reign(known: Sequence[Version], version: str) -> tuple[int, int]:
+def _group_range(known: Sequence[Version], version: str) -> tuple[int, int]:
     """Return the numbers of the first group with a version, and of the first behind those."""
     for one, after in zip(known, [*(one.first for one in known[1:]), 2**62], strict=True):
         if one.version == version:
@@ -127,7 +127,7 @@ def _reign(known: Sequence[Version], version: str) -> tuple[int, int]:
 
 
 @contextmanager
-def _opened(directory: Path) -> Iterator[sqlite3.Connection]:
+def _open_journal(directory: Path) -> Iterator[sqlite3.Connection]:
     with read_database(directory / FILE_NAME) as db:
         yield db
 
@@ -135,8 +135,8 @@ def _opened(directory: Path) -> Iterator[sqlite3.Connection]:
 def _groups(db: sqlite3.Connection, tail: str, values: Sequence[object]) -> Iterator[SavedGroup]:
     members = "SELECT member, place, size, reward FROM members WHERE number = ? ORDER BY member"
     turns = "SELECT member, count(*) FROM turns WHERE number = ? GROUP BY member"
-    drawn = draws(db)
-    estimator = Estimator.kept(dict(db.execute("SELECT key, value FROM run")))
+    drawn = draw_reasons(db)
+    estimator = Estimator.from_journal(dict(db.execute("SELECT key, value FROM run")))
     known = versions(db)
     query = f"SELECT number, task, state, reason, evidence, rows FROM groups {tail}"
     for number, task, state, reason, evidence, rows in db.execute(query, values):

@@ -31,7 +31,7 @@ from envs.records.provenance import starts_of
 from envs.records.read import SavedRollout
 from envs.resources import Resource
 from envs.running.database import OVER
-from envs.running.resources import FOLDER, wish
+from envs.running.resources import FOLDER, request_version
 from envs.runs import journal, search
 from envs.runs.facts import KINDS
 from envs.runs.index import SEPARATOR, Index
@@ -215,7 +215,7 @@ class Steering(Mapping[str, Resource]):
         Raises ValueError for what can be no name, OSError."""
         if not name.isidentifier():
             raise ValueError(f"{name!r} is no name of a resource")
-        wish(self._directory / FOLDER, name, text)
+        request_version(self._directory / FOLDER, name, text)
 
     def history(self) -> list[dict[str, Any]]:
         """Return every version: name, first (the number of its first group), at, version, text, source."""

@@ -12,7 +12,7 @@ if __name__ == "__main__":
 
 from atropos_agent import __version__
 from envs.messages import replace_command, run_main
-from envs.running.stopping import ended_while_loading
+from envs.running.stopping import exit_on_interrupt
 from sandboxes.naming import did_you_mean, lazy_import
 
 USAGE = """\
@@ -79,7 +79,7 @@ def main(argv: Sequence[str]) -> int:
     if command in COMMANDS:
         return int(_RUN()(command, rest))
     if command in MODULES:
-        with ended_while_loading():
+        with exit_on_interrupt():
             if command in PARSERS:
                 lazy_import(PARSERS[command])()().parse_args(rest)
             print(f"{command}: loading …", file=sys.stderr)

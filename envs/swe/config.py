@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from envs.config import AgentEnvConfig, Count, Natural, if_given
+from envs.config import AgentEnvConfig, Count, Natural, check_if_given
 from sandboxes.arguments import web_address
 from sandboxes.e2b.options import E2BOptions
 from sandboxes.kubernetes.options import PodOptions
@@ -55,7 +55,7 @@ class SWEEnvConfig(AgentEnvConfig):
     terminal:timeout=300"""
     mcp_servers: Path | None = None
     """File with MCP servers for every task, JSON or YAML, as other agents have it under `mcpServers` (docs/mcp.md)"""
-    judge: Annotated[str, if_given(web_address)] = ""
+    judge: Annotated[str, check_if_given(web_address)] = ""
     """API of the model that judges for tasks that ask one, with /v1 (docs/judges.md)"""
     judge_model: str = ""
     """That model's name; empty for the one that the task names"""

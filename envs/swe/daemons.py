@@ -9,7 +9,7 @@ from typing import Any
 
 from envs.swe.config import SWEEnvConfig
 from envs.swe.source import select_usable
-from envs.tasks.buildable import ask, contexts, unusable
+from envs.tasks.buildable import contexts, fetch_daemon_facts, unusable_reason
 from envs.types import BadTasks, Task
 from sandboxes.base import SandboxError
 from sandboxes.docker import PoolLimits
@@ -93,7 +93,7 @@ async def drop_unusable(
     """Return the tasks to train and to evaluate on with these sandboxes, and list the unusable ones. Raises
     BadTasks if those are refused, or a part has none left."""
     every = {task.id: task for part in parts for task in part}
-    problems = await _objections(every, config)
+    problems = await _task_objections(every, config)
     if not problems:
         return parts
     train, evaluate = ([task for task in part if task.id not in problems] for part in parts)
@@ -103,7 +103,7 @@ async def drop_unusable(
     return train, evaluate
 
 
-def unbuildable(tasks: Mapping[str, Task], config: SWEEnvConfig) -> Mapping[str, str]:
+def unbuildable_reasons(tasks: Mapping[str, Task], config: SWEEnvConfig) -> Mapping[str, str]:
     """Return the objections of a backend against tasks of whose Dockerfiles it makes no images, by task."""
     to_build = [(name, context) for name, task in tasks.items() for context in contexts(task, unnamed=True)]
     if not to_build:
@@ -136,21 +136,21 @@ async def _check(host: Host, config: SWEEnvConfig) -> None:
         )
 
 
-async def _objections(tasks: Mapping[str, Task], config: SWEEnvConfig) -> Mapping[str, str]:
+async def _task_objections(tasks: Mapping[str, Task], config: SWEEnvConfig) -> Mapping[str, str]:
     """Return the objections against tasks common to every responsive Docker daemon, or of a place that builds no
     images, by task. Raises SandboxError."""
     if config.sandbox != "docker":
-        return unbuildable(tasks, config)
+        return unbuildable_reasons(tasks, config)
     if not uses_daemons(config):
         return {}
     by_host: list[Mapping[str, str]] = []
     for host in _hosts(config):
         try:
             async with connect(host.url or None, host.certificates) as docker:
-                known = await ask(docker, list(tasks.values()), config.base_image)
+                known = await fetch_daemon_facts(docker, list(tasks.values()), config.base_image)
         except SandboxError as error:  # reported, or waited for, where sandboxes are made
             logger.debug("what %s can build is not known: %s", host.url or "the Docker daemon", error)
             continue
-        reasons = {name: unusable(task, known, config.base_image) for name, task in tasks.items()}
+        reasons = {name: unusable_reason(task, known, config.base_image) for name, task in tasks.items()}
         by_host.append({name: why for name, why in reasons.items() if why is not None})
     return {name: why for name, why in by_host[0].items() if all(name in one for one in by_host)} if by_host else {}

@@ -25,10 +25,10 @@ from envs.records.redaction import Redactor
 from envs.running.mix import Mix
 from envs.running.workers import RAY_CLUSTER, check_command_line, check_workers
 from envs.swe.config import SWEEnvConfig
-from envs.swe.daemons import backend_options, backend_problems, unbuildable
+from envs.swe.daemons import backend_options, backend_problems, unbuildable_reasons
 from envs.swe.environment import SWEEnv
-from envs.swe.nodes import check_of, examine_nodes
-from envs.tasks.buildable import ask, unusable
+from envs.swe.nodes import examine_nodes, machine_check
+from envs.tasks.buildable import fetch_daemon_facts, unusable_reason
 from envs.types import BadTask, Task
 from sandboxes.base import SandboxError, SandboxTimeout
 from sandboxes.docker.crun.availability import Obstacle, find_crun
@@ -60,22 +60,26 @@ async def surroundings(config: SWEEnvConfig, engines: Sequence[EngineConfig] = (
         return
     if config.sandbox == "docker" and (config.hosts or config.workers == "ray"):
         task = next((task for task in train if not task.steps), train[0])
-        async for check in _hosts(config, task) if config.hosts else _nodes(config, engines, task):
+        async for check in _check_hosts(config, task) if config.hosts else _check_nodes(config, engines, task):
             yield check
-        yield _disk(config)
+        yield _check_disk(config)
         return
-    checks = _docker(config, train, evaluate) if config.sandbox == "docker" else _others(config, train, evaluate)
+    checks = (
+        _check_docker(config, train, evaluate)
+        if config.sandbox == "docker"
+        else _check_other_backend(config, train, evaluate)
+    )
     opened = False
     async for check in checks:
         opened |= check.name == "sandboxes" and check.status is Status.OK
         yield check
     for agent in (find_agent(name) for name in Mix.of(config.agent).names):
         if opened and isinstance(agent, ForeignAgent) and engines:
-            async for check in _agent(agent, config, engines[0], train[0]):
+            async for check in _check_agent(agent, config, engines[0], train[0]):
                 yield check
 
 
-async def _docker(config: SWEEnvConfig, train: Sequence[Task], evaluate: Sequence[Task]) -> AsyncIterator[Check]:
+async def _check_docker(config: SWEEnvConfig, train: Sequence[Task], evaluate: Sequence[Task]) -> AsyncIterator[Check]:
     """Check the Docker daemon, its starter, the tasks' images, disk space."""
     try:
         async with connect() as docker:
@@ -83,7 +87,7 @@ async def _docker(config: SWEEnvConfig, train: Sequence[Task], evaluate: Sequenc
             crun = find_crun(docker, info, config.sandbox_runtime)
             here = {tag for image in await docker.images.list() for tag in image.get("RepoTags") or ()}
             every = list({task.id: task for task in (*train, *evaluate)}.values())
-            known = await ask(docker, every, config.base_image)
+            known = await fetch_daemon_facts(docker, every, config.base_image)
     except (SandboxError, OSError) as error:
         yield Check("sandboxes", Status.WRONG, str(error))
         return
@@ -93,14 +97,16 @@ async def _docker(config: SWEEnvConfig, train: Sequence[Task], evaluate: Sequenc
         f"Docker {info['ServerVersion']}, {info['NCPU']} CPUs, {info['MemTotal'] / GIB:.0f} GiB",
         {"version": info["ServerVersion"], "cpus": info["NCPU"], "memory": info["MemTotal"]},
     )
-    yield _starter(config, crun)
-    yield _images(train, here)
-    if bad := [why for task in every if (why := unusable(task, known, config.base_image)) is not None]:
+    yield _check_starter(config, crun)
+    yield _check_images(train, here)
+    if bad := [why for task in every if (why := unusable_reason(task, known, config.base_image)) is not None]:
         yield _check_unusable(bad, len(every), config)
-    yield _disk(config, Path(info.get("DockerRootDir") or "/"))
+    yield _check_disk(config, Path(info.get("DockerRootDir") or "/"))
 
 
-async def _others(config: SWEEnvConfig, train: Sequence[Task], evaluate: Sequence[Task]) -> AsyncIterator[Check]:
+async def _check_other_backend(
+    config: SWEEnvConfig, train: Sequence[Task], evaluate: Sequence[Task]
+) -> AsyncIterator[Check]:
     """Check a cluster's rights and guards, or another backend, each by a sandbox of a task's image."""
     if config.sandbox == "kubernetes":
         found = [one async for one in examine(config.pods)]
@@ -110,17 +116,17 @@ async def _others(config: SWEEnvConfig, train: Sequence[Task], evaluate: Sequenc
             return
     try:
         async with asyncio.timeout(LOOK_S):
-            check = await _sandbox(config, next((task for task in train if task.image), train[0]))
+            check = await _check_sandbox(config, next((task for task in train if task.image), train[0]))
     except TimeoutError:
         check = Check("sandboxes", Status.NOTE, f"none ran a command within {LOOK_S:g} s; this look waits no longer")
     yield check
     every = {task.id: task for task in (*train, *evaluate)}
-    if check.status is not Status.WRONG and (bad := unbuildable(every, config)):
+    if check.status is not Status.WRONG and (bad := unbuildable_reasons(every, config)):
         yield _check_unusable(list(bad.values()), len(every), config)
-    yield _disk(config)
+    yield _check_disk(config)
 
 
-async def _sandbox(config: SWEEnvConfig, task: Task) -> Check:
+async def _check_sandbox(config: SWEEnvConfig, task: Task) -> Check:
     """Open a sandbox of a task's image, and run a command in it."""
     options = dict(backend_options(config))
     if config.sandbox == "kubernetes":
@@ -145,7 +151,7 @@ async def _sandbox(config: SWEEnvConfig, task: Task) -> Check:
     )
 
 
-def _images(tasks: Sequence[Task], here: Collection[str]) -> Check:
+def _check_images(tasks: Sequence[Task], here: Collection[str]) -> Check:
     """Return the check of the tasks' named images: some may be missing at the Docker daemon. here: those present."""
     wanted = {task.image for task in tasks if task.image}
     missing = sorted(name for name in wanted if name not in here and f"{name}:latest" not in here)
@@ -163,7 +169,9 @@ def _check_unusable(bad: Sequence[str], tasks: int, config: SWEEnvConfig) -> Che
     return Check("Dockerfiles", status, text, {"bad": list(bad)})
 
 
-async def _agent(agent: ForeignAgent, config: SWEEnvConfig, engine: EngineConfig, task: Task) -> AsyncIterator[Check]:
+async def _check_agent(
+    agent: ForeignAgent, config: SWEEnvConfig, engine: EngineConfig, task: Task
+) -> AsyncIterator[Check]:
     """Check a foreign agent with an inference server's template, in a task's sandbox."""
     async with open_server(engine) as server:
         try:
@@ -183,7 +191,7 @@ async def _agent(agent: ForeignAgent, config: SWEEnvConfig, engine: EngineConfig
             yield check
 
 
-def _starter(config: SWEEnvConfig, crun: Path | Obstacle) -> Check:
+def _check_starter(config: SWEEnvConfig, crun: Path | Obstacle) -> Check:
     """Report the starter of sandboxes, and the reason against crun."""
     if config.sandbox_starter == "docker":
         return Check("started by", Status.OK, "the Docker daemon, as --env.sandbox_starter says", {"starter": "docker"})
@@ -194,7 +202,7 @@ def _starter(config: SWEEnvConfig, crun: Path | Obstacle) -> Check:
     return Check("started by", status, text, {"starter": "docker", "why": crun.why})
 
 
-async def _hosts(config: SWEEnvConfig, task: Task) -> AsyncIterator[Check]:
+async def _check_hosts(config: SWEEnvConfig, task: Task) -> AsyncIterator[Check]:
     """Measure each Docker host, by a sandbox of a task's image."""
     async with AsyncExitStack() as stack:
         try:
@@ -215,10 +223,10 @@ async def _hosts(config: SWEEnvConfig, task: Task) -> AsyncIterator[Check]:
             except (SandboxError, OSError) as error:
                 yield Check(name, Status.NOTE, f"can't be used for now: {error}")
                 continue
-            yield check_of(name, found)
+            yield machine_check(name, found)
 
 
-async def _nodes(config: SWEEnvConfig, engines: Sequence[EngineConfig], task: Task) -> AsyncIterator[Check]:
+async def _check_nodes(config: SWEEnvConfig, engines: Sequence[EngineConfig], task: Task) -> AsyncIterator[Check]:
     """Measure each node of the Ray cluster."""
     try:
         check_workers(config)
@@ -230,7 +238,7 @@ async def _nodes(config: SWEEnvConfig, engines: Sequence[EngineConfig], task: Ta
         yield check
 
 
-def _disk(config: SWEEnvConfig, *images: Path) -> Check:
+def _check_disk(config: SWEEnvConfig, *images: Path) -> Check:
     """Check the free space for images and results, as far as those places are on this machine, and that results can
     be written."""
     free, results = {}, Path(config.run_dir or "runs")

@@ -14,7 +14,7 @@ from envs.agents.naming import OWN, find_agent, own_problems, room_problems
 from envs.agents.watching import WatchedSession
 from envs.base import AgentEnv
 from envs.judging.workplace import GuestFactory, PlainGuest, Workplace, Workplaces, plain_guest
-from envs.running.telemetry import traced
+from envs.running.telemetry import trace_sandbox
 from envs.swe.config import SWEEnvConfig
 from envs.swe.daemons import backend_options, drop_unusable, sandbox_problems
 from envs.swe.servers import check_servers, servers_of
@@ -50,7 +50,7 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         except ExceptionGroup as group:
             problems += group.exceptions
         problems += room_problems(config.agent, config.max_token_length)
-        problems += own_problems(config.agent, config.changed(OWN))
+        problems += own_problems(config.agent, config.changed_options(OWN))
         problems += check_names(config.tools)
         problems += await sandbox_problems(config)
         problems += await judge_problems(config)
@@ -76,7 +76,7 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         self.backend = await resources.enter_async_context(self.make_backend())
         found = {name: find_agent(name) for name in self.agent_classes}
         self.invites: Mapping[str, GuestFactory[PlainGuest | Guest]] = {
-            name: Guests(agent, self.backend).invite if isinstance(agent, ForeignAgent) else plain_guest
+            name: Guests(agent, self.backend).prepare if isinstance(agent, ForeignAgent) else plain_guest
             for name, agent in found.items()
         }
         # Of several agents it isn't known which one a coming task has, so no sandbox is made ahead.
@@ -98,7 +98,7 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
     @asynccontextmanager
     async def _tools(self, task: Task, place: Workplace[PlainGuest | Guest]) -> AsyncIterator[ToolRegistry]:
         """Open the tools of a rollout, until it is over. An agent of others starts its servers itself."""
-        sandbox = traced(place.sandbox)
+        sandbox = trace_sandbox(place.sandbox)
         tools = self.make_tools(sandbox)
         servers = [] if isinstance(place.guest, Guest) else self._servers(task)
         async with tools_of(sandbox, servers, tools.names) as more:
@@ -114,7 +114,7 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         """Let the agent work on a step, within the rest of the rollout's time and of the step's own."""
         left = place.left_s(self.config.rollout_timeout_s)
         most = left if step.timeout_s is None else min(left, step.timeout_s)
-        sandbox = traced(place.sandbox)
+        sandbox = trace_sandbox(place.sandbox)
         if isinstance(place.guest, Guest):
             budgets, split = self._sampling(seat, {"max_seconds": most})
             server = self._serving(seat)

@@ -14,9 +14,9 @@ from atropos_agent.engines.protocols import open_server
 from envs.cli.checks import Check, Status
 from envs.options import EngineConfig
 from envs.records.atif import PACKAGE_VERSION
-from envs.running.failures import attributing
-from envs.running.remote.folders import Folders, pack, received, unpack
-from envs.running.remote.messages import Link, Trouble, Unreachable, WorkerGone
+from envs.running.failures import attribute_errors
+from envs.running.remote.folders import Folders, pack, restore_paths, unpack
+from envs.running.remote.messages import Link, RemoteFailure, WorkerGoneError, WorkerUnreachableError
 from envs.swe.config import SWEEnvConfig
 from envs.types import Failure, InfraError, Task
 from sandboxes.docker import DockerBackend
@@ -56,11 +56,11 @@ class NodeDoctor:
         engines: Sequence[EngineConfig],
         task: Task,
         folders: Mapping[str, bytes],
-    ) -> HostFigures | Trouble:
+    ) -> HostFigures | RemoteFailure:
         """Ask the inference servers, and measure a sandbox of a task's image. Returns the obstacle, if there
         is one. folders: of the task, packed, by digest."""
         try:
-            with attributing():
+            with attribute_errors():
                 if version != PACKAGE_VERSION:
                     what = f"atropos-agent {PACKAGE_VERSION} is installed there, and {version} here"
                     raise InfraError(Failure.ENVIRONMENT, what)
@@ -70,9 +70,9 @@ class NodeDoctor:
                 with tempfile.TemporaryDirectory() as folder:
                     for digest, packed in folders.items():
                         await asyncio.to_thread(unpack, packed, Path(folder, digest))
-                    return await _measure(config, received(task, Path(folder)))
+                    return await _measure(config, restore_paths(task, Path(folder)))
         except InfraError as error:
-            return Trouble.of(error)
+            return RemoteFailure.of(error)
 
 
 async def _measure(config: SWEEnvConfig, task: Task) -> HostFigures:
@@ -106,7 +106,7 @@ async def _examine(
     cluster: Nodes, node: str, config: SWEEnvConfig, engines: Sequence[EngineConfig], task: Task
 ) -> Check:
     name = f"node {node}"
-    sent, used = await asyncio.to_thread(Folders().sent, task)
+    sent, used = await asyncio.to_thread(Folders().replace_paths, task)
     packed = {digest: await asyncio.to_thread(pack, path) for digest, path in used.items()}
     try:
         async with asyncio.timeout(LOOK_S):
@@ -119,14 +119,14 @@ async def _examine(
                 found = await link.call("look", PACKAGE_VERSION, config, engines, sent, packed)
             finally:
                 await link.kill()
-    except (WorkerGone, Unreachable, TimeoutError) as error:
+    except (WorkerGoneError, WorkerUnreachableError, TimeoutError) as error:
         return Check(name, Status.NOTE, f"can't be used for now: {error or f'no answer within {LOOK_S:g} s'}")
-    if isinstance(found, Trouble):
+    if isinstance(found, RemoteFailure):
         return Check(name, Status.NOTE, f"can't be used for now: {found.kind}: {found.message}")
-    return check_of(name, replace(found, clock_s=ahead_s))
+    return machine_check(name, replace(found, clock_s=ahead_s))
 
 
-def check_of(name: str, found: HostFigures) -> Check:
+def machine_check(name: str, found: HostFigures) -> Check:
     """Return the report about a measured machine."""
     text = (
         f"{plural(found.processors, 'CPU')}, {found.memory_mb / 1024:.0f} GiB, {plural(found.sandboxes, 'container')}; "

@@ -96,8 +96,8 @@ def _add_checking(command: Parser) -> None:
     command.add_argument("--skip-bad", action="store_true", help=_SKIP_BAD)
     command.add_argument("--again", action="store_true", help="all tasks, whatever the manifest says")
     command.add_argument("--base-image", help="replaces the image in the tasks' FROM")
-    command.add_argument("--hosts", type=_hosts, help=_HOSTS)
-    command.add_argument("--judge", type=_address, metavar="URL", help="as --env.judge of a run")
+    command.add_argument("--hosts", type=_parse_hosts, help=_HOSTS)
+    command.add_argument("--judge", type=_parse_address, metavar="URL", help="as --env.judge of a run")
     command.add_argument("--judge-model", default="", metavar="NAME", help="as --env.judge_model")
     command.add_argument("--judge-key", default="", metavar="VARIABLE", help="as --env.judge_key")
 
@@ -118,7 +118,7 @@ def _add_forge(commands: argparse._SubParsersAction[Parser]) -> None:
     forging.add_argument(
         "--cache", type=output_folder, default=CACHE, help="where downloaded sources are kept (%(default)s)"
     )
-    forging.add_argument("--hosts", type=_hosts, help=_HOSTS)
+    forging.add_argument("--hosts", type=_parse_hosts, help=_HOSTS)
     forging.add_argument("--no-check", action="store_true", help="leave out `tasks check`, which removes what fails it")
 
 
@@ -147,7 +147,7 @@ def _add_converted(command: Parser) -> None:
         "--out", type=output_folder, required=True, metavar="DIR", help="where the task directories go"
     )
     command.add_argument("--check", action="store_true", help="run `tasks check` on what was converted")
-    command.add_argument("--hosts", type=_hosts, help=_HOSTS)
+    command.add_argument("--hosts", type=_parse_hosts, help=_HOSTS)
     command.add_argument(
         "--printed-results",
         action="store_true",
@@ -155,7 +155,7 @@ def _add_converted(command: Parser) -> None:
     )
 
 
-def _hosts(text: str) -> str:
+def _parse_hosts(text: str) -> str:
     """Return a list of Docker hosts, checked."""
     try:
         _READ_HOSTS()(text)
@@ -164,7 +164,7 @@ def _hosts(text: str) -> str:
     return text
 
 
-def _address(text: str) -> str:
+def _parse_address(text: str) -> str:
     """Return a server's address, checked."""
     try:
         return web_address(text)

@@ -21,12 +21,12 @@ from envs.records.disk import append_line
 from envs.records.progress import Bar
 from envs.records.provenance import FILE_NAME, read_starts
 from envs.records.read import SavedRollout, read_rollouts
-from envs.records.tables import Sheet, paper
+from envs.records.tables import Sheet, make_console
 from envs.rewards import RewardFunction, Shaping, find_reward
 from envs.running.stopping import run_to_end
 from envs.swe.parsers import rejudge_parser
 from envs.swe.source import judge_model, load_source
-from envs.tasks.selection import named
+from envs.tasks.selection import is_named
 from envs.types import BadTask, Task
 from sandboxes.base import SandboxError
 from sandboxes.plurals import plural
@@ -81,7 +81,7 @@ def read_setting(options: argparse.Namespace) -> Setting:
     sandbox = options.sandbox or saved.get("sandbox") or "docker"
     return Setting(
         tasks,
-        _rewarding(options.reward or saved.get("reward", ""), saved.get("shaping", {})),
+        _find_reward(options.reward or saved.get("reward", ""), saved.get("shaping", {})),
         sandbox,
         {
             "hosts": options.hosts or saved.get("hosts"),
@@ -117,7 +117,7 @@ async def _rejudge(options: argparse.Namespace, setting: Setting) -> int:
         of = f" of {', '.join(options.only)}" if options.only else ""
         raise BadTask(f"{options.run_dir} holds no rollout{of} that can be read")
     if changed:
-        paper().print(table(changed))
+        make_console().print(table(changed))
     for one in problems:
         print(f"{one.rollout} of {one.task} was not judged: {one.problem}", file=sys.stderr)
     print(
@@ -133,23 +133,23 @@ def table(changed: Sequence[RejudgeResult]) -> Sheet:
     """Return a row for each rollout with a changed verdict."""
     made = Sheet("rollout", "task", "verdict", "reward", "tests that changed")
     for one in changed:
-        tests = [f"{name}: {_status(before)} → {_status(now)}" for name, (before, now) in one.tests.items()]
+        tests = [f"{name}: {_status_cell(before)} → {_status_cell(now)}" for name, (before, now) in one.tests.items()]
         more = [f"and {len(tests) - _SHOWN_TESTS} more"] if len(tests) > _SHOWN_TESTS else []
         verdict, reward = f"{one.before:g} → {one.now:g}", f"{one.reward_before:g} → {one.reward_now:g}"
         made.add(one.rollout, one.task, verdict, reward, "\n".join([*tests[:_SHOWN_TESTS], *more]))
     return made
 
 
-def _status(status: str | None) -> str:
+def _status_cell(status: str | None) -> str:
     return "not there" if status is None else str(status)
 
 
 def _select_rollouts(options: argparse.Namespace, tasks: Mapping[str, Task]) -> Iterator[SavedRollout]:
-    only = {*options.only, *(task.id for task in tasks.values() if named(task, options.only))}
+    only = {*options.only, *(task.id for task in tasks.values() if is_named(task, options.only))}
     return (saved for saved in read_rollouts(options.run_dir) if not only or saved.task_id in only)
 
 
-def _rewarding(reward: str, shaping: Mapping[str, Any]) -> RewardFunction:
+def _find_reward(reward: str, shaping: Mapping[str, Any]) -> RewardFunction:
     if reward:
         return find_reward("--reward", reward)
     return Shaping(**shaping)  # which was an option in runs of before 0.2

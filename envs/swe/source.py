@@ -16,7 +16,7 @@ from envs.messages import SWE, replace_command
 from envs.swe import STARTER
 from envs.swe.config import SWEEnvConfig
 from envs.tasks.harbor import load_tasks
-from envs.tasks.selection import keep_sound, of_use, select_tagged, shard, solved_shares, split
+from envs.tasks.selection import keep_sound, keep_useful, select_tagged, shard, solved_shares, split
 from envs.types import BadTask, BadTasks, JudgeModel, Task
 
 logger = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ def load_parts(config: SWEEnvConfig) -> tuple[Sequence[Task], Sequence[Task]]:
     evaluate = select_tagged(others, config.eval_tags, "--env.eval_tags", without=config.skip_tags)
     evaluate = shard(evaluate, config.shard, config.seed, least=0)
     if config.difficulty_from:
-        train = of_use(train, solved_shares(config.difficulty_from), config.difficulty_rollouts)
+        train = keep_useful(train, solved_shares(config.difficulty_from), config.difficulty_rollouts)
     return train, evaluate
 
 

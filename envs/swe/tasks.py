@@ -25,14 +25,14 @@ from envs.options import UsageError
 from envs.options.reading import read_options
 from envs.records.progress import Bar
 from envs.records.read import read_rollouts
-from envs.records.tables import Sheet, paper
+from envs.records.tables import Sheet, make_console
 from envs.running.stopping import run_to_end
 from envs.swe import STARTER
 from envs.swe.config import SWEEnvConfig
 from envs.swe.parsers import CACHE, tasks_parser
 from envs.swe.source import judge_model, with_judge
 from envs.tasks.adapters import ADAPTERS, PRINTED
-from envs.tasks.adapters.published import download, pin
+from envs.tasks.adapters.published import download, write_origin
 from envs.tasks.adapters.sets import SETS
 from envs.tasks.forge.forge import Tally, forge
 from envs.tasks.harbor import load_task, load_tasks
@@ -66,7 +66,7 @@ def main(argv: list[str]) -> int:
 
 def _check_command(options: argparse.Namespace) -> int:
     results = run_to_end(_check(options))
-    paper().print(render(results))
+    make_console().print(render(results))
     return 0 if all(result.ok for result in results) else 1
 
 
@@ -80,7 +80,7 @@ async def _check(options: argparse.Namespace) -> list[CheckResult]:
         kept = {}  # of another version: every task is checked
     doubts = doubts_of(options.seen)
     async with docker_backend(options.hosts, base_image=options.base_image) as backend:
-        with Bar("checking", len(tasks)) as bar, _recording(bar, path, kept) as note:
+        with Bar("checking", len(tasks)) as bar, _record_results(bar, path, kept) as note:
             results = await check_tasks(
                 backend,
                 tasks,
@@ -135,7 +135,7 @@ def _attack_command(options: argparse.Namespace) -> int:
             if status := run_command(_ATTACKING, "evaluate", [*options.model, *arguments]):
                 return status
             results = _merge_attacks(options.manifest, run_dir)
-    paper().print(render_attacks(results))
+    make_console().print(render_attacks(results))
     return 1 if any(result.accepts for result in results) else 0
 
 
@@ -146,7 +146,7 @@ async def _attack(options: argparse.Namespace) -> list[CheckResult]:
     async with docker_backend(options.hosts, base_image=options.base_image) as backend:
         with (
             Bar("attacking", len(tasks)) as bar,
-            _recording(bar, options.manifest, kept, lambda result: f"{len(result.accepts)} rewarded") as note,
+            _record_results(bar, options.manifest, kept, lambda result: f"{len(result.accepts)} rewarded") as note,
         ):
             return await attack_tasks(backend, tasks, dict(kept), concurrency=options.concurrency, on_result=note)
 
@@ -185,7 +185,7 @@ def _skip_bad(error: BadTasks, skip_bad: bool, file: Path | None = None) -> list
 
 
 @contextmanager
-def _recording(
+def _record_results(
     bar: Bar,
     path: Path | None,
     kept: dict[str, CheckResult],
@@ -238,17 +238,19 @@ def _convert_command(options: argparse.Namespace) -> int:
     if not options.check:
         sound = sum(kept.ok for kept in _current_results(tasks, _recorded_results(options.out / NAME)))
         known = f"{sound} sound by {NAME}; " if sound else ""
-        paper().print(f"{options.out} holds {plural(len(tasks), 'task')}; {known}`tasks check` tells which can be used")
+        make_console().print(
+            f"{options.out} holds {plural(len(tasks), 'task')}; {known}`tasks check` tells which can be used"
+        )
         return 0
     results = run_to_end(_check_converted(tasks, options.out / NAME, options.hosts))
-    paper().print(render(results))
+    make_console().print(render(results))
     return 0 if all(result.ok for result in results) else 1
 
 
 def _get_command(options: argparse.Namespace) -> int:
     found = SETS[options.name]
     source = options.given or download(found, _CHECKOUTS)
-    pin(options.out, options.name, options.given)
+    write_origin(options.out, options.name, options.given)
     options.format, options.source = found.format, source
     return _convert_command(options)
 
@@ -261,7 +263,7 @@ def _current_results(tasks: Sequence[Task], kept: Mapping[str, CheckResult]) -> 
 async def _check_converted(tasks: list[Task], path: Path, hosts: str | None) -> list[CheckResult]:
     kept = _recorded_results(path)
     async with docker_backend(hosts) as backend:
-        with Bar("checking", len(tasks)) as bar, _recording(bar, path, kept) as note:
+        with Bar("checking", len(tasks)) as bar, _record_results(bar, path, kept) as note:
             return await check_tasks(backend, tasks, known=dict(kept), on_result=note)
 
 
@@ -271,9 +273,9 @@ def _forge_command(options: argparse.Namespace) -> int:
     for tally in tallies:
         rejected = ", ".join(f"{count} {what}" for what, count in tally.outcomes.most_common() if what != "kept")
         table.add(tally.project, str(tally.tests), str(tally.outcomes["kept"]), tally.problem or rejected)
-    paper().print(table)
+    make_console().print(table)
     if not options.no_check:
-        paper().print(render(results))
+        make_console().print(render(results))
     return (
         0
         if any(tally.outcomes["kept"] for tally in tallies) and (options.no_check or any(r.ok for r in results))
@@ -306,7 +308,7 @@ async def _forge(options: argparse.Namespace) -> tuple[list[Tally], list[CheckRe
         if options.no_check or not made:
             return tallies, []
         path = options.out / NAME
-        with Bar("checking", len(made)) as bar, _recording(bar, path, _recorded_results(path)) as note:
+        with Bar("checking", len(made)) as bar, _record_results(bar, path, _recorded_results(path)) as note:
             results = await check_tasks(
                 backend,
                 [load_task(path) for path in sorted(made)],

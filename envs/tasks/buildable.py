@@ -23,10 +23,10 @@ class DaemonFacts:
     workdirs: Mapping[str, str]
 
 
-async def ask(client: DaemonClient, tasks: Sequence[Task], base_image: str | None) -> DaemonFacts:
+async def fetch_daemon_facts(client: DaemonClient, tasks: Sequence[Task], base_image: str | None) -> DaemonFacts:
     """Ask a Docker daemon for the facts about these tasks. base_image: as in `ImageStore`. Raises SandboxError."""
     workdirs = {_SCRATCH: ""}
-    for image in sorted({image for task in tasks if (image := _decides(task, base_image))} - {_SCRATCH}):
+    for image in sorted({image for task in tasks if (image := _workdir_image(task, base_image))} - {_SCRATCH}):
         try:
             async with daemon_errors(f"look for image {image}"):
                 found = await client.images.inspect(image)
@@ -36,13 +36,13 @@ async def ask(client: DaemonClient, tasks: Sequence[Task], base_image: str | Non
     return DaemonFacts(await Builder.of(client), workdirs)
 
 
-def unusable(task: Task, known: DaemonFacts, base_image: str | None) -> str | None:
+def unusable_reason(task: Task, known: DaemonFacts, base_image: str | None) -> str | None:
     """Return why a task can't be used with a Docker daemon, and the remedy; None without a known reason."""
     for context in contexts(task):
         why = known.builder.find_obstacle(_dockerfile(context))
         if why is not None:
             return f"task {task.id}: {context.name}/Dockerfile: {why}"
-    image = _decides(task, base_image)
+    image = _workdir_image(task, base_image)
     if image is not None and known.workdirs.get(image, image).strip("/") == "":
         return (
             f"task {task.id}: its working directory is /, as neither [environment] workdir nor WORKDIR in a Dockerfile "
@@ -61,7 +61,7 @@ def contexts(task: Task, *, unnamed: bool = False) -> Iterator[Path]:
             yield context
 
 
-def _decides(task: Task, base_image: str | None) -> str | None:
+def _workdir_image(task: Task, base_image: str | None) -> str | None:
     """Return the image that sets the task's working directory; None if the task names it, or it is not known."""
     judged = [step.hidden for step in task.steps] or [task.hidden]
     if task.workdir is not None or all(hidden.graded for hidden in judged):  # then named paths are judged

@@ -33,22 +33,22 @@ _HARMLESS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class OneContainer:
+class ContainerSettings:
     """env: variables of the container. workdir: of its commands; None if not given."""
 
     env: Mapping[str, str] = field(default_factory=dict)
     workdir: str | None = None
 
 
-def one_container(folder: Path, name: str) -> OneContainer:
+def read_compose(folder: Path, name: str) -> ContainerSettings:
     """Read the folder's docker-compose.yaml, if it has one.
 
     name: the task's, for messages. Raises BadTask for several containers, or for features beyond one container."""
     path = folder / NAME
-    return _read(path, f"task {name}: {NAME}") if path.is_file() else OneContainer()
+    return _read(path, f"task {name}: {NAME}") if path.is_file() else ContainerSettings()
 
 
-def _read(path: Path, where: str) -> OneContainer:
+def _read(path: Path, where: str) -> ContainerSettings:
     try:
         table = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except (yaml.YAMLError, ValueError) as error:  # of text that is no UTF-8, and of dates
@@ -65,10 +65,10 @@ def _read(path: Path, where: str) -> OneContainer:
     workdir = service.get("working_dir")
     if workdir is not None and not str(workdir).startswith("/"):
         raise BadTask(f"{where}: working_dir {workdir!r} is no absolute path; write one, such as /app")
-    return OneContainer(_variables(service.get("environment")), workdir)
+    return ContainerSettings(_read_variables(service.get("environment")), workdir)
 
 
-def _variables(given: Any) -> dict[str, str]:
+def _read_variables(given: Any) -> dict[str, str]:
     """Return variables from a table or a list of NAME=VALUE, without those to be filled by the host."""
     if isinstance(given, dict):
         pairs = {str(name): value for name, value in given.items()}

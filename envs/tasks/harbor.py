@@ -50,8 +50,8 @@ from functools import partial
 from pathlib import Path
 
 from envs.tasks.harbor_source import LAYOUT, Source, hidden, limits, read_text
-from envs.tasks.harbor_steps import read_steps, together
-from envs.tasks.task_folders import check_links, found_below
+from envs.tasks.harbor_steps import combine_hidden, read_steps
+from envs.tasks.task_folders import check_links, find_below
 from envs.tasks.task_toml import parse_config
 from envs.types import BadTask, BadTasks, Hidden, Task
 from sandboxes.base import Limits
@@ -73,16 +73,16 @@ def load_task(directory: Path, digest: str | None = None) -> Task:
     Raises BadTask with the task, the file, the field and the remedy in its message.
     """
     task, remarks = read_task(directory, digest)
-    warn({what: [task.id] for what in remarks})
+    log_remarks({what: [task.id] for what in remarks})
     return task
 
 
 def read_task(directory: Path, digest: str | None = None) -> tuple[Task, Sequence[str]]:
-    """Return the task of `load_task`, and the remarks about it, for `warn`. Raises BadTask."""
-    return _read(directory, directory, digest)
+    """Return the task of `load_task`, and the remarks about it, for `log_remarks`. Raises BadTask."""
+    return _read_directory(directory, directory, digest)
 
 
-def warn(remarks: Mapping[str, Sequence[str]]) -> None:
+def log_remarks(remarks: Mapping[str, Sequence[str]]) -> None:
     """Log each remark once, with its tasks."""
     for what, names in remarks.items():
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
@@ -100,9 +100,9 @@ def load_tasks(root: Path) -> list[Task]:
     tasks: dict[str, Task] = {}
     problems: list[str] = []
     ignored: dict[str, list[str]] = defaultdict(list)
-    for directory in found_below(root, lambda path: (path / "task.toml").is_file()):
+    for directory in find_below(root, lambda path: (path / "task.toml").is_file()):
         try:
-            task, left_out = _read(directory, root)
+            task, left_out = _read_directory(directory, root)
         except BadTask as problem:
             problems.append(str(problem))
             continue
@@ -112,7 +112,7 @@ def load_tasks(root: Path) -> list[Task]:
         tasks[task.id] = task
         for what in left_out:
             ignored[what].append(task.id)
-    warn(ignored)
+    log_remarks(ignored)
     if problems:
         raise BadTasks("task", problems, list(tasks.values()), f" in {root}")
     if not tasks:
@@ -135,25 +135,25 @@ def directory_digest(directory: Path) -> str:
                     for piece in iter(partial(file.read, 2**20), b""):
                         digest.update(piece)
     except OSError as error:
-        raise _unreadable(directory, error) from None
+        raise _unreadable_task(directory, error) from None
     return digest.hexdigest()
 
 
-def _unreadable(directory: Path, error: OSError) -> BadTask:
+def _unreadable_task(directory: Path, error: OSError) -> BadTask:
     return BadTask(f"task {directory.name}: {error.filename or 'one of its files'} can't be read: {error.strerror}")
 
 
-def _read(directory: Path, root: Path, digest: str | None = None) -> tuple[Task, Sequence[str]]:
+def _read_directory(directory: Path, root: Path, digest: str | None = None) -> tuple[Task, Sequence[str]]:
     """Return a task, and the remarks about it. root: the folder around all that may be linked. Raises BadTask."""
     directory = directory.resolve()
     try:
         check_links(directory, root)
-        return _task(directory, digest)
+        return _make_task(directory, digest)
     except OSError as error:
-        raise _unreadable(directory, error) from None
+        raise _unreadable_task(directory, error) from None
 
 
-def _task(directory: Path, digest: str | None) -> tuple[Task, Sequence[str]]:
+def _make_task(directory: Path, digest: str | None) -> tuple[Task, Sequence[str]]:
     config = parse_config(read_text(directory, "task.toml"), f"task {directory.name}: task.toml")
     defaults = Limits()
     defaults = replace(defaults, capabilities=config.metadata.capabilities or defaults.capabilities)
@@ -164,16 +164,16 @@ def _task(directory: Path, digest: str | None) -> tuple[Task, Sequence[str]]:
     steps = read_steps(source)
     for path in (_PRIOR, *(f"steps/{step.name}/{_PRIOR}" for step in steps)):
         if (source.directory / path).exists():
-            raise source.bad(f"{path}: a prior conversation isn't supported; remove it or skip this task")
+            raise source.bad_task(f"{path}: a prior conversation isn't supported; remove it or skip this task")
     task = Task(
         id=directory.name,
         instruction="\n\n".join(step.instruction for step in steps) if steps else source.instruction(),
-        hidden=together(steps) if steps else _hidden(source),
+        hidden=combine_hidden(steps) if steps else _make_hidden(source),
         image=config.environment.docker_image,
         context=source.context(),
         workdir=config.environment.workdir or container.workdir,
         user=config.agent.user,
-        env={**container.env, **source.filled("environment", config.environment.env)},
+        env={**container.env, **source.fill_variables("environment", config.environment.env)},
         limits=limits(config.environment, config.agent, source.defaults),
         timeout_s=config.agent.timeout_sec,
         tags=tuple(dict.fromkeys(str(tag) for tag in tags if tag)),
@@ -183,18 +183,18 @@ def _task(directory: Path, digest: str | None) -> tuple[Task, Sequence[str]]:
         last_counts=config.multi_step_reward_strategy == "final",
         mcp_servers=source.mcp_servers(),
     )
-    left_out = [f"{what}; it is left out" for what in dict.fromkeys([*config.ignored(), *_files_left_out(source)])]
+    left_out = [f"{what}; it is left out" for what in dict.fromkeys([*config.ignored_fields(), *_unused_files(source)])]
     left_out += dict.fromkeys(source.remarks)
     dockerfile = None if task.workdir or task.hidden.graded_alone else source.dockerfile("environment")
     return task, [*left_out, *([_NO_WORKDIR] if dockerfile is not None and dockerfile.workdir_of() else [])]
 
 
-def _hidden(source: Source) -> Hidden:
+def _make_hidden(source: Source) -> Hidden:
     judged = hidden(source, [(source.config.verifier, source.folder("tests"))], source.config.artifacts)
     return replace(judged, solution=source.solution("solution"))
 
 
-def _files_left_out(source: Source) -> Iterator[str]:
+def _unused_files(source: Source) -> Iterator[str]:
     """Yield the parts of the task's files without effect here."""
     if any(source.directory.rglob(".harborignore")):
         yield ".harborignore is not followed"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from envs.judging.path_rules import refusal
-from envs.tasks.compose import NAME, OneContainer, one_container
+from envs.tasks.compose import NAME, ContainerSettings, read_compose
 from envs.tasks.named_paths import named_paths
 from envs.tasks.task_toml import Artifact, Config, Environment, NetworkSection, Verifier
 from envs.types import BadTask, Collect, Hidden, VerifierImage
@@ -49,7 +49,7 @@ class Source:
     def name(self) -> str:
         return self.directory.name
 
-    def bad(self, what: str) -> BadTask:
+    def bad_task(self, what: str) -> BadTask:
         """Return the error with the task's name."""
         return BadTask(f"task {self.name}: {what}")
 
@@ -59,7 +59,7 @@ class Source:
         while lines and (not lines[0].strip() or _CANARY.fullmatch(lines[0].strip())):
             del lines[0]
         if not lines:
-            raise self.bad(f"{path} is empty; write there what the agent is told")
+            raise self.bad_task(f"{path} is empty; write there what the agent is told")
         return "\n".join(lines)
 
     def context(self) -> Path | None:
@@ -69,7 +69,7 @@ class Source:
         if self.dockerfile("environment") is not None:
             return context
         if environment.docker_image is None:
-            raise self.bad(
+            raise self.bad_task(
                 "there is nothing to run it in; add environment/Dockerfile, or name an image in task.toml under "
                 "[environment] docker_image, such as atropos-agent/base:debian12"
             )
@@ -77,7 +77,7 @@ class Source:
         if not context.is_dir() or not any(context.iterdir()) or any(map(Path.is_file, makers)):
             return None
         if environment.workdir is not None:
-            raise self.bad(
+            raise self.bad_task(
                 f"environment/ has files, no Dockerfile, and [environment] workdir {environment.workdir}: if that is "
                 "the image's own working directory, take workdir out, and they go there; else put a Dockerfile in "
                 f"place of docker_image: FROM {environment.docker_image}, and COPY . {environment.workdir}"
@@ -94,11 +94,11 @@ class Source:
         try:
             return Dockerfile.read(text)
         except DockerfileError as error:
-            raise self.bad(f"{name}: {error}") from None
+            raise self.bad_task(f"{name}: {error}") from None
 
-    def container(self) -> OneContainer:
+    def container(self) -> ContainerSettings:
         """Return the settings in the environment's docker-compose.yaml. Raises BadTask."""
-        return one_container(self.directory / "environment", self.name)
+        return read_compose(self.directory / "environment", self.name)
 
     def folder(self, *parts: str) -> Path | None:
         """Return a folder of the task's; None without one."""
@@ -117,9 +117,11 @@ class Source:
         """Raise BadTask for a script with Windows' line ends: a shell takes them for parts of its commands."""
         if path.is_file() and path.read_bytes().partition(b"\n")[0].endswith(b"\r"):
             name = path.relative_to(self.directory).as_posix()
-            raise self.bad(f"{name} has Windows' line ends, so no shell runs it; `sed -i 's/\\r$//'` takes them off")
+            raise self.bad_task(
+                f"{name} has Windows' line ends, so no shell runs it; `sed -i 's/\\r$//'` takes them off"
+            )
 
-    def filled(self, table: str, env: Mapping[str, str]) -> dict[str, str]:
+    def fill_variables(self, table: str, env: Mapping[str, str]) -> dict[str, str]:
         """Return a table of variables, with the defaults of `${NAME:-default}`. One without is left out; in the
         verifier's tables, which decide the reward, it raises BadTask, but for those of judges."""
         found = {}
@@ -146,14 +148,16 @@ class Source:
         except BadTask:
             raise
         except ValueError as error:
-            raise self.bad(f"{where}: {error}") from None
+            raise self.bad_task(f"{where}: {error}") from None
 
     def _fill(self, value: str, where: str) -> str:
         def one(match: re.Match[str]) -> str:
             name, default = match.group(1), match.group(2)
             found = _FILLED_LATER if name in _OF_JUDGES else default
             if found is None:
-                raise self.bad(f"{where} needs the variable {name}, and a run gives none; write ${{{name}:-default}}")
+                raise self.bad_task(
+                    f"{where} needs the variable {name}, and a run gives none; write ${{{name}:-default}}"
+                )
             return found
 
         return re.sub(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}", one, value)
@@ -178,21 +182,21 @@ def hidden(source: Source, levels: Sequence[tuple[Verifier, Path | None]], artif
     levels: [verifier] and the folder of tests, the task's first, then the step's.
     """
     config = source.config
-    own, separate = _own(source, levels)
+    own, separate = _own_image(source, levels)
     verifier = levels[-1][0]
     network, hosts = verifier.reach(levels[0][0].reach(config.environment.reach()))
     folders = [folder for _, folder in levels if folder is not None]
     if not (own and own.holds_tests) and not any((folder / "test.sh").is_file() for folder in folders):
         where = f"steps/{levels[-1][1].parent.name}/tests" if len(levels) > 1 and levels[-1][1] else "tests"
-        raise source.bad(f"{where}/test.sh is missing; it runs the tests and writes the reward file")
+        raise source.bad_task(f"{where}/test.sh is missing; it runs the tests and writes the reward file")
     for folder in folders:
         source.check_script(folder / "test.sh")
-    env = {name: value for level, _ in levels for name, value in source.filled("verifier", level.env).items()}
+    env = {name: value for level, _ in levels for name, value in source.fill_variables("verifier", level.env).items()}
     return Hidden(
         tests=folders[-1] if folders else None,
         shared_tests=folders[0] if len(folders) > 1 else None,
         test_env=env,
-        solution_env=source.filled("solution", config.solution.env),
+        solution_env=source.fill_variables("solution", config.solution.env),
         timeout_s=verifier.timeout_sec,
         user=next((level.user for level, _ in reversed(levels) if level.user), None),
         network=network,
@@ -225,13 +229,13 @@ def _graded_paths(
         return tuple(declared) if declared is not None else () if listed else named_paths(folders)
     for one in artifacts:
         if one.service not in (None, "main"):
-            raise source.bad(f"task.toml: artifacts: service {one.service!r}: several containers aren't supported")
+            raise source.bad_task(f"task.toml: artifacts: service {one.service!r}: several containers aren't supported")
         if (why := refusal(one.source)) is not None:
-            raise source.bad(f"task.toml: artifacts: {one.source!r} {why}")
+            raise source.bad_task(f"task.toml: artifacts: {one.source!r} {why}")
     return tuple(dict.fromkeys([*(declared or []), _PUBLISHED, *(one.source for one in artifacts)]))
 
 
-def _own(source: Source, levels: Sequence[tuple[Verifier, Path | None]]) -> tuple[VerifierImage | None, bool]:
+def _own_image(source: Source, levels: Sequence[tuple[Verifier, Path | None]]) -> tuple[VerifierImage | None, bool]:
     """Return the verifier's own image, and whether it sees the artifacts alone: as Harbor's
     `resolve_verifier_environment_definition` says. Raises BadTask."""
     separate = [level.separate for level, _ in levels if level.separate is not None]
@@ -242,7 +246,7 @@ def _own(source: Source, levels: Sequence[tuple[Verifier, Path | None]]) -> tupl
     settled = environment or source.config.environment
     made = VerifierImage(
         workdir=settled.workdir,
-        env=source.filled("verifier.environment", settled.env),
+        env=source.fill_variables("verifier.environment", settled.env),
         limits=limits(settled, phase, source.defaults),
         holds_tests=True,
     )
@@ -250,7 +254,7 @@ def _own(source: Source, levels: Sequence[tuple[Verifier, Path | None]]) -> tupl
         if level.environment is not None and level.environment.docker_image:
             return replace(made, image=level.environment.docker_image), True
         if folder is not None:
-            one_container(folder, source.name)
+            read_compose(folder, source.name)
         if folder is not None and source.dockerfile(*folder.relative_to(source.directory).parts) is not None:
             return replace(made, context=folder), True
     if environment is None:

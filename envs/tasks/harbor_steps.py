@@ -44,6 +44,6 @@ def read_steps(source: Source) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def together(steps: Sequence[Step]) -> Hidden:
+def combine_hidden(steps: Sequence[Step]) -> Hidden:
     """Return the stand-in for all steps together: the last one's tests, the time of all."""
     return replace(steps[-1].hidden, timeout_s=sum(step.hidden.timeout_s for step in steps))

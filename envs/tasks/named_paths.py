@@ -51,14 +51,14 @@ def named_paths(folders: Iterable[Path]) -> tuple[str, ...]:
             text = _BELOW_HOME.sub(lambda found: "/root/" + re.sub(r"['\"\s]", "", found[1]) + " ", text)
             for name in _PATH.findall(_HOME.sub("/root", text)):
                 plain = name.rstrip("./-")
-                if plain and _of_the_task(plain):
+                if plain and _is_task_path(plain):
                     found[plain] = None
     # What lies in another that is named comes with it.
     paths = [path for path in found if not any(str(parent) in found for parent in PurePosixPath(path).parents)]
     return (*(paths if len(paths) <= MOST else ()), *([".git"] if git else []))
 
 
-def _of_the_task(path: str) -> bool:
+def _is_task_path(path: str) -> bool:
     if refusal(path) is not None or path in _FOLDERS or path.startswith(_SHARED):
         return False
     return "/" in path[1:] or path[1:] not in _TOP

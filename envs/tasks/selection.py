@@ -27,7 +27,7 @@ _SHOWN = 40
 """Most tags in a message."""
 
 
-def checked(load: Callable[[C], Any], config: C) -> tuple[list[Task], list[Task]]:
+def load_checked(load: Callable[[C], Any], config: C) -> tuple[list[Task], list[Task]]:
     """Return the tasks to train on and those to evaluate on, of an environment's `load_tasks`.
 
     Raises BadTask, with the function's name, for other values, ids of several tasks, and unexpected exceptions; OSError
@@ -69,18 +69,18 @@ def select_tagged(
     logged.
 
     option: as it is written, for the message. Raises BadTask when none is left."""
-    chosen = [task for task in tasks if (not tags or named(task, tags)) and not named(task, without)]
+    chosen = [task for task in tasks if (not tags or is_named(task, tags)) and not is_named(task, without)]
     if not chosen:
         known = sorted({tag for task in tasks for tag in task.tags})
         more = f" and {len(known) - _SHOWN} others" if len(known) > _SHOWN else ""
         there = ", ".join(known[:_SHOWN]) + more
         raise BadTask(f"no task has one of the tags {', '.join(tags)} ({option}); there are {there}, and task ids")
-    if unknown := [name for name in tags if not any(named(task, [name]) for task in tasks)]:
+    if unknown := [name for name in tags if not any(is_named(task, [name]) for task in tasks)]:
         logger.warning("%s: no task has the tag or the id %s", option, ", ".join(unknown))
     return chosen
 
 
-def named(task: Task, names: Collection[str]) -> bool:
+def is_named(task: Task, names: Collection[str]) -> bool:
     """Return whether a task's id or one of its tags is among the names."""
     return not {task.id, *task.tags}.isdisjoint(names)
 
@@ -120,7 +120,7 @@ def shard(tasks: Sequence[Task], part: str, seed: int, *, least: int = 1) -> lis
     return [task for task in tasks if task.id in mine]
 
 
-def of_use(tasks: Sequence[Task], shares: Mapping[str, tuple[int, int]], least: int) -> list[Task]:
+def keep_useful(tasks: Sequence[Task], shares: Mapping[str, tuple[int, int]], least: int) -> list[Task]:
     """Return the tasks with something left to learn.
 
     Tasks solved always, or never, in at least `least` rollouts are left out.

@@ -16,7 +16,7 @@ _READ = (
 """The files of a task that are read on this machine. All others go into sandboxes, where links stay links."""
 
 
-def found_below(one: Path, wanted: Callable[[Path], bool], seen: set[Path] | None = None) -> Iterator[Path]:
+def find_below(one: Path, wanted: Callable[[Path], bool], seen: set[Path] | None = None) -> Iterator[Path]:
     """Yield the wanted paths at or below a path, sorted, and nothing below one of them.
 
     seen: the paths before it; links may lead to them again."""
@@ -28,7 +28,7 @@ def found_below(one: Path, wanted: Callable[[Path], bool], seen: set[Path] | Non
         # Not of other files: a link to itself has no end.
         if not path.name.startswith(".") and (path.is_dir() or wanted(path)) and (real := path.resolve()) not in seen:
             seen.add(real)
-            yield from found_below(path, wanted, seen)
+            yield from find_below(path, wanted, seen)
 
 
 def check_links(directory: Path, root: Path) -> None:

@@ -1,5 +1,5 @@
-"""The fields of a Harbor task's `task.toml`. All of Harbor's fields are read. `ignored` names unknown fields and those
-without effect here; a field is refused only if the reward would be wrong."""
+"""The fields of a Harbor task's `task.toml`. All of Harbor's fields are read. `ignored_fields` names unknown fields and
+those without effect here; a field is refused only if the reward would be wrong."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def parse_config(text: str, where: str) -> Config:
     try:
         return Config.model_validate(table)
     except ValidationError as error:
-        raise BadTask("; ".join(f"{where}: {_sentence(dict(problem))}" for problem in error.errors())) from None
+        raise BadTask("; ".join(f"{where}: {_describe_problem(dict(problem))}" for problem in error.errors())) from None
 
 
-def _sentence(problem: Mapping[str, Any]) -> str:
+def _describe_problem(problem: Mapping[str, Any]) -> str:
     *tables, key = [str(part) for part in problem["loc"]] or [""]
     field = f"[{'.'.join(tables)}] {key}" if tables else key
     message = problem["msg"].removeprefix("Value error, ")
@@ -58,7 +58,7 @@ def _megabytes(value: object) -> object:
     return int(float(match.group(1)) * {"K": 1 / 1024, "M": 1, "G": 1024}[match.group(2)])
 
 
-def _known_network(value: object) -> object:
+def _check_network(value: object) -> object:
     if value not in (None, "public", "no-network", "allowlist"):
         raise ValueError(f'{value!r} isn\'t supported; use "public", "no-network" or "allowlist"')
     return value
@@ -75,7 +75,7 @@ def _texts(value: object) -> object:
 
 
 User = Annotated[str | None, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
-NetworkMode = Annotated[str | None, BeforeValidator(_known_network)]
+NetworkMode = Annotated[str | None, BeforeValidator(_check_network)]
 Hosts = Annotated[list[str], AfterValidator(_hosts)]
 Seconds = Annotated[float, Field(gt=0), AfterValidator(lambda seconds: min(seconds, _DAY_S))]
 Megabytes = Annotated[int, Field(ge=0), BeforeValidator(_megabytes)]
@@ -86,21 +86,21 @@ Reach = tuple[bool, tuple[str, ...]]
 class _Section(BaseModel):
     model_config = ConfigDict(extra="allow")
 
-    def ignored(self, where: str = "") -> Iterator[str]:
+    def ignored_fields(self, where: str = "") -> Iterator[str]:
         """Yield the ignored fields. where: the table's name in the file, "" for the file."""
         for name in self.model_extra or {}:
-            yield f"{_named(where, name)} is not a field that is known here"
+            yield f"{_field_name(where, name)} is not a field that is known here"
         for name, why in _NOT_FOLLOWED.items():
             if getattr(self, name, None):
-                yield f"{_named(where, name)} {why}"
+                yield f"{_field_name(where, name)} {why}"
         for name in type(self).model_fields:
             value = getattr(self, name)
             for section in value if isinstance(value, list) else [value]:
                 if isinstance(section, _Section):
-                    yield from section.ignored(f"{where}.{name}".strip("."))
+                    yield from section.ignored_fields(f"{where}.{name}".strip("."))
 
 
-def _named(where: str, name: str) -> str:
+def _field_name(where: str, name: str) -> str:
     return f"[{where}] {name}" if where else name
 
 
@@ -111,7 +111,7 @@ class NetworkSection(_Section):
     allowed_hosts: Hosts | None = None
 
     @model_validator(mode="after")
-    def _hosts_need_their_mode(self) -> NetworkSection:
+    def _check_hosts_mode(self) -> NetworkSection:
         if self.allowed_hosts and self.network_mode != "allowlist":
             raise ValueError('allowed_hosts need network_mode = "allowlist" beside them')
         return self
@@ -142,7 +142,7 @@ class Artifact(_Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _by_its_path(cls, value: Any) -> Any:
+    def _parse_artifact(cls, value: Any) -> Any:
         return {"source": value} if isinstance(value, str) else value
 
 
@@ -165,7 +165,7 @@ class Environment(NetworkSection):
 
     @model_validator(mode="before")
     @classmethod
-    def _old_names(cls, table: Any) -> Any:
+    def _rename_old_fields(cls, table: Any) -> Any:
         if not isinstance(table, dict):
             return table
         table = dict(table)
@@ -177,7 +177,7 @@ class Environment(NetworkSection):
         return table
 
     @model_validator(mode="after")
-    def _supported(self) -> Environment:
+    def _check_supported(self) -> Environment:
         if self.os.lower() != "linux":
             raise ValueError(f"os = {self.os!r} isn't supported; only Linux tasks run here")
         for name, remedy in _UNSUPPORTED_FIELDS.items():
@@ -205,7 +205,7 @@ class Verifier(NetworkSection):
         return None if self.environment is None else True
 
     @model_validator(mode="after")
-    def _consistent(self) -> Verifier:
+    def _check_consistent(self) -> Verifier:
         if self.environment_mode == "shared" and self.environment is not None:
             raise ValueError('environment_mode = "shared" contradicts [verifier.environment]; remove one of them')
         for hook in self.collect:
@@ -226,8 +226,8 @@ class StepTable(_Section):
     healthcheck: dict[str, Any] | None = None
     artifacts: list[Artifact] = []
 
-    def ignored(self, where: str = "") -> Iterator[str]:
-        yield from super().ignored(where)
+    def ignored_fields(self, where: str = "") -> Iterator[str]:
+        yield from super().ignored_fields(where)
         for name in ("user", "network_mode"):
             if getattr(self.agent, name) is not None:
                 yield f"[{where}.agent] {name} holds for the whole task, so that of a step"
@@ -244,20 +244,20 @@ class _Metadata(_Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _old_names(cls, table: Any) -> Any:
+    def _rename_old_fields(cls, table: Any) -> Any:
         if isinstance(table, dict) and "territory" in table:  # as 0.1 wrote it
             kept = {name: value for name, value in table.items() if name != "territory"}
             return {"protected_paths": table["territory"], **kept}
         return table
 
     @model_validator(mode="after")
-    def _gradable(self) -> _Metadata:
+    def _check_gradable(self) -> _Metadata:
         for path in self.graded_paths or []:
             if (why := refusal(path)) is not None:
                 raise ValueError(f"graded_paths: {path!r} {why}")
         return self
 
-    def ignored(self, where: str = "") -> Iterator[str]:
+    def ignored_fields(self, where: str = "") -> Iterator[str]:
         return iter(())
 
 
@@ -276,7 +276,7 @@ class Config(_Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _old_names(cls, table: Any) -> Any:
+    def _rename_old_fields(cls, table: Any) -> Any:
         if not isinstance(table, dict):
             return table
         table = dict(table)
@@ -286,7 +286,7 @@ class Config(_Section):
         return table
 
     @model_validator(mode="after")
-    def _different_steps(self) -> Config:
+    def _check_step_names(self) -> Config:
         names = [step.name.casefold() for step in self.steps or []]
         if len(set(names)) < len(names):
             raise ValueError("[[steps]] name: two steps have the same; rename one")

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 
-class Handed(NamedTuple):
+class HandedRow(NamedTuple):
     """A row handed to a trainer: its group, its number in it, its rollout and the rollout's reward."""
 
     group: str
@@ -33,8 +33,8 @@ class Ledger:
         self._partly = {name: set(rows) for name, rows in (partly or {}).items()}
         self._rows: dict[str, int] = {}
         self._waiting: dict[str, int] = {}
-        self._got: deque[Handed] = deque()
-        self._batches: deque[set[Handed]] = deque()
+        self._got: deque[HandedRow] = deque()
+        self._batches: deque[set[HandedRow]] = deque()
         self._packing = False
 
     @property
@@ -51,7 +51,7 @@ class Ledger:
             self._waiting[name] = len(left)
         return left
 
-    def get(self, one: Handed) -> None:
+    def get(self, one: HandedRow) -> None:
         """Note a row as got by the trainer."""
         self._packing = False
         self._got.append(one)
@@ -59,14 +59,14 @@ class Ledger:
         if not self._waiting[one.group]:
             del self._waiting[one.group]
 
-    def pack(self, one: Handed) -> None:
+    def pack(self, one: HandedRow) -> None:
         """Note a row as packed into the trainer's present batch; the next batch begins after a `get`."""
         if not self._packing:
             self._batches.append(set())
             self._packing = True
         self._batches[-1].add(one)
 
-    def step(self, batches: int) -> list[Handed]:
+    def step(self, batches: int) -> list[HandedRow]:
         """Note a step of the trainer on its next so many batches; return their rows, in order.
 
         Raises LookupError if it packed fewer."""
@@ -88,7 +88,7 @@ class Ledger:
         partly = {name: sorted(rows) for name, rows in self._partly.copy().items() if rows}
         return {"trained": sorted(self.trained), "partly": partly}
 
-    def _settle(self, one: Handed) -> None:
+    def _settle(self, one: HandedRow) -> None:
         done = self._partly[one.group]
         done.add(one.row)
         if len(done) == self._rows[one.group]:

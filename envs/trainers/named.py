@@ -31,7 +31,7 @@ T = TypeVar("T")
 MakeEnv = Callable[[type[AgentEnv[Any]], str, Options], Awaitable[AgentEnv[Any]]]
 
 
-def named(environment: str, options: Sequence[str]) -> tuple[type[AgentEnv[Any]], Options]:
+def resolve_environment(environment: str, options: Sequence[str]) -> tuple[type[AgentEnv[Any]], Options]:
     """Return an environment's class and the values of its options.
 
     environment: as package.module:Class. options: words of its command line, such as --env.tasks=tasks.
@@ -53,7 +53,7 @@ def refuse_weight(config: AgentEnvConfig, trainer: str) -> None:
 def refuse_advantages(config: AgentEnvConfig, trainer: str) -> None:
     """Raise ValueError for options of the advantages, for a trainer that makes them of the rewards."""
     refuse_weight(config, trainer)
-    if given := config.changed(_OF_ADVANTAGES):
+    if given := config.changed_options(_ADVANTAGE_OPTIONS):
         options = " and ".join(f"--env.{name}" for name in given)
         raise ValueError(f"leave out {options}: {trainer} makes the advantages itself")
     reward = find_reward("--env.reward", config.reward) if config.reward else None
@@ -73,7 +73,7 @@ def refuse_settings(config: Any, option: str, fields: set[str]) -> None:
         raise ValueError(f"{settings} has no effect: agent and reward are those of --env.taskset.options; leave it out")
 
 
-_OF_ADVANTAGES = ("estimator", "length_penalty", "summary_weight")
+_ADVANTAGE_OPTIONS = ("estimator", "length_penalty", "summary_weight")
 SAMPLING = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "min_p": "min_p"}
 SAMPLING |= {"max_tokens": "max_reply_tokens"}
 _OFF = {"top_k": (-1, 0), "min_tokens": (0,), "repetition_penalty": (1,), "n": (1,)}
@@ -106,13 +106,13 @@ class Runs:
         make: MakeEnv,
         own: str = "",
     ) -> None:
-        env_cls, self.options = named(environment, options)
+        env_cls, self.options = resolve_environment(environment, options)
         self._named = environment, *options
         refuse_advantages(self.options.env, trainer)
         self._env_cls = type(env_cls.__name__, (env_cls,), {"server_cls": staticmethod(server_cls)})
         self._root, self._make = self.options.env.run_dir or Path("runs") / f"{trainer}-{env_cls.name}", make
         self._own = own
-        self._held: dict[str, _HeldRun] = {}
+        self._held: dict[str, _OpenRun] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -144,13 +144,13 @@ class Runs:
                 update={"env": self.options.env.model_copy(update=env), "openai": [engine]}
             )
             opened: asyncio.Future[Feed[Any, Any]] = loop.create_future()
-            holding = self._hold(
+            holding = self._keep_open(
                 "feed" if training else "process", options, opened, None if held is None else held.holding
             )
-            held = self._held[key] = _HeldRun(opened, loop.create_task(holding, name=f"run in {folder}"))
+            held = self._held[key] = _OpenRun(opened, loop.create_task(holding, name=f"run in {folder}"))
         return await await_shared(held.opened)
 
-    async def _hold(
+    async def _keep_open(
         self, command: str, options: Options, opened: asyncio.Future[Feed[Any, Any]], before: asyncio.Task[None] | None
     ) -> None:
         """Open a run when the one before is closed, and keep it open until it ends."""
@@ -184,7 +184,7 @@ class Runs:
 
 
 @dataclass(frozen=True, slots=True)
-class _HeldRun:
+class _OpenRun:
     """A run, and the task that keeps it open."""
 
     opened: asyncio.Future[Feed[Any, Any]]
@@ -209,7 +209,7 @@ async def rollout(
         await fed.confirm([given.name])
 
 
-def sound_rows(scored: ScoredGroup, trainer: str | None) -> Sequence[Row]:
+def check_rows(scored: ScoredGroup, trainer: str | None) -> Sequence[Row]:
     """Return a rollout's rows. trainer: makes the advantages of rewards; None in evaluations.
 
     Raises InfraError if none equals the record, ValueError if turns have advantages that the trainer can't take."""

@@ -13,7 +13,7 @@ from typing import Any
 from safetensors.torch import save_file
 
 from atropos_agent.engines.http import client_of
-from envs.trainers.weights import RETRY_S, EmbeddedServer, WeightsRefused, hand_over
+from envs.trainers.weights import RETRY_S, EmbeddedServer, WeightsRefusedError, hand_over
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class LoadedWeights:
 
     def load(self, version: int, save: Callable[[Path], Any]) -> None:
         """Let the server sample from the weights written by `save` into a folder, as this version. Waits for a silent
-        server; raises WeightsRefused."""
+        server; raises WeightsRefusedError."""
         target, partial = self._folder / f"step-{version:06}", self._folder / ".partial"
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
@@ -56,24 +56,24 @@ class LoadedWeights:
             shutil.rmtree(target, ignore_errors=True)
             partial.rename(target)
             # The server may have weights of this version from a step lost with its process.
-            asyncio.run(self._hand_over(target, version, anew=True))
+            asyncio.run(self._send_weights(target, version, force=True))
             kept = {target, *([self._sent[0]] if self._sent else [])}
             self._sent, self._next = (target, version), version + 1
         # By their numbers the last ones may be those that were lost with their process.
         for old in set(self._folder.glob("step-*")) - kept:
             shutil.rmtree(old)
 
-    async def _hand_over(self, folder: Path, version: int, *, anew: bool = False) -> None:
+    async def _send_weights(self, folder: Path, version: int, *, force: bool = False) -> None:
         async with client_of(self._engine, timeout=300.0) as http:
-            await hand_over(EmbeddedServer(http), folder, version, anew=anew)
+            await hand_over(EmbeddedServer(http), folder, version, force=force)
 
     def _keep(self) -> None:
         while not self._ended.wait(RETRY_S):
             with self._sending:
                 try:
                     if self._sent is not None:
-                        asyncio.run(self._hand_over(*self._sent))
-                except WeightsRefused as error:
+                        asyncio.run(self._send_weights(*self._sent))
+                except WeightsRefusedError as error:
                     logger.error("%s", error)
 
     def init_weight_transfer(self) -> None:

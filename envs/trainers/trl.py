@@ -40,14 +40,14 @@ EVALUATION = "evaluation-"
 """The names of an evaluation's groups begin so."""
 
 
-class Done(set[str]):
+class FinishedGroups(set[str]):
     """Names of groups that are not given again: trained on, or of an evaluation, which no checkpoint names."""
 
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) or str(name).startswith(EVALUATION)
 
 
-class Fed:
+class TrlFeed:
     """A run in a thread to feed a trainer of TRL's, from the newest checkpoint on.
 
     make_env: makes the environment, in the thread's event loop. output_dir: the trainer's. refuse: raises ValueError
@@ -80,7 +80,9 @@ class Fed:
             refuse(env.config, "TRL")
             return env
 
-        self.thread: FeedThread[Any, Any] = FeedThread(checked, *sink_and_pace, trained=Done(self.ledger.trained))
+        self.thread: FeedThread[Any, Any] = FeedThread(
+            checked, *sink_and_pace, trained=FinishedGroups(self.ledger.trained)
+        )
 
     def weights(self, engine: str, model: str | Path) -> LoadedWeights:
         """Return the transfer of weights to the embedded inference server. model: the folder of its first weights."""
@@ -111,7 +113,7 @@ class Fed:
 class Confirmation(TrainerCallback):  # type: ignore[misc]  # transformers is untyped
     """Writes into each checkpoint the rows in its weights, and confirms finished groups."""
 
-    def __init__(self, fed: Fed) -> None:
+    def __init__(self, fed: TrlFeed) -> None:
         self._fed = fed
 
     def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:

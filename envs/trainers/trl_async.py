@@ -21,17 +21,17 @@ from envs.config import AgentEnvConfig
 from envs.delivery.exports import trl_samples
 from envs.running.environment import Environment
 from envs.running.run import Run
-from envs.running.sinks import HandOver, TrainerGroup
-from envs.trainers.ledger import Handed, Ledger
+from envs.running.sinks import HandOverSink, TrainerGroup
+from envs.trainers.ledger import HandedRow, Ledger
 from envs.trainers.named import refuse_weight
-from envs.trainers.trl import Fed, refuse_other_names
+from envs.trainers.trl import TrlFeed, refuse_other_names
 
 
 class Metrics(dict[str, float]):
     """The trainer's logged values of a sample. Its collator goes through them when it packs the sample into a batch,
     and gives no other sign of batches: the ledger takes note."""
 
-    def __init__(self, ledger: Ledger, handed: Handed, values: dict[str, float]) -> None:
+    def __init__(self, ledger: Ledger, handed: HandedRow, values: dict[str, float]) -> None:
         super().__init__(values)
         self.ledger, self.handed = ledger, handed
 
@@ -50,24 +50,24 @@ class Buffer(queue.Queue[SimpleNamespace]):
         return sample
 
 
-class Worker(Fed):
+class Worker(TrlFeed):
     """TRL's RolloutWorkerProtocol.
 
     make_env: makes the environment, in the thread's event loop. groups: the most groups in the making or waiting for
     the trainer at the same time; those of `max_staleness` steps are enough.
     """
 
-    without_effect = ("num_generations", "max_completion_length", *Fed.without_effect)
+    without_effect = ("num_generations", "max_completion_length", *TrlFeed.without_effect)
 
     def __init__(
         self, make_env: Callable[[], Awaitable[Environment]], output_dir: str | Path, *, groups: int = 4
     ) -> None:
-        sink = partial(HandOver.to, self.hand)
+        sink = partial(HandOverSink.to, self.hand)
         super().__init__(make_env, output_dir, refuse, sink, partial(_Pace, self))
         self.rollout_buffer = Buffer()
         self.metrics_queue: queue.Queue[dict[str, float]] = queue.Queue()
         self.groups = groups
-        self.last_step: list[Handed] = []
+        self.last_step: list[HandedRow] = []
         """The rows of the last step."""
         self._first = self.version
 
@@ -104,10 +104,10 @@ class Worker(Fed):
         lines = list(trl_samples(group))
         for number in self.ledger.hand(group.name, len(lines)):
             line = lines[number]
-            handed = Handed(group.name, number, line["rollout_id"], line["score"])
-            self.rollout_buffer.put(self._sample(line, handed))
+            handed = HandedRow(group.name, number, line["rollout_id"], line["score"])
+            self.rollout_buffer.put(self._make_sample(line, handed))
 
-    def _sample(self, line: dict[str, Any], handed: Handed) -> SimpleNamespace:
+    def _make_sample(self, line: dict[str, Any], handed: HandedRow) -> SimpleNamespace:
         """Return a row as the trainer takes it. Source: RolloutSample in
         trl/experimental/async_grpo/async_rollout_worker.py."""
         arrays = {name: np.asarray(line[name]) for name in ("input_ids", "completion_mask")}
@@ -127,7 +127,7 @@ def refuse(config: AgentEnvConfig, trainer: str) -> None:
 class _Pace:
     """The most groups of the worker at a time, those still to be got by the trainer included."""
 
-    def __init__(self, worker: Worker, run: Run, _: HandOver) -> None:
+    def __init__(self, worker: Worker, run: Run, _: HandOverSink) -> None:
         self._worker, self._run = worker, run
         self.max_tokens = run.config.max_token_length
 

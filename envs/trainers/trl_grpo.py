@@ -26,10 +26,10 @@ from envs.running.environment import Environment
 from envs.running.feed import Feed
 from envs.running.sinks import TrainerGroup
 from envs.trainers.named import refuse_advantages
-from envs.trainers.trl import EVALUATION, Fed
+from envs.trainers.trl import EVALUATION, TrlFeed
 
 
-class RolloutFunction(Fed):
+class RolloutFunction(TrlFeed):
     """A `rollout_func`. Use it as `with`.
 
     make_env: makes the environment, in a thread's event loop. engine: address of the embedded inference server; model:

@@ -23,8 +23,8 @@ from atropos_agent.tokens.experts import read_experts
 from envs.cli.starting import open_env
 from envs.delivery.exports import Export, verifiers_episodes
 from envs.options import EngineConfig
-from envs.tasks.selection import checked
-from envs.trainers.named import Runs, named, refuse_advantages, refuse_settings, rollout, sound_rows
+from envs.tasks.selection import load_checked
+from envs.trainers.named import Runs, check_rows, refuse_advantages, refuse_settings, resolve_environment, rollout
 from envs.types import InfraError
 
 logger = logging.getLogger(__name__)
@@ -40,8 +40,8 @@ class AtroposTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]  # it need n
     held_out: bool = False
 
     @model_validator(mode="after")
-    def _without_mistakes(self) -> Self:
-        _, options = named(self.environment, self.options)
+    def _check_options(self) -> Self:
+        _, options = resolve_environment(self.environment, self.options)
         refuse_advantages(options.env, "verifiers")
         refuse_settings(self, "--env.taskset", {"task", "system_prompt"})
         return self
@@ -63,9 +63,9 @@ class AtroposTaskset(vf.Taskset[AtroposTask, AtroposTasksetConfig]):  # type: ig
     def load(self) -> Iterable[AtroposTask]:
         """Yield them in their own order. Raises SystemExit, with the sentence, for tasks that can't be used: verifiers
         shows other errors as Python does."""
-        env_cls, options = named(self.config.environment, self.config.options)
+        env_cls, options = resolve_environment(self.config.environment, self.config.options)
         try:
-            tasks = checked(env_cls.load_tasks, options.env)[self.config.held_out]
+            tasks = load_checked(env_cls.load_tasks, options.env)[self.config.held_out]
         except ValueError as error:  # BadTask is one
             raise SystemExit(str(error)) from None
         for number, task in enumerate(tasks):
@@ -76,7 +76,7 @@ class AtroposEnvConfig(vf.SingleAgentEnvConfig):  # type: ignore[misc]  # it nee
     """The taskset's and verifiers' retries: its agent, its time limits and its interception do not work here."""
 
     @model_validator(mode="after")
-    def _without_effect(self) -> Self:
+    def _refuse_settings(self) -> Self:
         refuse_settings(self, "--env", {"agent", "timeout", "max_concurrent_agents", "interception"})
         return self
 
@@ -117,7 +117,9 @@ class AtroposEnv(vf.SingleAgentEnv, vf.Env[AtroposEnvConfig]):  # type: ignore[m
             for server in fed.run.env.servers:
                 if isinstance(server, CompletionsServer):
                     server.extra = {} if salt is None else {"cache_salt": salt}
-            read = partial(fill, trace, decode=fed.run.env.tokenizer.decode, trainer="prime-rl" if training else None)
+            read = partial(
+                fill_trace, trace, decode=fed.run.env.tokenizer.decode, trainer="prime-rl" if training else None
+            )
             await rollout(fed, task.data.name, episode.id, read)
         except (InfraError, ValueError, RuntimeError, OSError) as error:
             logger.error("task %s: %s", task.data.name, error)  # verifiers shows its kind alone
@@ -127,9 +129,9 @@ class AtroposEnv(vf.SingleAgentEnv, vf.Env[AtroposEnvConfig]):  # type: ignore[m
         return episode
 
 
-def fill(trace: vf.Trace, given: Export, decode: Callable[[list[int]], str], trainer: str | None = None) -> None:
-    """Write a rollout's rows as nodes, and its reward. trainer: as in `sound_rows`, of which it raises the errors."""
-    rows = sound_rows(given.scored, trainer)
+def fill_trace(trace: vf.Trace, given: Export, decode: Callable[[list[int]], str], trainer: str | None = None) -> None:
+    """Write a rollout's rows as nodes, and its reward. trainer: as in `check_rows`, of which it raises the errors."""
+    rows = check_rows(given.scored, trainer)
     experts = [read_experts(row.experts) for row in rows if row.experts is not None]
     ((exported,),) = (episode["traces"] for episode in verifiers_episodes(given))
     made = vf.WireTrace(**exported)

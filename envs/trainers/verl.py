@@ -33,7 +33,7 @@ from envs.delivery.exports import verl_rows
 from envs.options import EngineConfig, Options
 from envs.running.feed import Feed
 from envs.running.sinks import TrainerGroup
-from envs.trainers.named import Runs, rollout, sound_rows
+from envs.trainers.named import Runs, check_rows, rollout
 
 
 class VerlEngine:
@@ -61,7 +61,7 @@ class AtroposLoop(AgentLoopBase):  # type: ignore[misc]  # it need not be instal
 
     environment: as package.module:Class. options: words of its own command line."""
 
-    _of_client: ClassVar[weakref.WeakKeyDictionary[Any, dict[str, Runs]]] = weakref.WeakKeyDictionary()
+    _runs_by_client: ClassVar[weakref.WeakKeyDictionary[Any, dict[str, Runs]]] = weakref.WeakKeyDictionary()
     """Open runs by their sampling client, environment and options: verl makes a loop a sample, and reports the end of
     none."""
 
@@ -80,25 +80,25 @@ class AtroposLoop(AgentLoopBase):  # type: ignore[misc]  # it need not be instal
             raise
 
     async def _run(self, sampling_params: dict[str, Any], **kwargs: Any) -> Any:
-        fed = await self._fed({name: value for name, value in sampling_params.items() if name != "logprobs"})
+        fed = await self._open_run({name: value for name, value in sampling_params.items() if name != "logprobs"})
         most = min(int(self.rollout_config.response_length), fed.run.config.max_token_length)
         length = int(self.rollout_config.prompt_length)
         task, name = kwargs["extra_info"]["task"], uuid.uuid4().hex
-        found = await rollout(fed, task, name, lambda given: list(outputs(given, length)), max_tokens=most)
+        found = await rollout(fed, task, name, lambda given: list(make_outputs(given, length)), max_tokens=most)
         if len(found) > 1 and not self.config.trainer.get("use_v1"):
             raise ValueError(f"the rollout has {len(found)} rows, which verl takes with trainer.use_v1=True alone")
         return found if len(found) > 1 else found[0]
 
-    async def _fed(self, sampling: Mapping[str, Any]) -> Feed[Any, Any]:
+    async def _open_run(self, sampling: Mapping[str, Any]) -> Feed[Any, Any]:
         """Return the open run for verl's client with this sampling; opened if there is none."""
-        client, named = self.server_manager, repr((self._environment, self._options))
-        if (mine := self._of_client.get(client)) is None:
-            mine = self._of_client[client] = {}
+        client, key = self.server_manager, repr((self._environment, self._options))
+        if (mine := self._runs_by_client.get(client)) is None:
+            mine = self._runs_by_client[client] = {}
             weakref.finalize(client, end_runs, mine, asyncio.get_running_loop()).atexit = False
-        if (runs := mine.get(named)) is None:
+        if (runs := mine.get(key)) is None:
             # Other workers have runs of their own, and so has the trainer of an earlier client in this process.
             served, own = partial(ObjectServer, VerlEngine(client)), f"-{os.getpid()}-{uuid.uuid4().hex[:6]}"
-            runs = mine[named] = Runs(self._environment, self._options, "verl", served, _make, own)
+            runs = mine[key] = Runs(self._environment, self._options, "verl", served, _make, own)
         names = {"tokenizer_name": runs.options.env.tokenizer_name or self.tokenizer.name_or_path}
         # Validation samples otherwise, and makes no ratios.
         training = all(
@@ -124,11 +124,11 @@ async def _make(env_cls: type[AgentEnv[Any]], command: str, options: Options) ->
     return env_cls(options.env, options.engines)
 
 
-def outputs(given: TrainerGroup, prompt_length: int) -> Any:
+def make_outputs(given: TrainerGroup, prompt_length: int) -> Any:
     """Yield a rollout's rows as verl's own. verl pads prompts and cuts none: tokens before the first reply that don't
     fit in there begin the response, untrained. Raises InfraError if no row equals the record, ValueError if turns have
     advantages of their own."""
-    rows = sound_rows(given.scored, "verl")
+    rows = check_rows(given.scored, "verl")
     for row, fields in zip(rows, verl_rows(rows, prompt_length), strict=True):
         extra = fields["extra_fields"]
         for name in ("advantages", "rollout_advantage"):

@@ -27,12 +27,12 @@ REFUSALS = 5
 """Refusals in a row after which no other answer is expected."""
 
 
-class WeightsRefused(Exception):
+class WeightsRefusedError(Exception):
     """The inference server did not take the weights."""
 
 
 class PolicyServer(Protocol):
-    """An inference server, as far as weights go. Methods raise httpx.HTTPError and WeightsRefused."""
+    """An inference server, as far as weights go. Methods raise httpx.HTTPError and WeightsRefusedError."""
 
     async def has(self, folder: Path, version: int) -> bool:
         """Tell whether it samples from the weights in `folder`, those of step `version`."""
@@ -59,7 +59,7 @@ class EmbeddedServer:
         """See `PolicyServer`."""
         answer = await self._http.post("/load_weights", json={"path": str(folder), "version": version})
         if not answer.is_success:
-            raise WeightsRefused(f"/load_weights answered {answer.status_code}: {answer.text[:300]}")
+            raise WeightsRefusedError(f"/load_weights answered {answer.status_code}: {answer.text[:300]}")
 
 
 class VLLMServer:
@@ -85,22 +85,22 @@ class VLLMServer:
         """See `PolicyServer`."""
         if not self._warned:
             self._warned = True
-            await self._warn_of_rereading()
+            await self._warn_of_reload()
         self._cached = True
         body = {"lora_name": POLICY, "lora_path": str(folder), "load_inplace": True}
         answer = await self._http.post("/v1/load_lora_adapter", json=body)
         if not answer.is_success:
-            raise WeightsRefused(
+            raise WeightsRefusedError(
                 f"/v1/load_lora_adapter answered {answer.status_code}: {answer.text[:300]}; is vLLM started with "
                 "--enable-lora, a --max-lora-rank that suffices and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1?"
             )
         # Running requests hold blocks that older weights computed, for which it answers `success: false`: those are
         # put back then, and their prompts computed again.
         if not (await self._reset() or await self._reset("?reset_running_requests=true")):
-            raise WeightsRefused("/reset_prefix_cache did not succeed; it may answer with older weights")
+            raise WeightsRefusedError("/reset_prefix_cache did not succeed; it may answer with older weights")
         self._cached = False
 
-    async def _warn_of_rereading(self) -> None:
+    async def _warn_of_reload(self) -> None:
         answer = await self._http.get("/version")
         version = str(answer.json().get("version", "")) if answer.is_success else ""
         if (numbers := re.match(r"(\d+)\.(\d+)", version)) and tuple(map(int, numbers.groups())) < REREADING:
@@ -113,7 +113,7 @@ class VLLMServer:
     async def _reset(self, query: str = "") -> bool:
         answer = await self._http.post(f"/reset_prefix_cache{query}")
         if not answer.is_success:
-            raise WeightsRefused(
+            raise WeightsRefusedError(
                 f"/reset_prefix_cache answered {answer.status_code}; is vLLM started with VLLM_SERVER_DEV_MODE=1?"
             )
         # Versions before 0.12 answer nothing but the status.
@@ -126,28 +126,29 @@ async def policy_server(http: httpx.AsyncClient) -> PolicyServer:
     return EmbeddedServer(http) if embedded else VLLMServer(http)
 
 
-async def hand_over(server: PolicyServer, folder: Path, version: int, *, anew: bool = False) -> None:
+async def hand_over(server: PolicyServer, folder: Path, version: int, *, force: bool = False) -> None:
     """Wait until the inference server samples from the weights in `folder`, those of step `version`.
 
-    anew: it loads them whatever it has. A silent server is waited for. Raises WeightsRefused when it goes on refusing.
+    force: it loads them whatever it has. A silent server is waited for. Raises WeightsRefusedError when it goes on
+    refusing.
     """
     refusals = 0
     while True:
         try:
-            if anew or not await server.has(folder, version):
+            if force or not await server.has(folder, version):
                 await server.load(folder, version)
                 logger.info("the inference server has the weights of step %d", version)
             return
-        except (httpx.HTTPError, WeightsRefused, ValueError, KeyError, TypeError) as error:
+        except (httpx.HTTPError, WeightsRefusedError, ValueError, KeyError, TypeError) as error:
             refusals += not isinstance(error, httpx.TransportError)
             if refusals == REFUSALS:
-                raise WeightsRefused(f"the inference server does not take weights: {error!r}") from error
+                raise WeightsRefusedError(f"the inference server does not take weights: {error!r}") from error
             logger.warning("the inference server did not take the weights of step %d: %r; trying again", version, error)
         await asyncio.sleep(RETRY_S)
 
 
 @asynccontextmanager
-async def kept_current(server: PolicyServer, folder: Path, version: int) -> AsyncIterator[None]:
+async def keep_current(server: PolicyServer, folder: Path, version: int) -> AsyncIterator[None]:
     """Hand the weights over again, while the block runs, whenever the inference server comes back without them."""
     watching = asyncio.create_task(_keep(server, folder, version))
     try:
@@ -161,6 +162,6 @@ async def _keep(server: PolicyServer, folder: Path, version: int) -> None:
     while True:
         try:
             await hand_over(server, folder, version)
-        except WeightsRefused as error:
+        except WeightsRefusedError as error:
             logger.error("%s", error)
         await asyncio.sleep(RETRY_S)

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from envs.runs.reader import step_of
 from envs.viewer import evaluations
 from envs.viewer.evaluations import Evaluation
-from envs.viewer.frame import Frame, NotThere
+from envs.viewer.frame import Frame, NotFoundError
 from envs.viewer.runs import ShownRun
 
 logger = logging.getLogger(__name__)
@@ -30,13 +30,13 @@ class EvaluationPages:
         run = self._frame.run(request)
         if (unchanged := self._frame.unchanged(request, run)) is not None:
             return unchanged
-        found = self._found(run)
-        shown = _named(request, "name", found, found[-1] if found else None)
+        found = self._evaluations_of(run)
+        shown = _find_evaluation(request, "name", found, found[-1] if found else None)
         before = [one for one in found[: found.index(shown)] if one.over] if shown is not None else []
-        earlier = _named(request, "against", found, before[-1] if before else None)
+        earlier = _find_evaluation(request, "against", found, before[-1] if before else None)
         compared = None
         if shown is not None and earlier is not None and earlier is not shown:
-            shown, compared = evaluations.beside(shown, earlier)
+            shown, compared = evaluations.compare_with(shown, earlier)
         return self._frame.page(
             request,
             "evaluations.html.j2",
@@ -48,14 +48,14 @@ class EvaluationPages:
             compared=compared,
         )
 
-    def _found(self, run: ShownRun) -> list[Evaluation]:
+    def _evaluations_of(self, run: ShownRun) -> list[Evaluation]:
         """Return a run's evaluations by step: those with a file, and those that go on."""
         found: list[Evaluation] = []
         files = dict(run.evaluations())
         own = {f"eval-{step}" for step in _steps(run)}
         for name in sorted(files.keys() | own, key=lambda name: (step_of(name), name)):
             holder, step = run, step_of(name)
-            if name in files and name not in own and (other := self._beside(run, name)) is not None:
+            if name in files and name not in own and (other := self._evaluation_run(run, name)) is not None:
                 holder, step = other, 0
             try:
                 saved = evaluations.parse_evaluation(name, files[name]) if name in files else None
@@ -68,7 +68,7 @@ class EvaluationPages:
                 found.append(one)
         return found
 
-    def _beside(self, run: ShownRun, name: str) -> ShownRun | None:
+    def _evaluation_run(self, run: ShownRun, name: str) -> ShownRun | None:
         """Return the shown run of an evaluation in a directory of its own, as `learn` makes them."""
         wanted = Path(run.directory).resolve().parent / name
         return next((one for one in self._frame.runs if one.directory.resolve() == wanted), None)
@@ -79,12 +79,14 @@ def _steps(run: ShownRun) -> list[int]:
         return [step for (step,) in db.execute("SELECT step FROM steps WHERE evaluating ORDER BY step")]
 
 
-def _named(request: Request, name: str, found: list[Evaluation], usual: Evaluation | None) -> Evaluation | None:
-    """Return the evaluation that a query names. Raises NotThere."""
+def _find_evaluation(
+    request: Request, name: str, found: list[Evaluation], usual: Evaluation | None
+) -> Evaluation | None:
+    """Return the evaluation that a query names. Raises NotFoundError."""
     wanted = request.query_params.get(name)
     if not wanted:
         return usual
     for one in found:
         if one.name == wanted:
             return one
-    raise NotThere(f"this run has no evaluation {wanted!r}")
+    raise NotFoundError(f"this run has no evaluation {wanted!r}")

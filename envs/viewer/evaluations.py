@@ -170,7 +170,7 @@ def _running_evaluation(
     return Evaluation(name, step_of(name), tasks, over=False)
 
 
-def beside(one: Evaluation, earlier: Evaluation) -> tuple[Evaluation, Comparison | None]:
+def compare_with(one: Evaluation, earlier: Evaluation) -> tuple[Evaluation, Comparison | None]:
     """Return an evaluation with each task's rate in an earlier one, and the comparison; None without common tasks."""
     rates = earlier.rates()
     compared = replace(one, tasks=[replace(task, before=rates.rates.get(task.task)) for task in one.tasks])

@@ -32,7 +32,7 @@ MORE_S = 2.0
 """Between two looks for more runs, in seconds."""
 
 
-class NotThere(ValueError):
+class NotFoundError(ValueError):
     """Nothing stands at an address; the message repeats the address."""
 
 
@@ -91,13 +91,13 @@ class Frame:
         return Response(status_code=204) if request.headers.get(_SEEN) == _mark(run) else None
 
     def run(self, request: Request) -> ShownRun:
-        """Return the run of an address. Raises NotThere."""
+        """Return the run of an address. Raises NotFoundError."""
         return self.numbered(request.path_params["run"])
 
     def numbered(self, number: int) -> ShownRun:
-        """Return a run by its number. Raises NotThere."""
+        """Return a run by its number. Raises NotFoundError."""
         if not 0 <= number < len(self.runs):
-            raise NotThere(f"there is no run {number}; this page shows {len(self.runs)}")
+            raise NotFoundError(f"there is no run {number}; this page shows {len(self.runs)}")
         return self.runs[number]
 
 

@@ -20,7 +20,7 @@ from envs.viewer.api import Api, refusal
 from envs.viewer.comparing import compare_runs
 from envs.viewer.evaluation_pages import EvaluationPages
 from envs.viewer.filling import Filling
-from envs.viewer.frame import Frame, NotThere, number_in, standing_of
+from envs.viewer.frame import Frame, NotFoundError, number_in, standing_of
 from envs.viewer.policy import PolicyMiddleware
 from envs.viewer.rollout_pages import RolloutPages
 from envs.viewer.run_pages import RunPages
@@ -48,8 +48,8 @@ class Pages:
             Mount("/{run:int}", routes=[route for pages in _OF_A_RUN for route in pages(self._frame).routes]),
         ]
         # Numbers in addresses may be larger than any of SQLite's.
-        kinds = (NotThere, NoRollout, NoRow, search.BadFilter, RunDirectoryError, OverflowError, 404)
-        wrong = {kind: self._wrong for kind in kinds}
+        kinds = (NotFoundError, NoRollout, NoRow, search.BadFilter, RunDirectoryError, OverflowError, 404)
+        wrong = {kind: self._error_page for kind in kinds}
         return Starlette(
             routes=[Mount(self._frame.base, routes=inside)],
             middleware=[Middleware(PolicyMiddleware)],
@@ -85,10 +85,10 @@ class Pages:
         known = {path.name: path for path in files(package).joinpath(folder).iterdir()}
         kind = _STATIC.get(name.rpartition(".")[2])
         if kind is None or name not in known:
-            raise NotThere(f"there is no file {name}")
+            raise NotFoundError(f"there is no file {name}")
         return Response(known[name].read_bytes(), 200, {"cache-control": "private, max-age=3600"}, kind)
 
-    def _wrong(self, request: Request, error: Exception) -> Response:
+    def _error_page(self, request: Request, error: Exception) -> Response:
         status = 400 if isinstance(error, search.BadFilter) else 404
         if request.url.path.startswith(f"{self._frame.base}/api/"):
             return refusal(error, status)

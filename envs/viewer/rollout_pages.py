@@ -18,7 +18,7 @@ from envs.running.database import RunDirectoryError
 from envs.runs import journal, search
 from envs.runs.facts import KINDS
 from envs.runs.reading import NoRollout, read_document, read_rollout, snippet
-from envs.viewer.frame import Frame, NotThere, number_in
+from envs.viewer.frame import Frame, NotFoundError, number_in
 from envs.viewer.rollout_view import build_view
 from envs.viewer.runs import ShownRun
 from envs.viewer.tokens import PAGE, NoRow, token_page
@@ -65,7 +65,7 @@ class RolloutPages:
         filters = search.Filters.of(request.query_params)
         with run.index.reading() as db:
             newer, older = search.neighbours(db, filters, place)
-        with _as_saved(place):
+        with _raise_no_rollout(place):
             rollout = read_rollout(run.directory, place)
             number = rollout.seat.group
             return self._frame.page(
@@ -85,7 +85,7 @@ class RolloutPages:
         row, at = number_in(request, "row"), number_in(request, "at")
         if (page := number_in(request, "page")) > 0:
             at = (page - 1) * PAGE
-        with _as_saved(place):
+        with _raise_no_rollout(place):
             document = read_document(run.directory, place)
             seat = document["extra"]["atropos_agent"].get("seat") or {}
             group = None if seat.get("group") is None else journal.group(run.directory, seat["group"])
@@ -115,12 +115,12 @@ class RolloutPages:
         with run.index.reading() as db:
             found = db.execute("SELECT place FROM rollouts WHERE id = ?", (name,)).fetchone()
         if found is None:
-            raise NotThere(f"no rollout {name} is indexed in this run yet")
+            raise NotFoundError(f"no rollout {name} is indexed in this run yet")
         return RedirectResponse(f"{self._frame.base}/{run.number}/rollouts/{found[0]}")
 
 
 @contextmanager
-def _as_saved(place: int) -> Iterator[None]:
+def _raise_no_rollout(place: int) -> Iterator[None]:
     """Raise NoRollout for anything unshowable at a place: its content may be arbitrary."""
     try:
         yield

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from envs.records.timeline import read_timeline
 from envs.runs import journal
 from envs.viewer import charts
-from envs.viewer.frame import Frame, NotThere, number_in, standing_of
+from envs.viewer.frame import Frame, NotFoundError, number_in, standing_of
 from envs.viewer.members import seats_of
 
 _VERSIONS = 20
@@ -102,7 +102,7 @@ class RunPages:
             return unchanged
         group = journal.group(run.directory, number)
         if group is None:
-            raise NotThere(f"this run has no group {number}")
+            raise NotFoundError(f"this run has no group {number}")
         standing = standing_of(run)
         seats = seats_of(run.directory, group, standing.group_size if standing else None)
         return self._frame.page(

@@ -16,7 +16,7 @@ from atropos_agent.types import IGNORED
 from envs.delivery.estimators import USUAL, Estimator
 from envs.delivery.worth import Turn, token_advantages
 from envs.records.atif import KEY
-from envs.records.token_view import LEVELS, Boxes, doubled_controls
+from envs.records.token_view import LEVELS, Boxes, find_doubled_controls
 
 PAGE = 4000
 """Tokens on one page."""
@@ -95,7 +95,7 @@ def token_page(
     by_turn = list((ours.get("reward") or {}).get("turn_advantages", ()))
     if advantage is not None:
         given = by_turn or [0.0] * len(steps)
-        beside = (estimator.beside(step.get("branch", "main"), advantage) for step in steps)
+        beside = (estimator.summary_adjustment(step.get("branch", "main"), advantage) for step in steps)
         values = [one + other for one, other in zip(given, beside, strict=True)]
         by_turn = values if any(values) else by_turn
     weights = None
@@ -104,7 +104,7 @@ def token_page(
         weights = token_advantages(masks, advantage, share, spans)[first:last]
     text_of = cache(decode) if decode is not None else None
     boxes = Boxes(text_of, first=first, ids=True)
-    doubled = doubled_controls(tokens, text_of) if text_of is not None else []
+    doubled = find_doubled_controls(tokens, text_of) if text_of is not None else []
     html = boxes.html(tokens[first:last], masks[first:last], logprobs[first:last], set(doubled), weights)
     return TokenPage(
         html=html,
@@ -160,8 +160,8 @@ def _spans(masks: Sequence[int]) -> list[tuple[int, int]]:
     return [(run[0], run[-1]) for run in runs]
 
 
-def _given(placed: tuple[int, int]) -> bool:
-    return placed[1] == IGNORED
+def _given(align_to_row: tuple[int, int]) -> bool:
+    return align_to_row[1] == IGNORED
 
 
 def _strip(masks: Sequence[int], logprobs: Sequence[float]) -> list[Cell]:

@@ -4,11 +4,11 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+from envs.running.is_permanent import is_permanent
 
 from atropos_agent.agent import AtroposAgent
 from atropos_agent.tokens.record import problems
 from envs.base import AgentEnv
-from envs.running.permanent import permanent
 from envs.running.run import open_run
 from envs.running.watchdog import LoopWatch
 from envs.running.worker import LocalWorker
@@ -127,4 +127,4 @@ async def test_a_second_run_goes_on_with_the_rollout_and_none_is_graded_that_los
             return
         with pytest.raises(InfraError, match="sampled are not in its result") as caught:
             await work
-    assert permanent(caught.value), "another attempt would end as this one"
+    assert is_permanent(caught.value), "another attempt would end as this one"

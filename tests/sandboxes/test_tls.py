@@ -12,7 +12,7 @@ from own_tls import authority, served
 from atropos_agent.engines.completions import unreachable
 from atropos_agent.engines.errors import NotThisServer
 from atropos_agent.engines.http import HttpClient, NoAnswer
-from envs.delivery.trainer_api import NoTrainerAPI, TrainerAPI
+from envs.delivery.trainer_api import NotTrainerAPIError, TrainerAPI
 from sandboxes.base import DaemonRefused, SandboxError
 from sandboxes.docker.daemon import client
 from sandboxes.remote.api import Api
@@ -86,7 +86,7 @@ async def test_servers_that_are_not_trusted_are_refused_at_the_start(ca, monkeyp
         sentence = r"not trusted \(unable to get local issuer certificate\); set SSL_CERT_FILE to the file of its CA"
         with pytest.raises(DaemonRefused, match=sentence):
             await Somebody(http, url).request("GET", "/")
-        with pytest.raises(NoTrainerAPI, match=sentence):
+        with pytest.raises(NotTrainerAPIError, match=sentence):
             async with TrainerAPI(url) as api:
                 await api.info()
         for remedy in ("set SSL_CERT_FILE to", "SSL_CERT_FILE names /no/such.pem, which is not there"):

@@ -25,25 +25,25 @@ _PREFIX = "atropos-workplace-"
 
 
 @contextmanager
-def own_folder() -> Iterator[Path]:
+def temporary_folder() -> Iterator[Path]:
     """Yield a temporary folder of this process's own. It is removed in the end, like the folders of killed processes:
     a lock that ends with its process tells them apart."""
     for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with suppress(OSError), _locked(left, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        with suppress(OSError), _lock_folder(left, fcntl.LOCK_EX | fcntl.LOCK_NB):
             shutil.rmtree(left, ignore_errors=True)
     while True:
         with ExitStack() as stack:
             temporary = tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True)
             folder = Path(stack.enter_context(temporary))
             with suppress(FileNotFoundError):
-                stack.enter_context(_locked(folder, fcntl.LOCK_EX))
+                stack.enter_context(_lock_folder(folder, fcntl.LOCK_EX))
             if folder.exists():  # else it was taken for one that was left, before it had its lock
                 yield folder
                 return
 
 
 @contextmanager
-def _locked(folder: Path, how: int) -> Iterator[None]:
+def _lock_folder(folder: Path, how: int) -> Iterator[None]:
     """Hold a folder's lock for the block. Raises OSError."""
     place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
@@ -59,7 +59,7 @@ class Folders:
     def __init__(self) -> None:
         self._digests: dict[Path, str] = {}
 
-    def sent(self, task: T) -> tuple[T, dict[str, Path]]:
+    def replace_paths(self, task: T) -> tuple[T, dict[str, Path]]:
         """Return a task with digests in place of its existing paths, and the paths by digest. It reads folders: not
         in the event loop."""
         used: dict[str, Path] = {}
@@ -72,30 +72,30 @@ class Folders:
             used[self._digests[path]] = path
             return _SENT / self._digests[path]
 
-        return with_paths(task, change), used
+        return map_paths(task, change), used
 
 
-def received(task: T, folder: Path) -> T:
+def restore_paths(task: T, folder: Path) -> T:
     """Return a received task, with its paths in `folder`, unpacked there by their digests."""
-    return with_paths(task, lambda path: folder / path.name if path.parent == _SENT else path)
+    return map_paths(task, lambda path: folder / path.name if path.parent == _SENT else path)
 
 
-def with_paths(value: T, change: Callable[[Path], Path]) -> T:
+def map_paths(value: T, change: Callable[[Path], Path]) -> T:
     """Return a value with each path in it changed, in dataclasses, mappings, lists and tuples."""
-    return _with_paths(value, change)  # type: ignore[no-any-return]
+    return _map_paths(value, change)  # type: ignore[no-any-return]
 
 
-def _with_paths(value: Any, change: Callable[[Path], Path]) -> Any:
+def _map_paths(value: Any, change: Callable[[Path], Path]) -> Any:
     if isinstance(value, Path):
         return change(value)
     if is_dataclass(value) and not isinstance(value, type):
         inner = {one.name: getattr(value, one.name) for one in fields(value) if one.init}
-        new = {name: _with_paths(held, change) for name, held in inner.items()}
+        new = {name: _map_paths(held, change) for name, held in inner.items()}
         return replace(value, **{name: held for name, held in new.items() if held is not inner[name]})
     if isinstance(value, Mapping):
-        return {key: _with_paths(held, change) for key, held in value.items()}
+        return {key: _map_paths(held, change) for key, held in value.items()}
     if isinstance(value, list | tuple):
-        new_items = [_with_paths(held, change) for held in value]
+        new_items = [_map_paths(held, change) for held in value]
         return new_items if isinstance(value, list) else tuple(new_items)
     return value
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from atropos_agent.types import AgentResult
 from envs.config import AgentEnvConfig
-from envs.running.permanent import permanent
+from envs.running.permanent import is_permanent
 from envs.types import Failure, InfraError, Rollout, Seat, Task
 
 PIECE = 60_000
@@ -26,7 +26,7 @@ KEPT_MESSAGES = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class StartMessage:
     """The start message to a worker process.
 
     env_cls: the environment's class. engines: configurations of the inference servers. tokenizer: its folder, packed
@@ -45,7 +45,7 @@ class Opening:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class RolloutOrder:
     """An order for a rollout. number: its name in later messages. turns: the journalled ones; None if none are
     kept. folders: those that the task names and the worker lacks, packed, by digest."""
 
@@ -78,7 +78,7 @@ class RolloutFailure:
     """An infrastructure failure. progress: of the recording, see `TurnRecording.progress`; None without a recording."""
 
     number: int
-    trouble: Trouble
+    failure: RemoteFailure
     progress: tuple[int, int, bool] | None
 
 
@@ -101,7 +101,7 @@ class SampledTokens:
 News = Turn | RolloutPiece | RolloutFailure | WorkerLogRecord | SampledTokens
 
 
-class Elsewhere(Exception):
+class RemoteError(Exception):
     """Stands in the driver for the exception of a rollout in a worker. Its text is the traceback there.
 
     permanent: whether it would come again. partial: the agent's work until then, without its tokens."""
@@ -113,7 +113,7 @@ class Elsewhere(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class RemoteFailure:
     """An InfraError on its way to the driver."""
 
     kind: Failure
@@ -124,40 +124,40 @@ class Trouble:
     partial: AgentResult | None = None
 
     @classmethod
-    def of(cls, error: InfraError) -> Trouble:
+    def of(cls, error: InfraError) -> RemoteFailure:
         """Make one of a failure."""
         partial = getattr(error.__cause__, "partial", None)
         if partial is not None:
             last = partial.messages[-KEPT_MESSAGES:]
             partial = replace(partial, steps=(), segments=(), record=(), metadata={}, messages=last)
         text = "".join(traceback.format_exception(error))
-        return cls(error.kind, error.message, error.unexpected, permanent(error), text, partial)
+        return cls(error.kind, error.message, error.unexpected, is_permanent(error), text, partial)
 
     def error(self, where: str) -> InfraError:
         """Return the failure as the driver raises it. where: it happened."""
         found = InfraError(self.kind, f"{self.message} (on {where})", unexpected=self.unexpected)
-        found.__cause__ = Elsewhere(self.text, permanent=self.permanent, partial=self.partial)
+        found.__cause__ = RemoteError(self.text, permanent=self.permanent, partial=self.partial)
         return found
 
 
-def pieces(number: int, rollout: Rollout) -> list[RolloutPiece]:
+def split_rollout(number: int, rollout: Rollout) -> list[RolloutPiece]:
     """Return a judged rollout in pieces, without its task and its seat: the driver has these."""
     body = zlib.compress(pickle.dumps(replace(rollout, task=None, seat=Seat()), pickle.HIGHEST_PROTOCOL), 1)  # type: ignore[arg-type]
     starts = range(0, len(body), PIECE)
     return [RolloutPiece(number, body[start : start + PIECE], start + PIECE >= len(body)) for start in starts]
 
 
-def joined(parts: Sequence[bytes], task: Task, seat: Seat) -> Rollout:
+def join_rollout(parts: Sequence[bytes], task: Task, seat: Seat) -> Rollout:
     """Return the judged rollout from its pieces."""
     rollout: Rollout = pickle.loads(zlib.decompress(b"".join(parts)))
     return replace(rollout, task=task, seat=seat)
 
 
-class WorkerGone(Exception):
+class WorkerGoneError(Exception):
     """The worker process, or its machine, is no more."""
 
 
-class Unreachable(Exception):
+class WorkerUnreachableError(Exception):
     """It can't be reached now; whether our last message has arrived isn't known."""
 
 
@@ -165,7 +165,7 @@ class Link(Protocol):
     """The way to one worker process."""
 
     async def call(self, method: str, *arguments: Any) -> Any:
-        """Call a method of `WorkerProcess`. Raises Gone and Unreachable."""
+        """Call a method of `WorkerProcess`. Raises WorkerGoneError and WorkerUnreachableError."""
         ...
 
     async def kill(self) -> None:
@@ -185,5 +185,5 @@ class Cluster(Protocol):
         ...
 
     async def start(self, node: str) -> Link:
-        """Start a worker process there. It waits while there is no room. Raises Gone."""
+        """Start a worker process there. It waits while there is no room. Raises WorkerGoneError."""
         ...

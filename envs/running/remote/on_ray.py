@@ -20,7 +20,7 @@ from ray.exceptions import ActorUnavailableError, RayActorError, RayError, RayTa
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from envs.config import RayOptions
-from envs.running.remote.messages import Link, Unreachable, WorkerGone
+from envs.running.remote.messages import Link, WorkerGoneError, WorkerUnreachableError
 from envs.running.remote.process import WorkerProcess
 
 KNOCK_S = 10.0
@@ -40,7 +40,7 @@ class RayCluster:
     async def __aenter__(self) -> Self:
         """Join the cluster. Raises ConnectionError with the remedy."""
         if not ray.is_initialized():
-            await self._knock()
+            await self._check_head_answers()
             await asyncio.to_thread(self._join)
             self._ours = True
             if threading.current_thread() is threading.main_thread():
@@ -52,7 +52,7 @@ class RayCluster:
         if self._ours:
             await asyncio.to_thread(ray.shutdown)
 
-    async def _knock(self) -> None:
+    async def _check_head_answers(self) -> None:
         """Find out whether anything listens at the head's address: Ray would take minutes, and end the process."""
         host, _, port = self._options.address.rpartition(":")
         if not host:
@@ -62,9 +62,9 @@ class RayCluster:
                 _, writer = await asyncio.open_connection(host, port)
             writer.close()
         except OSError as error:
-            raise self._away(error) from error
+            raise self._unreachable_error(error) from error
 
-    def _away(self, error: Exception) -> ConnectionError:
+    def _unreachable_error(self, error: Exception) -> ConnectionError:
         return ConnectionError(
             f"no Ray cluster can be joined at {self._options.address} ({error}); start one with `ray start --head`, or "
             "set --env.ray.address."
@@ -77,16 +77,16 @@ class RayCluster:
             logging.getLogger("ray").setLevel(logging.ERROR)
             ray.init(address=address, log_to_driver=False, configure_logging=False)
         except (ConnectionError, RayError, RuntimeError, ValueError) as error:
-            raise self._away(error) from error
+            raise self._unreachable_error(error) from error
 
     async def nodes(self) -> Sequence[str]:
         """See `Cluster`."""
         found = await asyncio.to_thread(ray.nodes)
-        able = [node for node in found if node["Alive"] and self._fits(node["Resources"])]
+        able = [node for node in found if node["Alive"] and self._has_resources(node["Resources"])]
         self._ids = {f"{node['NodeManagerAddress']}/{node['NodeID'][:6]}": node["NodeID"] for node in able}
         return list(self._ids)
 
-    def _fits(self, resources: dict[str, float]) -> bool:
+    def _has_resources(self, resources: dict[str, float]) -> bool:
         return all(resources.get(name, 0.0) >= amount for name, amount in self._options.resources.items())
 
     async def start(self, node: str) -> Link:
@@ -94,17 +94,17 @@ class RayCluster:
         return await self.place(node, WorkerProcess, self._options.resources)
 
     async def place(self, node: str, process: type, resources: Mapping[str, float]) -> Link:
-        """Start a process on a node, made of a class with asynchronous methods. Raises Gone."""
+        """Start a process on a node, made of a class with asynchronous methods. Raises WorkerGoneError."""
         if (node_id := self._ids.get(node)) is None:
-            raise WorkerGone(f"{node} has left the cluster")
-        link = RayLink(await asyncio.to_thread(self._actor, node_id, process, resources))
+            raise WorkerGoneError(f"{node} has left the cluster")
+        link = RayLink(await asyncio.to_thread(self._start_actor, node_id, process, resources))
         async with AsyncExitStack() as undo:
             undo.push_async_callback(link.kill)
             await link.ready()
             undo.pop_all()
         return link
 
-    def _actor(self, node_id: str, process: type, resources: Mapping[str, float]) -> Any:
+    def _start_actor(self, node_id: str, process: type, resources: Mapping[str, float]) -> Any:
         options = {
             "num_cpus": resources.get("CPU", 0),
             "num_gpus": resources.get("GPU", 0),
@@ -125,7 +125,7 @@ class RayLink:
         self._actor = actor
 
     async def ready(self) -> None:
-        """Wait until it has begun. Raises Gone."""
+        """Wait until it has begun. Raises WorkerGoneError."""
         await self.call("__ray_ready__")
 
     async def call(self, method: str, *arguments: Any) -> Any:
@@ -133,13 +133,13 @@ class RayLink:
         try:
             return await getattr(self._actor, method).remote(*arguments)
         except ActorUnavailableError as error:
-            raise Unreachable(str(error)) from error
+            raise WorkerUnreachableError(str(error)) from error
         except RayActorError as error:
-            raise WorkerGone(str(error)) from error
+            raise WorkerGoneError(str(error)) from error
         except RayTaskError:
             raise  # of the method itself
         except RayError as error:
-            raise Unreachable(str(error)) from error
+            raise WorkerUnreachableError(str(error)) from error
 
     async def kill(self) -> None:
         """See `Link`."""

@@ -73,7 +73,7 @@ class Outbound:
             self._some.clear()
 
 
-class Telling(logging.Handler):
+class ForwardingHandler(logging.Handler):
     """Sends log records, redacted, to the driver. Used from any thread."""
 
     def __init__(self, outbound: Outbound, redactor: Redactor) -> None:

@@ -14,12 +14,12 @@ from typing import Self
 
 from envs.records.atif import PACKAGE_VERSION
 from envs.running.environment import Environment
-from envs.running.permanent import permanent
+from envs.running.permanent import is_permanent
 from envs.running.remote.folders import Folders, pack
-from envs.running.remote.live import Live, WorkerLost
-from envs.running.remote.member import Member
-from envs.running.remote.messages import Cluster, Opening
-from envs.running.waiting import PATIENCE_S, once_reachable
+from envs.running.remote.live import LiveWorker, WorkerLostError
+from envs.running.remote.member import WorkerSlot
+from envs.running.remote.messages import Cluster, StartMessage
+from envs.running.waiting import PATIENCE_S, retry_until_reachable
 from envs.types import Failure, InfraError, Rollout, Seat, Task
 from sandboxes.shielding import stop
 
@@ -46,7 +46,7 @@ class Pool:
     def __init__(
         self,
         cluster: Cluster,
-        opening: Opening,
+        opening: StartMessage,
         *,
         each: int,
         most: int,
@@ -59,7 +59,7 @@ class Pool:
         self._lost, self._sampled = lost, sampled
         self._folders = Folders()
         self._numbers = itertools.count(1)
-        self._members: dict[tuple[str, int], Member] = {}
+        self._members: dict[tuple[str, int], WorkerSlot] = {}
         self._staying: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
         self._turnstile = asyncio.Lock()
@@ -68,20 +68,20 @@ class Pool:
     async def __aenter__(self) -> Self:
         """Start the workers, and wait for the first, for `PATIENCE_S` at most. Raises InfraError when none can work,
         permanently, and ConnectionError when none has come."""
-        await once_reachable(self._cluster.__aenter__)
-        self._keeping = asyncio.create_task(self._keep())
+        await retry_until_reachable(self._cluster.__aenter__)
+        self._keeping = asyncio.create_task(self._keep_workers())
         async with AsyncExitStack() as undo:
             undo.push_async_callback(self.__aexit__)
-            async with self._waiting(f"waiting for a first worker, up to {PATIENCE_S / 60:.0f} minutes"):
+            async with self._remind_while_waiting(f"waiting for a first worker, up to {PATIENCE_S / 60:.0f} minutes"):
                 try:
                     async with asyncio.timeout(PATIENCE_S):
                         while not any(member.live for member in self._members.values()):
-                            self._raise_troubles()
-                            await self._change()
+                            self._raise_permanent_failure()
+                            await self._wait_for_change()
                 except TimeoutError as error:
                     raise ConnectionError(
-                        f"no worker was ready within {PATIENCE_S / 60:.0f} minutes: {self._states()}; add nodes, end "
-                        "runs that hold them, or ask for less with --env.ray.resources"
+                        f"no worker was ready within {PATIENCE_S / 60:.0f} minutes: {self._describe_nodes()}; add "
+                        "nodes, end runs that hold them, or ask for less with --env.ray.resources"
                     ) from error
             undo.pop_all()
         return self
@@ -98,13 +98,13 @@ class Pool:
             member, live = await self._place(task)
             try:
                 rollout = await live.make(next(self._numbers), task, seat)
-            except WorkerLost:
+            except WorkerLostError:
                 continue
             except InfraError as error:
-                member.blame(error)
+                member.note_failure(error)
                 raise
             else:
-                member.works()
+                member.note_success()
                 return rollout
             finally:
                 member.active -= 1
@@ -116,28 +116,28 @@ class Pool:
         if (member := self._choose(task)) is not None and member.live is not None:
             member.live.expect(task)
 
-    async def _place(self, task: Task) -> tuple[Member, Live]:
+    async def _place(self, task: Task) -> tuple[WorkerSlot, LiveWorker]:
         """Return a worker with room, in the order of asking."""
-        async with self._turnstile, self._waiting("rollouts wait for a worker"):
+        async with self._turnstile, self._remind_while_waiting("rollouts wait for a worker"):
             while (member := self._choose(task)) is None or (live := member.live) is None:
-                await self._change()
+                await self._wait_for_change()
             member.active += 1
             return member, live
 
-    def _choose(self, task: Task) -> Member | None:
+    def _choose(self, task: Task) -> WorkerSlot | None:
         there = [member for member in self._members.values() if member.live is not None]
         # Where all fail, it is hardly their fault: then the run's circuit breaker is enough.
-        well = [member for member in there if member.fit] or there
+        well = [member for member in there if member.is_fit] or there
         return min((member for member in well if member.active < self._most), key=self._cost(task), default=None)
 
-    def _cost(self, task: Task) -> Callable[[Member], float]:
-        def cost(member: Member) -> float:
+    def _cost(self, task: Task) -> Callable[[WorkerSlot], float]:
+        def cost(member: WorkerSlot) -> float:
             known = member.live is not None and task.id in member.live.tasks
             return member.active / self._most - (KNOWN if known else 0.0)
 
         return cost
 
-    async def _change(self) -> None:
+    async def _wait_for_change(self) -> None:
         """Wait until something may have changed; rests end by the clock alone."""
         self._changed.clear()
         try:
@@ -147,14 +147,14 @@ class Pool:
             pass
 
     @asynccontextmanager
-    async def _waiting(self, what: str) -> AsyncIterator[None]:
+    async def _remind_while_waiting(self, what: str) -> AsyncIterator[None]:
         """Report now and then the reason of the wait while the block runs."""
 
         timer: asyncio.TimerHandle
 
         def remind() -> None:
             nonlocal timer
-            logger.warning("%s: %s", what, self._states())
+            logger.warning("%s: %s", what, self._describe_nodes())
             timer = loop.call_later(REMIND_S, remind)
 
         loop = asyncio.get_running_loop()
@@ -164,18 +164,18 @@ class Pool:
         finally:
             timer.cancel()
 
-    def _states(self) -> str:
+    def _describe_nodes(self) -> str:
         """Return how the nodes stand, in words."""
         found = ", ".join(f"{member.name} {member.state}" for member in self._members.values())
         return found or "no node of the cluster has what --env.ray.resources asks for"
 
-    def _raise_troubles(self) -> None:
-        troubles = [member.trouble for member in self._members.values()]
-        lasting = [trouble for trouble in troubles if trouble is not None and permanent(trouble)]
-        if lasting and len(lasting) == len(troubles):
+    def _raise_permanent_failure(self) -> None:
+        failures = [member.failure for member in self._members.values()]
+        lasting = [failure for failure in failures if failure is not None and is_permanent(failure)]
+        if lasting and len(lasting) == len(failures):
             raise lasting[0]
 
-    async def _keep(self) -> None:
+    async def _keep_workers(self) -> None:
         """Keep workers on the present nodes, for ever."""
         while True:
             try:
@@ -196,11 +196,11 @@ class Pool:
         first = len(self._members) % max(1, len(self._opening.engines))
         opening = replace(self._opening, first=first)
 
-        async def start() -> Live:
-            return Live(await self._cluster.start(node), name, self._folders, self._sampled)
+        async def start() -> LiveWorker:
+            return LiveWorker(await self._cluster.start(node), name, self._folders, self._sampled)
 
-        member = self._members[key] = Member(name, start, opening, self._changed.set, self._lost)
-        self._staying[key] = asyncio.create_task(member.stay(), name=f"worker on {name}")
+        member = self._members[key] = WorkerSlot(name, start, opening, self._changed.set, self._lost)
+        self._staying[key] = asyncio.create_task(member.keep_running(), name=f"worker on {name}")
 
     def _remove(self, key: tuple[str, int]) -> None:
         logger.warning("node %s has left the cluster", self._members.pop(key).name)
@@ -210,7 +210,7 @@ class Pool:
         task.cancel()
 
 
-async def opening_of(env: Environment) -> Opening:
+async def start_message_of(env: Environment) -> StartMessage:
     """Return the message to workers about an environment."""
 
     def tokenizer() -> bytes:
@@ -218,7 +218,7 @@ async def opening_of(env: Environment) -> Opening:
             env.tokenizer.save_pretrained(folder)
             return pack(Path(folder))
 
-    return Opening(
+    return StartMessage(
         env_cls=type(env),
         config=env.config,
         engines=[server.config for server in env.servers],

@@ -17,12 +17,21 @@ from typing import Any
 
 from envs.records.atif import PACKAGE_VERSION
 from envs.records.redaction import Redactor
-from envs.running.failures import attributing
+from envs.running.failures import attribute_errors
 from envs.running.limits import raise_open_files
-from envs.running.proxies import ask_loopback_directly
-from envs.running.remote.folders import own_folder, received, unpack
-from envs.running.remote.messages import News, Opening, Order, RolloutFailure, SampledTokens, Trouble, Turn, pieces
-from envs.running.remote.outbound import Outbound, Telling
+from envs.running.proxies import bypass_proxies_for_loopback
+from envs.running.remote.folders import restore_paths, temporary_folder, unpack
+from envs.running.remote.messages import (
+    News,
+    RemoteFailure,
+    RolloutFailure,
+    RolloutOrder,
+    SampledTokens,
+    StartMessage,
+    Turn,
+    split_rollout,
+)
+from envs.running.remote.outbound import ForwardingHandler, Outbound
 from envs.running.replay import TurnRecording
 from envs.running.telemetry import open_telemetry
 from envs.running.watchdog import LoopWatch
@@ -47,13 +56,13 @@ class WorkerProcess:
         self._closing = asyncio.Event()
         self._open: asyncio.Task[None] | None = None
 
-    async def open(self, opening: Opening) -> Trouble | None:
+    async def open(self, opening: StartMessage) -> RemoteFailure | None:
         """Open the environment. Returns the obstacle, if there is one."""
-        opened: asyncio.Future[Trouble | None] = asyncio.get_running_loop().create_future()
-        self._open = asyncio.create_task(self._stay_open(opening, opened))
+        opened: asyncio.Future[RemoteFailure | None] = asyncio.get_running_loop().create_future()
+        self._open = asyncio.create_task(self._keep_open(opening, opened))
         return await opened
 
-    async def begin(self, order: Order) -> None:
+    async def begin(self, order: RolloutOrder) -> None:
         """Begin to make a rollout."""
         if order.number in self._begun:
             return
@@ -70,11 +79,11 @@ class WorkerProcess:
     async def expect(self, task: Task, folders: dict[str, bytes]) -> None:
         """Begin the slow preparations for a task: it is drawn next."""
         await self._unpack(folders)
-        self._context.copy().run(self._env.expect, received(task, self._folder))
+        self._context.copy().run(self._env.expect, restore_paths(task, self._folder))
 
     async def news(self, after: int) -> list[tuple[int, News]]:
         """Return the news since those with this number, which have arrived with all before them."""
-        self._tell_sampled()
+        self._report_sampled()
         return await self._outbound.after(after)
 
     async def close(self) -> None:
@@ -83,10 +92,10 @@ class WorkerProcess:
         if self._open is not None:
             await self._open
 
-    async def _stay_open(self, opening: Opening, opened: asyncio.Future[Trouble | None]) -> None:
+    async def _keep_open(self, opening: StartMessage, opened: asyncio.Future[RemoteFailure | None]) -> None:
         """Keep open the resources of rollouts, until `close`."""
         try:
-            with attributing():
+            with attribute_errors():
                 async with AsyncExitStack() as stack:
                     await self._enter(stack, opening)
                     self._context = contextvars.copy_context()  # in which spans are sent
@@ -97,17 +106,17 @@ class WorkerProcess:
             if opened.done():
                 logging.getLogger(__name__).exception("a worker could not be closed")
             else:
-                opened.set_result(Trouble.of(error))
+                opened.set_result(RemoteFailure.of(error))
         except asyncio.CancelledError:
             if opened.done():
                 raise
             cut = InfraError(Failure.ENVIRONMENT, "the worker's opening was cancelled from within")
-            opened.set_result(Trouble.of(cut))
+            opened.set_result(RemoteFailure.of(cut))
 
-    async def _enter(self, stack: AsyncExitStack, opening: Opening) -> None:
+    async def _enter(self, stack: AsyncExitStack, opening: StartMessage) -> None:
         config, engines = opening.config, opening.engines
         root, redactor = logging.getLogger(), Redactor.of(os.environ, (engine.api_key for engine in engines))
-        telling = Telling(self._outbound, redactor)
+        telling = ForwardingHandler(self._outbound, redactor)
         root.addHandler(telling)
         stack.callback(root.removeHandler, telling)
         stack.callback(root.setLevel, root.level)
@@ -116,8 +125,8 @@ class WorkerProcess:
             what = f"atropos-agent {PACKAGE_VERSION} is installed there, and {opening.version} at the driver"
             raise InfraError(Failure.ENVIRONMENT, what) from ImportError(what)
         raise_open_files()
-        ask_loopback_directly()
-        self._folder = await asyncio.to_thread(stack.enter_context, own_folder())
+        bypass_proxies_for_loopback()
+        self._folder = await asyncio.to_thread(stack.enter_context, temporary_folder())
         await asyncio.to_thread(unpack, opening.tokenizer, self._folder / TOKENIZER)
         here = {"tokenizer_name": str(self._folder / TOKENIZER), "run_dir": self._folder / "run", "workers": "process"}
         config = config.model_copy(update=here)
@@ -139,27 +148,27 @@ class WorkerProcess:
         stack.callback(gc.unfreeze)
         self._worker = LocalWorker(env, config, watch)
 
-    async def _make(self, order: Order) -> None:
+    async def _make(self, order: RolloutOrder) -> None:
         number, recording = order.number, None
         news: list[Any]
         try:
-            with attributing():
+            with attribute_errors():
                 await self._unpack(order.folders)
                 seat = order.seat
                 if order.turns is not None:
-                    sent = SentTurns(number, order.turns, self._outbound)
+                    sent = ForwardedTurns(number, order.turns, self._outbound)
                     recording = TurnRecording(sent, seat.group or 0, seat.member or 0)
                     await recording.rewind()
                     seat = replace(seat, recording=recording)
-                rollout = await self._worker.run(received(order.task, self._folder), seat)
-                news = await asyncio.to_thread(pieces, number, rollout)
+                rollout = await self._worker.run(restore_paths(order.task, self._folder), seat)
+                news = await asyncio.to_thread(split_rollout, number, rollout)
         except InfraError as error:
-            news = [RolloutFailure(number, Trouble.of(error), recording.progress if recording else None)]
-        self._tell_sampled()  # what it took is known when it is there
+            news = [RolloutFailure(number, RemoteFailure.of(error), recording.progress if recording else None)]
+        self._report_sampled()  # what it took is known when it is there
         for one in news:
             self._outbound.add(one)
 
-    def _tell_sampled(self) -> None:
+    def _report_sampled(self) -> None:
         sampled = [server.sampled for server in self._servers]
         if sampled != self._reported:
             self._outbound.add(
@@ -177,7 +186,7 @@ class WorkerProcess:
                     beside.rename(to)
 
 
-class SentTurns:
+class ForwardedTurns:
     """The turns of one rollout: those in the order, and new ones, which go to the driver's journal."""
 
     def __init__(self, number: int, turns: Any, outbound: Outbound) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from envs.tasks.adapters.patches import read_patch
-from envs.tasks.harbor import directory_digest, read_task, warn
+from envs.tasks.harbor import directory_digest, log_remarks, read_task
 from envs.types import BadTask, BadTasks, Task
 from sandboxes.plurals import plural
 
@@ -57,13 +57,13 @@ def convert_each(sources: Iterable[tuple[str, Callable[[Path], Path]]], out: Pat
                         f"a second {what} with the id {new.name}, and another content; neither is used: convert the "
                         f"{what}s one by one, each with its own --out"
                     )
-                tasks[new.name], found = _put(new, out / new.name, digest)
+                tasks[new.name], found = _install(new, out / new.name, digest)
                 for remark in found:
                     remarks[remark].append(new.name)
             except BadTask as problem:
                 message = str(problem)
                 problems.append(message if message.startswith(place) else f"{place}: {message}")
-    warn(remarks)
+    log_remarks(remarks)
     if repeated:
         logger.warning("%s in %s, such as %s", plural(len(repeated), f"repeated {what}"), where, repeated[0])
     if problems:
@@ -99,11 +99,11 @@ def write_task(out: Path, task_id: str, files: Mapping[str, str | bytes | Path])
             else:
                 shutil.copy2(content, path)
         else:
-            path.write_bytes(_encoded(content, f"{task_id}: {name}") if isinstance(content, str) else content)
+            path.write_bytes(_encode(content, f"{task_id}: {name}") if isinstance(content, str) else content)
     return directory
 
 
-def _encoded(text: str, where: str) -> bytes:
+def _encode(text: str, where: str) -> bytes:
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
@@ -111,7 +111,7 @@ def _encoded(text: str, where: str) -> bytes:
         raise BadTask(f"{where}: half of a surrogate pair ({half}) is no text; remove it") from None
 
 
-def _put(new: Path, directory: Path, digest: str) -> tuple[Task, Sequence[str]]:
+def _install(new: Path, directory: Path, digest: str) -> tuple[Task, Sequence[str]]:
     """Move a new directory to its place, and read it as `read_task` does. Nothing is left of one that raises
     BadTask."""
     try:
@@ -126,14 +126,14 @@ def refuse(why: str, out: Path) -> Path:
     raise BadTask(why)
 
 
-def apart(source: Path, out: Path) -> None:
+def check_separate(source: Path, out: Path) -> None:
     """Raise BadTask if a converted task could be written over the directory that it is made of."""
     one, other = source.resolve(), out.resolve()
     if source.is_dir() and (one.is_relative_to(other) or other.is_relative_to(one)):
         raise BadTask(f"{out} is {source}, in it or around it: tasks could be written over; give another --out")
 
 
-def config(
+def make_task_toml(
     kind: str,
     *,
     timeout_s: float = 600,

@@ -22,9 +22,9 @@ from pathlib import Path
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from envs.tasks.adapters.directory import apart, convert_each, refuse
+from envs.tasks.adapters.directory import check_separate, convert_each, refuse
 from envs.tasks.tarballs import unpack
-from envs.tasks.task_folders import check_links, found_below
+from envs.tasks.task_folders import check_links, find_below
 from envs.types import BadTask, Task
 
 _Source = tuple[str, Callable[[Path], Path]]
@@ -35,7 +35,7 @@ def load(source: Path, out: Path) -> list[Task]:
     """Copy every task directory at or below `source` to `out`. Raises BadTask, or one BadTasks for all bad ones."""
     if not source.exists():
         raise BadTask(f"{source} is neither a folder of Harbor task directories nor a tarball of them")
-    apart(source, out)
+    check_separate(source, out)
     with ExitStack() as unpacked:
         return convert_each(_sources(source, source.resolve().name, unpacked), out, "task", str(source))
 
@@ -53,7 +53,7 @@ def _sources(one: Path, place: str, unpacked: ExitStack) -> Iterator[_Source]:
             return
         yield from _sources(folder, place, unpacked)
         return
-    for path in found_below(one, _is_source):
+    for path in find_below(one, _is_source):
         inner = "/".join((place, *path.relative_to(one).parts))
         if path.is_dir():
             yield inner, partial(_copy, path, one)

@@ -49,14 +49,14 @@ def read_patch(text: str, where: str) -> Patch:
     """Return a patch, with errors of form repaired. where: its place, for messages. Raises BadTask."""
     try:
         repaired = _repair(text)
-        names = _names(repaired)
+        names = _patched_files(repaired)
     except ValueError as error:
         raise BadTask(f"{where}: git can't read this patch: {error}; mend it, or leave it out") from None
     old = re.findall(r"^(?:--- a/|rename from )(.+?)(?:\t.*)?$", repaired, re.MULTILINE)
-    return Patch(repaired, list(dict.fromkeys([*names, *(name for name in old if not _leads_out(name))])))
+    return Patch(repaired, list(dict.fromkeys([*names, *(name for name in old if not _is_outside(name))])))
 
 
-def _names(text: str) -> list[str]:
+def _patched_files(text: str) -> list[str]:
     """Return the files of a patch, as git reads it. Raises ValueError if git can't."""
     if (binary := _BINARY.search(text)) is not None:
         raise ValueError(f"the content of a binary file is left out ({binary[0]!r})")
@@ -73,12 +73,12 @@ def _names(text: str) -> list[str]:
     if ran.returncode != 0:
         raise ValueError(ran.stderr.decode("utf-8", "replace").strip().removeprefix("error: "))
     found = [record.split("\t", 2)[2] for record in ran.stdout.decode("utf-8", "replace").split("\0") if record]
-    if (outside := next(filter(_leads_out, found), None)) is not None:
+    if (outside := next(filter(_is_outside, found), None)) is not None:
         raise ValueError(f"the path {outside!r} leads out of the source tree")
     return found
 
 
-def _leads_out(path: str) -> bool:
+def _is_outside(path: str) -> bool:
     return path.startswith("/") or not {"..", ".git"}.isdisjoint(path.split("/"))
 
 
@@ -90,7 +90,7 @@ def _repair(text: str) -> str:
         lines.pop()
     if all(line.endswith("\r") for line in lines if _HEADER.match(line)):
         lines = [line.removesuffix("\r") for line in lines]
-    lines = _prefixed(lines)
+    lines = _add_prefixes(lines)
     repaired, at = [], 0
     while at < len(lines):
         head = _HUNK.match(lines[at])
@@ -106,22 +106,22 @@ def _hunk(head: re.Match[str], lines: Sequence[str], at: int, ended: bool) -> tu
 
     head: of the hunk. ended: the patch has its last line end. Raises ValueError."""
     wanted = int(head[2] or 1), int(head[4] or 1)
-    if (end := _counted(lines, at + 1, wanted)) is not None:
-        stop = _stop(lines, end)
-        if not _changes(lines[end:stop]):
+    if (end := _counted_end(lines, at + 1, wanted)) is not None:
+        stop = _next_header(lines, end)
+        if not _may_belong_to_hunk(lines[end:stop]):
             return list(lines[at:stop]), stop
         if not lines[end]:
             raise ValueError(f"behind line {end} are lines that belong to no hunk")
-    stop = _stop(lines, at + 1)
+    stop = _next_header(lines, at + 1)
     body = list(takewhile(lambda line: line[:1] in _MARKS, lines[at + 1 : stop]))
     rest = list(lines[at + 1 + len(body) : stop])
-    if _changes(rest):
+    if _may_belong_to_hunk(rest):
         raise ValueError(f"behind line {at + 1 + len(body)} are lines that belong to no hunk")
     if body and body[-1].rstrip() == "--" and rest:  # a mail's signature
         body.pop()
     while body and not body[-1]:
         body.pop()
-    have = _sizes(body)
+    have = _count_lines(body)
     short, last = (wanted[0] - have[0], wanted[1] - have[1]), stop == len(lines)
     blank = short[0] if short[0] == short[1] <= _CONTEXT else 0
     if blank > 0 and (not body or body[-1][:1] != " " or (last and not ended)):
@@ -131,7 +131,7 @@ def _hunk(head: re.Match[str], lines: Sequence[str], at: int, ended: bool) -> tu
     return [f"@@ -{head[1]},{have[0]} +{head[3]},{have[1]} @@{head[5]}", *body, *rest], stop
 
 
-def _counted(lines: Sequence[str], at: int, wanted: tuple[int, int]) -> int | None:
+def _counted_end(lines: Sequence[str], at: int, wanted: tuple[int, int]) -> int | None:
     """Return the end of a hunk if it has as many lines as its header says, else None."""
     old, new = wanted
     while (old > 0 or new > 0) and at < len(lines) and lines[at][:1] in _MARKS:
@@ -142,7 +142,7 @@ def _counted(lines: Sequence[str], at: int, wanted: tuple[int, int]) -> int | No
     return at if old == new == 0 else None
 
 
-def _stop(lines: Sequence[str], at: int) -> int:
+def _next_header(lines: Sequence[str], at: int) -> int:
     """Return the first line of the next hunk or file, from a line on."""
     while at < len(lines) and not (
         _HUNK.match(lines[at]) or lines[at].startswith("diff --git ") or _names_file(lines, at)
@@ -156,7 +156,7 @@ def _names_file(lines: Sequence[str], at: int) -> bool:
     return len(head) == 3 and head[0][:4] == "--- " and head[1][:4] == "+++ " and bool(_HUNK.match(head[2]))
 
 
-def _changes(lines: Sequence[str]) -> bool:
+def _may_belong_to_hunk(lines: Sequence[str]) -> bool:
     """Tell whether lines behind a hunk may belong to it: neither a mail's signature nor prose."""
     for line in lines:
         if line.rstrip() == "--" or line.startswith(("From ", "```")):
@@ -166,19 +166,19 @@ def _changes(lines: Sequence[str]) -> bool:
     return False
 
 
-def _sizes(body: Sequence[str]) -> tuple[int, int]:
+def _count_lines(body: Sequence[str]) -> tuple[int, int]:
     marks = [line[:1] or " " for line in body]
     return sum(mark in " -" for mark in marks), sum(mark in " +" for mark in marks)
 
 
-def _prefixed(lines: Sequence[str]) -> list[str]:
+def _add_prefixes(lines: Sequence[str]) -> list[str]:
     """Return a patch with `a/` and `b/` before all its names."""
     heads = [at for at in range(len(lines)) if _names_file(lines, at)]
     found = list(lines)
     for at in heads:
-        found[at : at + 2] = _named(lines[at][4:], lines[at + 1][4:])
+        found[at : at + 2] = _file_headers(lines[at][4:], lines[at + 1][4:])
     renames = any(line.startswith(("rename from ", "copy from ")) for line in lines)
-    if not any(_bare(found[at][4:], found[at + 1][4:], renames=renames) for at in heads):
+    if not any(_lacks_prefixes(found[at][4:], found[at + 1][4:], renames=renames) for at in heads):
         return found
     for at in heads:
         for place, prefix in ((at, "a/"), (at + 1, "b/")):
@@ -187,7 +187,7 @@ def _prefixed(lines: Sequence[str]) -> list[str]:
     return [_git_header(line) for line in found]
 
 
-def _named(old: str, new: str) -> tuple[str, str]:
+def _file_headers(old: str, new: str) -> tuple[str, str]:
     """Return a file's two headers; a missing `a/` or `b/` is added if the other name has its own."""
     old, new = (_BEHIND_NAME.sub("", name).removeprefix("./") for name in (old, new))
     if _NOWHERE not in (old, new):
@@ -196,7 +196,7 @@ def _named(old: str, new: str) -> tuple[str, str]:
     return f"--- {old}", f"+++ {new}"
 
 
-def _bare(old: str, new: str, *, renames: bool) -> bool:
+def _lacks_prefixes(old: str, new: str, *, renames: bool) -> bool:
     """Tell whether a file's names before and after the change have no prefix. Raises ValueError for the names of two
     files."""
     known = {old, new} - {_NOWHERE}
@@ -210,10 +210,10 @@ def _git_header(line: str) -> str:
         return line
     names = line.removeprefix("diff --git ")
     half = len(names) // 2
-    old, new = (names[:half], names[half + 1 :]) if names[:half] == names[half + 1 :] else _two(names)
+    old, new = (names[:half], names[half + 1 :]) if names[:half] == names[half + 1 :] else _split_two_names(names)
     return f"diff --git a/{old} b/{new}" if new else line
 
 
-def _two(names: str) -> tuple[str, str]:
+def _split_two_names(names: str) -> tuple[str, str]:
     old, _, new = names.partition(" ")
     return old, new

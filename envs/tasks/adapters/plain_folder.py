@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TypeGuard
 
 from envs.tasks.adapters.dataset_rows import Row
-from envs.tasks.adapters.directory import apart, config, convert_each, write_task
+from envs.tasks.adapters.directory import check_separate, convert_each, make_task_toml, write_task
 from envs.tasks.adapters.script import OWN_TESTS, pytest_verifier
 from envs.tasks.task_folders import check_links
 from envs.types import BadTask, Task
@@ -39,7 +39,7 @@ def load(folder: Path, out: Path) -> list[Task]:
     folders = [folder] if (folder / "repo").is_dir() else sorted(path.parent for path in folder.glob("*/repo/"))
     if not folders:
         raise BadTask(f"{folder} holds no repo/; a plain task is a folder with repo/, tests/ and instruction.md")
-    apart(folder, out)
+    check_separate(folder, out)
     named = ((f"task {one.resolve().name}", partial(_convert, one, folder)) for one in folders)
     return convert_each(named, out, "task", str(folder))
 
@@ -59,21 +59,21 @@ def _convert(folder: Path, root: Path, out: Path) -> Path:
         raise BadTask(f"task {name}: tests/ holds no test_*.py")
     listing = folder / "tests.json"
     if listing.is_file():
-        row = Row(_object(listing), f"{name}/tests.json")
+        row = Row(_read_object(listing), f"{name}/tests.json")
         wanted, kept, functions = row.texts("FAIL_TO_PASS"), row.texts("PASS_TO_PASS"), False
     else:
-        wanted = [test for module in modules for test in _functions(module, folder / "tests")]
+        wanted = [test for module in modules for test in _test_ids(module, folder / "tests")]
         kept, functions = [], True
     if not wanted:
         raise BadTask(f"task {name}: no test is listed or found, so nothing could be judged")
     own = folder / "Dockerfile"
     files: dict[str, str | bytes | Path] = {
-        "task.toml": config("folder"),
+        "task.toml": make_task_toml("folder"),
         "instruction.md": instruction,
         "environment/Dockerfile": own if own.is_file() else _DOCKERFILE,
         "environment/repo": folder / "repo",
         "tests": folder / "tests",
-        **_solution(folder),
+        **_solution_files(folder),
     }
     paths = ["/app/src", "/app"] if (folder / "repo/src").is_dir() else ["/app"]
     run = [f"/tests/{module.relative_to(folder / 'tests').as_posix()}" for module in modules]
@@ -84,7 +84,7 @@ def _convert(folder: Path, root: Path, out: Path) -> Path:
     return write_task(out, name, {**files, **verifier})
 
 
-def _solution(folder: Path) -> dict[str, str | bytes | Path]:
+def _solution_files(folder: Path) -> dict[str, str | bytes | Path]:
     """Return the files of the task's solution: a patch, or replacements of files; none without a solution."""
     if (folder / "solution.patch").is_file():
         solve = "#!/bin/bash\nset -e\npatch -p1 < /solution/solution.patch\n"
@@ -96,7 +96,7 @@ def _solution(folder: Path) -> dict[str, str | bytes | Path]:
     return {}
 
 
-def _object(path: Path) -> dict[str, object]:
+def _read_object(path: Path) -> dict[str, object]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -106,7 +106,7 @@ def _object(path: Path) -> dict[str, object]:
     return found
 
 
-def _functions(module: Path, root: Path) -> Iterator[str]:
+def _test_ids(module: Path, root: Path) -> Iterator[str]:
     try:
         tree = ast.parse(module.read_bytes())
     except SyntaxError as error:

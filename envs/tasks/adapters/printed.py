@@ -88,20 +88,20 @@ _RESET = re.compile(r"^git checkout [0-9a-f]{7,40}\b.*$", re.MULTILINE)
 _APPLY = re.compile(r"^git apply\b[^\n]*<<\s*'?(\w+)'?\n.*?^\1$", re.DOTALL | re.MULTILINE)
 
 
-def names_parser(row: Row) -> bool:
+def has_known_parser(row: Row) -> bool:
     """Return whether the row names a known way to read its tests' output."""
-    parser = _setting(row, "log_parser", "parser")
+    parser = _first_setting(row, "log_parser", "parser")
     return isinstance(parser, str) and (parser in PARSERS or _is_source(parser))
 
 
 def printed_verifier(row: Row, listed: Sequence[str], *, workdir: str, prepare: str) -> dict[str, str]:
     """Return `tests/` by path in the task directory. listed: the tests to be seen to pass. Raises BadTask."""
     if row.values.get("eval_type") == "fail_only":
-        raise _bad(row, "eval_type fail_only takes a test that doesn't run for one that passes; leave the row out")
+        raise _bad_row(row, "eval_type fail_only takes a test that doesn't run for one that passes; leave the row out")
     listed = [_CONTROL.sub("", name) for name in listed]
     odd = next((name for name in listed if "\n" in name or not name.strip()), None)
     if odd is not None:
-        raise _bad(row, f"{odd!r} is not the name of a test on one line, so it can't be found")
+        raise _bad_row(row, f"{odd!r} is not the name of a test on one line, so it can't be found")
     parser = _parser(row)
     source = _is_source(parser)
     forms = "" if source else PARSERS[parser]
@@ -110,7 +110,7 @@ def printed_verifier(row: Row, listed: Sequence[str], *, workdir: str, prepare: 
         if source
         else f"tr -d '\\000' | LC_ALL=C awk -v forms={shlex.quote(forms)} -f /tests/printed.awk"
     )
-    script = _inside("printed.sh")
+    script = _read_inside("printed.sh")
     for mark, value in {
         "@WORKDIR@": shlex.quote(workdir),
         "@PREPARE@": prepare,
@@ -123,11 +123,11 @@ def printed_verifier(row: Row, listed: Sequence[str], *, workdir: str, prepare: 
         "tests/test.sh": script,
         "tests/commands.sh": _commands(row, trace="maven" in forms),
         "tests/listed": "".join(f"{name.strip()}\n" for name in listed),
-        "tests/verdict.awk": _inside("verdict.awk"),
+        "tests/verdict.awk": _read_inside("verdict.awk"),
         **(
-            {"tests/parser.py": parser + _inside("parser.py")}
+            {"tests/parser.py": parser + _read_inside("parser.py")}
             if source
-            else {"tests/printed.awk": _inside("printed.awk")}
+            else {"tests/printed.awk": _read_inside("printed.awk")}
         ),
     }
 
@@ -141,13 +141,13 @@ def _commands(row: Row, *, trace: bool) -> str:
     if script:
         region = _REGION.match(script)
         if region is None:
-            raise _bad(row, "eval_script has no >>>>> Start Test Output and >>>>> End Test Output around its tests")
+            raise _bad_row(row, "eval_script has no >>>>> Start Test Output and >>>>> End Test Output around its tests")
         if _APPLY.search(script) and not row.values.get("test_patch"):
-            raise _bad(row, "test_patch is missing, and eval_script has one; put it into test_patch")
+            raise _bad_row(row, "test_patch is missing, and eval_script has one; put it into test_patch")
         build, test, show = _RESET.sub("", _APPLY.sub("", region[1])), region[2], ""
     elif not test:
         specification = _specification(row)
-        build, test = _joined(specification.get("build")), _joined(specification["test_cmd"])
+        build, test = _join_commands(specification.get("build")), _join_commands(specification["test_cmd"])
     read = "exec >&3 3>&- 2>&1\n" + ("set -x\n" if trace else "")
     body = f"{test}\nended=$?\n{read}{show}\nexit $ended\n" if show else f"{read}{test}\n"
     return f"exec 3>&1 >&2\nset -o pipefail\n{build}\n{body}"
@@ -155,11 +155,11 @@ def _commands(row: Row, *, trace: bool) -> str:
 
 def _parser(row: Row) -> str:
     """Return the name of a parser, or the source of one."""
-    parser = _setting(row, "log_parser", "parser")
+    parser = _first_setting(row, "log_parser", "parser")
     if parser is None:
-        parser = _from_swebench(row, "log_parsers", "MAP_REPO_TO_PARSER", "log_parser").__name__
+        parser = _swebench_entry(row, "log_parsers", "MAP_REPO_TO_PARSER", "log_parser").__name__
     if not isinstance(parser, str) or not (parser in PARSERS or _is_source(parser)):
-        raise _bad(row, f"log_parser {parser!r} isn't known; known are {', '.join(PARSERS)}")
+        raise _bad_row(row, f"log_parser {parser!r} isn't known; known are {', '.join(PARSERS)}")
     return parser
 
 
@@ -168,28 +168,30 @@ def _is_source(parser: str) -> bool:
 
 
 def _specification(row: Row) -> Mapping[str, Any]:
-    versions = _from_swebench(row, "constants", "MAP_REPO_VERSION_TO_SPECS", "test_cmd")
+    versions = _swebench_entry(row, "constants", "MAP_REPO_VERSION_TO_SPECS", "test_cmd")
     version = row.text("version", default="")
     if version not in versions:
-        raise _bad(row, f"test_cmd is missing, and swebench has no version {version!r} of the repository")
+        raise _bad_row(row, f"test_cmd is missing, and swebench has no version {version!r} of the repository")
     found: Mapping[str, Any] = versions[version]
     return found
 
 
-def _from_swebench(row: Row, module: str, table: str, field: str) -> Any:
+def _swebench_entry(row: Row, module: str, table: str, field: str) -> Any:
     """Return the entry for the row's repository in a list of the package."""
     repo = row.text("repo", default="")
     try:
         lists = getattr(import_module(f"swebench.harness.{module}"), table)
     except (ImportError, AttributeError):
-        raise _bad(row, f"{field} is missing; {install('swebench')} gives the list of the package swebench") from None
+        raise _bad_row(
+            row, f"{field} is missing; {install('swebench')} gives the list of the package swebench"
+        ) from None
     for name in (repo, repo.lower()):
         if name in lists:
             return lists[name]
-    raise _bad(row, f"{field} is missing, and the package swebench doesn't know the repository {repo!r}")
+    raise _bad_row(row, f"{field} is missing, and the package swebench doesn't know the repository {repo!r}")
 
 
-def _setting(row: Row, *names: str) -> Any:
+def _first_setting(row: Row, *names: str) -> Any:
     """Return the first value among the named fields, in the row or in its install_config."""
     more = row.table("install_config") if row.values.get("install_config") else {}
     return next((table[name] for table in (row.values, more) for name in names if table.get(name)), None)
@@ -197,12 +199,12 @@ def _setting(row: Row, *names: str) -> Any:
 
 def _lines(row: Row, name: str) -> str:
     try:
-        return _joined(_setting(row, name))
+        return _join_commands(_first_setting(row, name))
     except TypeError:
-        raise _bad(row, f"{name} must be a command or a list of commands") from None
+        raise _bad_row(row, f"{name} must be a command or a list of commands") from None
 
 
-def _joined(commands: Any) -> str:
+def _join_commands(commands: Any) -> str:
     """Return commands as lines. Raises TypeError for other values."""
     if isinstance(commands, str) and commands.startswith("["):
         with suppress(ValueError):  # a test in brackets
@@ -210,9 +212,9 @@ def _joined(commands: Any) -> str:
     return commands if isinstance(commands, str) else "\n".join(commands or ())
 
 
-def _inside(name: str) -> str:
+def _read_inside(name: str) -> str:
     return (INSIDE / name).read_text(encoding="utf-8")
 
 
-def _bad(row: Row, problem: str) -> BadTask:
+def _bad_row(row: Row, problem: str) -> BadTask:
     return BadTask(f"{row.where}: {row.text('instance_id')}: {problem}")

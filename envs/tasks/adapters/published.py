@@ -65,12 +65,12 @@ def _checkout(found: PublishedSet, folder: Path) -> Path:
     return folder
 
 
-def pin(out: Path, name: str, given: Path | None) -> None:
+def write_origin(out: Path, name: str, given: Path | None) -> None:
     """Note in `out` where its tasks come from. given: the user's own copy, noted by its content.
 
     Raises BadTask if `out` holds another revision or set."""
     found = SETS[name]
-    what = {"revision": found.revision} if given is None else {"sha256": _content(given)}
+    what = {"revision": found.revision} if given is None else {"sha256": _content_digest(given)}
     source = json.dumps({"set": name, "place": found.place, **what})
     path = out / SOURCE
     if path.is_file() and (before := path.read_text(encoding="utf-8").strip()) != source:
@@ -79,7 +79,7 @@ def pin(out: Path, name: str, given: Path | None) -> None:
     replace_file(path, f"{source}\n".encode())
 
 
-def _content(path: Path) -> str:
+def _content_digest(path: Path) -> str:
     """Return the sha256 of a file or folder."""
     if path.is_dir():
         return directory_digest(path)

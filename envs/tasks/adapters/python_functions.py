@@ -21,7 +21,7 @@ import textwrap
 from pathlib import Path
 
 from envs.tasks.adapters.dataset_rows import Row, convert_rows
-from envs.tasks.adapters.directory import config, write_task
+from envs.tasks.adapters.directory import make_task_toml, write_task
 from envs.tasks.adapters.script import OWN_TESTS, pytest_verifier
 from envs.types import BadTask, Task
 from sandboxes.docker.images.base_image import BASE_IMAGE
@@ -40,9 +40,9 @@ def _convert(row: Row, out: Path) -> Path:
     task_id = f"mbpp-{number}" if type(number) is int else row.text("task_id")
     entry_point = row.text("entry_point", default="")
     if entry_point:
-        instruction, start, solution, tests = _humaneval(row, entry_point)
+        instruction, start, solution, tests = _convert_humaneval(row, entry_point)
     else:
-        instruction, start, solution, tests = _mbpp(row)
+        instruction, start, solution, tests = _convert_mbpp(row)
     for name, source in (("the reference", solution), ("the tests", "\n\n".join(tests))):
         try:
             ast.parse(source)
@@ -54,7 +54,7 @@ def _convert(row: Row, out: Path) -> Path:
     if not listed:
         raise BadTask(f"{row.where}: {task_id} has no tests")
     files: dict[str, str | bytes | Path] = {
-        "task.toml": config("function", timeout_s=60, memory_mb=512),
+        "task.toml": make_task_toml("function", timeout_s=60, memory_mb=512),
         "instruction.md": instruction,
         "environment/Dockerfile": f"FROM {BASE_IMAGE}\nWORKDIR /app\nCOPY files/ /app/\n",
         "environment/files/solution.py": start,
@@ -66,7 +66,7 @@ def _convert(row: Row, out: Path) -> Path:
     return write_task(out, task_id, {**files, **verifier})
 
 
-def _humaneval(row: Row, entry_point: str) -> tuple[str, str, str, list[str]]:
+def _convert_humaneval(row: Row, entry_point: str) -> tuple[str, str, str, list[str]]:
     prompt, reference, test = (row.text(name) for name in ("prompt", "canonical_solution", "test"))
     if not entry_point.isidentifier():
         raise BadTask(f"{row.where}: entry_point {entry_point!r} is not a name")
@@ -76,12 +76,12 @@ def _humaneval(row: Row, entry_point: str) -> tuple[str, str, str, list[str]]:
     )
     tests = [
         f"from solution import *\nfrom solution import {entry_point}",  # what the prompt defines, tests use
-        _tested(test, entry_point),
+        _split_asserts(test, entry_point),
     ]
     return instruction, prompt, prompt + reference, tests
 
 
-def _tested(test: str, entry_point: str) -> str:
+def _split_asserts(test: str, entry_point: str) -> str:
     """Return the source of a test in place of `check(candidate)`: each of its asserts is one of the test then."""
     name = f"test_{entry_point}"
     test = re.sub(rf"^check\({entry_point}\)\s*\Z", "", test, flags=re.MULTILINE)  # HumanEvalPack's own call
@@ -90,7 +90,7 @@ def _tested(test: str, entry_point: str) -> str:
     return f"{test}\n\ndef {name}():\n    check({entry_point})\n"
 
 
-def _mbpp(row: Row) -> tuple[str, str, str, list[str]]:
+def _convert_mbpp(row: Row) -> tuple[str, str, str, list[str]]:
     description, reference = row.text("text", "prompt"), row.text("code")
     assertions = [*row.texts("test_list"), *row.texts("challenge_test_list")]
     if not assertions:

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from envs.tasks.adapters.dataset_rows import Row, convert_rows
-from envs.tasks.adapters.directory import TEST_FOLDERS, config, test_folder, write_task
+from envs.tasks.adapters.directory import TEST_FOLDERS, make_task_toml, test_folder, write_task
 from envs.tasks.adapters.script import pytest_verifier
 from envs.tasks.adapters.swebench import MOVE_OUT, PATH, SQUASH
 from envs.types import BadTask, Task
@@ -62,11 +62,13 @@ def _convert(row: Row, out: Path) -> Path:
     problem = row.text("problem_statement")
     issue = re.search(r"\[ISSUE\](.*)\[/ISSUE\]", problem, re.DOTALL)
     run = row.table("execution_result_content")
-    tests = _tests(run, where)
+    tests = _hidden_files(run, where)
     modules = {name: code for name, code in tests.items() if name.startswith("test") and name.endswith(".py")}
-    expected = _expected(row.table("expected_output_json"), modules, where)
+    expected = _expected_statuses(row.table("expected_output_json"), modules, where)
     passing = [test for test, status in expected.items() if status == "PASSED"]
-    before = {_plain(name) for name in _PRINTED.findall(_COLOUR.sub("", str(run.get("old_commit_res_stdout") or "")))}
+    before = {
+        _strip_message(name) for name in _PRINTED.findall(_COLOUR.sub("", str(run.get("old_commit_res_stdout") or "")))
+    }
     wanted = [test for test in passing if ".".join(test.split("::")[1:]) not in before]
     if not wanted:
         raise BadTask(f"{where}: no test passes only after the fix; doing nothing would solve it")
@@ -82,23 +84,23 @@ def _convert(row: Row, out: Path) -> Path:
     )
     layer = f"{_HIDE} && {MOVE_OUT} && {SQUASH}"
     files: dict[str, str | bytes | Path] = {
-        "task.toml": config(
+        "task.toml": make_task_toml(
             "r2e-gym",
             timeout_s=1800,
             memory_mb=4096,
             protected=[_FOLDER, ".venv", "tox.ini"],
-            folders=_support(_parse(code, name, where) for name, code in tests.items() if name.endswith(".py")),
+            folders=_support_folders(_parse(code, name, where) for name, code in tests.items() if name.endswith(".py")),
         ),
         "instruction.md": (issue[1] if issue else problem).strip() + "\n",
         "environment/Dockerfile": (f"FROM {row.line('docker_image')}\nWORKDIR /testbed\nRUN {layer}\n{PATH}\n"),
-        "solution/fix.patch": _fix(row.table("parsed_commit_content"), where),
+        "solution/fix.patch": _reference_patch(row.table("parsed_commit_content"), where),
         "solution/solve.sh": "#!/bin/bash\nset -e\ngit apply --whitespace=fix /solution/fix.patch\n",
         **{f"tests/suite/{_FOLDER}/{name}": code for name, code in tests.items()},
     }
     return write_task(out, task_id, {**files, **verifier})
 
 
-def _tests(run: Mapping[str, Any], where: str) -> dict[str, str]:
+def _hidden_files(run: Mapping[str, Any], where: str) -> dict[str, str]:
     """Return the hidden files by name. Raises BadTask, also when they import a missing file."""
     names, codes = run.get("test_file_names"), run.get("test_file_codes")
     if not names or not isinstance(names, list) or not isinstance(codes, list) or len(names) != len(codes):
@@ -111,7 +113,7 @@ def _tests(run: Mapping[str, Any], where: str) -> dict[str, str]:
             raise BadTask(f"{where}: {name!r} is not the name of a test file")
         if not name.endswith(".py"):
             continue
-        missing = [module for module in _siblings(_parse(code, name, where)) if f"{module}.py" not in tests]
+        missing = [module for module in _sibling_modules(_parse(code, name, where)) if f"{module}.py" not in tests]
         if missing:
             raise BadTask(f"{where}: {name} imports {missing[0]}, which the row doesn't have")
     return tests
@@ -125,7 +127,7 @@ def _parse(code: str, name: str, where: str) -> ast.Module:
         raise BadTask(f"{where}: {name} is not Python: {error}") from None
 
 
-def _siblings(tree: ast.Module) -> Iterator[str]:
+def _sibling_modules(tree: ast.Module) -> Iterator[str]:
     """Yield the modules imported by a hidden file from its own folder."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
@@ -136,7 +138,7 @@ def _siblings(tree: ast.Module) -> Iterator[str]:
                 yield module[1]
 
 
-def _support(trees: Iterable[ast.Module]) -> Iterator[str]:
+def _support_folders(trees: Iterable[ast.Module]) -> Iterator[str]:
     """Yield the repository's own folders of tests with modules imported by hidden ones."""
     for tree in trees:
         for node in ast.walk(tree):
@@ -151,12 +153,12 @@ def _support(trees: Iterable[ast.Module]) -> Iterator[str]:
                     yield folder
 
 
-def _expected(statuses: Mapping[str, Any], modules: Mapping[str, str], where: str) -> dict[str, str]:
+def _expected_statuses(statuses: Mapping[str, Any], modules: Mapping[str, str], where: str) -> dict[str, str]:
     """Return the status of each test by pytest's node id. Raises BadTask if a name fits no hidden file."""
-    bound = {name: _bound(code, name, where) for name, code in modules.items()}
+    bound = {name: _bound_names(code, name, where) for name, code in modules.items()}
     found: dict[str, str] = {}
     for given, status in statuses.items():
-        name = _plain(_COLOUR.sub("", given))
+        name = _strip_message(_COLOUR.sub("", given))
         head, bracket, case = name.partition("[")
         parts = head.split(".")
         files = [file for file, names in bound.items() if parts[0] in names]
@@ -170,20 +172,20 @@ def _expected(statuses: Mapping[str, Any], modules: Mapping[str, str], where: st
     return found
 
 
-def _plain(name: str) -> str:
+def _strip_message(name: str) -> str:
     """Return a printed name without the message behind it."""
     short = name.split(" - ", maxsplit=1)[0]
     return short if "[" not in short or short.endswith("]") else name
 
 
-def _bound(code: str, name: str, where: str) -> set[str]:
+def _bound_names(code: str, name: str, where: str) -> set[str]:
     _parse(code, name, where)
     with warnings.catch_warnings(action="ignore"):
         symbols = symtable.symtable(code, name, "exec").get_symbols()
     return {s.get_name() for s in symbols if s.is_assigned() or s.is_imported() or s.is_namespace()}
 
 
-def _fix(commit: Mapping[str, Any], where: str) -> str:
+def _reference_patch(commit: Mapping[str, Any], where: str) -> str:
     """Return the commit's patch of Python files other than tests. Raises BadTask."""
     try:
         patch = "".join(

@@ -52,7 +52,9 @@ def pytest_verifier(
     if in_tree:
         lists["IN_TREE"] = [*in_tree]
     return {
-        "tests/test.sh": _script(workdir, f"{_PYTEST} {options} {shlex.join(files)}", prepare, path, environment),
+        "tests/test.sh": _make_test_script(
+            workdir, f"{_PYTEST} {options} {shlex.join(files)}", prepare, path, environment
+        ),
         "tests/tests.json": json.dumps(lists, indent=1) + "\n",
     }
 
@@ -82,10 +84,10 @@ def unittest_verifier(
         command = f"python3 /tests/unittests.py {shlex.join(files)}"
         tree["tests/unittests.py"] = (INSIDE / "unittests.py").read_text(encoding="utf-8")
     environment = "".join(f"\n{line}" for line in exports)
-    return {**tree, "tests/test.sh": _script(workdir, command, prepare, workdir, environment)}
+    return {**tree, "tests/test.sh": _make_test_script(workdir, command, prepare, workdir, environment)}
 
 
-def _script(workdir: str, command: str, prepare: str, path: str, environment: str = "") -> str:
+def _make_test_script(workdir: str, command: str, prepare: str, path: str, environment: str = "") -> str:
     script = (INSIDE / "test.sh").read_text(encoding="utf-8")
     for mark, value in {
         "@WORKDIR@": shlex.quote(workdir),

@@ -43,10 +43,10 @@ from pathlib import Path
 from typing import Any
 
 from envs.tasks.adapters.dataset_rows import Row, convert_rows
-from envs.tasks.adapters.directory import config, test_folder, write_task
+from envs.tasks.adapters.directory import make_task_toml, test_folder, write_task
 from envs.tasks.adapters.eval_script import conda_environment, exports
 from envs.tasks.adapters.patches import Patch
-from envs.tasks.adapters.printed import names_parser, printed_verifier
+from envs.tasks.adapters.printed import has_known_parser, printed_verifier
 from envs.tasks.adapters.script import pytest_verifier, unittest_verifier
 from envs.types import BadTask, Task
 
@@ -101,20 +101,20 @@ def _unwrap(row: Row) -> Row:
 
 
 def _convert(row: Row, out: Path, family: str, printed_results: bool) -> Path:
-    instance = _instance(row, family)
-    verifier = _verifier(instance, printed_results)
+    instance = _read_instance(row, family)
+    verifier = _choose_verifier(instance, printed_results)
     smith = family == "smith"
     tree: dict[str, str | bytes | Path] = {
-        "task.toml": config(
+        "task.toml": make_task_toml(
             family,
             timeout_s=1800,
             memory_mb=4096,
-            protected=[*verifier.files, *instance.patched, "tox.ini", ".venv"],
-            folders=_support(verifier.files, instance.patch.paths),
+            protected=[*verifier.files, *instance.patched_paths, "tox.ini", ".venv"],
+            folders=_support_folders(verifier.files, instance.patch.paths),
             tags=["printed-results"] if verifier.printed else [],
         ),
-        "instruction.md": _instruction(row),
-        "environment/Dockerfile": _dockerfile(instance, verifier.printed, smith),
+        "instruction.md": _make_instruction(row),
+        "environment/Dockerfile": _make_dockerfile(instance, verifier.printed, smith),
         "solution/fix.patch": instance.patch.text,
         "solution/solve.sh": f"#!/bin/bash\nset -e\ngit apply {'-R ' if smith else ''}/solution/fix.patch\n",
     }
@@ -127,7 +127,7 @@ def _convert(row: Row, out: Path, family: str, printed_results: bool) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class _Instance:
-    """A row's fields. wanted, kept: FAIL_TO_PASS and PASS_TO_PASS."""
+    """A row's fields."""
 
     row: Row
     id: str
@@ -135,29 +135,29 @@ class _Instance:
     workdir: str
     patch: Patch
     test_patch: Patch
-    wanted: list[str]
-    kept: list[str]
+    fail_to_pass: list[str]
+    pass_to_pass: list[str]
 
     @property
-    def listed(self) -> list[str]:
+    def listed_tests(self) -> list[str]:
         """Return every test to be seen to pass."""
-        return [*self.wanted, *self.kept]
+        return [*self.fail_to_pass, *self.pass_to_pass]
 
     @property
-    def patched(self) -> Sequence[str]:
+    def patched_paths(self) -> Sequence[str]:
         """Return the paths touched by the tests' patch."""
         return self.test_patch.paths
 
     def in_tree(self, files: Sequence[str]) -> list[str]:
         """Return the modules of tests in the tree. files: those of the listed tests."""
-        return sorted({*files, *filter(_is_python_test, self.patched)})
+        return sorted({*files, *filter(_is_python_test, self.patched_paths)})
 
     @property
     def exports(self) -> list[str]:
         """Return the shell commands to set the tests' own environment."""
         return exports(self.row.text("eval_script", default=""))
 
-    def refused(self, why: str) -> BadTask:
+    def bad_task(self, why: str) -> BadTask:
         """Return the error with the row's name."""
         return BadTask(f"{self.row.where}: {self.id}: {why}")
 
@@ -171,7 +171,7 @@ class _Verifier:
     printed: bool = False
 
 
-def _instance(row: Row, family: str) -> _Instance:
+def _read_instance(row: Row, family: str) -> _Instance:
     if "expected_output_json" in row.values:
         raise BadTask(f"{row.where}: this is a row of R2E-Gym; convert it as r2e-gym")
     task_id = row.text("instance_id")
@@ -182,34 +182,34 @@ def _instance(row: Row, family: str) -> _Instance:
         row,
         task_id,
         image,
-        workdir=row.line("workdir", default=_workdir(row, image)),
+        workdir=row.line("workdir", default=_find_workdir(row, image)),
         patch=row.patch("patch"),
         test_patch=row.patch("test_patch", default=""),
-        wanted=_without_progress(row.texts("FAIL_TO_PASS", "fail_to_pass")),
-        kept=_without_progress(row.texts("PASS_TO_PASS", "pass_to_pass")),
+        fail_to_pass=_strip_progress(row.texts("FAIL_TO_PASS", "fail_to_pass")),
+        pass_to_pass=_strip_progress(row.texts("PASS_TO_PASS", "pass_to_pass")),
     )
-    if not found.wanted:
+    if not found.fail_to_pass:
         raise BadTask(f"{row.where}: {task_id} has no FAIL_TO_PASS; doing nothing would solve it")
     return found
 
 
-def _without_progress(tests: Sequence[str]) -> list[str]:
+def _strip_progress(tests: Sequence[str]) -> list[str]:
     return [test for test in tests if test not in _PROGRESS]
 
 
-def _verifier(instance: _Instance, printed_results: bool) -> _Verifier:
+def _choose_verifier(instance: _Instance, printed_results: bool) -> _Verifier:
     """Choose the test runner by the tests' ids. Raises BadTask for ids without a test."""
-    wanted, workdir = instance.wanted, instance.workdir
+    wanted, workdir = instance.fail_to_pass, instance.workdir
     if any(map(_NODE_ID.fullmatch, wanted)):
-        for test in instance.listed:
+        for test in instance.listed_tests:
             if not _NODE_ID.fullmatch(test):
-                raise instance.refused(f"{test!r} is not a pytest node id, so it can't be found")
-        files = sorted({test.partition("::")[0] for test in instance.listed})
+                raise instance.bad_task(f"{test!r} is not a pytest node id, so it can't be found")
+        files = sorted({test.partition("::")[0] for test in instance.listed_tests})
         options = f"--rootdir {shlex.quote(workdir)} -rN"
         tree = pytest_verifier(
             wanted,
-            instance.kept,
-            files=sorted(set(map(_argument, instance.listed))),
+            instance.pass_to_pass,
+            files=sorted(set(map(_pytest_argument, instance.listed_tests))),
             workdir=workdir,
             options=options,
             plugins=True,
@@ -217,36 +217,36 @@ def _verifier(instance: _Instance, printed_results: bool) -> _Verifier:
             in_tree=instance.in_tree(files),
         )
         return _Verifier(files, tree)
-    if not _prints(instance):
-        return _by_unittest(instance)
+    if not _prints_results(instance):
+        return _unittest_verifier(instance)
     if not printed_results:
-        raise instance.refused(
+        raise instance.bad_task(
             f"FAIL_TO_PASS: {wanted[0]!r} is neither pytest's nor unittest's, and other runners only print results, "
             "as what they test could do too; --printed-results takes them for true"
         )
     prepare = _PATCH if instance.test_patch.text else ""
-    tree = printed_verifier(instance.row, instance.listed, workdir=workdir, prepare=prepare)
-    return _Verifier([*instance.patched], tree, printed=True)
+    tree = printed_verifier(instance.row, instance.listed_tests, workdir=workdir, prepare=prepare)
+    return _Verifier([*instance.patched_paths], tree, printed=True)
 
 
-def _argument(test: str) -> str:
+def _pytest_argument(test: str) -> str:
     """Return pytest's argument to run a test: its module, or the data file in `m.py::Suite::check.test::name`."""
     *parts, _ = test.partition("[")[0].split("::")
     data = next((at for at, part in enumerate(parts) if at and "." in part), 0)
     return "::".join(parts[: data + 1])
 
 
-def _by_unittest(instance: _Instance) -> _Verifier:
+def _unittest_verifier(instance: _Instance) -> _Verifier:
     """Return the verifier of a row with unittest's ids, or names of functions. Raises BadTask."""
-    ids, django = instance.listed, instance.row.text("repo", default="") == "django/django"
+    ids, django = instance.listed_tests, instance.row.text("repo", default="") == "django/django"
     methods = {test: found for test in ids if (found := _METHOD.fullmatch(test))}
     odd = next((test for test in ids if not (methods or test.isidentifier())), None)
     if odd is not None:
         known = "neither pytest's (file.py::test), nor unittest's (test (module.Class)), nor a function's name"
-        raise instance.refused(f"{odd!r} is {known}, so it can't be found")
-    files = sorted(set(filter(_is_python_test, instance.patched)))
+        raise instance.bad_task(f"{odd!r} is {known}, so it can't be found")
+    files = sorted(set(filter(_is_python_test, instance.patched_paths)))
     if not files:
-        raise instance.refused("test_patch names no file of tests")
+        raise instance.bad_task("test_patch names no file of tests")
     named = {test: _node_id(found, files, django) for test, found in methods.items()}
     everything = sorted({*files, *(name.partition("::")[0] for name in named.values())})
     command = ""
@@ -254,8 +254,8 @@ def _by_unittest(instance: _Instance) -> _Verifier:
         labels = [file.removeprefix("tests/").removesuffix(".py").replace("/", ".") for file in files]
         command = f"python3 tests/runtests.py --verbosity 2 --settings test_sqlite --parallel 1 {shlex.join(labels)}"
     tree = unittest_verifier(
-        [named.get(test, test) for test in instance.wanted],
-        [named.get(test, test) for test in instance.kept],
+        [named.get(test, test) for test in instance.fail_to_pass],
+        [named.get(test, test) for test in instance.pass_to_pass],
         files=everything if command else files,
         command=command,
         workdir=instance.workdir,
@@ -274,7 +274,7 @@ def _node_id(method: re.Match[str], files: Sequence[str], django: bool) -> str:
     return f"{file or (f'tests/{path}' if django else path)}::{case}::{method['name']}"
 
 
-def _instruction(row: Row) -> str:
+def _make_instruction(row: Row) -> str:
     problem, names = row.text("problem_statement"), row.text("interface", default="")
     return (
         f"{problem}\n\nTests call this interface:\n\n{names}\n"
@@ -283,7 +283,7 @@ def _instruction(row: Row) -> str:
     )
 
 
-def _dockerfile(instance: _Instance, printed: bool, smith: bool) -> str:
+def _make_dockerfile(instance: _Instance, printed: bool, smith: bool) -> str:
     planted = "git apply /tmp/bug.patch && rm -rf /tmp/bug.patch build/lib* && " if smith else ""  # built unbroken
     conda = conda_environment(instance.row.text("eval_script", default="")) or "testbed"
     path = PATH.replace("/testbed/", f"/{conda}/")
@@ -292,23 +292,23 @@ def _dockerfile(instance: _Instance, printed: bool, smith: bool) -> str:
     return "\n".join([f"FROM {instance.image}", f"WORKDIR {instance.workdir}", *copy, *layer]) + "\n"
 
 
-def _workdir(row: Row, image: str) -> str:
+def _find_workdir(row: Row, image: str) -> str:
     repo = row.text("repo", default="").rpartition("/")[2]
     of_v2 = "log_parser" in str(row.values.get("install_config")) and "sweb.eval." not in image
     return f"/{repo}" if repo and of_v2 else "/testbed"
 
 
-def _prints(instance: _Instance) -> bool:
+def _prints_results(instance: _Instance) -> bool:
     """Return whether a row without node ids has tests for neither pytest nor unittest."""
-    python = any(map(_is_python_test, instance.patched)) or any(map(_METHOD.fullmatch, instance.listed))
-    return names_parser(instance.row) or not python
+    python = any(map(_is_python_test, instance.patched_paths)) or any(map(_METHOD.fullmatch, instance.listed_tests))
+    return has_known_parser(instance.row) or not python
 
 
 def _is_python_test(path: str) -> bool:
     return path.endswith(".py") and "test" in path.rpartition("/")[2]
 
 
-def _support(files: Sequence[str], touched: Sequence[str]) -> set[str]:
+def _support_folders(files: Sequence[str], touched: Sequence[str]) -> set[str]:
     """Return the folders of the listed tests, without those changed by the reference."""
     folders = {test_folder(file) for file in files} - {""}
     return {folder for folder in folders if not any(path.startswith(folder + "/") for path in touched)}

@@ -28,8 +28,8 @@ from typing import Any
 
 import yaml
 
-from envs.tasks.adapters.directory import INSIDE, apart, convert_each, write_task
-from envs.tasks.compose import one_container
+from envs.tasks.adapters.directory import INSIDE, check_separate, convert_each, write_task
+from envs.tasks.compose import read_compose
 from envs.tasks.task_folders import check_links
 from envs.types import BadTask, Task
 
@@ -46,7 +46,7 @@ def load(folder: Path, out: Path) -> list[Task]:
             found.append(one)
     if not found:
         raise BadTask(f"{folder} holds no task.yaml; a terminal-bench task is a folder with task.yaml and tests/")
-    apart(folder, out)
+    check_separate(folder, out)
     named = ((f"task {one.resolve().name}", partial(_convert, one, folder)) for one in found)
     return convert_each(named, out, "task", str(folder))
 
@@ -54,7 +54,7 @@ def load(folder: Path, out: Path) -> list[Task]:
 def _convert(folder: Path, root: Path, out: Path) -> Path:
     check_links(folder, root)
     name = folder.resolve().name
-    table = _mapping(folder / "task.yaml", name)
+    table = _read_mapping(folder / "task.yaml", name)
     instruction = table.get("instruction")
     if not isinstance(instruction, str) or not instruction.strip():
         raise BadTask(f"task {name}: task.yaml: instruction is missing or empty")
@@ -63,9 +63,9 @@ def _convert(folder: Path, root: Path, out: Path) -> Path:
     for needed in ("Dockerfile", "run-tests.sh", "tests"):
         if not (folder / needed).exists():
             raise BadTask(f"task {name}: {needed} is missing")
-    one_container(folder, name)
+    read_compose(folder, name)
     files: dict[str, str | bytes | Path] = {
-        "task.toml": _config(table, name),
+        "task.toml": _make_task_toml(table, name),
         "instruction.md": instruction.strip() + "\n",
         "tests": folder / "tests",
         "tests/run-tests.sh": folder / "run-tests.sh",
@@ -77,11 +77,11 @@ def _convert(folder: Path, root: Path, out: Path) -> Path:
     if (folder / "solution.sh").is_file():
         files["solution/solve.sh"] = folder / "solution.sh"
     elif (folder / "solution.yaml").is_file():
-        files["solution/solve.sh"] = _commands(folder / "solution.yaml", name)
+        files["solution/solve.sh"] = _read_commands(folder / "solution.yaml", name)
     return write_task(out, name, files)
 
 
-def _config(table: Mapping[str, Any], name: str) -> str:
+def _make_task_toml(table: Mapping[str, Any], name: str) -> str:
     seconds = {}
     for field, default in (("max_agent_timeout_sec", 360.0), ("max_test_timeout_sec", 60.0)):
         value = table.get(field, default)
@@ -101,7 +101,7 @@ def _config(table: Mapping[str, Any], name: str) -> str:
     )
 
 
-def _commands(path: Path, name: str) -> str:
+def _read_commands(path: Path, name: str) -> str:
     try:
         steps = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, ValueError) as error:  # of text that is no UTF-8, and of dates
@@ -112,7 +112,7 @@ def _commands(path: Path, name: str) -> str:
     return "#!/bin/bash\n" + "".join(f"{command}\n" for command in commands)
 
 
-def _mapping(path: Path, name: str) -> dict[str, Any]:
+def _read_mapping(path: Path, name: str) -> dict[str, Any]:
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, ValueError) as error:  # of text that is no UTF-8, and of dates

@@ -79,16 +79,16 @@ def emit(task: ForgedTask, instruction: str, out: Path) -> Path:
     path = f"{WORKDIR}/{project.import_path}".removesuffix("/.")
     _write(directory / "environment/Dockerfile", _DOCKERFILE.replace("@PATH@", path))
     _write(directory / "instruction.md", instruction)
-    _write(directory / "task.toml", _config(task))
+    _write(directory / "task.toml", _make_task_toml(task))
     _write(directory / "solution/fix.patch", "".join(_reverse_patch(bug) for bug in task.bugs))
     _write(directory / "solution/solve.sh", "#!/bin/bash\nset -e\ngit apply /solution/fix.patch\n")
     lists = {"FAIL_TO_PASS": sorted(task.fail_to_pass), "PASS_TO_PASS": sorted(task.pass_to_pass)}
     _write(directory / "tests/tests.json", json.dumps(lists, indent=1) + "\n")
-    _write(directory / "tests/test.sh", _script(task))
+    _write(directory / "tests/test.sh", _make_test_script(task))
     return directory
 
 
-def _script(task: ForgedTask) -> str:
+def _make_test_script(task: ForgedTask) -> str:
     project = task.project
     listed = sorted({task.files[name] for name in [*task.fail_to_pass, *task.pass_to_pass]})
     values = {
@@ -103,7 +103,7 @@ def _script(task: ForgedTask) -> str:
     return script
 
 
-def _config(task: ForgedTask) -> str:
+def _make_task_toml(task: ForgedTask) -> str:
     operators = sorted(mutation.operator for bug in task.bugs for mutation in bug.mutations)
     broken = len(task.fail_to_pass)
     return f"""\

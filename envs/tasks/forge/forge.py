@@ -27,7 +27,7 @@ from envs.judging.start_trees import StartTrees
 from envs.tasks.forge.emit import Bug, ForgedTask, emit
 from envs.tasks.forge.instruction import write_instruction
 from envs.tasks.forge.mutations import Mutation, apply_mutations, find_mutations, is_bug
-from envs.tasks.forge.project import Project, obtain
+from envs.tasks.forge.project import Project, fetch_project
 from envs.tasks.forge.suite import WORKDIR, Outcome, run_suite
 from envs.tasks.harbor import load_task
 from envs.types import BadTask, InfraError, TestStatus
@@ -78,7 +78,7 @@ async def forge(
 ) -> list[Tally]:
     """Make up to `per_package` tasks from each source, `limit` in all, below `out`; tallies as `sources`.
 
-    sources: directories, or packages as for `obtain`. An unusable source gives a tally with
+    sources: directories, or packages as for `fetch_project`. An unusable source gives a tally with
     its problem, and so does one with a dead sandbox; an unreachable Docker daemon ends everything.
     """
     turn = asyncio.Semaphore(concurrency)
@@ -88,7 +88,7 @@ async def forge(
         tally = Tally(source)
         async with turn:
             try:
-                project = await obtain(source, cache)
+                project = await fetch_project(source, cache)
                 async with aclosing(_forge_project(backend, project, per_package, seed, tally, on_mutant)) as tasks:
                     async for task in tasks:
                         if next(left, None) is None:
@@ -120,23 +120,23 @@ async def _forge_project(
         chance = random.Random(f"{seed} {project.name}")
         kept: list[ForgedTask] = []
         made: set[str] = set()
-        singles = _singles(project, chance)
+        singles = _single_bugs(project, chance)
         made_singles: list[ForgedTask] = []
         judged = False
         while len(kept) < wanted:
             combine = len(kept) % _COMBINED == _COMBINED - 1 and len(made_singles) >= 2
-            bugs = _combine(made_singles, chance) if combine else next(singles, None)
+            bugs = _combine_bugs(made_singles, chance) if combine else next(singles, None)
             if bugs is None and not combine:
                 return
             outcome: str | ForgedTask = "nothing to combine"
             if bugs is not None:
-                outcome = await _try(sandbox, project, baseline, bugs)
+                outcome = await _try_bugs(sandbox, project, baseline, bugs)
                 if isinstance(outcome, ForgedTask) and not judged:
                     judged = True
-                    unseen = await _unseen_by_the_verifier(backend, outcome)
+                    unseen = await _tests_without_pass(backend, outcome)
                     baseline = replace(baseline, gold=baseline.gold - unseen)
                     tally.tests = len(baseline.gold)
-                    outcome = await _try(sandbox, project, baseline, bugs) if unseen else outcome
+                    outcome = await _try_bugs(sandbox, project, baseline, bugs) if unseen else outcome
             what = "kept" if isinstance(outcome, ForgedTask) else outcome
             tally.outcomes[what] += 1
             if on_mutant is not None:
@@ -151,7 +151,7 @@ async def _forge_project(
                 made_singles = made_singles[1:]
 
 
-async def _unseen_by_the_verifier(backend: Backend, task: ForgedTask) -> frozenset[str]:
+async def _tests_without_pass(backend: Backend, task: ForgedTask) -> frozenset[str]:
     """Return the tests not seen to pass by the verifier without the bugs. Raises BadTask when it sees none."""
     with tempfile.TemporaryDirectory() as folder:
         made = load_task(await asyncio.to_thread(emit, task, write_instruction(task, 0), Path(folder)))
@@ -190,7 +190,7 @@ async def _prepare(sandbox: Sandbox, project: Project) -> _Baseline:
     return _Baseline(gold, first.files, modules, max(durations))
 
 
-async def _try(sandbox: Sandbox, project: Project, baseline: _Baseline, bugs: tuple[Bug, ...]) -> ForgedTask | str:
+async def _try_bugs(sandbox: Sandbox, project: Project, baseline: _Baseline, bugs: tuple[Bug, ...]) -> ForgedTask | str:
     """Run the suite with bugs. Returns the task, or why they can't be used."""
     for bug in bugs:
         await sandbox.write_file(f"{WORKDIR}/{bug.module}", bug.mutated.encode())
@@ -227,7 +227,7 @@ def _problem(baseline: _Baseline, seen: Outcome) -> str | None:
     return "breaks too much" if broken > MAX_BROKEN * len(baseline.gold) else None
 
 
-def _singles(project: Project, chance: random.Random) -> Iterator[tuple[Bug, ...]]:
+def _single_bugs(project: Project, chance: random.Random) -> Iterator[tuple[Bug, ...]]:
     """Yield bugs in random order, at most a few in each function."""
     found: list[tuple[str, str, Mutation]] = []
     for module in project.modules:
@@ -244,7 +244,7 @@ def _singles(project: Project, chance: random.Random) -> Iterator[tuple[Bug, ...
             yield (Bug(module, text, apply_mutations(text, [mutation]), (mutation,)),)
 
 
-def _combine(singles: Sequence[ForgedTask], chance: random.Random) -> tuple[Bug, ...] | None:
+def _combine_bugs(singles: Sequence[ForgedTask], chance: random.Random) -> tuple[Bug, ...] | None:
     """Return two or three kept bugs in one task, None when they overlap."""
     chosen = chance.sample(singles, min(len(singles), chance.choice((2, 2, 3))))
     by_module: dict[str, list[Bug]] = {}

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterator
 
 from envs.tasks.forge.emit import Bug, ForgedTask
-from envs.tasks.forge.suite import WORKDIR, observed
+from envs.tasks.forge.suite import WORKDIR, failure_summary
 
 _SHOWN_FAILURES = 3
 _OPENINGS = (
@@ -30,7 +30,7 @@ def write_instruction(task: ForgedTask, seed: int) -> str:
     chance = random.Random(f"{seed} {task.id}")
     seen: dict[str, str] = {}
     for name in sorted(task.fail_to_pass):
-        seen.setdefault(observed(task.fail_to_pass[name]), name)
+        seen.setdefault(failure_summary(task.fail_to_pass[name]), name)
     shown = [text for text in seen if text]
     chance.shuffle(shown)
     failures = len(task.fail_to_pass)
@@ -39,12 +39,12 @@ def write_instruction(task: ForgedTask, seed: int) -> str:
         f"{failures} {'check fails' if failures == 1 else 'checks fail'}. What is observed:",
         *(textwrap.indent(text, "    ") for text in shown[:_SHOWN_FAILURES]),
     ]
-    for function, text in _documented(task.bugs):
+    for function, text in _documented_functions(task.bugs):
         parts += [f"`{function}` is documented like this:", textwrap.indent(text, "> ", lambda line: True)]
     return "\n\n".join([*parts, chance.choice(_CLOSINGS)]) + "\n"
 
 
-def _documented(bugs: tuple[Bug, ...]) -> Iterator[tuple[str, str]]:
+def _documented_functions(bugs: tuple[Bug, ...]) -> Iterator[tuple[str, str]]:
     """Yield touched public functions, or else their classes, with the first paragraph of their docstrings."""
     seen = set()
     for bug in bugs:

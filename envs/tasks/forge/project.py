@@ -85,7 +85,7 @@ def read_project(root: Path, name: str | None = None) -> Project:
     )
 
 
-async def obtain(source: str, cache: Path) -> Project:
+async def fetch_project(source: str, cache: Path) -> Project:
     """Read a directory as it is, else a requirement (`NAME` or `NAME==VERSION`), downloaded once into `cache`.
 
     pip runs the release's own build code to learn its metadata. Raises BadTask with pip's reason.

@@ -41,7 +41,7 @@ class Outcome:
     timed_out: bool = False
 
 
-def _environment() -> list[str]:
+def _isolating_command() -> list[str]:
     """Return the command prefix to give the code an empty environment and no rights.
 
     The hash seed is fixed, since parametrisation often follows the order of a set."""
@@ -72,7 +72,7 @@ def _pytest_command(import_path: str, report: str, files: Sequence[str]) -> list
 async def run_suite(sandbox: Sandbox, import_path: str, files: Sequence[str], timeout_s: float) -> Outcome:
     """Run test modules in the sandbox's `/app`. Raises SandboxError."""
     await sandbox.exec("rm -rf /tmp/forge && mkdir -m 777 /tmp/forge")
-    command = [*_environment(), *_pytest_command(import_path, _REPORT, files)]
+    command = [*_isolating_command(), *_pytest_command(import_path, _REPORT, files)]
     ran = await sandbox.exec(command, timeout=timeout_s, cwd=WORKDIR, max_output=10_000)
     if ran.timed_out:
         return Outcome(frozenset(), frozenset(), {}, {}, ran.duration_s, timed_out=True)
@@ -93,9 +93,9 @@ def parse_report(report: bytes, duration_s: float = 0.0, files_run: Sequence[str
     files: dict[str, str] = {}
     messages: dict[str, str] = {}
     modules = {file.removesuffix(".py").replace("/", "."): file for file in files_run}
-    count = Counter(_id(case, modules) for case in cases)
+    count = Counter(_node_id(case, modules) for case in cases)
     for case in cases:
-        name = _id(case, modules)
+        name = _node_id(case, modules)
         if count[name] > 1:
             continue
         files[name] = name.partition("::")[0]
@@ -108,7 +108,7 @@ def parse_report(report: bytes, duration_s: float = 0.0, files_run: Sequence[str
     return Outcome(frozenset(passed), frozenset(failed), files, messages, duration_s)
 
 
-def observed(message: str) -> str:
+def failure_summary(message: str) -> str:
     """Return the failing statement of the test and the error, without the library's frames: they name the cause."""
     lines = message.splitlines()
     statement: list[str] = []
@@ -121,7 +121,7 @@ def observed(message: str) -> str:
     return "\n".join([*(f">>> {line}" for line in statement[:6]), *(line[:200] for line in errors[:8])])
 
 
-def _id(case: ElementTree.Element, modules: Mapping[str, str]) -> str:
+def _node_id(case: ElementTree.Element, modules: Mapping[str, str]) -> str:
     """Return pytest's own node id: the file, then classes and function, joined by dots in the report.
 
     modules: files by dotted name; for an inherited test the report's own `file` names the source, not the running

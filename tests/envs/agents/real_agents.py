@@ -245,7 +245,7 @@ async def at_work(
 ):
     """Let a real agent work. Yields what came of it; each token that was sampled is in one row or counted."""
     guests = Guests(FOREIGN[agent], backend)
-    guest = await guests.invite(SandboxSpec(image, workdir="/app", mounts=mounts or {}))
+    guest = await guests.prepare(SandboxSpec(image, workdir="/app", mounts=mounts or {}))
     server = NamingServer(FOREIGN[agent], fitted, script, beside or {})
     usual = {"max_seconds": 500.0, "max_total_tokens": 60_000, "max_tokens": 2048, "max_steps": 20}
     config = AgentConfig(**(usual | budgets))

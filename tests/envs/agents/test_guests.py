@@ -26,7 +26,7 @@ def works(docker_backend, base_image, hermes):
     """Let an agent work through a script of the model's. Returns its result, the exchanges, and what /app holds."""
 
     async def work(agent, *script, task="Do it.", **budgets):
-        guest = await Guests(agent, docker_backend).invite(SandboxSpec(base_image, workdir="/app"))
+        guest = await Guests(agent, docker_backend).prepare(SandboxSpec(base_image, workdir="/app"))
         server = NamingServer(agent, hermes, list(script))
         config = AgentConfig(**({"max_seconds": 60.0} | budgets))
         async with (
@@ -161,7 +161,7 @@ class TestAnAgent:
 @pytest.mark.parametrize("hosts", [(), ("pypi.org",)])
 def test_no_proxy_stands_on_the_way_to_the_door(hosts):
     """The image's own can't be reached; that of allowed hosts is needed for others."""
-    told = guests._without_proxy(SandboxSpec("image", limits=Limits(allowed_hosts=hosts)))
+    told = guests._proxy_overrides(SandboxSpec("image", limits=Limits(allowed_hosts=hosts)))
     assert all(told.get(name) == "" for name in ("HTTP_PROXY", "https_proxy", "all_proxy")) == (not hosts)
     assert ("127.0.0.1" in told.get("no_proxy", "")) == bool(hosts)
 

@@ -89,7 +89,7 @@ def test_a_lock_of_npms_has_what_its_platform_needs_alone(monkeypatch):
 
 def test_another_version_has_no_lock():
     agent = FOREIGN["codex"]
-    assert locks.find(agent.name, X64, agent.recipe.at("9.8.7")) == ""
+    assert locks.find(agent.name, X64, agent.recipe.with_version("9.8.7")) == ""
 
 
 def test_the_packages_of_a_platform_are_installed_by_their_hashes_alone(tmp_path):
@@ -102,7 +102,7 @@ def test_the_packages_of_a_platform_are_installed_by_their_hashes_alone(tmp_path
     ]
     locks.write(lock, PYPI, replace(X64, python="3.10"), tmp_path)
     assert "tomli==2.0 --hash=sha256:cc" in (tmp_path / "locked.txt").read_text()
-    (pip,) = PYPI.commands(X64, PYPI.on(X64, "mine"), tmp_path, locked=True)
+    (pip,) = PYPI.commands(X64, PYPI.packages_for(X64, "mine"), tmp_path, locked=True)
     assert {"--require-hashes", "--no-deps", f"--requirement={tmp_path / 'locked.txt'}"} < set(pip)
     assert "mine==1.0" not in pip
 
@@ -113,5 +113,5 @@ def test_npm_installs_what_its_lock_says(tmp_path):
     (tmp_path / "mine-x64.json").write_text(lock)
     locks.write(locks.find("mine", X64, recipe, tmp_path), recipe, X64, tmp_path)
     assert json.loads((tmp_path / "package.json").read_text())["dependencies"] == {"mine-x64": "1.0"}
-    (npm,) = recipe.commands(X64, recipe.on(X64, "mine"), tmp_path, locked=True)
+    (npm,) = recipe.commands(X64, recipe.packages_for(X64, "mine"), tmp_path, locked=True)
     assert npm[:2] == ["npm", "ci"] and "--ignore-scripts" in npm and "mine-x64@1.0" not in npm

@@ -14,8 +14,8 @@ ALPINE = Platform("arm64", "musl", "")
 
 def test_names_of_packages_follow_the_platform():
     recipe = Recipe(npm=("agent-linux-{cpu}{musl}@1",))
-    assert recipe.on(DEBIAN, "a") == ("agent-linux-x64@1",)
-    assert recipe.on(ALPINE, "a") == ("agent-linux-arm64-musl@1",)
+    assert recipe.packages_for(DEBIAN, "a") == ("agent-linux-x64@1",)
+    assert recipe.packages_for(ALPINE, "a") == ("agent-linux-arm64-musl@1",)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_names_of_packages_follow_the_platform():
 )
 def test_an_image_that_cannot_run_an_agent_is_told_apart(recipe, platform, what):
     with pytest.raises(InfraError, match=what) as caught:
-        recipe.on(platform, "someone")
+        recipe.packages_for(platform, "someone")
     assert caught.value.kind == "task"
     assert "someone" in str(caught.value)
 
@@ -45,7 +45,7 @@ def test_no_script_of_a_package_is_run():
 
 def test_what_needs_source_to_be_built_comes_without_it_in_a_folder_of_its_own():
     recipe = Recipe(pypi=("y==2",), bare=("z==3",))
-    whole, bare = recipe.commands(DEBIAN, recipe.on(DEBIAN, "a"), Path("/to"))
+    whole, bare = recipe.commands(DEBIAN, recipe.packages_for(DEBIAN, "a"), Path("/to"))
     assert "y==2" in whole and "--target=/to/python" in whole and "z==3" not in whole and "--no-deps" not in whole
     assert {"z==3", "--target=/to/bare", "--no-deps", "--only-binary=:all:"} < set(bare)
 
@@ -59,7 +59,7 @@ def test_what_a_package_requires_is_not_compared_with_the_python_that_installs_i
 
 @pytest.mark.parametrize("agent", FOREIGN.values(), ids=FOREIGN)
 def test_another_version_of_an_agent_moves_its_own_packages_alone(agent):
-    moved = agent.recipe.at("9.8.7")
+    moved = agent.recipe.with_version("9.8.7")
     before = [*agent.recipe.npm, *agent.recipe.pypi, *agent.recipe.bare]
     after = [*moved.npm, *moved.pypi, *moved.bare]
     assert "9.8.7" in after[0]
@@ -71,4 +71,4 @@ def test_another_version_of_an_agent_moves_its_own_packages_alone(agent):
 @pytest.mark.parametrize("version", ["", "latest", "1.0 --index-url=x", "../x", "1.0/../.."])
 def test_only_a_version_is_put_into_the_name_of_a_package(version):
     with pytest.raises(ValueError, match="is no version"):
-        Recipe(npm=("name@1.2.3",)).at(version)
+        Recipe(npm=("name@1.2.3",)).with_version(version)

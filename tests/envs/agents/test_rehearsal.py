@@ -8,7 +8,7 @@ from small_agent import AGENT, SCRIPT, start
 
 from atropos_agent.types import AgentConfig, StopReason
 from envs.agents.examine import examine_agent
-from envs.agents.rehearsal import rehearse, reply_opening, shows_shell
+from envs.agents.rehearsal import rehearse, reply_opening, shell_pattern
 from envs.cli.checks import Status
 from sandboxes.base import SandboxSpec
 
@@ -47,7 +47,7 @@ async def test_one_that_works_by_text_is_measured_by_its_first_reply(docker_back
     ("shown", "there"), [('"name": "bash"', True), (">bash<", True), ("'bash'", True), ("a bash shell", False)]
 )
 def test_a_prompt_shows_the_shell_where_its_name_stands_by_itself(shown, there):
-    assert (shows_shell(AGENT).search(shown) is not None) == there
+    assert (shell_pattern(AGENT).search(shown) is not None) == there
 
 
 def test_a_reply_begins_by_closing_thinking_that_the_template_has_opened():

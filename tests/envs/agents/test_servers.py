@@ -11,7 +11,7 @@ from test_facts import PLACE
 from envs.agents import servers
 from envs.agents.facts import HOME
 from envs.agents.naming import FOREIGN
-from envs.agents.servers import serving
+from envs.agents.servers import run_servers
 from envs.types import InfraError
 from sandboxes.base import SandboxSpec
 from tools.mcp.servers import MCPServer
@@ -85,8 +85,8 @@ async def test_a_server_that_listens_in_the_sandbox_is_there_before_the_agent(do
     listening = MCPServer("numbers", "streamable-http", command, url="http://127.0.0.1:8000/mcp", inside=True)
     async with docker_backend.open(SandboxSpec(base_image, workdir="/app")) as sandbox:
         await sandbox.write_file("/srv/odd_server.py", ODD_SERVER.read_text().encode())
-        async with serving(sandbox, [NUMBERS, listening]), sandbox.connect(8000):
+        async with run_servers(sandbox, [NUMBERS, listening]), sandbox.connect(8000):
             pass
         with pytest.raises(InfraError, match=r"'numbers' does not listen at .* after 2 s"):
-            async with serving(sandbox, [replace(listening, command=("false",))]):
+            async with run_servers(sandbox, [replace(listening, command=("false",))]):
                 pass

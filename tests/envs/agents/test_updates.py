@@ -46,8 +46,8 @@ async def test_a_pin_and_its_lock_move_when_the_agent_passes(mine, monkeypatch):
         seen.append((tried.recipe.pin, (folder / "mine_agent.py").read_text()))
         return True
 
-    monkeypatch.setattr(updates, "works", passes)
-    assert await updates.move(agent, "2.0", None)
+    monkeypatch.setattr(updates, "agent_works", passes)
+    assert await updates.update_agent(agent, "2.0", None)
     assert seen == [("2.0", SOURCE)], "the pin is changed behind the check"
     assert 'PINS = ("mine==2.0", "mine-tools==2.0", "other==1.0.5")' in (folder / "mine_agent.py").read_text()
     assert (folder / "mine.txt").read_text() == "# of: mine==2.0\n"
@@ -59,8 +59,8 @@ async def test_nothing_changes_when_the_agent_does_not_pass(mine, monkeypatch):
     async def fails(*_):
         return False
 
-    monkeypatch.setattr(updates, "works", fails)
-    assert not await updates.move(agent, "2.0", None)
+    monkeypatch.setattr(updates, "agent_works", fails)
+    assert not await updates.update_agent(agent, "2.0", None)
     assert (folder / "mine_agent.py").read_text() == SOURCE
     assert (folder / "mine.txt").read_text() == "# of: mine==1.0\n"
 
@@ -72,7 +72,7 @@ async def test_nothing_changes_without_a_lock(mine, monkeypatch):
         raise locks.LockError("there is no uv here")
 
     monkeypatch.setattr(updates.locks, "build", fails)
-    assert not await updates.move(agent, "2.0", None)
+    assert not await updates.update_agent(agent, "2.0", None)
     assert (folder / "mine.txt").read_text() == "# of: mine==1.0\n"
 
 
@@ -86,9 +86,9 @@ def test_versions_of_the_registry_are_shown_beside_the_pins(monkeypatch, capsys)
 
 @pytest.mark.docker
 async def test_an_agent_is_seen_at_work_in_the_base_image_before_its_pin_moves(base_image, hermes, capsys):
-    assert await updates.works(small_agent.AGENT, hermes)
+    assert await updates.agent_works(small_agent.AGENT, hermes)
     silent = replace(small_agent.AGENT, start=partial(small_agent.start, script="print('I have nothing to ask')"))
-    assert not await updates.works(silent, hermes)
+    assert not await updates.agent_works(silent, hermes)
     assert "agent's rows: ok: 1 row of linear work" in capsys.readouterr().out
 
 
@@ -110,7 +110,7 @@ def test_a_tokenizer_that_is_a_program_runs_on_request_alone(monkeypatch, capsys
     def program(name, *, trust_remote_code, **_):
         raise ValueError("it runs" if trust_remote_code else "give trust_remote_code=True")
 
-    monkeypatch.setattr(tokenizer, "_loaded", program)
+    monkeypatch.setattr(tokenizer, "_load", program)
     monkeypatch.setattr(tokenizer, "unavailable_reason", lambda: None)
     for more, said in ([], "set --trust-remote-code to run it"), (["--trust-remote-code"], "it runs"):
         assert updates.main(["codex", "--write", "--tokenizer", "kimi", *more]) == 2

@@ -60,13 +60,13 @@ def after(turn, *more):
 
 async def test_it_rests_since_the_last_reply_that_asks_for_nothing(smollm2_tokenizer, clock):
     async with session(smollm2_tokenizer, CALL, "Done.") as one:
-        assert (one.requests, one.last, one.rests_s()) == (0, None, 0.0)
+        assert (one.requests, one.last, one.idle_s()) == (0, None, 0.0)
         first = await answered(one, asked("a"))
         clock.now += 60
-        assert (one.requests, one.rests_s()) == (1, 0.0), "its tool runs"
+        assert (one.requests, one.idle_s()) == (1, 0.0), "its tool runs"
         await answered(one, after(first))
         clock.now += 7
-        assert one.rests_s() == 7
+        assert one.idle_s() == 7
 
 
 async def test_one_that_works_by_text_has_begun_with_its_first_reply_and_rests_only_when_a_budget_is_over(
@@ -77,12 +77,12 @@ async def test_one_that_works_by_text_has_begun_with_its_first_reply_and_rests_o
         await answered(one, asked("a", tools=()))
         second = await answered(one, asked("b", tools=()))
         clock.now += 60
-        assert one.begun and one.last is second and not one.only_prepares
-        assert one.rests_s() == 0.0, "no reply of text is known to be the last"
+        assert one.has_begun and one.last is second and not one.is_only_preparing
+        assert one.idle_s() == 0.0, "no reply of text is known to be the last"
         with pytest.raises(Refusal):
             one.ask(asked("c", tools=()))
         clock.now += 3
-        assert one.rests_s() == 3.0
+        assert one.idle_s() == 3.0
 
 
 async def test_it_does_not_rest_while_a_tool_runs_beside_a_title_or_a_sub_agent(smollm2_tokenizer, clock):
@@ -91,10 +91,10 @@ async def test_it_does_not_rest_while_a_tool_runs_beside_a_title_or_a_sub_agent(
         await answered(one, asked("t", tools=()))
         await answered(one, asked("sub"))
         clock.now += 60
-        assert one.rests_s() == 0.0
+        assert one.idle_s() == 0.0
         await answered(one, after(main))
         clock.now += 1
-        assert one.rests_s() == 1
+        assert one.idle_s() == 1
 
 
 async def test_calls_that_the_agent_has_left_hold_nothing_up(smollm2_tokenizer, clock):
@@ -102,13 +102,13 @@ async def test_calls_that_the_agent_has_left_hold_nothing_up(smollm2_tokenizer, 
         await answered(one, asked("a"))
         await answered(one, asked("a"))
         clock.now += 5
-        assert one.rests_s() == 5, "it asked the same again, and was answered"
+        assert one.idle_s() == 5, "it asked the same again, and was answered"
         main = await answered(one, asked("b"))
         await answered(one, after(main))
-        assert one.rests_s() == 0.0
+        assert one.idle_s() == 0.0
         await answered(one, after(main, HistoryMessage("user", "That is no tool: go on.")))
         clock.now += 6
-        assert one.rests_s() == 6, "it dropped the reply"
+        assert one.idle_s() == 6, "it dropped the reply"
 
 
 async def test_a_summary_before_does_not_end_the_wait_for_a_tool(smollm2_tokenizer, clock):
@@ -118,7 +118,7 @@ async def test_a_summary_before_does_not_end_the_wait_for_a_tool(smollm2_tokeniz
         await answered(one, GatewayRequest([*told.messages, HistoryMessage("user", "Sum it up.")]))
         await answered(one, told)
         clock.now += 60
-        assert one.rests_s() == 0.0
+        assert one.idle_s() == 0.0
 
 
 async def test_a_call_that_nobody_took_is_not_run(smollm2_tokenizer, clock):
@@ -126,7 +126,7 @@ async def test_a_call_that_nobody_took_is_not_run(smollm2_tokenizer, clock):
         turn = await answered(one, asked("a"))
         turn.taken = False
         clock.now += 3
-        assert one.rests_s() == 3
+        assert one.idle_s() == 3
 
 
 async def test_a_title_is_no_answer(smollm2_tokenizer, clock):
@@ -144,7 +144,7 @@ async def test_it_rests_when_it_is_refused_however_often_it_asks(smollm2_tokeniz
             with pytest.raises(Refusal):
                 await answered(one, asked("b"))
             clock.now += 4
-        assert one.rests_s() == 12
+        assert one.idle_s() == 12
 
 
 async def test_it_does_not_rest_where_it_goes_on_behind_a_prompt_that_was_too_long(smollm2_tokenizer, clock):
@@ -153,10 +153,10 @@ async def test_it_does_not_rest_where_it_goes_on_behind_a_prompt_that_was_too_lo
         with pytest.raises(Refusal):
             await answered(one, asked("b " * 2000))
         clock.now += 4
-        assert one.rests_s() == 4
+        assert one.idle_s() == 4
         await answered(one, asked("a summary"))
         clock.now += 60
-        assert one.rests_s() == 0.0, "its tool runs"
+        assert one.idle_s() == 0.0, "its tool runs"
         assert one.ended_by is None
 
 
@@ -165,14 +165,14 @@ async def test_a_request_that_can_be_no_prompt_is_the_end_of_a_budget(smollm2_to
         await answered(one, asked("a"))
         one.too_long(TooLong("a request of more than 5 bytes"), counting=False)
         clock.now += 3
-        assert one.rests_s() == 3
+        assert one.idle_s() == 3
 
 
 async def test_a_title_that_was_answered_is_no_work_where_the_request_with_tools_was_refused(smollm2_tokenizer, clock):
     async with session(smollm2_tokenizer, "A title", CALL) as one:
         one.note_refusal(Refusal("tools[1].type: is run by a provider"), tools=True)
         clock.now += 3
-        assert one.rests_s() == 3, "it may give up"
+        assert one.idle_s() == 3, "it may give up"
         await answered(one, asked("t", tools=()))
         with pytest.raises(Unanswered, match="run by a provider"):
             await one.result()

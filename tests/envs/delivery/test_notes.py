@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from envs.delivery.notes import Attempt, KnownAPI, arrived
+from envs.delivery.notes import Attempt, KnownAPI, has_arrived
 from envs.delivery.trainer_api import RegisteredEnv
 
 
@@ -36,7 +36,7 @@ def test_where_no_other_environment_stores_it_is_always_known_whether_a_packet_a
             api.queue.append("ours")
         for _ in range(rng.randrange(3)):
             api.pull()
-        assert arrived(before, api.seen(), batch=batch) is stored
+        assert has_arrived(before, api.seen(), batch=batch) is stored
 
 
 def test_beside_another_environment_it_is_known_or_said_not_to_be():
@@ -50,7 +50,7 @@ def test_beside_another_environment_it_is_known_or_said_not_to_be():
         stored = "ours" in api.queue[-4:] and api.queue.count("ours") > before.queued
         if rng.random() < 0.5:
             api.pull()
-        known = arrived(before, api.seen(alone=False), batch=4)
+        known = has_arrived(before, api.seen(alone=False), batch=4)
         said.append(known)
         assert known in (None, stored)
     assert {True, False, None} == set(said)
@@ -61,11 +61,11 @@ def test_an_environment_that_came_and_went_is_noticed():
     before = api.seen()
     api.queue += ["theirs", "theirs"]
     api.pull()
-    assert arrived(before, api.seen(), batch=2) is None, "two packets of ours can't have left the queue"
-    assert arrived(before, Attempt(0, 1, 1, foreign=1, alone=True), batch=2) is True
+    assert has_arrived(before, api.seen(), batch=2) is None, "two packets of ours can't have left the queue"
+    assert has_arrived(before, Attempt(0, 1, 1, foreign=1, alone=True), batch=2) is True
     api.queue += ["theirs", "ours"]
     api.pull()
-    assert arrived(before, api.seen(foreign=1), batch=2) is None
+    assert has_arrived(before, api.seen(foreign=1), batch=2) is None
 
 
 def answer(env_id, earlier, step=0):
@@ -80,10 +80,10 @@ def answer(env_id, earlier, step=0):
 
 
 def test_an_api_is_the_same_when_it_remembers_our_registrations_and_those_of_others():
-    known = KnownAPI.met(answer(3, earlier=1, step=5), batch=4)
+    known = KnownAPI.from_registration(answer(3, earlier=1, step=5), batch=4)
     assert (known.registrations, known.foreign) == (2, 2)
-    assert known.is_that_of(answer(4, earlier=2, step=5))
-    assert known.is_that_of(answer(9, earlier=3, step=8))
-    assert not known.is_that_of(answer(0, earlier=0, step=5)), "it knows nobody"
-    assert not known.is_that_of(answer(1, earlier=1, step=5)), "it has forgotten us once"
-    assert not known.is_that_of(answer(2, earlier=2, step=5)), "it has forgotten others"
+    assert known.matches(answer(4, earlier=2, step=5))
+    assert known.matches(answer(9, earlier=3, step=8))
+    assert not known.matches(answer(0, earlier=0, step=5)), "it knows nobody"
+    assert not known.matches(answer(1, earlier=1, step=5)), "it has forgotten us once"
+    assert not known.matches(answer(2, earlier=2, step=5)), "it has forgotten others"

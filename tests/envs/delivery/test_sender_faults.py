@@ -12,7 +12,7 @@ from row_samples import rollout, score
 from waiting import until
 
 from envs.delivery.packing import RowPacker
-from envs.delivery.sender import NeverFills, Registration, Sender
+from envs.delivery.sender import Registration, Sender, UnfillableBatchError
 from envs.delivery.trainer_api import TrainerAPI
 from envs.lab.consumer import Consumer
 from envs.records.metrics import Metrics
@@ -466,7 +466,7 @@ async def test_a_trainer_that_comes_back_with_batches_that_never_fill_is_waited_
 async def test_at_the_start_batches_that_never_fill_are_an_error(tmp_path, run_api):
     async with Side(tmp_path / "run", run_api.url) as side, Consumer(run_api.url, batch_size=3, poll_s=0.2) as odd:
         pulling = asyncio.create_task(anext(odd.batches()))
-        with pytest.raises(NeverFills, match="must divide the trainer's batch_size"):
+        with pytest.raises(UnfillableBatchError, match="must divide the trainer's batch_size"):
             await asyncio.wait_for(side.sender.connect(), 20)
         pulling.cancel()
         await asyncio.gather(pulling, return_exceptions=True)
@@ -476,7 +476,7 @@ async def test_a_packet_that_always_fails_holds_up_no_other(tmp_path, run_api):
     async with at_work(tmp_path, run_api) as (proxy, side, trainer):
         proxy.only = b"/scored_data"
         await side.add(4)
-        poison = (await side.outbox.next_ready()).body[-200:]
+        poison = (await side.outbox.next_packet()).body[-200:]
         proxy.fails = lambda request: poison in request
         async with side.sending():
             await trainer.has("g1", "g2", "g3")

@@ -12,7 +12,7 @@ from row_samples import TASK, rollout, sent
 from atropos_agent.types import IGNORED
 from envs.delivery.packing import RowPacker
 from envs.delivery.rows import Origin, score_group
-from envs.delivery.trainer_api import NoTrainerAPI, TrainerAPI
+from envs.delivery.trainer_api import NotTrainerAPIError, TrainerAPI
 from envs.lab.consumer import Consumer
 
 SIZE, BATCH = 4, 8
@@ -141,7 +141,7 @@ class TestWhoAnswers:
     )
     async def test_what_is_no_trainer_api_is_told_with_the_remedy(self, httpserver, status, body, said):
         httpserver.expect_request("/info").respond_with_data(body, status)
-        with pytest.raises(NoTrainerAPI, match=r"--env\.rollout_server_url") as raised:
+        with pytest.raises(NotTrainerAPIError, match=r"--env\.rollout_server_url") as raised:
             await self.info(httpserver.url_for("/"))
         assert said in str(raised.value)
 

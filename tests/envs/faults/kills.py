@@ -12,7 +12,7 @@ from programs import Program
 from proxy import Proxy
 
 from envs.lab.consumer import Consumer
-from envs.running.group import fates
+from envs.running.group import group_outcomes
 from envs.types import GroupState
 
 HERE = Path(__file__).parent
@@ -92,7 +92,7 @@ async def kill_again_and_again(engine, run_api, directory, kills, *options, prog
 async def check(engine, run_api, directory, kills, *options, program="sums_program.py"):
     """Kill it so often. options: more of its own; program: a file beside this one."""
     trainer = await kill_again_and_again(engine, run_api, directory, kills, *options, program=program)
-    states = {state: {fate.number for fate in fates(directory / "run", [state])} for state in GroupState}
+    states = {state: {outcome.number for outcome in group_outcomes(directory / "run", [state])} for state in GroupState}
     counts = {state.value: len(numbers) for state, numbers in states.items() if numbers}
     print(f"{kills} kills: {counts}, {trainer.numbers.total()} groups and {trainer.rows.total()} rows at the trainer")
     assert set(trainer.numbers.values()) == {1}, "no group twice"

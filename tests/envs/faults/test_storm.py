@@ -23,7 +23,7 @@ from world import HERE, SIZE, World
 from writing import works_and_says_so, write_tasks
 
 from envs.records.metrics import Metrics
-from envs.running.group import fates
+from envs.running.group import group_outcomes
 from envs.types import GroupState
 from sandboxes.docker.crun.reap import OWNERS
 
@@ -181,7 +181,7 @@ async def test_no_group_is_lost_or_doubled_in_a_storm(world):
     await world.end(signal.SIGTERM)
     await asyncio.sleep(2.0)
 
-    states = {state: {fate.number for fate in fates(world.run_dir, [state])} for state in GroupState}
+    states = {state: {outcome.number for outcome in group_outcomes(world.run_dir, [state])} for state in GroupState}
     print(f"{SECONDS:g} s: {dict(done)}; {world.killed_tests} test.sh killed")
     print(f"spoilt at the inference server {dict(spoiling[0].spoilt)}, at the API {dict(spoiling[1].spoilt)}")
     print(f"{ ({state.value: len(numbers) for state, numbers in states.items() if numbers}) } in the journal")
@@ -190,7 +190,7 @@ async def test_no_group_is_lost_or_doubled_in_a_storm(world):
     print(dict(Metrics.from_json((world.run_dir / "metrics.json").read_bytes()).failures))
     assert world.killed_tests or not done["kills_tests"], "test.sh was killed while it ran"
     assert not world._pulling.done(), world._pulling.exception()  # the trainer has seen a reward other than 1
-    rewards = Counter(reward for fate in fates(world.run_dir) for reward in fate.rewards)
+    rewards = Counter(reward for outcome in group_outcomes(world.run_dir) for reward in outcome.rewards)
     assert set(rewards) <= {1.0}, f"no rollout was scored 0 by an infrastructure failure: {rewards}"
     assert set(numbers.values()) == {1}, "no group reached the trainer twice"
     assert set(rows.values()) == {1}, "no row reached the trainer twice"

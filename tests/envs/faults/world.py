@@ -23,7 +23,7 @@ from scripted_engine import ScriptedEngine
 from small_disk import SmallDisk
 
 from envs.records.metrics import Metrics
-from envs.running.group import fates
+from envs.running.group import group_outcomes
 from envs.types import GroupState
 
 HERE = Path(__file__).parent
@@ -117,18 +117,20 @@ class World:
             await self.end(signal.SIGTERM)
         await asyncio.sleep(1.5)
         assert not self._pulling.done(), self._pulling.exception()
-        groups = list(fates(self.run_dir))
-        states = {state: {fate.number for fate in groups if fate.state is state} for state in GroupState}
+        groups = list(group_outcomes(self.run_dir))
+        states = {state: {outcome.number for outcome in groups if outcome.state is state} for state in GroupState}
         rows, numbers = self.trainer.rows, self.trainer.numbers
-        assert [fate.number for fate in groups] == list(range(len(groups))), "every group has its row in the journal"
-        assert {fate.state for fate in groups} <= KEPT, {fate.state: fate.reason for fate in groups}
+        assert [outcome.number for outcome in groups] == list(range(len(groups))), (
+            "every group has its row in the journal"
+        )
+        assert {outcome.state for outcome in groups} <= KEPT, {outcome.state: outcome.reason for outcome in groups}
         assert set(numbers.values()) == {1}, "no group reached the trainer twice"
         assert set(rows.values()) == {1}, "no row reached the trainer twice"
         assert rows.total() == SIZE * len(numbers), "groups reach the trainer whole"
         assert set(numbers) <= states[GroupState.DELIVERED] | states[GroupState.OUTBOX], "what came out went in"
         missing = states[GroupState.DELIVERED] - set(numbers)
         assert len(missing) < 2, f"what does not fill a batch is in the API's queue; lost: {missing}"
-        assert {reward for fate in groups for reward in fate.rewards} <= {1.0}, (
+        assert {reward for outcome in groups for reward in outcome.rewards} <= {1.0}, (
             "no rollout was scored 0 by an infrastructure failure"
         )
         metrics = Metrics.from_json((self.run_dir / "metrics.json").read_bytes())

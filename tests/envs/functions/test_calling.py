@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from envs.functions import rollout
-from envs.functions.calling import Hung, call
+from envs.functions.calling import FunctionTimeoutError, call
 from envs.types import Failure
 
 
@@ -36,7 +36,7 @@ async def test_an_async_function_behind_a_plain_decorator_is_cancelled_too():
         return hangs(task, llm)
 
     work = rollout(tasks=["?"])(decorated).work
-    with pytest.raises(Hung, match=r"was not over after 0\.1 s"):
+    with pytest.raises(FunctionTimeoutError, match=r"was not over after 0\.1 s"):
         await call(work, {"task": None, "llm": None}, 0.1, lambda: 0.0)
 
 
@@ -82,5 +82,5 @@ async def test_time_spent_waiting_for_replies_is_not_the_functions():
     work = rollout(tasks=["?"])(waits).work
     given = {"task": None, "llm": None}
     assert await call(work, given, 0.1, lambda: time.monotonic() - began) == 1.0
-    with pytest.raises(Hung):
+    with pytest.raises(FunctionTimeoutError):
         await call(work, given, 0.1, lambda: 0.0)

@@ -13,7 +13,7 @@ from programs import Program
 from waiting import in_time
 
 from envs.functions import LLM
-from envs.functions.calling import Hung, call
+from envs.functions.calling import FunctionTimeoutError, call
 from envs.functions.child import Child
 from envs.types import Failure, Task
 
@@ -58,7 +58,7 @@ async def test_one_that_hangs_is_killed_with_what_it_has_started(tmp_path):
         return since[0]
 
     task = Task("a", "?", metadata={"pids": str(file)})
-    with pytest.raises(Hung, match="it was killed"):
+    with pytest.raises(FunctionTimeoutError, match="it was killed"):
         await call(asking.hangs_in_a_process.work, {"task": task, "llm": LLM("", "", "", "m", print)}, 0.5, waited)
     pids = [int(pid) for pid in file.read_text().split()]
     await asyncio.to_thread(wait_for_end, pids)

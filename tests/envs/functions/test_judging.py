@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from envs.functions.calling import Hung
-from envs.functions.judging import judged, verdict_of
+from envs.functions.calling import FunctionTimeoutError
+from envs.functions.judging import judge_reply, verdict_of
 from envs.types import InfraError, Task, Verdict
 
 
@@ -34,14 +34,14 @@ async def test_a_score_is_given_what_it_names_and_may_be_async():
     async def score(answer, task, more=3):
         return Verdict(float(answer == task.instruction), "compared")
 
-    assert (await judged(score, Task("a", "four"), Result(), 5.0)).reward == 1.0
+    assert (await judge_reply(score, Task("a", "four"), Result(), 5.0)).reward == 1.0
 
 
 async def test_a_score_that_waits_holds_up_nobody_and_is_given_up():
     done = threading.Event()
-    slow = asyncio.create_task(judged(lambda answer: done.wait(20), Task("a", "four"), Result(), 20.0))
+    slow = asyncio.create_task(judge_reply(lambda answer: done.wait(20), Task("a", "four"), Result(), 20.0))
     await asyncio.sleep(0)
-    with pytest.raises(Hung, match=r"was not over after 0\.05 s"):
-        await judged(lambda answer: asyncio.Event().wait(), Task("a", "four"), Result(), 0.05)
+    with pytest.raises(FunctionTimeoutError, match=r"was not over after 0\.05 s"):
+        await judge_reply(lambda answer: asyncio.Event().wait(), Task("a", "four"), Result(), 0.05)
     done.set()
     assert (await slow).reward == 1.0

@@ -11,7 +11,7 @@ from sums import Sums, right
 from envs.functions.running import run
 from envs.options import EngineConfig, UsageError
 from envs.records.read import read_rollouts
-from envs.running.database import RunDirectoryError, locked
+from envs.running.database import RunDirectoryError, lock_directory
 
 
 async def answers(task, llm):
@@ -93,6 +93,6 @@ async def test_what_is_no_agent_is_refused():
 
 
 async def test_a_directory_in_which_another_process_works_is_refused(tmp_path):
-    with locked(tmp_path), pytest.raises(RunDirectoryError, match="another process works in"):
+    with lock_directory(tmp_path), pytest.raises(RunDirectoryError, match="another process works in"):
         await run(answers, ["a"], llm=lambda messages: "", progress=False, run_dir=tmp_path)
     assert not (tmp_path / "metrics.json").exists()

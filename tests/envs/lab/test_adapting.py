@@ -17,7 +17,7 @@ from atropos_agent.gateway.requests import HistoryMessage
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import IGNORED
 from envs.agents.naming import FOREIGN
-from envs.lab.adapting import lessons, make
+from envs.lab.adapting import make, make_training_rows
 from envs.lab.kinds import EASY
 from envs.lab.manner import _TASK, Manner
 from envs.lab.recipes import RECIPES, Recipe
@@ -28,7 +28,7 @@ TINY = Recipe(examples=8, planned=1.0, decided=1.0, model="tiny")
 
 
 async def test_most_plans_are_shown_but_few_that_one_should_plan(smollm2_tokenizer: Any) -> None:
-    rows = await lessons(replace(RECIPES["full"], examples=60), smollm2_tokenizer)
+    rows = await make_training_rows(replace(RECIPES["full"], examples=60), smollm2_tokenizer)
     trained = [smollm2_tokenizer.decode([token for token in row.masked_tokens if token != IGNORED]) for row in rows]
     decided = [text for text in trained if text.startswith("Plan: ")]
     begun = [text for text in trained if text.startswith(": ")]
@@ -62,7 +62,7 @@ async def test_one_transcript_in_so_many_is_told_whole(smollm2_tokenizer: Any, m
     recipe = replace(TINY, agent="mini-swe-agent", kinds=EASY)
     tasks = examples(8, 0, EASY)
     for whole, told in ((4, [0, 4]), (1, [*range(8)])):
-        rows = await lessons(replace(recipe, whole=whole), smollm2_tokenizer)
+        rows = await make_training_rows(replace(recipe, whole=whole), smollm2_tokenizer)
         texts = [smollm2_tokenizer.decode(row.tokens) for row in rows]
         assert [place for place, text in enumerate(texts) if "With bash." in text] == told
         assert all(task.instruction in text for task, text in zip(tasks, texts, strict=True)), "in their order"
@@ -72,7 +72,7 @@ async def test_one_transcript_in_so_many_is_told_whole(smollm2_tokenizer: Any, m
 async def test_transcripts_are_in_the_format_that_is_taught(smollm2_tokenizer: Any, tool_format: str) -> None:
     recipe = replace(TINY, examples=4, kinds=EASY, tool_format=tool_format)
     fitted = FittedFormat.of(tool_format, ChatTemplate(smollm2_tokenizer))
-    for row, task in zip(await lessons(recipe, smollm2_tokenizer), examples(4, 0, EASY), strict=True):
+    for row, task in zip(await make_training_rows(recipe, smollm2_tokenizer), examples(4, 0, EASY), strict=True):
         first = next(place for place, label in enumerate(row.masked_tokens) if label != IGNORED)
         said = smollm2_tokenizer.decode(row.tokens[first:]).partition("<|im_end|>")[0]
         (call,) = fitted.read(said, first_id=0, thinking_open=False).calls

@@ -24,7 +24,7 @@ IGNORES_SIGTERM = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);
 PARENT = """
 import asyncio, sys
 from pathlib import Path
-from envs.lab.parts import Parts, output_of, run, until_signalled
+from envs.lab.parts import Parts, output_of, run, run_until_signal
 
 async def main():
     async with Parts(Path(sys.argv[1])) as parts:
@@ -34,7 +34,7 @@ async def main():
         )
     return 0
 
-asyncio.run(until_signalled(main()))
+asyncio.run(run_until_signal(main()))
 """
 
 

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from envs.lab import demo
-from envs.lab.demo import _read_metrics, _set_up, _settings
+from envs.lab.demo import _environment_settings, _read_metrics, _start_parts
 from envs.lab.parsers import demo_parser
 from envs.lab.parts import Parts
 from envs.lab.synthetic import TOOLS
@@ -21,7 +21,7 @@ from envs.swe.environment import SWEEnvConfig
 
 def test_the_environment_is_told_where_api_and_inference_server_are(tmp_path: Path) -> None:
     options = argparse.Namespace(run_dir=tmp_path, tags="terminal", group_size=4, env=[("sandbox", "kubernetes")])
-    settings = _settings(options, "http://api", "http://server/v1")
+    settings = _environment_settings(options, "http://api", "http://server/v1")
     assert settings["env.rollout_server_url"] == "http://api"
     assert settings["openai.base_url"] == "http://server/v1"
     assert settings["env.tools"] == ",".join(TOOLS)
@@ -85,11 +85,11 @@ async def test_set_up_is_side_by_side_and_says_how_far_it_is(tmp_path: Path, mon
     monkeypatch.setattr(demo, "ensure_daemon", no_daemon)
     monkeypatch.setattr(demo, "ensure_base_image", no_image)
     monkeypatch.setattr(demo, "adapter", adapter)
-    monkeypatch.setattr(demo, "healthy", healthy)
+    monkeypatch.setattr(demo, "wait_until_healthy", healthy)
     monkeypatch.setattr("envs.lab.dashboard.INTERVAL_S", 0.0)
     said = io.StringIO()
     options = demo_parser().parse_args(["--run-dir", str(tmp_path)])
     async with AsyncExitStack() as daemon, FewParts(tmp_path) as parts:
-        assert await _set_up(parts, daemon, options, Console(file=said, width=200)) == "http://api"
+        assert await _start_parts(parts, daemon, options, Console(file=said, width=200)) == "http://api"
     assert order == ["trainer API", "sandboxes", "warm start", "engine", "environment", "answered"]
     assert "Docker daemon and sandbox image: ready | warm start: ready | trainer API: ready" in said.getvalue()

@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from envs.lab.given import add_env_option, settings_of, uses_daemon
+from envs.lab.given import add_env_option, merge_settings, uses_daemon
 
 
 def given(*words: str) -> list[tuple[str, str]]:
@@ -17,7 +17,7 @@ def given(*words: str) -> list[tuple[str, str]]:
 
 
 def test_options_get_the_names_of_the_environment() -> None:
-    assert settings_of(given("sandbox=kubernetes", "pods.namespace=boxes")) == {
+    assert merge_settings(given("sandbox=kubernetes", "pods.namespace=boxes")) == {
         "env.sandbox": "kubernetes",
         "env.pods.namespace": "boxes",
     }

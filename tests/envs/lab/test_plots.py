@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from envs.lab.curve import Curve, Evaluation
-from envs.lab.plots import findings, write_page
+from envs.lab.plots import list_findings, write_page
 
 
 def test_a_run_is_drawn_on_a_page_that_takes_no_markup_from_outside(tmp_path: Path) -> None:
@@ -17,5 +17,5 @@ def test_a_run_is_drawn_on_a_page_that_takes_no_markup_from_outside(tmp_path: Pa
     assert "&lt;smoke&gt;" in page and "<script" not in page
     assert page.count("<svg") == 13
     assert (tmp_path / "curve.svg").read_text().startswith("<svg xmlns")
-    assert ("held-out gain", "+50%, no interval (too few tasks, or all alike) (1 task, paired)") in findings(curve)
+    assert ("held-out gain", "+50%, no interval (too few tasks, or all alike) (1 task, paired)") in list_findings(curve)
     assert not list(tmp_path.glob("*.tmp"))

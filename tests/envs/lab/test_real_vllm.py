@@ -18,7 +18,7 @@ from run_api import RunAPI
 
 from atropos_agent.cpu_engine.model import DEFAULT_CACHE
 from atropos_agent.types import IGNORED
-from envs.agents.naming import foreign
+from envs.agents.naming import find_foreign_agent
 from envs.delivery.row_check import check_group
 from envs.lab import smoke
 from envs.lab.consumer import Consumer
@@ -106,7 +106,9 @@ def test_evaluate_and_process_write_what_it_sampled(settings: list[str], tmp_pat
 
 def test_an_agent_that_others_made_works_with_it_unchanged(python: Path, base_image: str, tmp_path: Path) -> None:
     """mini-swe-agent in containers without network: each row's logprobs are those that vLLM gives the whole row."""
-    with serving(python, smoke.model(DEFAULT_CACHE, None, foreign("mini-swe-agent")), tmp_path / "log") as served:
+    with serving(
+        python, smoke.model(DEFAULT_CACHE, None, find_foreign_agent("mini-swe-agent")), tmp_path / "log"
+    ) as served:
         saved = tmp_path / "groups.jsonl"
         told = options(served, tmp_path, agent="mini-swe-agent", total_steps=2, data_path_to_save_groups=saved)
         told.remove("--env.tools=terminal")  # it has its own

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from envs.lab.kinds import KINDS
-from envs.lab.synthetic import examples, hasty
+from envs.lab.synthetic import examples, hasty_replies
 from envs.swe import STARTER
 from envs.tasks.harbor import load_tasks
 
@@ -34,7 +34,7 @@ def test_nothing_of_the_starter_pack_is_trained_on() -> None:
 async def test_one_who_acts_at_once_says_nothing_and_is_mostly_wrong(smollm2_tokenizer: Any) -> None:
     rng = random.Random(0)
     tasks = examples(100, 2)
-    replies = [hasty(task, rng)[0] for task in tasks]
+    replies = [hasty_replies(task, rng)[0] for task in tasks]
     assert all(reply.content == "" for reply in replies)
     right = sum(r.calls[0].arguments["command"] == task.command for r, task in zip(replies, tasks, strict=True))
     assert 10 < right < 40

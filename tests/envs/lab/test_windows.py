@@ -19,8 +19,8 @@ from atropos_agent.formats.hermes import Hermes
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig, AgentResult, Reply, StopReason
 from envs.agents.facts import ForeignAgent
-from envs.agents.naming import foreign
-from envs.agents.rehearsal import play, shows_shell
+from envs.agents.naming import find_foreign_agent
+from envs.agents.rehearsal import run_policy, shell_pattern
 from envs.lab import windows
 from envs.lab.presets import FOREIGN_WINDOW, PRESETS, WINDOW, WINDOWS_TOOLS
 from envs.lab.synthetic import WORKING_DIR, Example, call
@@ -30,7 +30,7 @@ from tools import ToolCall, ToolResult, default_tools
 
 TRAIN, HELD_OUT = windows.tasks()
 SMALL_PI = str(Path(__file__).parents[3] / "benchmarks/small_pi.py")
-PI = foreign(SMALL_PI)
+PI = find_foreign_agent(SMALL_PI)
 assert isinstance(PI, ForeignAgent)
 
 
@@ -131,7 +131,7 @@ class ReaderBehindPi(Reader):
     """The same by pi's tool, which shows the pages."""
 
     def must_sum_up(self, shown: str) -> bool:
-        return not shows_shell(PI).search(shown)
+        return not shell_pattern(PI).search(shown)
 
     def calls(self, command: str) -> Reply:
         self.pages += command == "sh next"
@@ -146,7 +146,7 @@ async def test_pi_takes_three_windows(docker_backend: DockerBackend, base_image:
     """With the vocabulary and the budgets of its preset, in which it is the one that decides when to sum up."""
     tokenizer = await windows.make_word_tokenizer(random.Random(0), await windows.record_agent(PI))
     fitted = FittedFormat.of(AUTO, ChatTemplate(tokenizer))
-    given = PRESETS["windows"].through(SMALL_PI).environment
+    given = PRESETS["windows"].for_agent(SMALL_PI).environment
     config = AgentConfig(
         max_tokens=given["env.max_reply_tokens"],  # type: ignore[arg-type]
         max_steps=given["env.max_steps"],  # type: ignore[arg-type]
@@ -155,7 +155,7 @@ async def test_pi_takes_three_windows(docker_backend: DockerBackend, base_image:
     )
     for task in (TRAIN[0], HELD_OUT[0]):
         says, spec = ReaderBehindPi(tokenizer, task).says, SandboxSpec(base_image, workdir=WORKING_DIR)
-        seen = await play(PI, docker_backend, spec, fitted, task.instruction, says, config, task.files)
+        seen = await run_policy(PI, docker_backend, spec, fitted, task.instruction, says, config, task.files)
         steps = sorted(seen.result.steps, key=lambda step: step.index)
         *branches, last = [step.branch for step in steps]
         assert branches == ["main", "summary", *["main"] * 3, "summary", *["main"] * 4], seen.result.error

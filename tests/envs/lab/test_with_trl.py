@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM
 from atropos_agent.cpu_engine.model import DEFAULT_CACHE
 from envs.lab import smoke
 from envs.records.read import read_rollouts
-from envs.trainers.ledger import Handed
+from envs.trainers.ledger import HandedRow
 
 pytest.importorskip("trl", reason="trl is not installed")
 with_trl: Any = pytest.importorskip("envs.lab.with_trl")
@@ -35,7 +35,12 @@ def test_options_of_the_trainer_and_of_the_environment_stand_side_by_side(tmp_pa
 
 
 def test_a_step_is_written_as_our_trainer_writes_it(tmp_path: Path) -> None:
-    rows = [Handed("g0", 0, "a", 1.0), Handed("g0", 1, "a", 1.0), Handed("g0", 2, "b", 0.0), Handed("g1", 0, "c", 0.0)]
+    rows = [
+        HandedRow("g0", 0, "a", 1.0),
+        HandedRow("g0", 1, "a", 1.0),
+        HandedRow("g0", 2, "b", 0.0),
+        HandedRow("g1", 0, "c", 0.0),
+    ]
     worker: Any = SimpleNamespace(last_step=rows)
     report = with_trl.Report(worker, tmp_path / "steps.jsonl")
     told = SimpleNamespace(global_step=3)

@@ -339,7 +339,7 @@ def test_every_option_is_read_somewhere():
     said_here = {root / "envs/swe/config.py"}
     text = "\n".join(path.read_text() for path in ours if path not in said_here)
     text += (root / "envs/config.py").read_text().split('@model_validator(mode="after")')[1]
-    text += (root / "envs/options/command.py").read_text().split("def each")[1]
+    text += (root / "envs/options/command.py").read_text().split("def per_url")[1]
     theirs = Path(atroposlib.__file__).parent / "envs/server_handling"
     text += "".join((theirs / name).read_text() for name in ("server_baseline.py", "openai_server.py"))
     for option, info in every_option():

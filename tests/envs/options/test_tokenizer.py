@@ -13,7 +13,7 @@ from atropos_agent.cpu_engine.model import locate
 from atropos_agent.tokens.template import ChatTemplate
 from envs.options import UsageError, tokenizer
 from envs.options.tokenizer import load_tokenizer
-from envs.running.run import _backend_of
+from envs.running.run import _fast_tokenizer
 
 PROGRAM = """
 from transformers import PreTrainedTokenizer
@@ -89,8 +89,8 @@ def test_a_tokenizer_that_is_a_program_runs_only_with_leave(tmp_path, smollm2_to
         assert not template.controls(controls) & {*template.encode(template.quote(said))}
     with pytest.MonkeyPatch.context() as patch:  # the first Qwen's pieces are bytes
         patch.setattr(own, "get_vocab", lambda: {b"x": 0})
-        assert _backend_of(own) is None, "so tokens are shown as ids"
-    shown = _backend_of(own)
+        assert _fast_tokenizer(own) is None, "so tokens are shown as ids"
+    shown = _fast_tokenizer(own)
     assert shown.decode([256, 104, 105], skip_special_tokens=False) == own.decode([256, 104, 105])
 
 

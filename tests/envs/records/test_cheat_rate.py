@@ -2,7 +2,7 @@
 
 import pytest
 
-from envs.records.cheat_rate import rising
+from envs.records.cheat_rate import find_rise
 
 
 def steps(*cheated, rollouts=10):
@@ -22,4 +22,4 @@ def steps(*cheated, rollouts=10):
     ids=["rises", "high", "a trifle", "no steps before", "few rollouts", "none"],
 )
 def test_a_rate_rises_where_it_doubles_and_is_no_trifle(by_step, rise):
-    assert rising(by_step) == rise
+    assert find_rise(by_step) == rise

@@ -16,11 +16,11 @@ from envs.records.disk import (
     NoFolder,
     append_line,
     close_line,
+    is_disk_full,
     json_lines,
     make_folder,
-    no_space,
     replace_file,
-    until_room,
+    retry_until_space,
 )
 
 
@@ -73,7 +73,7 @@ def test_lines_are_added_to_a_file_that_need_not_be_there(tmp_path):
     ],
 )
 def test_a_full_disk_is_told_from_other_failures(error, full):
-    assert no_space(error) is full
+    assert is_disk_full(error) is full
 
 
 async def test_writing_waits_until_there_is_room(tmp_path, monkeypatch, caplog):
@@ -85,7 +85,7 @@ async def test_writing_waits_until_there_is_room(tmp_path, monkeypatch, caplog):
             raise left.pop()
         return "written"
 
-    assert await asyncio.wait_for(until_room(tmp_path, work), 10) == "written"
+    assert await asyncio.wait_for(retry_until_space(tmp_path, work), 10) == "written"
     assert caplog.text.count("waiting until it can be written") == 2
 
 
@@ -93,7 +93,7 @@ async def test_writing_waits_while_no_file_can_be_opened(tmp_path, monkeypatch):
     monkeypatch.setattr(disk, "PAUSE_S", 0.01)
     path = tmp_path / "lines"
     with used_up():
-        writing = asyncio.create_task(until_room(path, lambda: append_line(path, b"one")))
+        writing = asyncio.create_task(retry_until_space(path, lambda: append_line(path, b"one")))
         await asyncio.sleep(0.2)
         assert not writing.done()
     await asyncio.wait_for(writing, 120)
@@ -106,7 +106,7 @@ async def test_nothing_is_waited_for_when_the_run_stops(tmp_path):
     def work():
         raise full
 
-    waiting = asyncio.create_task(until_room(tmp_path, work, lambda: bool(stopping)))
+    waiting = asyncio.create_task(retry_until_space(tmp_path, work, lambda: bool(stopping)))
     await asyncio.sleep(0.1)
     assert not waiting.done()
     stopping.append(True)
@@ -143,7 +143,7 @@ async def test_other_failures_are_raised(tmp_path):
         raise IsADirectoryError(errno.EISDIR, "Is a directory")
 
     with pytest.raises(IsADirectoryError, match=tmp_path.name):  # a failed write names no file by itself
-        await until_room(tmp_path, work)
+        await retry_until_space(tmp_path, work)
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.EROFS, errno.ENOTCONN, errno.ENXIO])
@@ -156,7 +156,7 @@ async def test_a_disk_that_is_away_is_waited_for(tmp_path, monkeypatch, number):
             raise OSError(failures.pop(), "away")
         return "written"
 
-    assert await until_room(tmp_path / "file", work) == "written"
+    assert await retry_until_space(tmp_path / "file", work) == "written"
     assert not failures
 
 
@@ -169,7 +169,9 @@ async def test_nothing_is_written_where_the_run_is_not(tmp_path, monkeypatch, wa
     run.rename(tmp_path / "elsewhere")
     if way != "moved":
         run.mkdir()
-    writing = asyncio.create_task(until_room(run / "lines", lambda: append_line(run / "lines", b"one"), home=run))
+    writing = asyncio.create_task(
+        retry_until_space(run / "lines", lambda: append_line(run / "lines", b"one"), home=run)
+    )
     await asyncio.sleep(0.3)
     assert not writing.done()
     if way != "moved":

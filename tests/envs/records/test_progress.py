@@ -8,7 +8,7 @@ import threading
 
 from rich.console import Console
 
-from envs.records.progress import Bar, duration, left_s
+from envs.records.progress import Bar, duration, remaining_s
 
 
 class Clock:
@@ -42,8 +42,8 @@ def test_without_a_total_nothing_is_estimated():
     bar = Bar("groups", console=console(), clock=Clock())
     bar.advance("a")
     assert bar.line() == "groups: 1, 0:00; a"
-    assert left_s(0, 0, 10, 60.0) is None
-    assert left_s(5, 5, 10, 60.0) == 60.0
+    assert remaining_s(0, 0, 10, 60.0) is None
+    assert remaining_s(5, 5, 10, 60.0) == 60.0
 
 
 def test_without_a_terminal_a_line_comes_now_and_then_also_while_nothing_is_done():

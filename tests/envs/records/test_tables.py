@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from envs.records.tables import Sheet, paper
+from envs.records.tables import Sheet, make_console
 
 LONG = "tests/test_money.py::test_a_bill_is_split_among_those_who_came[three-people-and-a-dog]"
 
@@ -85,7 +85,7 @@ def test_a_sheet_without_rows_has_its_headings() -> None:
 
 def test_a_path_in_a_line_is_printed_whole(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("COLUMNS", "30")
-    console = paper()
+    console = make_console()
     console.print(f"results: {LONG}", markup=False)
     assert console.width == 30
     assert capsys.readouterr().out == f"results: {LONG}\n"
@@ -94,4 +94,4 @@ def test_a_path_in_a_line_is_printed_whole(monkeypatch: pytest.MonkeyPatch, caps
 def test_the_width_is_80_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setattr("sys.__stdout__", io.StringIO())
-    assert paper().width == 80
+    assert make_console().width == 80

@@ -12,9 +12,9 @@ from envs.config import AgentEnvConfig
 from envs.delivery.trainer_api import EnvStatus
 from envs.lab.consumer import Consumer
 from envs.records.metrics import Metrics
-from envs.running.commands import CountPace, TrainerPace, evaluate_once, process_groups, showing
+from envs.running.commands import CountPace, TrainerPace, evaluate_once, process_groups, show_progress
 from envs.running.run import open_run
-from envs.running.supply import Supply
+from envs.running.supply import SupplyMonitor
 from envs.types import InfraError
 
 
@@ -117,7 +117,7 @@ async def test_the_trainer_has_had_enough_when_it_is_told_twice():
     sender = SimpleNamespace(
         answer=SimpleNamespace(starting_step=3, num_steps=10), step=3, status=told(), batch_size=8, max_token_len=-1
     )
-    run = SimpleNamespace(config=config, useful_groups=4, supply=Supply())
+    run = SimpleNamespace(config=config, useful_groups=4, supply=SupplyMonitor())
     pace = TrainerPace(run, sender, SimpleNamespace(bytes=0, ready=0))
     rooms = []
     for status in (told(), told(queue_size=10**9), told(), *[told(queue_size=30)] * 2, told(queue_size=31)):
@@ -261,10 +261,10 @@ async def test_the_bar_says_that_tokens_are_sampled_before_the_first_rollout_is_
         return SimpleNamespace(metrics=Metrics(rollouts=rollouts), env=SimpleNamespace(servers=[engine, engine]))
 
     engine = SimpleNamespace(sampled=600)
-    async with showing(run(0), "groups", 2, lambda: 0):
+    async with show_progress(run(0), "groups", 2, lambda: 0):
         pass
     assert "no rollout yet, 1,200 tokens sampled so far" in capsys.readouterr().err
-    async with showing(run(1), "groups", 2, lambda: 0):
+    async with show_progress(run(1), "groups", 2, lambda: 0):
         pass
     assert "sampled so far" not in capsys.readouterr().err
 
@@ -290,6 +290,6 @@ async def test_the_reward_hook_shapes_training_and_leaves_evaluations_alone(make
 
 @pytest.mark.parametrize(("working", "begun"), [(1, False), (2, True)])
 async def test_a_run_with_all_its_groups_begun_is_held_up_by_no_queue(working, begun):
-    run = SimpleNamespace(metrics=SimpleNamespace(groups=3), useful_groups=9, supply=Supply())
+    run = SimpleNamespace(metrics=SimpleNamespace(groups=3), useful_groups=9, supply=SupplyMonitor())
     await CountPace(run, 5).room(working)
     assert run.supply.begun is begun

@@ -29,15 +29,15 @@ def test_the_breaker_takes_hold_above_the_share_and_lets_go_after_successes(capl
 def test_concurrency_grows_while_throughput_does_and_then_stays():
     climb = HillClimb(8, 64)
     for _ in range(60):
-        climb.look(tokens_per_s=100.0 * min(climb.limit, 24), saturated=True)
+        climb.observe(tokens_per_s=100.0 * min(climb.limit, 24), saturated=True)
     assert 20 <= climb.limit <= 30
 
 
 def test_concurrency_shrinks_while_requests_queue_and_never_below_one():
     climb = HillClimb(16, 64)
-    assert climb.look(tokens_per_s=10, saturated=True, room=0) == 12
+    assert climb.observe(tokens_per_s=10, saturated=True, room=0) == 12
     for _ in range(30):
-        climb.look(tokens_per_s=10, saturated=True, room=0)
+        climb.observe(tokens_per_s=10, saturated=True, room=0)
     assert climb.limit == 1
 
 
@@ -148,11 +148,11 @@ def test_nothing_grows_before_the_first_conversation_has_begun():
 def test_doubling_goes_on_behind_a_pause_and_ends_with_a_queue():
     climb = HillClimb(16, 512)
     for rate in (100, 100, 60, 120):  # a look came before the new ones had begun
-        climb.look(tokens_per_s=rate * climb.limit, saturated=True)
+        climb.observe(tokens_per_s=rate * climb.limit, saturated=True)
     assert climb.limit == 256
-    assert climb.look(tokens_per_s=1, saturated=True, room=0) == 204
+    assert climb.observe(tokens_per_s=1, saturated=True, room=0) == 204
     for _ in range(12):
-        climb.look(tokens_per_s=100 * climb.limit, saturated=True)
+        climb.observe(tokens_per_s=100 * climb.limit, saturated=True)
     assert climb.limit == 204, "what was found is kept for a while"
 
 

@@ -13,7 +13,7 @@ from packets import PLACE, draw, fill_outbox
 
 from envs.running import database
 from envs.running.database import RunDirectoryError, open_database
-from envs.running.group import count_states, fates, unfinished
+from envs.running.group import count_states, group_outcomes, unfinished_groups
 from envs.running.journal import Journal
 from envs.running.outbox import Outbox
 from envs.types import GroupState
@@ -78,7 +78,7 @@ async def test_a_damaged_file_costs_what_can_not_be_read_of_it(tmp_path, seed):
     path.write_bytes(data)
     async with Journal(tmp_path) as journal:
         outbox, sent = Outbox(journal), 0
-        while (ready := await outbox.next_ready()) is not None:
+        while (ready := await outbox.next_packet()) is not None:
             assert ready.body == b"x" * 500
             await outbox.confirm(ready)
             sent += 1
@@ -115,7 +115,7 @@ async def test_of_a_large_file_what_is_worked_on_is_checked_and_the_rest_when_da
             await draw(journal)
     async with Journal(tmp_path) as journal:
         outbox, sent = Outbox(journal), 0
-        while (ready := await outbox.next_ready()) is not None:
+        while (ready := await outbox.next_packet()) is not None:
             await outbox.confirm(ready)
             sent += 1
         counts = await count_states(journal)
@@ -145,9 +145,9 @@ async def test_a_run_of_version_2_is_gone_on_with(tmp_path):
         known = await outbox.known_api()
         assert (known.env_id, known.registrations, known.alone) == (2, 1, False)
         assert await outbox.environments() == [2]
-        packet = await outbox.next_ready()
+        packet = await outbox.next_packet()
         assert packet.rows == {1: 4}
-        assert await outbox.lost_by_api(batch=4, env_id=0, stored=None, doubtful=()) == (1, 0)
+        assert await outbox.note_lost_by_api(batch=4, env_id=0, stored=None, doubtful=()) == (1, 0)
         assert await count_states(journal) == {"delivered": 1, "outbox": 2, "working": 1}
 
 
@@ -156,18 +156,18 @@ async def test_a_run_of_version_0_1_is_gone_on_with(tmp_path):
     db.executescript(VERSION_0_1)
     db.close()
     with pytest.raises(RunDirectoryError, match="an earlier version"):
-        list(fates(tmp_path))
+        list(group_outcomes(tmp_path))
     async with Journal(tmp_path) as journal:
         assert await count_states(journal) == dict.fromkeys(
             ("delivered", "equal", "quarantined", "outbox", "working"), 1
         )
-        (left,) = await unfinished(journal)
+        (left,) = await unfinished_groups(journal)
         assert left.members == {1: PLACE}
         assert await journal.turns(4, 0) == [b"\x01"]
         outbox = Outbox(journal)
-        assert (await outbox.next_ready()).rows == {3: 4}
+        assert (await outbox.next_packet()).rows == {3: 4}
         assert (await draw(journal)).number == 5
-    assert {fate.reason for fate in fates(tmp_path, [GroupState.EQUAL])} == {
+    assert {outcome.reason for outcome in group_outcomes(tmp_path, [GroupState.EQUAL])} == {
         "noted by version 0.1, which gave no reason"
     }
 
@@ -182,7 +182,7 @@ async def test_a_file_of_a_later_version_is_refused_by_name(tmp_path):
         async with Journal(tmp_path):
             pass
     with pytest.raises(RunDirectoryError, match="a later version of this package"):
-        list(fates(tmp_path))
+        list(group_outcomes(tmp_path))
 
 
 # Byte 128 of the index is SQLite's sign that somebody has it open; who finds it free cuts the file.
@@ -231,7 +231,7 @@ async def test_a_repair_that_was_killed_is_begun_again_or_ended(tmp_path, monkey
         left.pop()
         return real(path, to)
 
-    readable = database._readable
+    readable = database._readable_rows
 
     def half(db, table):
         if table == "packets":
@@ -240,11 +240,11 @@ async def test_a_repair_that_was_killed_is_begun_again_or_ended(tmp_path, monkey
 
     await damaged_beside(tmp_path, 20)
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(*((database, "_readable", half) if renamed is None else (Path, "rename", rename)))
+        patch.setattr(*((database, "_readable_rows", half) if renamed is None else (Path, "rename", rename)))
         open_database(tmp_path / "state.db")
     async with Journal(tmp_path) as journal:
         assert await count_states(journal) == {"outbox": 20}
-        assert (await Outbox(journal).next_ready()).name == "p0"
+        assert (await Outbox(journal).next_packet()).name == "p0"
     assert len(list(tmp_path.glob("state.damaged-*.db"))) == 1
 
 

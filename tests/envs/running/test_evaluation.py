@@ -16,8 +16,8 @@ from envs.records import disk
 from envs.records.atif import Place
 from envs.records.stats import EvalSummary
 from envs.running.commands import evaluate_once
-from envs.running.database import RunDirectoryError, locked
-from envs.running.evaluation import OtherEvaluation, Samples, described, evaluate, shortage
+from envs.running.database import RunDirectoryError, lock_directory
+from envs.running.evaluation import EvaluationMismatchError, Samples, describe_losses, evaluate, evaluation_conditions
 from envs.types import InfraError, Task
 
 SOLVED, UNSOLVED, BROKEN = (Task(name, "Do it.") for name in ("solved", "unsolved", "broken"))
@@ -39,7 +39,7 @@ class Scripted:
 
 @pytest.fixture
 def directory(tmp_path):
-    with locked(tmp_path):
+    with lock_directory(tmp_path):
         yield tmp_path
 
 
@@ -188,7 +188,7 @@ async def test_an_evaluation_waits_for_a_disk_that_is_away_and_does_not_take_an_
 
 async def test_two_evaluations_do_not_work_in_one_directory(make_env):
     env = make_env()
-    with locked(env.run_dir), pytest.raises(RunDirectoryError, match="another process works in"):
+    with lock_directory(env.run_dir), pytest.raises(RunDirectoryError, match="another process works in"):
         await evaluate_once(env)
 
 
@@ -212,7 +212,7 @@ async def test_samples_without_their_conditions_are_made_again_at_every_later_st
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[1:]))
     other = make_env(eval_temperature=1.0)
-    await Samples.open(path, {**described(other), "step": 0})  # and here the process is killed
+    await Samples.open(path, {**evaluation_conditions(other), "step": 0})  # and here the process is killed
     assert "has lost its first line, which names the conditions of its 3 samples: these are made again" in caplog.text
     await evaluate_once(other)
     assert sum(other.attempts.values()) == 3
@@ -220,7 +220,7 @@ async def test_samples_without_their_conditions_are_made_again_at_every_later_st
 
 async def test_another_evaluation_in_the_same_directory_is_refused(make_env):
     await evaluate_once(make_env())
-    with pytest.raises(OtherEvaluation, match=r"sampling.eval_temperature: 0.0 there, 1.0 here.*give another"):
+    with pytest.raises(EvaluationMismatchError, match=r"sampling.eval_temperature: 0.0 there, 1.0 here.*give another"):
         await evaluate_once(make_env(eval_temperature=1.0))
 
 
@@ -253,7 +253,7 @@ async def test_a_failing_sample_ends_the_evaluation_at_once(make_env):
 )
 def test_what_is_lost_is_told_where_it_is_more_than_may_be(made, lost, most, said):
     counts = {"made": made, "missing": sum(lost.values())}
-    found = shortage(EvalSummary((), {}, None, about={"samples": counts}, lost=lost), most)
+    found = describe_losses(EvalSummary((), {}, None, about={"samples": counts}, lost=lost), most)
     if said is None:
         assert found is None
     else:

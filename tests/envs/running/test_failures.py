@@ -7,8 +7,8 @@ from atropos_agent.types import AgentError, AgentResult, Counts, EngineError, Un
 from envs.records.metrics import Metrics
 from envs.records.redaction import Redactor
 from envs.running.concurrency import CircuitBreaker
-from envs.running.database import locked
-from envs.running.failures import KEPT, FailureLog, attribute, attributing
+from envs.running.database import lock_directory
+from envs.running.failures import KEPT, FailureLog, attribute, attribute_errors
 from envs.types import Failure, InfraError, Task
 from sandboxes.base import ImageUnbuildable, SandboxError
 from tools.mcp.servers import MCPServer, MCPServerError
@@ -64,7 +64,7 @@ async def test_the_last_failures_of_a_task_are_written_without_secrets(tmp_path)
     log = FailureLog(tmp_path / "quarantined.jsonl", metrics, CircuitBreaker(0.5), Redactor(["sk-12345678"]))
     for n in range(KEPT + 2):
         log.note(TASK, InfraError("engine", f"{n}: Bearer sk-12345678"), step=1)
-    with locked(tmp_path):
+    with lock_directory(tmp_path):
         await log.write(TASK)
     (line,) = log.path.read_text().splitlines()
     written = orjson.loads(line)
@@ -75,20 +75,20 @@ async def test_the_last_failures_of_a_task_are_written_without_secrets(tmp_path)
     assert metrics.failures == {"engine": KEPT + 2}
     assert log.breaker.last == f"engine: {KEPT + 1}: Bearer ***"
     log.forget(TASK)
-    with locked(tmp_path):
+    with lock_directory(tmp_path):
         await log.write(TASK)
     assert orjson.loads(log.path.read_text().splitlines()[1])["failures"] == []
 
 
 def test_whatever_a_block_raises_is_an_infrastructure_failure_but_for_what_is_excepted():
-    with pytest.raises(InfraError) as caught, attributing(TimeoutError):
+    with pytest.raises(InfraError) as caught, attribute_errors(TimeoutError):
         raise KeyError("x")
     assert isinstance(caught.value.__cause__, KeyError)
     mine = InfraError("task", "no tests")
-    with pytest.raises(InfraError) as caught, attributing():
+    with pytest.raises(InfraError) as caught, attribute_errors():
         raise mine
     assert caught.value is mine and mine.__cause__ is None
-    with pytest.raises(TimeoutError), attributing(TimeoutError):
+    with pytest.raises(TimeoutError), attribute_errors(TimeoutError):
         raise TimeoutError
 
 
@@ -115,7 +115,7 @@ async def test_evidence_is_written_whatever_a_model_has_said(tmp_path):
     error = InfraError(Failure.SANDBOX, "it died at \ud800")
     error.__cause__ = AgentError("died", AgentResult(False, "", (), None, (), (said,)))
     log.note(TASK, error, step=1)
-    with locked(tmp_path):
+    with lock_directory(tmp_path):
         await log.write(TASK)
     (failure,) = orjson.loads((tmp_path / "quarantined.jsonl").read_bytes())["failures"]
     assert failure["messages"][0]["content"] == "?"

@@ -11,8 +11,8 @@ from sums import Sums, right
 
 from envs.running.commands import CountPace
 from envs.running.feed import FeedThread, RunEnded, feed
-from envs.running.group import UntakenGroup, count_states, fates
-from envs.running.sinks import FileSink, HandOver
+from envs.running.group import UntakenGroup, count_states, group_outcomes
+from envs.running.sinks import FileSink, HandOverSink
 from envs.types import BadTask, InfraError, Task
 
 
@@ -30,7 +30,7 @@ async def test_a_run_makes_its_groups_while_the_block_runs(make_env, tmp_path):
     async with feed(env, partial(FileSink.to, path), lambda run, _: CountPace(run, 3)) as fed:
         await fed.done()
     assert len(path.read_bytes().splitlines()) == 3
-    assert [fate.state for fate in fates(env.run_dir)] == ["saved"] * 3
+    assert [outcome.state for outcome in group_outcomes(env.run_dir)] == ["saved"] * 3
 
 
 async def test_a_group_that_is_asked_for_has_the_wanted_task_members_and_version(make_env):
@@ -53,7 +53,7 @@ async def test_asked_groups_and_those_of_the_runs_order_stand_in_one_journal(mak
         await fed.confirm(["mine"])  # which is no news
         with pytest.raises(UntakenGroup, match="'yours'"):
             await fed.confirm(["yours"])
-    assert sorted(fate.state for fate in fates(env.run_dir)) == ["confirmed", "saved", "saved"]
+    assert sorted(outcome.state for outcome in group_outcomes(env.run_dir)) == ["confirmed", "saved", "saved"]
 
 
 async def test_two_who_ask_for_one_name_get_the_same_group_and_others_are_refused(make_env):
@@ -130,7 +130,7 @@ async def test_whoever_asks_is_told_that_the_run_has_ended(make_env):
         raise OSError("the disk is gone")
 
     async with feed(make_env()) as fed:
-        fed.run.beside(fail())
+        fed.run.run_in_background(fail())
         with pytest.raises(OSError, match="disk is gone"):
             await fed.done()
         with pytest.raises(RunEnded, match="the run has ended: the disk is gone") as raised:
@@ -145,13 +145,13 @@ async def test_whoever_asks_is_told_that_the_run_has_ended(make_env):
 
 async def test_groups_of_the_runs_order_go_to_a_trainer_in_this_process_until_it_confirms_them(make_env):
     taken = []
-    sink, pace = partial(HandOver.to, taken.append), lambda run, _: CountPace(run, 3)
+    sink, pace = partial(HandOverSink.to, taken.append), lambda run, _: CountPace(run, 3)
     async with feed(make_env(group_size=2, equal_rewards="send"), sink, pace) as fed:
         await fed.done()
         await fed.confirm([taken[0].name])
     again = []
     env = make_env(group_size=2, equal_rewards="send")
-    async with feed(env, partial(HandOver.to, again.append), pace, trained=[taken[1].name]) as fed:
+    async with feed(env, partial(HandOverSink.to, again.append), pace, trained=[taken[1].name]) as fed:
         await fed.done()
     assert sorted(group.name for group in taken) == [f"{fed.run.id}-{number}" for number in range(3)]
     assert {group.name for group in again} == {taken[0].name, taken[2].name}
@@ -181,7 +181,7 @@ def test_a_thread_whose_run_has_ended_says_why(make_env):
         raise OSError("the disk is gone")
 
     async def end(fed):
-        fed.run.beside(fail())
+        fed.run.run_in_background(fail())
 
     with FeedThread(made) as thread:
         thread.call(end)

@@ -4,7 +4,7 @@ import pytest
 from packets import PLACE, a_task, draw, packet
 
 from envs.running.database import RunDirectoryError
-from envs.running.group import Group, confirm, count_states, fates, unfinished
+from envs.running.group import Group, confirm, count_states, group_outcomes, unfinished_groups
 from envs.running.journal import Journal
 from envs.running.outbox import Outbox
 from envs.types import GroupState, Reward, Rollout, Verdict
@@ -14,27 +14,30 @@ async def test_a_group_goes_from_its_task_to_its_confirmation(tmp_path):
     async with Journal(tmp_path) as journal:
         group, outbox = await draw(journal), Outbox(journal)
         await group.add(1, Rollout("r", group.task, None, Verdict(1.0, ""), Reward(0.5)), PLACE)
-        (left,) = await unfinished(journal)
+        (left,) = await unfinished_groups(journal)
         assert (left.number, left.task, left.members) == (0, "task-0", {1: PLACE})
         await outbox.add(group, [packet(group.number)], [])
         assert await count_states(journal) == {"outbox": 1}
-        await outbox.confirm(await outbox.next_ready())
+        await outbox.confirm(await outbox.next_packet())
         assert await count_states(journal) == {"delivered": 1}
-        assert await outbox.next_ready() is None
-    (fate,) = fates(tmp_path)
-    assert (fate.number, fate.task, fate.state, list(fate.rewards)) == (0, "task-0", "delivered", [0.5])
-    assert fate.reason == "confirmed by the trainer API"
+        assert await outbox.next_packet() is None
+    (outcome,) = group_outcomes(tmp_path)
+    assert (outcome.number, outcome.task, outcome.state, list(outcome.rewards)) == (0, "task-0", "delivered", [0.5])
+    assert outcome.reason == "confirmed by the trainer API"
 
 
 async def test_the_fates_of_groups_can_be_read_while_the_run_goes_on(tmp_path):
     with pytest.raises(RunDirectoryError, match="holds no run"):
-        list(fates(tmp_path))
+        list(group_outcomes(tmp_path))
     async with Journal(tmp_path) as journal:
         first, second = await draw(journal), await draw(journal)
         await first.close(GroupState.EQUAL, "all rewards are 1")
-        assert [fate.reason for fate in fates(tmp_path)] == ["all rewards are 1", "its rollouts are being made"]
-        assert [fate.number for fate in fates(tmp_path, [GroupState.WORKING])] == [second.number]
-        assert [fate.number for fate in fates(tmp_path, task="task-0")] == [first.number]
+        assert [outcome.reason for outcome in group_outcomes(tmp_path)] == [
+            "all rewards are 1",
+            "its rollouts are being made",
+        ]
+        assert [outcome.number for outcome in group_outcomes(tmp_path, [GroupState.WORKING])] == [second.number]
+        assert [outcome.number for outcome in group_outcomes(tmp_path, task="task-0")] == [first.number]
 
 
 async def test_a_confirmation_costs_the_same_however_many_groups_were_confirmed_before(tmp_path):

@@ -14,7 +14,7 @@ from envs.delivery.notes import KnownAPI
 from envs.records.atif import to_atif
 from envs.running.commands import process_groups
 from envs.running.database import open_database
-from envs.running.group import count_states, unfinished
+from envs.running.group import count_states, unfinished_groups
 from envs.running.journal import Journal
 from envs.running.outbox import Outbox
 from envs.types import Reward, Rollout, Seat, Task, Verdict
@@ -82,10 +82,10 @@ async def test_a_group_costs_the_journal_the_same_whatever_was_before_it(tmp_pat
         async def one_group():
             outbox, group = Outbox(journal), await draw(journal)
             await group.add(0, Rollout("r", group.task, None, Verdict(1.0, ""), Reward(1.0)), PLACE)
-            assert len(await unfinished(journal)) == 1
+            assert len(await unfinished_groups(journal)) == 1
             await outbox.add(group, [packet(group.number)], [])
-            await outbox.confirm(await outbox.next_ready())
-            await outbox.handed_on({-1: 0}, formed=1, api=KnownAPI(0, 1, 0, 4))
+            await outbox.confirm(await outbox.next_packet())
+            await outbox.note_handed_on({-1: 0}, formed=1, api=KnownAPI(0, 1, 0, 4))
             assert (await count_states(journal))["delivered"] == group.number + 1
 
         await one_group()

@@ -120,7 +120,7 @@ def test_what_was_noted_survives_kill_9(tmp_path):
     async def found():
         async with Journal(tmp_path / "run") as journal:
             outbox = Outbox(journal)
-            await outbox.next_ready()
+            await outbox.next_packet()
             return await count_states(journal), outbox.ready
 
     counts, ready = asyncio.run(found())

@@ -8,7 +8,7 @@ import pytest
 from atropos_agent.agent import AtroposAgent
 from envs.records.read import read_rollouts
 from envs.running.commands import process_groups
-from envs.running.group import fates
+from envs.running.group import group_outcomes
 from envs.running.mix import Mix
 from envs.types import Task
 
@@ -75,7 +75,7 @@ async def test_members_of_a_group_share_an_agent_and_all_that_is_written_tells_t
     assert all(len(agents) == 1 for agents in of_group.values())
     assert set.union(*of_group.values()) == {"atropos", f"{__name__}:Brief"}
     assert {one.seat.agent for one in found if len(one.result.steps) > 1} <= {"atropos"}
-    for fate in fates(env.run_dir):
-        assert fate.drawn == f"agent {next(iter(of_group[fate.number]))}"
+    for outcome in group_outcomes(env.run_dir):
+        assert outcome.drawn == f"agent {next(iter(of_group[outcome.number]))}"
     counted = orjson.loads((env.run_dir / "metrics.json").read_bytes())["agents"]
     assert {name: of["rollouts"] for name, of in counted.items()} == Counter(one.seat.agent for one in found)

@@ -9,7 +9,7 @@ from samples import rollout
 
 from envs.records.metrics import Metrics
 from envs.running import monitoring
-from envs.running.monitoring import check_monitoring, serving_metrics
+from envs.running.monitoring import check_monitoring, serve_metrics
 
 
 def free_address():
@@ -29,7 +29,7 @@ async def figures(address):
 
 async def test_what_is_counted_is_what_prometheus_reads():
     metrics, address, own = Metrics(), free_address(), ("environment", "sums")
-    async with serving_metrics(address, metrics, {"environment": "sums"}):
+    async with serve_metrics(address, metrics, {"environment": "sums"}):
         assert (await figures(address))["atropos_rollouts_total", own] == 0
         metrics.count_rollout(rollout())
         metrics.count_failure('odd "kind"\n', step=1)
@@ -46,14 +46,14 @@ async def test_what_is_counted_is_what_prometheus_reads():
 
 async def test_an_address_that_is_taken_is_an_error():
     address = free_address()
-    async with serving_metrics(address, Metrics(), {}):
+    async with serve_metrics(address, Metrics(), {}):
         with pytest.raises(OSError, match="address already in use"):
-            async with serving_metrics(address, Metrics(), {}):
+            async with serve_metrics(address, Metrics(), {}):
                 pass
 
 
 async def test_without_an_address_nothing_is_served():
-    async with serving_metrics("", Metrics(), {}):
+    async with serve_metrics("", Metrics(), {}):
         pass
 
 

@@ -9,7 +9,7 @@ from atropos_agent.engines.errors import EngineDown, Refused
 from atropos_agent.types import AgentError, EngineError, TokenMismatch, Unanswered
 from envs.running.commands import evaluate_once, process_groups
 from envs.running.failures import attribute
-from envs.running.permanent import FAILURES, Hope, NothingWorks, permanent
+from envs.running.permanent import FAILURES, FailureWatch, NothingWorks, is_permanent
 from envs.types import Failure, InfraError, Task
 from sandboxes.base import DaemonError, ImageMissing, SandboxDied, SandboxError, SandboxTimeout, StorageFull
 
@@ -35,7 +35,7 @@ def seen(error):
 @pytest.mark.timeout(10)
 def test_an_error_that_is_its_own_cause_is_looked_at_once():
     error = EngineError("the inference server failed")
-    assert not permanent(seen(caused(error, error)))
+    assert not is_permanent(seen(caused(error, error)))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_an_error_that_is_its_own_cause_is_looked_at_once():
     ids=repr,
 )
 def test_what_comes_again_with_the_same_input_is_permanent(error):
-    assert permanent(seen(error))
+    assert is_permanent(seen(error))
 
 
 @pytest.mark.parametrize(
@@ -76,18 +76,22 @@ def test_what_comes_again_with_the_same_input_is_permanent(error):
     ids=repr,
 )
 def test_what_may_be_away_or_busy_is_not(error):
-    assert not permanent(seen(error))
+    assert not is_permanent(seen(error))
 
 
-def fail(hope, times, error, tasks=TASKS):
+def fail(failure_watch, times, error, tasks=TASKS):
     for n in range(times):
-        hope.failed(tasks[n % len(tasks)], seen(error(n, tasks[n % len(tasks)])))
+        failure_watch.note_failure(tasks[n % len(tasks)], seen(error(n, tasks[n % len(tasks)])))
 
 
 def test_many_alike_of_several_tasks_leave_no_hope_whatever_numbers_they_name():
-    hope = Hope()
+    failure_watch = FailureWatch()
     with pytest.raises(NothingWorks, match=r"12 in a row, of 4 tasks, failed alike.*: unknown tool x at 0x0b"):
-        fail(hope, FAILURES, lambda n, task: ValueError(f"unknown tool x at 0x{n:02x} of {task.id} in {task.image}"))
+        fail(
+            failure_watch,
+            FAILURES,
+            lambda n, task: ValueError(f"unknown tool x at 0x{n:02x} of {task.id} in {task.image}"),
+        )
 
 
 @pytest.mark.parametrize(
@@ -101,35 +105,35 @@ def test_many_alike_of_several_tasks_leave_no_hope_whatever_numbers_they_name():
     ids=["passing", "not alike", "too few tasks", "passing now and then"],
 )
 def test_anything_else_leaves_hope(tasks, error):
-    fail(Hope(), 200, error, tasks)
+    fail(FailureWatch(), 200, error, tasks)
 
 
 def test_ids_that_stand_in_the_failures_text_make_no_difference():
-    hope, tasks = Hope(), [Task(name, "Do it.") for name in ("a", "b", "c")]
+    failure_watch, tasks = FailureWatch(), [Task(name, "Do it.") for name in ("a", "b", "c")]
     for number in range(FAILURES - 1):
-        hope.failed(tasks[number % 3], seen(TypeError("the reward is no number, but a coroutine")))
+        failure_watch.note_failure(tasks[number % 3], seen(TypeError("the reward is no number, but a coroutine")))
     with pytest.raises(NothingWorks):
-        hope.failed(tasks[0], seen(TypeError("the reward is no number, but a coroutine")))
+        failure_watch.note_failure(tasks[0], seen(TypeError("the reward is no number, but a coroutine")))
 
 
 def test_one_success_is_hope_for_good():
-    hope = Hope()
-    fail(hope, FAILURES - 1, lambda n, task: ValueError("x"))
-    hope.succeeded()
-    fail(hope, 200, lambda n, task: ValueError("x"))
+    failure_watch = FailureWatch()
+    fail(failure_watch, FAILURES - 1, lambda n, task: ValueError("x"))
+    failure_watch.note_success()
+    fail(failure_watch, 200, lambda n, task: ValueError("x"))
 
 
 def test_of_fewer_tasks_all_must_fail():
     with pytest.raises(NothingWorks, match="of 1 task"):
-        fail(Hope(tasks=1), FAILURES, lambda n, task: ValueError("x"), TASKS[:1])
+        fail(FailureWatch(tasks=1), FAILURES, lambda n, task: ValueError("x"), TASKS[:1])
 
 
 def test_where_no_other_task_is_tried_one_must_fail_but_not_by_a_fault_of_its_own():
     with pytest.raises(NothingWorks, match="of 1 task"):
-        fail(Hope(tasks=50, at_once=1), FAILURES, lambda n, task: ValueError("x"), TASKS[:1])
-    hope = Hope(tasks=50, at_once=1)
+        fail(FailureWatch(tasks=50, at_once=1), FAILURES, lambda n, task: ValueError("x"), TASKS[:1])
+    failure_watch = FailureWatch(tasks=50, at_once=1)
     for _ in range(200):
-        hope.failed(TASKS[0], InfraError(Failure.TASK, "its image is missing"))
+        failure_watch.note_failure(TASKS[0], InfraError(Failure.TASK, "its image is missing"))
 
 
 class Mistaken(Sums):

@@ -12,7 +12,7 @@ from envs.cli.program import read_env_file
 from envs.delivery.trainer_api import TrainerAPI
 from envs.messages import describe_error
 from envs.options import EngineConfig
-from envs.running.proxies import ask_loopback_directly
+from envs.running.proxies import bypass_proxies_for_loopback
 
 NAMES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
@@ -29,7 +29,7 @@ def test_loopback_is_asked_directly_and_other_hosts_as_before(monkeypatch, name)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     if name is not None:
         monkeypatch.setenv(name, "localhost,near.example")
-    ask_loopback_directly()
+    bypass_proxies_for_loopback()
     for host in ("localhost:1", "127.0.0.1:1", "[::1]:1"):
         assert proxy_of(f"http://{host}/v1") is None
         with httpx.Client() as client:
@@ -42,7 +42,7 @@ def test_loopback_is_asked_directly_and_other_hosts_as_before(monkeypatch, name)
 async def test_no_package_for_a_socks_proxy_is_missed_where_none_is_asked(monkeypatch, kind):
     monkeypatch.setitem(sys.modules, "socksio", None)
     monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:9")
-    ask_loopback_directly()
+    bypass_proxies_for_loopback()
 
     def made(url):
         if kind == "trainer API":
@@ -58,7 +58,7 @@ async def test_no_package_for_a_socks_proxy_is_missed_where_none_is_asked(monkey
 
 def test_an_environment_without_proxies_stays_as_it_is(monkeypatch):
     before = dict(os.environ)
-    ask_loopback_directly()
+    bypass_proxies_for_loopback()
     assert dict(os.environ) == before
 
 

@@ -4,7 +4,7 @@ from envs.records.metrics import Metrics
 from envs.records.redaction import Redactor
 from envs.running.concurrency import CircuitBreaker
 from envs.running.failures import FailureLog
-from envs.running.group import fates
+from envs.running.group import group_outcomes
 from envs.running.journal import Journal
 from envs.running.queue import TaskQueue
 from envs.types import InfraError, Task
@@ -15,17 +15,17 @@ async def test_the_coming_task_is_the_one_that_is_drawn_next(tmp_path):
     async with Journal(tmp_path) as journal:
         failures = FailureLog(tmp_path / "quarantined.jsonl", Metrics(), CircuitBreaker(0.5), Redactor())
         queue = await TaskQueue.open(journal, tasks, failures, seed=0, task_failures=1)
-        assert queue.coming() is None  # nothing was drawn yet
+        assert queue.next_task() is None  # nothing was drawn yet
         group = await queue.next()
         for _ in range(7):  # over the end of an epoch
-            coming = queue.coming()
+            coming = queue.next_task()
             group = await queue.next()
             assert group.task is coming
         queue.put_back(group)
-        assert queue.coming() is group.task
+        assert queue.next_task() is group.task
         await queue.give_up(group)
         assert group.state == "quarantined"
-        assert queue.coming() is None
+        assert queue.next_task() is None
 
 
 async def test_a_task_is_blamed_only_while_others_succeed(tmp_path):
@@ -45,10 +45,10 @@ async def test_a_task_is_blamed_only_while_others_succeed(tmp_path):
         failures.note(group.task, InfraError("verifier", "it crashed"), step=0)
         await queue.give_up(group)
         assert queue.is_quarantined(group.task)
-    (fate,) = fates(tmp_path)
-    assert (fate.state, fate.evidence) == ("quarantined", "quarantined.jsonl")
-    assert "2 times" in fate.reason
-    assert "it crashed" in (tmp_path / fate.evidence).read_text()
+    (outcome,) = group_outcomes(tmp_path)
+    assert (outcome.state, outcome.evidence) == ("quarantined", "quarantined.jsonl")
+    assert "2 times" in outcome.reason
+    assert "it crashed" in (tmp_path / outcome.evidence).read_text()
 
 
 async def test_a_task_that_can_not_be_made_as_it_is_ends_at_once_with_its_reason(tmp_path):
@@ -66,8 +66,8 @@ async def test_a_task_that_can_not_be_made_as_it_is_ends_at_once_with_its_reason
             pass
         await queue.give_up(group)
         assert queue.is_quarantined(tasks[0]) and not queue.is_quarantined(tasks[1])
-    (fate,) = [fate for fate in fates(tmp_path) if fate.state == "quarantined"]
-    assert fate.reason == "its task is quarantined: it can't be made: line 3: there is no instruction RUNN"
+    (outcome,) = [outcome for outcome in group_outcomes(tmp_path) if outcome.state == "quarantined"]
+    assert outcome.reason == "its task is quarantined: it can't be made: line 3: there is no instruction RUNN"
     assert "RUNN" in (tmp_path / "quarantined.jsonl").read_text()
 
 
@@ -79,4 +79,7 @@ async def test_a_group_whose_task_is_not_there_any_more_is_gone(tmp_path):
     async with Journal(tmp_path) as journal:
         queue = await TaskQueue.open(journal, [Task("new", "")], failures, seed=0, task_failures=2)
         assert (await queue.next()).task.id == "new"
-    assert [(fate.task, fate.state) for fate in fates(tmp_path)] == [("old", "gone"), ("new", "working")]
+    assert [(outcome.task, outcome.state) for outcome in group_outcomes(tmp_path)] == [
+        ("old", "gone"),
+        ("new", "working"),
+    ]

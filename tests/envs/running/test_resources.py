@@ -13,7 +13,7 @@ from envs.running.commands import CountPace
 from envs.running.feed import feed
 from envs.running.group import Group
 from envs.running.journal import Journal
-from envs.running.resources import NoSuchResource, Resources, versions, wish
+from envs.running.resources import NoSuchResource, Resources, request_version, versions
 from envs.running.sinks import FileSink
 from envs.tasks.sampler import Draw
 from envs.types import Task
@@ -73,7 +73,7 @@ async def test_a_file_and_a_call_wish_alike_and_the_later_one_counts(tmp_path):
         resources = await Resources.open(journal, {"system_prompt": Resource("one")})
         resources["system_prompt"] = "by a call"
         await asyncio.sleep(0.02)
-        wish(resources.folder, "system_prompt", "by a file")
+        request_version(resources.folder, "system_prompt", "by a file")
         assert (await drawn(journal, resources)).resources["system_prompt"].text == "by a file"
         await asyncio.sleep(0.02)
         resources["system_prompt"] = "by a later call"
@@ -89,7 +89,7 @@ async def test_what_can_not_take_a_place_is_refused_by_a_call_and_left_out_of_a_
         with pytest.raises(NoSuchResource, match="no resource 'hnt'; did you mean hint"):
             resources["hnt"] = "Add {a}"
         for name, text in (("hint", "Add {b}"), ("other", "x")):
-            wish(resources.folder, name, text)
+            request_version(resources.folder, name, text)
         (resources.folder / "torn.txt").write_bytes(b"\xff")
         with caplog.at_level(logging.ERROR):
             for _ in range(2):
@@ -150,7 +150,7 @@ async def test_a_file_steers_a_run_in_its_own_order(make_env, tmp_path):
     env = make_env(group_size=2, max_num_workers=1)
     sink = partial(FileSink.to, tmp_path / "groups.jsonl")
     async with feed(env, sink, lambda run, _: CountPace(run, 3)) as fed:
-        wish(fed.resources.folder, "system_prompt", "Add it up.")
+        request_version(fed.resources.folder, "system_prompt", "Add it up.")
         await fed.done()
     told = [saved.result.metadata.get("resources") for saved in read_rollouts(env.run_dir)]
     by_group = {}

@@ -33,7 +33,7 @@ class Recorded:
 
     def __init__(self, *, stuck=False):
         self.asked = []
-        self.stuck = stuck
+        self.is_stuck = stuck
 
     async def rewind(self):
         self.asked.append("rewind")

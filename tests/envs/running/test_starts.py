@@ -6,7 +6,7 @@ from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 
 from atropos_agent.engines.completions import CompletionsServer
 from envs.records.redaction import Redactor
-from envs.running.database import RunDirectoryError, locked
+from envs.running.database import RunDirectoryError, lock_directory
 from envs.running.run import open_run
 from envs.running.starts import conditions, write_start
 
@@ -40,7 +40,7 @@ async def test_the_version_of_an_inference_server_is_written_where_it_tells_it(m
     described = APIServerConfig(model_name="scripted", base_url="http://localhost:9/v1", server_type="vllm")
     under = conditions(env)
     env.server.servers = [*env.server.servers, Server(described)]
-    with locked(env.run_dir):
+    with lock_directory(env.run_dir):
         await write_start(env, "evaluate", under)
     (start,) = orjson.loads((env.run_dir / "run.json").read_bytes())["starts"]
     assert [engine["version"] for engine in start["engines"]] == [None, "0.14.1"]
@@ -103,6 +103,6 @@ async def test_a_model_that_is_not_known_yet_is_no_condition(make_env):
     env = make_env()
     env.servers[0].config.model_name = "default"
     assert "model" not in conditions(env)
-    with locked(env.run_dir):
+    with lock_directory(env.run_dir):
         await write_start(env, "evaluate", conditions(env))
     assert orjson.loads((env.run_dir / "run.json").read_bytes())["starts"][0]["model"]["name"] is None

@@ -11,11 +11,11 @@ from itertools import zip_longest
 import pytest
 from stopwatch import Stopwatch
 
-from envs.running.stopping import NoPlace, Stopping, run_to_end
+from envs.running.stopping import NoPlace, StopRequest, run_to_end
 
 
 def test_the_first_signal_waits_for_what_runs_and_the_second_does_not():
-    stopping = Stopping()
+    stopping = StopRequest()
     stopping.working = True
     assert stopping.ask()
     assert stopping.requested
@@ -23,7 +23,7 @@ def test_the_first_signal_waits_for_what_runs_and_the_second_does_not():
 
 
 def test_where_nothing_runs_there_is_nothing_to_wait_for():
-    assert not Stopping().ask()
+    assert not StopRequest().ask()
 
 
 async def test_a_command_in_a_notebook_is_refused_with_the_remedy():
@@ -41,7 +41,7 @@ async def test_a_command_in_a_notebook_is_refused_with_the_remedy():
 
 SCRIPT = """
 import asyncio, signal, sys, time
-from envs.running.stopping import EndBySignal
+from envs.running.stopping import SignalHandler
 
 async def stuck(how, end):
     asked = asyncio.Event()
@@ -60,7 +60,7 @@ async def stuck(how, end):
 if sys.argv[1] == "waiting":  # also in a script's background or under nohup, which ignore them
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
-with EndBySignal(closing_s=float(sys.argv[2])) as end:
+with SignalHandler(closing_s=float(sys.argv[2])) as end:
     end.hurry_s = 6.0  # on a busy machine a thread may wait for seconds
     asyncio.run(stuck(sys.argv[1], end))
 time.sleep(2.5)
@@ -119,7 +119,7 @@ def test_a_process_that_ends_in_time_takes_nothing_with_it():
 
 TO_ANOTHER_THREAD = """
 import asyncio, signal, threading
-from envs.running.stopping import EndBySignal
+from envs.running.stopping import SignalHandler
 
 async def waiting(end):
     asked = asyncio.Event()
@@ -130,7 +130,7 @@ async def waiting(end):
     await asked.wait()
     print("heard", flush=True)
 
-with EndBySignal(closing_s=60.0) as end:
+with SignalHandler(closing_s=60.0) as end:
     asyncio.run(waiting(end))
 """
 
@@ -189,9 +189,9 @@ def test_work_that_is_no_run_tidies_up_in_a_bounded_time(number, leaves, said, s
 
 LOADING = """
 import tempfile, time
-from envs.running.stopping import ended_while_loading
+from envs.running.stopping import exit_on_interrupt
 
-with ended_while_loading():
+with exit_on_interrupt():
     scratch = tempfile.TemporaryDirectory()
     print("loads", flush=True)
     time.sleep(600)
@@ -210,7 +210,7 @@ def test_what_imports_make_in_the_temporary_folder_goes_when_loading_is_interrup
 
 ALARMED = """
 import asyncio, os, signal
-from envs.running.stopping import EndBySignal
+from envs.running.stopping import SignalHandler
 
 async def closes(end):
     asked = asyncio.Event()
@@ -221,7 +221,7 @@ async def closes(end):
     await asyncio.sleep(1.5)
     print("closed")
 
-with EndBySignal(closing_s=30.0) as end:
+with SignalHandler(closing_s=30.0) as end:
     asyncio.run(closes(end))
 """
 

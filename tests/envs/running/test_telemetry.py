@@ -11,7 +11,7 @@ from atropos_agent import tracing
 from envs.config import AgentEnvConfig
 from envs.running import telemetry
 from envs.running.commands import evaluate_once
-from envs.running.telemetry import check_telemetry, open_telemetry, rollout_span, traced
+from envs.running.telemetry import check_telemetry, open_telemetry, rollout_span, trace_sandbox
 from envs.types import InfraError, Seat, Task
 from sandboxes.base import ExecResult, Sandbox
 from sandboxes.installing import install
@@ -79,11 +79,11 @@ async def test_a_failed_rollout_is_a_span_of_an_error():
 
 async def test_commands_are_told_their_trace_and_only_where_there_is_one():
     sandbox = Noting()
-    assert traced(sandbox) is sandbox
+    assert trace_sandbox(sandbox) is sandbox
     with OTLPReceiver() as receiver:
         async with open_telemetry(receiver.url, {}, content=False):
             with rollout_span(TASK, Seat(), "atropos") as root:
-                within = traced(sandbox)
+                within = trace_sandbox(sandbox)
                 await within.exec("true", env={"A": "1"})
                 await within.session(env={"B": "2"})
                 trace = f"{root.get_span_context().trace_id:032x}"

@@ -8,7 +8,7 @@ from sums import Sums, fill
 
 from envs.running import waiting
 from envs.running.run import open_run
-from envs.running.waiting import once_reachable
+from envs.running.waiting import retry_until_reachable
 from envs.types import BadTask
 from sandboxes.base import DaemonError, DaemonUnavailable, ImageMissing, SandboxTimeout
 
@@ -40,7 +40,7 @@ class Away:
 async def test_a_daemon_that_is_not_there_yet_is_waited_for_and_its_remedy_is_told(pauses, caplog):
     refused = DaemonUnavailable("Connection refused. Start Docker.")
     away = Away(refused, DaemonError("starting"), SandboxTimeout("slow"), ConnectionResetError())
-    assert await once_reachable(away) == "there"
+    assert await retry_until_reachable(away) == "there"
     assert pauses == [1.0, 2.0, 4.0, 8.0]
     assert [record.message for record in caplog.records] == [
         "Connection refused. Start Docker. Waiting for it, up to 30 minutes"
@@ -50,14 +50,14 @@ async def test_a_daemon_that_is_not_there_yet_is_waited_for_and_its_remedy_is_to
 @pytest.mark.parametrize("wrong", [BadTask("no task"), ImageMissing("no image"), ValueError("odd")])
 async def test_what_is_wrong_is_told_at_once(pauses, wrong):
     with pytest.raises(type(wrong)):
-        await once_reachable(Away(wrong))
+        await retry_until_reachable(Away(wrong))
     assert not pauses
 
 
 async def test_patience_ends_with_the_remedy(monkeypatch):
     monkeypatch.setattr(waiting, "PATIENCE_S", 0.5)
     with pytest.raises(DaemonUnavailable, match="Start Docker"):
-        await once_reachable(Away(DaemonUnavailable("Start Docker.")))
+        await retry_until_reachable(Away(DaemonUnavailable("Start Docker.")))
 
 
 async def test_a_run_is_set_up_when_the_daemon_is_there_and_what_was_open_before_is_closed(make_env):

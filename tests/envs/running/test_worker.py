@@ -10,7 +10,7 @@ from samples import rollout
 
 from atropos_agent.types import EngineError, StopReason, TokenMismatch
 from envs.config import AgentEnvConfig
-from envs.running.permanent import permanent
+from envs.running.permanent import is_permanent
 from envs.running.watchdog import LoopWatch
 from envs.running.worker import LocalWorker
 from envs.types import VERIFIER_TIMED_OUT, Failure, Hidden, InfraError, Outcome, Reward, Seat, Task, Verdict
@@ -130,7 +130,7 @@ async def test_a_reward_of_numpys_numbers_is_kept_in_pythons():
 async def test_a_reward_function_that_never_gives_a_number_ends_a_run():
     with pytest.raises(InfraError) as caught:
         await worker(outcome(), math.nan).run(TASK, Seat())
-    assert permanent(caught.value)
+    assert is_permanent(caught.value)
 
 
 async def test_a_rollout_that_hangs_ends():

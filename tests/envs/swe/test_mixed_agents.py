@@ -12,7 +12,7 @@ import pytest
 from scripted_engine import ScriptedEngine
 
 from envs.agents.naming import FOREIGN
-from envs.agents.rehearsal import shows_shell
+from envs.agents.rehearsal import shell_pattern
 from envs.agents.table import read_rows
 from envs.records.read import read_rollouts
 from envs.swe import STARTER
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.docker, pytest.mark.timeout(900)]
 
 def policy(prompt):
     """Return the agent's one command, and its end once the prompt holds that; a title to prompts without tools."""
-    agent = next((name for name in AGENTS if shows_shell(FOREIGN[name]).search(prompt)), None)
+    agent = next((name for name in AGENTS if shell_pattern(FOREIGN[name]).search(prompt)), None)
     if agent is None:
         return "A title"
     if "printf 'buy" not in prompt:

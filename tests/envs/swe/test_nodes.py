@@ -8,7 +8,7 @@ from scripted_engine import ScriptedEngine
 
 from envs.cli.checks import Status
 from envs.options import EngineConfig
-from envs.running.remote.messages import WorkerGone
+from envs.running.remote.messages import WorkerGoneError
 from envs.swe import nodes
 from envs.swe.config import SWEEnvConfig
 from envs.swe.environment import SWEEnv
@@ -36,7 +36,7 @@ class StandInNodes:
 
     async def place(self, node, process, resources):
         if node == "gone":
-            raise WorkerGone("gone has left the cluster")
+            raise WorkerGoneError("gone has left the cluster")
         self.placed.append((node, resources))
         return StandInLink(process(), self.behind_s)
 

@@ -48,7 +48,7 @@ async def test_a_backend_that_never_opens_a_sandbox_ends_no_look(monkeypatch):
     monkeypatch.setattr(doctor, "load_backend", lambda name, **options: SilentBackend())
     config = SWEEnvConfig(sandbox=f"{__name__}:SilentBackend")
     async with asyncio.timeout(60):
-        found = [check async for check in doctor._others(config, *SWEEnv.load_tasks(config))]
+        found = [check async for check in doctor._check_other_backend(config, *SWEEnv.load_tasks(config))]
     assert (found[0].name, found[0].status) == ("sandboxes", Status.NOTE)
     assert "within 0.1 s" in found[0].text
 
@@ -64,20 +64,20 @@ async def test_tasks_of_which_a_backend_makes_no_images_are_said(tmp_path):
     (tmp_path / "Dockerfile").write_text("FROM scratch\n")
     tasks = [Task("named", "Do it."), Task("built", "Do it.", context=tmp_path)]
     config = SWEEnvConfig(sandbox=f"{__name__}:NamedAlone")
-    found = [check async for check in doctor._others(config, tasks, tasks)]
+    found = [check async for check in doctor._check_other_backend(config, tasks, tasks)]
     assert [check.status for check in found if check.name in ("sandboxes", "Dockerfiles")] == [Status.OK, Status.NOTE]
     assert f"1 of 2 tasks can't be used here: task built: nothing is built of {tmp_path}" in found[1].text
 
 
 def test_free_space_is_that_of_the_nearest_folder_that_is_there(tmp_path):
-    check = doctor._disk(SWEEnvConfig(run_dir=tmp_path / "not" / "yet"))
+    check = doctor._check_disk(SWEEnvConfig(run_dir=tmp_path / "not" / "yet"))
     assert check.name == "disk"
     assert list(check.data) == [str(tmp_path / "not" / "yet")]
 
 
 def test_a_place_for_results_that_can_not_be_written_is_wrong(tmp_path):
     (tmp_path / "file").touch()
-    check = doctor._disk(SWEEnvConfig(run_dir=tmp_path / "file" / "run"))
+    check = doctor._check_disk(SWEEnvConfig(run_dir=tmp_path / "file" / "run"))
     assert check.status is Status.WRONG
     assert f"{tmp_path / 'file'} can't be written; results go there: give another --env.run_dir" in check.text
 
@@ -92,7 +92,7 @@ def test_a_place_for_results_that_can_not_be_written_is_wrong(tmp_path):
     ],
 )
 def test_what_starts_sandboxes_is_said(option, found, status, said):
-    check = doctor._starter(SWEEnvConfig(sandbox_starter=option), found)
+    check = doctor._check_starter(SWEEnvConfig(sandbox_starter=option), found)
     assert check.status is status
     assert re.search(said, check.text)
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from envs.tasks.selection import checked, keep_sound, of_use, select_tagged, shard, solved_shares, split
+from envs.tasks.selection import keep_sound, keep_useful, load_checked, select_tagged, shard, solved_shares, split
 from envs.types import BadTask, Task
 
 TASKS = [Task(f"task-{number}", "Do it.", tags=("even",) if number % 2 == 0 else ("odd",)) for number in range(40)]
@@ -29,8 +29,8 @@ def ids(tasks):
 )
 def test_what_an_environment_loads_is_checked(found, said):
     with pytest.raises(BadTask, match=f"{'' if 'several' in said else 'lambda.*'}{said}"):
-        checked(found, None)
-    train, evaluate = checked(lambda config: (iter(TASKS), TASKS[:1]), None)
+        load_checked(found, None)
+    train, evaluate = load_checked(lambda config: (iter(TASKS), TASKS[:1]), None)
     assert (train, evaluate) == (TASKS, TASKS[:1])
 
 
@@ -98,9 +98,9 @@ def test_what_was_always_or_never_solved_teaches_nothing(tmp_path):
         (tmp_path / run / "rollouts.jsonl").write_text("\n".join([*lines, '{"cut']))
     shares = solved_shares([tmp_path / "one", tmp_path / "two"])
     assert shares == {"task-0": (2, 2), "task-1": (1, 2), "task-2": (0, 2), "task-3": (0, 1)}
-    assert ids(of_use(TASKS[:5], shares, least=2)) == ["task-1", "task-3", "task-4"]
+    assert ids(keep_useful(TASKS[:5], shares, least=2)) == ["task-1", "task-3", "task-4"]
     with pytest.raises(BadTask, match="nothing is left"):
-        of_use(TASKS[:1], shares, least=2)
+        keep_useful(TASKS[:1], shares, least=2)
     with pytest.raises(BadTask, match="directories of earlier runs"):
         solved_shares([tmp_path / "none"])
 

@@ -8,7 +8,7 @@ import pytest
 
 from envs.tasks.adapters import harbor_folders, plain_folder, terminal_bench
 from envs.tasks.harbor import load_tasks
-from envs.tasks.task_folders import check_links, found_below
+from envs.tasks.task_folders import check_links, find_below
 from envs.types import BadTask, BadTasks
 
 
@@ -68,5 +68,5 @@ def test_folders_are_found_once_and_hidden_ones_not_at_all(tmp_path: Path) -> No
     (tmp_path / "b/loop").symlink_to(tmp_path)
     (tmp_path / "c").symlink_to(tmp_path / "a")
     (tmp_path / "odd.tar.gz").symlink_to(tmp_path / "odd.tar.gz")
-    found = found_below(tmp_path, lambda path: (path / "task.toml").is_file())
+    found = find_below(tmp_path, lambda path: (path / "task.toml").is_file())
     assert [path.relative_to(tmp_path).as_posix() for path in found] == ["a/task", "b/task"]

@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from envs.trainers.ledger import Handed, Ledger
+from envs.trainers.ledger import HandedRow, Ledger
 
 
 def test_a_group_is_done_when_each_of_its_rows_was_trained_on() -> None:
     ledger = Ledger()
     assert ledger.hand("a", 3) == [0, 1, 2]
     for row in range(3):
-        ledger.get(Handed("a", row))
+        ledger.get(HandedRow("a", row))
     assert ledger.waiting == 0
-    ledger.pack(Handed("a", 0))
-    ledger.pack(Handed("a", 1))
+    ledger.pack(HandedRow("a", 0))
+    ledger.pack(HandedRow("a", 1))
     assert not ledger.trained, "it is packed ahead of its step"
-    assert ledger.step(1) == [Handed("a", 0), Handed("a", 1)]
+    assert ledger.step(1) == [HandedRow("a", 0), HandedRow("a", 1)]
     assert ledger.state() == {"trained": [], "partly": {"a": [0, 1]}}
     again = Ledger(**ledger.state())
     assert again.hand("a", 3) == [2], "what is left of it is given after a restart"
@@ -34,16 +34,16 @@ def test_a_row_that_the_trainer_dropped_is_done_too() -> None:
     ledger.hand("old", 1)
     ledger.hand("new", 2)
     for key in (("old", 0), ("new", 0), ("new", 1)):
-        ledger.get(Handed(*key))
-    ledger.pack(Handed("new", 0))
-    assert ledger.step(1) == [Handed("new", 0)]
+        ledger.get(HandedRow(*key))
+    ledger.pack(HandedRow("new", 0))
+    assert ledger.step(1) == [HandedRow("new", 0)]
     assert ledger.trained == {"old"}, "it was got before a row that is in a batch, and is in none"
 
 
 def test_a_step_on_batches_that_were_never_packed_is_a_mistake() -> None:
     ledger = Ledger()
     ledger.hand("a", 1)
-    ledger.get(Handed("a", 0))
+    ledger.get(HandedRow("a", 0))
     with pytest.raises(LookupError, match="on 1 batches, and 0 were seen"):
         ledger.step(1)
 
@@ -54,16 +54,20 @@ class Trainer:
 
     def __init__(self, rng: random.Random, groups: dict[str, int], saved: str | None) -> None:
         state: dict[str, Any] = json.loads(saved) if saved else {"weights": [], "ledger": {}}
-        self.rng, self.weights, self.ledger = rng, [Handed(*row) for row in state["weights"]], Ledger(**state["ledger"])
+        self.rng, self.weights, self.ledger = (
+            rng,
+            [HandedRow(*row) for row in state["weights"]],
+            Ledger(**state["ledger"]),
+        )
         self.queue = deque(
-            Handed(name, row)
+            HandedRow(name, row)
             for name, rows in groups.items()
             if name not in self.ledger.trained
             for row in self.ledger.hand(name, rows)
         )
-        self.beyond: list[Handed] = []
-        self.batches: deque[list[Handed]] = deque()
-        self.dropped: set[Handed] = set()
+        self.beyond: list[HandedRow] = []
+        self.batches: deque[list[HandedRow]] = deque()
+        self.dropped: set[HandedRow] = set()
 
     def pack(self, size: int, *, beyond: bool) -> bool:
         """Pack a batch of so many rows. beyond: it ends when a row is got that does not fit, which begins the next."""
@@ -98,7 +102,7 @@ class Trainer:
 def test_whenever_a_trainer_dies_no_row_is_lost_and_none_trained_on_twice(seed: int) -> None:
     rng = random.Random(seed)
     groups = {f"g{number}": rng.randint(1, 5) for number in range(20)}
-    accumulated, beyond, dropped = rng.randint(1, 3), rng.random() < 0.5, set[Handed]()
+    accumulated, beyond, dropped = rng.randint(1, 3), rng.random() < 0.5, set[HandedRow]()
     saved: str | None = None
     for life in range(30):
         trainer = Trainer(rng, groups, saved)
@@ -112,11 +116,11 @@ def test_whenever_a_trainer_dies_no_row_is_lost_and_none_trained_on_twice(seed: 
             if life < 25 and rng.random() < 0.2:
                 break  # kill -9
     assert saved is not None
-    weights = Counter(Handed(*row) for row in json.loads(saved)["weights"])
+    weights = Counter(HandedRow(*row) for row in json.loads(saved)["weights"])
     assert set(weights.values()) == {1}, "none twice"
     last = Trainer(rng, groups, saved)
     left = {*last.queue}
-    every = {Handed(name, row) for name, rows in groups.items() for row in range(rows)}
+    every = {HandedRow(name, row) for name, rows in groups.items() for row in range(rows)}
     assert every - set(weights) - left <= dropped, "what is neither trained on nor given again was dropped"
     assert not left & set(weights)
 

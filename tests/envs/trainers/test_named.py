@@ -11,21 +11,21 @@ from atropos_agent.engines.objects import ObjectServer, Sampled
 from atropos_agent.tokens.template import ChatTemplate
 from envs.options import EngineConfig, UsageError
 from envs.rewards import Shaping
-from envs.running.group import fates
-from envs.trainers.named import Runs, named, rollout, sampling_of, sound_rows
+from envs.running.group import group_outcomes
+from envs.trainers.named import Runs, check_rows, resolve_environment, rollout, sampling_of
 
 
 def test_options_are_those_of_the_environments_command_line():
-    env_cls, options = named("sums:Sums", ["--env.max_steps=3", "--env.group_size", "2"])
+    env_cls, options = resolve_environment("sums:Sums", ["--env.max_steps=3", "--env.group_size", "2"])
     assert env_cls is Sums
     assert (options.env.max_steps, options.env.group_size) == (3, 2)
 
 
 def test_what_is_misspelt_is_told():
     with pytest.raises(UsageError, match="max_step"):
-        named("sums:Sums", ["--env.max_step=3"])
+        resolve_environment("sums:Sums", ["--env.max_step=3"])
     with pytest.raises(ValueError, match="sums has no Sum"):
-        named("sums:Sum", [])
+        resolve_environment("sums:Sum", [])
 
 
 def test_sampling_settings_are_our_options_or_change_nothing_or_are_refused():
@@ -72,7 +72,7 @@ def opened(runs, heat=1.0):
 
 
 def rows_of(given):
-    return sound_rows(given.scored, None)
+    return check_rows(given.scored, None)
 
 
 async def test_a_rollout_is_made_in_the_run_of_its_sampling_and_is_done_with_then(runs, tmp_path):
@@ -114,7 +114,7 @@ async def test_a_rollout_that_can_not_be_used_is_done_with_too(runs):
         fed = await opened(runs)
         with pytest.raises(ValueError, match="not now"):
             await rollout(fed, "sum-2", "mine", raising)
-    assert [fate.state for fate in fates(fed.run.env.run_dir)] == ["confirmed"]
+    assert [outcome.state for outcome in group_outcomes(fed.run.env.run_dir)] == ["confirmed"]
 
 
 async def test_a_run_that_could_not_be_opened_is_tried_again(runs, monkeypatch):

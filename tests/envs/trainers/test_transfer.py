@@ -16,7 +16,7 @@ from werkzeug import Request, Response
 from envs.trainers import transfer
 from envs.trainers import weights as trained_weights
 from envs.trainers.transfer import LoadedWeights
-from envs.trainers.weights import WeightsRefused
+from envs.trainers.weights import WeightsRefusedError
 
 
 class Engine:
@@ -98,7 +98,7 @@ def test_weights_that_do_not_fit_are_refused_in_the_words_of_the_server_and_the_
     monkeypatch.setattr(trained_weights, "RETRY_S", 0.0)
     httpserver.expect_request("/load_weights").respond_with_data("the vocabulary has 7 tokens more", status=400)
     weights = LoadedWeights(httpserver.url_for("/"), tmp_path / "weights", model, 3)
-    with pytest.raises(WeightsRefused, match="answered 400: the vocabulary has 7 tokens more"):
+    with pytest.raises(WeightsRefusedError, match="answered 400: the vocabulary has 7 tokens more"):
         weights.send_weights(iter([("w", torch.tensor(1.0))]))
 
 

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from envs.trainers.named import refuse_weight
-from envs.trainers.trl import STATE, Fed, given_reward, newest_checkpoint
+from envs.trainers.trl import STATE, TrlFeed, given_reward, newest_checkpoint
 
 
-class Stepping(Fed):
+class Stepping(TrlFeed):
     """Each step trains on one more group."""
 
     def step(self, batches: int) -> None:
         self.ledger.trained.add(f"g{len(self.ledger.trained)}")
 
 
-def written(folder: Path, fed: Fed) -> None:
+def written(folder: Path, fed: TrlFeed) -> None:
     """What transformers writes last into a checkpoint, after a step."""
     state = SimpleNamespace(is_world_process_zero=True, stateful_callbacks={"TrainerControl": {}})
     fed.callback.on_step_end(SimpleNamespace(gradient_accumulation_steps=1), state, None)
@@ -29,7 +29,7 @@ def written(folder: Path, fed: Fed) -> None:
     (folder / STATE).write_text(json.dumps({"stateful_callbacks": state.stateful_callbacks}))
 
 
-def fed_of(output_dir: Path) -> Fed:
+def fed_of(output_dir: Path) -> TrlFeed:
     async def make_env() -> Any:
         raise NotImplementedError  # it is never begun
 

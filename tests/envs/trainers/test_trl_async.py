@@ -17,7 +17,7 @@ from sums import right
 
 from atropos_agent.engines.completions import CompletionsServer
 from envs.running.feed import RunEnded
-from envs.running.group import fates
+from envs.running.group import group_outcomes
 from envs.running.sinks import TrainerGroup
 from envs.trainers.trl import STATE
 from envs.trainers.trl_async import Worker
@@ -123,8 +123,8 @@ def test_the_trainer_is_fed_and_its_checkpoint_says_what_is_not_given_again(make
     step(worker)  # and here the process is killed: this step is lost
     worker.stop()
     names = list(dict.fromkeys(sample.metrics.handed.group for sample in samples))
-    assert [fate.state for fate in fates(tmp_path / "run", ["taken"])] == ["taken", "taken"]
-    assert [fate.state for fate in fates(tmp_path / "run", ["confirmed"])] == ["confirmed"]
+    assert [outcome.state for outcome in group_outcomes(tmp_path / "run", ["taken"])] == ["taken", "taken"]
+    assert [outcome.state for outcome in group_outcomes(tmp_path / "run", ["confirmed"])] == ["confirmed"]
 
     again = worker_of(make_env, out, groups=3)
     assert (again.checkpoint, again.version) == (str(out / "checkpoint-1"), 1)
@@ -154,7 +154,7 @@ def test_no_more_groups_are_made_than_the_worker_may_have(make_env: Any, tmp_pat
     worker.check_health(300.0)
     assert worker.ledger.waiting <= 2
     worker.stop()
-    assert len(list(fates(tmp_path / "run"))) <= 5
+    assert len(list(group_outcomes(tmp_path / "run"))) <= 5
 
 
 def test_a_checkpoints_weights_are_of_the_next_version_whether_they_are_handed_over_or_not(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from row_samples import rollout, score
 from sums import right
 
 from atropos_agent.types import AgentResult
-from envs.running.group import fates
+from envs.running.group import group_outcomes
 from envs.running.sinks import TrainerGroup
 from envs.trainers.trl import given_reward
 from envs.trainers.trl_grpo import RolloutFunction, one_row_each
@@ -79,10 +79,10 @@ def test_each_prompt_gets_the_rows_of_its_task_after_weights_were_handed_over(
             function(["sum-2"], trainer_at(1, training=False))
         function(["sum-3", "sum-3"], trainer_at(1))
         assert pushed.versions == [0, 1]
-    assert [fate.state for fate in fates(tmp_path / "run")] == ["confirmed"] * 7 + ["taken"]
+    assert [outcome.state for outcome in group_outcomes(tmp_path / "run")] == ["confirmed"] * 7 + ["taken"]
     with RolloutFunction(made, tmp_path / "out", "http://127.0.0.1:9", tmp_path):
         pass
-    states = [fate.state for fate in fates(tmp_path / "run")]
+    states = [outcome.state for outcome in group_outcomes(tmp_path / "run")]
     assert (states.count("confirmed"), states.count("working")) == (4, 4), "no evaluation is given again"
 
 

@@ -19,7 +19,7 @@ from transformers import AutoTokenizer
 
 from atropos_agent.cpu_engine.model import DEFAULT_CACHE
 from envs.lab import smoke
-from envs.running.group import fates
+from envs.running.group import group_outcomes
 from envs.trainers.trl import STATE, newest_checkpoint
 
 HERE = Path(__file__).parent
@@ -63,12 +63,14 @@ async def test_kills_cost_no_group_and_double_none(
     assert state["global_step"] == state["max_steps"], "the last life came to its end"
     trained = Counter(map(tuple, state["stateful_callbacks"]["History"]["attributes"]["rows"]))
     assert set(trained.values()) == {1}, "no row twice"
-    found = list(fates(tmp_path / "run"))
+    found = list(group_outcomes(tmp_path / "run"))
     rows = Counter(name for name, _ in trained)
     whole = {name for name, count in rows.items() if count == 2}
     assert set(ours["trained"]) == whole and set(ours["partly"]) == set(rows) - whole
     numbers = {int(name.rpartition("-")[2]) for name in whole}
-    assert {fate.number for fate in found if fate.state == "confirmed"} == numbers
-    assert {fate.state for fate in found} <= {"confirmed", "taken", "working"}, "all others are given again"
+    assert {outcome.number for outcome in found if outcome.state == "confirmed"} == numbers
+    assert {outcome.state for outcome in found} <= {"confirmed", "taken", "working"}, "all others are given again"
     print("\n".join(line for line in log.splitlines() if line.startswith("life")))
-    print(f"{len(found)} groups: {Counter(fate.state.value for fate in found)}; {trained.total()} rows trained on")
+    print(
+        f"{len(found)} groups: {Counter(outcome.state.value for outcome in found)}; {trained.total()} rows trained on"
+    )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from envs.running.group import fates
+from envs.running.group import group_outcomes
 from envs.trainers.trl import given_reward, newest_checkpoint
 from envs.trainers.trl_grpo import RolloutFunction
 
@@ -86,8 +86,8 @@ def test_grpo_trainer_takes_a_row_for_each_prompt_and_goes_on_from_its_checkpoin
     assert train(STEPS // 2).global_step == STEPS // 2
     assert train(STEPS).global_step == STEPS
     assert versions == sorted(versions) and set(range(0, STEPS, generation)) <= set(versions)
-    found = list(fates(tmp_path / "run"))
-    assert "taken" not in {fate.state for fate in found}
+    found = list(group_outcomes(tmp_path / "run"))
+    assert "taken" not in {outcome.state for outcome in found}
     batches = STEPS // generation * more.get("gradient_accumulation_steps", 1) * more.get("steps_per_generation", 1)
     _, ours = newest_checkpoint(tmp_path / "out")
     assert len(ours["trained"]) == 2 * batches, "each group of two rollouts, whatever its evaluations are"

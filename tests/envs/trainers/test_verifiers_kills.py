@@ -18,7 +18,7 @@ from sums import half_right
 
 from atropos_agent.types import IGNORED
 from envs.records.read import read_rollouts
-from envs.running.group import fates
+from envs.running.group import group_outcomes
 
 HERE = Path(__file__).parent
 
@@ -60,7 +60,7 @@ async def test_kills_of_either_side_cost_no_episode_and_double_none(
         for (tokens, sampled, _), row in zip(line["rows"], rows, strict=True):
             assert tokens == list(row.tokens)
             assert sampled == [mask != IGNORED for mask in row.masked_tokens]
-    states = Counter(fate.state for fate in fates(run))
+    states = Counter(outcome.state for outcome in group_outcomes(run))
     assert states["confirmed"] >= len(trained), "an episode may be made and get lost on its way, and is asked for again"
     print("\n".join(line for line in said.splitlines() if "ended with" in line))
     print(f"{len(trained)} episodes trained on; groups of the server's run: {dict(states)}")

@@ -99,7 +99,7 @@ async def test_loops_of_two_environments_share_a_client_and_no_run(verl, tokeniz
         assert isinstance(second.run.env, Others)
         assert again is first and not isinstance(first.run.env, Others)
     finally:
-        for runs in verl.AtroposLoop._of_client[client].values():
+        for runs in verl.AtroposLoop._runs_by_client[client].values():
             await stop(runs.end())
 
 
@@ -124,7 +124,7 @@ def given(*rollouts):
 
 
 def test_each_row_is_an_output_of_verls(verl):
-    first, second = verl.outputs(given(rollout(1.0, 2)), 8)
+    first, second = verl.make_outputs(given(rollout(1.0, 2)), 8)
     assert (first.prompt_ids, first.response_ids, first.response_mask) == ([1], [2, 3], [1, 1])
     assert first.response_logprobs == [-0.5, -0.5]
     assert second.response_ids == [2, 3, 4]
@@ -135,7 +135,7 @@ def test_each_row_is_an_output_of_verls(verl):
 def test_experts_span_prompt_and_response(verl):
     one = rollout(1.0, 1)
     rows = [replace(row, experts=write_experts(np.ones((2, 4, 2), dtype=np.uint8))) for row in one.result.segments]
-    (output,) = verl.outputs(given(replace(one, result=replace(one.result, segments=rows))), 8)
+    (output,) = verl.make_outputs(given(replace(one, result=replace(one.result, segments=rows))), 8)
     assert output.routed_experts.shape == (2, 4, 2)
 
 
@@ -153,21 +153,21 @@ def test_a_prompt_longer_than_verls_is_the_beginning_of_the_response_untrained(v
     steps = [replace(step, start=3) for step in one.result.steps]
     record = [replace(exchange, given=(8, 9, 1)) for exchange in one.result.record]
     longer = replace(one, result=replace(one.result, segments=rows, steps=steps, record=record))
-    (output,) = verl.outputs(given(longer), 2)
+    (output,) = verl.make_outputs(given(longer), 2)
     assert (output.prompt_ids, output.response_ids, output.response_mask) == ([8, 9], [1, 2, 3], [0, 1, 1])
     assert output.response_logprobs == [0.0, -0.5, -0.5]
 
 
 def test_turns_with_advantages_of_their_own_are_refused(verl):
     with pytest.raises(ValueError, match=r"turns of rollout r have advantages of their own, and verl makes one"):
-        list(verl.outputs(given(rollout(1.0, 1, turn_advantages=[0.5])), 8))
+        list(verl.make_outputs(given(rollout(1.0, 1, turn_advantages=[0.5])), 8))
 
 
 def test_a_rollout_whose_rows_are_not_the_record_is_a_failure_and_no_output(verl):
     one = rollout(1.0, 1)
     unsound = replace(one, result=replace(one.result, record=()))
     with pytest.raises(InfraError):
-        list(verl.outputs(given(unsound), 8))
+        list(verl.make_outputs(given(unsound), 8))
 
 
 class Queue:
@@ -204,7 +204,7 @@ async def test_the_v1_worker_makes_one_advantage_of_a_rollouts_outputs(verl, mon
     worker.reward_loop_worker_handles, worker.distillation_enabled, worker.processor = None, False, None
     for number, one in enumerate([rollout(1.0, 3), rollout(0.0, 1)]):
         kwargs = {"uid": "g", "session_id": number, "global_steps": 0, "raw_prompt": []}
-        await worker._agent_loop_postprocess(list(verl.outputs(given(one), 8)), False, **kwargs)
+        await worker._agent_loop_postprocess(list(verl.make_outputs(given(one), 8)), False, **kwargs)
     assert queue.keys == ["g_0_0", "g_0_1", "g_0_2", "g_1_0"]
 
     names = ("response_mask", "rm_scores", "rollout_log_probs")
@@ -278,5 +278,5 @@ async def test_a_wrong_setting_ends_the_v1_trainer_which_replaces_failed_groups_
         with pytest.raises(kind, match=message):
             await asyncio.to_thread(buffer.sample, 0, "train", 1)
     finally:
-        for runs in verl.AtroposLoop._of_client[loop.server_manager].values():
+        for runs in verl.AtroposLoop._runs_by_client[loop.server_manager].values():
             await stop(runs.end())

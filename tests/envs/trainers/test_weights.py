@@ -9,7 +9,14 @@ import httpx
 import pytest
 
 from envs.trainers import weights
-from envs.trainers.weights import EmbeddedServer, VLLMServer, WeightsRefused, hand_over, kept_current, policy_server
+from envs.trainers.weights import (
+    EmbeddedServer,
+    VLLMServer,
+    WeightsRefusedError,
+    hand_over,
+    keep_current,
+    policy_server,
+)
 
 FOLDER = Path("/run/trainer/step-000000")
 
@@ -85,7 +92,7 @@ async def test_while_the_prefix_cache_is_not_emptied_the_weights_count_as_old() 
 
 async def test_a_server_that_goes_on_refusing_is_not_asked_for_ever() -> None:
     async with reached(vllm := VLLM(loads=400)) as server:
-        with pytest.raises(WeightsRefused, match=r"--max-lora-rank"):
+        with pytest.raises(WeightsRefusedError, match=r"--max-lora-rank"):
             await hand_over(server, FOLDER, 0)
     assert vllm.changes.count("/v1/load_lora_adapter") == weights.REFUSALS
 
@@ -106,7 +113,7 @@ async def test_a_server_that_is_away_is_waited_for() -> None:
 
 
 async def test_a_server_that_comes_back_without_the_policy_gets_it_again() -> None:
-    async with reached(vllm := VLLM(str(FOLDER))) as server, kept_current(server, FOLDER, 0):
+    async with reached(vllm := VLLM(str(FOLDER))) as server, keep_current(server, FOLDER, 0):
         vllm.adapter = None
         async with asyncio.timeout(120):
             await vllm.loaded.wait()

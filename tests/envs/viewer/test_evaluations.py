@@ -7,7 +7,7 @@ from shown_runs import evaluated, indexed, make_run
 
 from envs.records.stats import summarise
 from envs.runs.reader import step_of
-from envs.viewer.evaluations import Attempt, attempts_in, beside, curve, parse_evaluation, with_attempts
+from envs.viewer.evaluations import Attempt, attempts_in, compare_with, curve, parse_evaluation, with_attempts
 
 
 def evaluation(name, solved):
@@ -44,7 +44,7 @@ def test_a_name_tells_the_step(name, step):
 
 
 def test_an_evaluation_is_compared_task_by_task():
-    now, compared = beside(evaluation("eval-8", [2] * 8), evaluation("eval-0", [1] * 6))
+    now, compared = compare_with(evaluation("eval-8", [2] * 8), evaluation("eval-0", [1] * 6))
     assert compared.difference == pytest.approx(0.25) and compared.tasks == 6
     assert [task.before for task in now.tasks] == [0.25] * 6 + [None] * 2
 

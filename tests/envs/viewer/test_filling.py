@@ -6,7 +6,7 @@ import time
 
 from waiting import in_time
 
-from envs.running.database import locked
+from envs.running.database import lock_directory
 from envs.runs.index import FILE_NAME, Index
 from envs.runs.reader import QUIET_S, goes_on
 from envs.viewer.filling import Filling
@@ -25,10 +25,10 @@ def test_nothing_is_indexed_before_somebody_looks(run_dir, tmp_path):
 
 def test_a_run_that_ended_in_good_order_is_over_at_once(tmp_path):
     (tmp_path / "metrics.json").write_text("{}")
-    with locked(tmp_path):
+    with lock_directory(tmp_path):
         assert goes_on(tmp_path)
     assert not goes_on(tmp_path)
-    with locked(tmp_path):
+    with lock_directory(tmp_path):
         assert goes_on(tmp_path), "it was started again"
     later = time.time() + 1.0  # at once would be within the same tick of the kernel's clock
     os.utime(tmp_path / "metrics.json", (later, later))

@@ -6,7 +6,7 @@ import asyncio
 import pickle
 from collections import Counter
 
-from envs.running.remote.messages import Unreachable, WorkerGone
+from envs.running.remote.messages import WorkerGoneError, WorkerUnreachableError
 from envs.running.remote.process import WorkerProcess
 
 
@@ -22,7 +22,7 @@ class StandInLink:
 
     async def call(self, method, *arguments):
         if self._ended.is_set():
-            raise WorkerGone("it was killed")
+            raise WorkerGoneError("it was killed")
         self.calls[method] += 1
         arguments = pickle.loads(pickle.dumps(arguments))
         calling = asyncio.ensure_future(getattr(self.process, method)(*arguments))
@@ -34,12 +34,12 @@ class StandInLink:
             if not calling.done():
                 calling.cancel()
         if self._ended.is_set():
-            raise WorkerGone("it was killed")
+            raise WorkerGoneError("it was killed")
         if method == "open" and calling.result() is None:
             self.process._env.node = self.node
         answer = pickle.loads(pickle.dumps(calling.result()))
         if self.cut:
-            raise Unreachable("the answer was lost")
+            raise WorkerUnreachableError("the answer was lost")
         return answer
 
     async def lose(self) -> None:
@@ -71,7 +71,7 @@ class StandInCluster:
 
     async def start(self, node):
         if node not in self.names:
-            raise WorkerGone(f"{node} has left")
+            raise WorkerGoneError(f"{node} has left")
         self.opened[node] += 1
         self.links[node] = StandInLink(self._process(), node)
         return self.links[node]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from envs.running.remote.folders import Folders, own_folder, pack, received, unpack, with_paths
+from envs.running.remote.folders import Folders, map_paths, pack, restore_paths, temporary_folder, unpack
 from envs.types import Hidden, Step, Task
 
 
@@ -53,11 +53,11 @@ def test_the_same_folder_is_packed_to_the_same_bytes(tmp_path):
 def test_a_tasks_paths_lead_to_what_was_unpacked(tmp_path):
     hidden = Hidden(tests=folder(tmp_path / "tests"), shared_tests=tmp_path / "tests")
     task = Task("t", "Do it.", hidden, context=folder(tmp_path / "context"), steps=[Step("s", "First.", hidden)])
-    sent, used = Folders().sent(task)
+    sent, used = Folders().replace_paths(task)
     assert len(used) == 2, "a folder that is named several times is sent once"
     for digest, path in used.items():
         unpack(pack(path), tmp_path / "there" / digest)
-    there = received(sent, tmp_path / "there")
+    there = restore_paths(sent, tmp_path / "there")
     for path in (there.context, there.hidden.tests, there.hidden.shared_tests, there.steps[0].hidden.tests):
         assert path.is_relative_to(tmp_path / "there")
         assert (path / "inner/run.sh").is_file()
@@ -66,14 +66,14 @@ def test_a_tasks_paths_lead_to_what_was_unpacked(tmp_path):
 
 def test_a_path_that_leads_nowhere_stays(tmp_path):
     task = Task("t", "Do it.", metadata={"where": [tmp_path / "nowhere"]})
-    sent, used = Folders().sent(task)
+    sent, used = Folders().replace_paths(task)
     assert (sent.metadata, used) == (task.metadata, {})
-    assert received(sent, tmp_path) == task
+    assert restore_paths(sent, tmp_path) == task
 
 
 def test_paths_are_found_in_whatever_holds_them():
     held = {"a": (Path("x"), [Path("y")]), "b": 1}
-    assert with_paths(held, lambda path: path / "z") == {"a": (Path("x/z"), [Path("y/z")]), "b": 1}
+    assert map_paths(held, lambda path: path / "z") == {"a": (Path("x/z"), [Path("y/z")]), "b": 1}
 
 
 class TestAWorkersOwnFolder:
@@ -83,15 +83,15 @@ class TestAWorkersOwnFolder:
         return tmp_path
 
     def test_it_is_removed_in_the_end(self, place):
-        with own_folder() as folder:
+        with temporary_folder() as folder:
             (folder / "tokenizer").mkdir()
         assert list(place.iterdir()) == []
 
     def test_what_a_killed_process_left_is_removed_by_the_next_and_what_is_in_use_is_not(self, place):
-        with own_folder() as living:
+        with temporary_folder() as living:
             unpack(pack(folder(place / "task")), place / "atropos-workplace-killed/task")
             (place / "another-program").mkdir()
-            with own_folder():
+            with temporary_folder():
                 assert not (place / "atropos-workplace-killed").exists()
                 assert living.exists()
                 assert (place / "another-program").exists()
@@ -106,5 +106,5 @@ class TestAWorkersOwnFolder:
             flock(place_, how)
 
         monkeypatch.setattr(fcntl, "flock", late)
-        with own_folder() as folder:
+        with temporary_folder() as folder:
             assert folder.exists() and folder not in taken

@@ -7,14 +7,14 @@ import pytest
 
 from envs.running.remote import live as live_module
 from envs.running.remote.folders import Folders
-from envs.running.remote.live import Live, WorkerLost
+from envs.running.remote.live import LiveWorker, WorkerLostError
 from envs.running.remote.messages import (
+    RemoteFailure,
     RolloutFailure,
     SampledTokens,
-    Trouble,
-    Unreachable,
-    WorkerGone,
+    WorkerGoneError,
     WorkerLogRecord,
+    WorkerUnreachableError,
 )
 from envs.types import Failure, InfraError, Seat, Task
 
@@ -48,12 +48,12 @@ def quick(monkeypatch):
 
 
 def live(link, sampled=lambda tokens: None):
-    return Live(link, "node", Folders(), sampled)
+    return LiveWorker(link, "node", Folders(), sampled)
 
 
-@pytest.mark.parametrize("end", ["silence", Unreachable("no route")])
+@pytest.mark.parametrize("end", ["silence", WorkerUnreachableError("no route")])
 async def test_a_worker_that_does_not_answer_is_lost(end):
-    with pytest.raises(WorkerGone, match="it has not answered for"):
+    with pytest.raises(WorkerGoneError, match="it has not answered for"):
         await live(Answers(news=[end])).listen()
 
 
@@ -61,44 +61,46 @@ async def test_one_answer_that_fails_to_come_is_asked_for_again():
     link = Answers(
         news=[
             [(1, SampledTokens([5]))],
-            Unreachable("lost"),
+            WorkerUnreachableError("lost"),
             [(1, SampledTokens([5])), (2, SampledTokens([7]))],
-            WorkerGone("end"),
+            WorkerGoneError("end"),
         ]
     )
     told = []
-    with pytest.raises(WorkerGone, match="end"):
+    with pytest.raises(WorkerGoneError, match="end"):
         await live(link, told.append).listen()
     assert told == [[5], [7]], "what had arrived is not taken in twice"
     assert [after for _, after in link.told] == [0, 1, 1, 2]
 
 
 async def test_what_it_logs_is_logged_here_by_its_name(caplog):
-    link = Answers(news=[[(1, WorkerLogRecord("envs.some", logging.WARNING, "the disk is full"))], WorkerGone("end")])
-    with pytest.raises(WorkerGone):
+    link = Answers(
+        news=[[(1, WorkerLogRecord("envs.some", logging.WARNING, "the disk is full"))], WorkerGoneError("end")]
+    )
+    with pytest.raises(WorkerGoneError):
         await live(link).listen()
     assert [(one.name, one.getMessage()) for one in caplog.records] == [("envs.some", "[node] the disk is full")]
 
 
 async def test_an_order_that_may_not_have_arrived_is_given_again():
-    link = Answers(begin=[Unreachable("lost"), None])
+    link = Answers(begin=[WorkerUnreachableError("lost"), None])
     one = live(link)
     making = asyncio.ensure_future(one.make(1, TASK, Seat()))
     while True:
         if [method for method, *_ in link.told] == ["begin", "begin"]:
             break
         await asyncio.sleep(0.001)
-    assert one.lose() == 1
-    with pytest.raises(WorkerLost):
+    assert one.fail_rollouts() == 1
+    with pytest.raises(WorkerLostError):
         await making
 
 
 async def test_a_failure_there_is_a_failure_here():
-    trouble = Trouble.of(InfraError(Failure.VERIFIER, "it crashed"))
-    one = live(Answers(news=[[(1, RolloutFailure(7, trouble, None))], WorkerGone("end")]))
+    failure = RemoteFailure.of(InfraError(Failure.VERIFIER, "it crashed"))
+    one = live(Answers(news=[[(1, RolloutFailure(7, failure, None))], WorkerGoneError("end")]))
     making = asyncio.ensure_future(one.make(7, TASK, Seat()))
     await asyncio.sleep(0)
-    with pytest.raises(WorkerGone):
+    with pytest.raises(WorkerGoneError):
         await one.listen()
     with pytest.raises(InfraError, match=r"verifier: it crashed \(on node\)"):
         await making

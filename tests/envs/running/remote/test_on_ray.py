@@ -35,7 +35,7 @@ from envs.swe.nodes import examine_nodes
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'atropos-agent[ray]'")
 from ray.cluster_utils import Cluster  # noqa: E402
 
-from envs.running.remote.messages import WorkerGone  # noqa: E402
+from envs.running.remote.messages import WorkerGoneError  # noqa: E402
 from envs.running.remote.on_ray import RayCluster  # noqa: E402
 
 ROOT = Path(__file__).parents[4]
@@ -185,7 +185,7 @@ async def test_the_smoke_preset_learns(cluster, tmp_path):
 async def test_nodes_without_the_resources_are_left_out(cluster):
     async with RayCluster(RayOptions(address=cluster.address, resources={"docker": 1})) as found:
         assert await found.nodes() == []
-        with pytest.raises(WorkerGone, match="has left"):
+        with pytest.raises(WorkerGoneError, match="has left"):
             await found.start("10.0.0.1/abc")
 
 

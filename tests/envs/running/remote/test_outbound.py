@@ -8,7 +8,7 @@ import pytest
 from envs.records.redaction import Redactor
 from envs.running.remote import outbound as outbound_module
 from envs.running.remote.messages import PIECE, RolloutPiece, Turn, WorkerLogRecord
-from envs.running.remote.outbound import Outbound, Telling
+from envs.running.remote.outbound import ForwardingHandler, Outbound
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ async def test_nothing_new_is_told_after_a_while(monkeypatch):
 
 async def test_what_is_logged_is_told_without_secrets_from_any_thread():
     outbound = Outbound()
-    told = Telling(outbound, Redactor(["the-secret-key"]))
+    told = ForwardingHandler(outbound, Redactor(["the-secret-key"]))
     logger = logging.Logger("some.module")
     logger.addHandler(told)
     await asyncio.to_thread(logger.warning, "it is %s", "the-secret-key")

@@ -15,7 +15,7 @@ from envs.running.remote import live as live_module
 from envs.running.remote import member as member_module
 from envs.running.remote import outbound as outbound_module
 from envs.running.remote import pool as pool_module
-from envs.running.remote.pool import Pool, opening_of
+from envs.running.remote.pool import Pool, start_message_of
 from envs.running.replay import TurnRecording
 from envs.types import Failure, InfraError, Seat, Task
 from sandboxes.base import SandboxDied
@@ -66,7 +66,7 @@ def opened(make_env):
 
     @asynccontextmanager
     async def opened(cluster, most=8, **options):
-        opening = await opening_of(make_env(Placed))
+        opening = await start_message_of(make_env(Placed))
         async with asyncio.timeout(120), Pool(cluster, opening, each=1, most=most, **options) as pool:
             yield pool
 

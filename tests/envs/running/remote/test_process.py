@@ -8,8 +8,8 @@ import pytest
 from sums import Sums, right
 
 from envs.running.remote import outbound as outbound_module
-from envs.running.remote.messages import Order, RolloutFailure, RolloutPiece, SampledTokens, Turn, joined
-from envs.running.remote.pool import opening_of
+from envs.running.remote.messages import RolloutFailure, RolloutOrder, RolloutPiece, SampledTokens, Turn, join_rollout
+from envs.running.remote.pool import start_message_of
 from envs.running.remote.process import WorkerProcess
 from envs.types import Failure, Seat, Task
 from sandboxes.base import SandboxDied
@@ -45,7 +45,7 @@ async def opened(make_env, monkeypatch):
 
     async def opened(cls=Sums):
         processes.append(process := WorkerProcess())
-        assert await process.open(await opening_of(make_env(cls))) is None
+        assert await process.open(await start_message_of(make_env(cls))) is None
         return process
 
     yield opened
@@ -69,10 +69,10 @@ async def told(
 async def test_an_order_is_carried_out_once_with_its_turns_told_before_its_end(opened, engine):
     process = await opened()
     for _ in range(2):
-        await process.begin(Order(4, TASK, Seat(9, 1), ()))
+        await process.begin(RolloutOrder(4, TASK, Seat(9, 1), ()))
     news = await told(process)
     made = [one for one in news if isinstance(one, RolloutPiece)]
-    rollout = joined([one.piece for one in made], TASK, Seat(9, 1))
+    rollout = join_rollout([one.piece for one in made], TASK, Seat(9, 1))
     assert rollout.verdict.reward == 1.0
     assert [one.number for one in news if isinstance(one, Turn)] == [4, 4]
     assert engine.requests == 2
@@ -80,38 +80,38 @@ async def test_an_order_is_carried_out_once_with_its_turns_told_before_its_end(o
 
 async def test_turns_that_come_with_the_order_are_not_sampled_again(opened, engine):
     process = await opened()
-    await process.begin(Order(1, TASK, Seat(9, 1), ()))
+    await process.begin(RolloutOrder(1, TASK, Seat(9, 1), ()))
     turns = [one.body for one in await told(process) if isinstance(one, Turn)]
     other = await opened()
-    await other.begin(Order(1, TASK, Seat(9, 1), turns))
+    await other.begin(RolloutOrder(1, TASK, Seat(9, 1), turns))
     assert not [one for one in await told(other) if isinstance(one, Turn | SampledTokens)]
     assert engine.requests == 2
 
 
 async def test_a_failure_is_told_with_how_far_the_recording_came(opened):
     process = await opened(Failing)
-    await process.begin(Order(1, TASK, Seat(9, 1), ()))
+    await process.begin(RolloutOrder(1, TASK, Seat(9, 1), ()))
     (failed,) = [one for one in await told(process) if isinstance(one, RolloutFailure)]
-    assert failed.trouble.kind is Failure.SANDBOX
+    assert failed.failure.kind is Failure.SANDBOX
     assert failed.progress == (0, 0, False)
 
 
 async def test_what_is_in_the_way_of_the_environment_is_told(make_env):
     process = WorkerProcess()
-    trouble = await process.open(await opening_of(make_env(Broken)))
-    assert (trouble.kind, trouble.message) == (Failure.SANDBOX, "SandboxDied: no Docker daemon")
+    failure = await process.open(await start_message_of(make_env(Broken)))
+    assert (failure.kind, failure.message) == (Failure.SANDBOX, "SandboxDied: no Docker daemon")
     await process.close()
 
 
 async def test_an_opening_that_is_cancelled_from_within_is_not_waited_for(make_env):
-    opening = await opening_of(make_env(Cancelled))
-    trouble = await asyncio.wait_for(WorkerProcess().open(opening), 30)
-    assert trouble.kind == Failure.ENVIRONMENT and "cancelled from within" in trouble.message
+    opening = await start_message_of(make_env(Cancelled))
+    failure = await asyncio.wait_for(WorkerProcess().open(opening), 30)
+    assert failure.kind == Failure.ENVIRONMENT and "cancelled from within" in failure.message
 
 
 async def test_what_the_driver_wants_logged_ends_with_the_worker(make_env):
     process, before = WorkerProcess(), logging.getLogger().level
-    assert await process.open(replace(await opening_of(make_env(Sums)), log_level=logging.CRITICAL)) is None
+    assert await process.open(replace(await start_message_of(make_env(Sums)), log_level=logging.CRITICAL)) is None
     assert logging.getLogger().level == logging.CRITICAL
     await process.close()
     assert logging.getLogger().level == before

@@ -9,12 +9,16 @@ import tracemalloc
 import pytest
 
 from envs.tasks.adapters.dataset_rows import Row, convert_rows, read_rows
-from envs.tasks.adapters.directory import config, write_task
+from envs.tasks.adapters.directory import make_task_toml, write_task
 from envs.types import BadTask, BadTasks
 
 
 def named(row, out):
-    files = {"task.toml": config("x"), "instruction.md": "Do it.", "tests/test.sh": row.text("test", default="true")}
+    files = {
+        "task.toml": make_task_toml("x"),
+        "instruction.md": "Do it.",
+        "tests/test.sh": row.text("test", default="true"),
+    }
     return write_task(out, row.text("id"), {**files, "environment/Dockerfile": "FROM scratch\nWORKDIR /app\n"})
 
 

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from envs.tasks.adapters import ADAPTERS
-from envs.tasks.adapters.directory import config, convert_each, test_folder, write_task
+from envs.tasks.adapters.directory import convert_each, make_task_toml, test_folder, write_task
 from envs.tasks.harbor import directory_digest, load_task
 from envs.types import BadTask
 
 test_folder.__test__ = False  # not a test for pytest
 
 FILES = {
-    "task.toml": config("sample"),
+    "task.toml": make_task_toml("sample"),
     "instruction.md": "Do it.",
     "environment/Dockerfile": b"FROM scratch\n",
     "tests/test.sh": "true",
@@ -47,7 +47,7 @@ def test_files_and_folders_are_copied_with_their_links(tmp_path):
 
 
 def test_protected_paths_are_taken_as_they_are_and_folders_with_all_below_them(tmp_path):
-    text = config("sample", protected=["tests/test_[a].py"], folders=["tests"], tags=["slow"])
+    text = make_task_toml("sample", protected=["tests/test_[a].py"], folders=["tests"], tags=["slow"])
     task = load_task(write_task(tmp_path, "one", {**FILES, "task.toml": text}))
     assert task.hidden.protected == ("tests/*", "tests/test_[[]a].py")
     assert "slow" in task.tags

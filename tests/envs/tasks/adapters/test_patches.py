@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rows_on_disk import write
 
 from envs.tasks.adapters import swebench
-from envs.tasks.adapters.directory import config, write_task
+from envs.tasks.adapters.directory import make_task_toml, write_task
 from envs.tasks.adapters.patches import read_patch
 from envs.types import BadTask, BadTasks
 
@@ -150,7 +150,11 @@ def test_whatever_is_let_through_git_can_read_and_stays_as_it_is(noise, at):
 
 
 def test_no_adapter_writes_a_patch_that_git_can_not_read(tmp_path):
-    files = {"task.toml": config("x"), "instruction.md": "Do it.", "environment/Dockerfile": "FROM x\nWORKDIR /x\n"}
+    files = {
+        "task.toml": make_task_toml("x"),
+        "instruction.md": "Do it.",
+        "environment/Dockerfile": "FROM x\nWORKDIR /x\n",
+    }
     tests = {"tests/test.sh": "true"}
     write_task(tmp_path, "good", {**files, **tests, "environment/bug.patch": GOOD.strip()})
     assert (tmp_path / "good/environment/bug.patch").read_text() == GOOD

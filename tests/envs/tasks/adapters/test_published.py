@@ -8,7 +8,7 @@ import pytest
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from envs.tasks.adapters import published
-from envs.tasks.adapters.published import download, pin
+from envs.tasks.adapters.published import download, write_origin
 from envs.tasks.adapters.sets import SETS
 from envs.types import BadTask
 
@@ -90,16 +90,16 @@ def test_git_is_asked_for_where_it_is_missing(repository, tmp_path, monkeypatch)
 def test_a_folder_holds_one_revision_or_one_copy(tmp_path):
     rows = tmp_path / "rows.parquet"
     rows.write_bytes(b"1")
-    pin(tmp_path / "hub", "swe-gym", None)
-    pin(tmp_path / "hub", "swe-gym", None)
-    pin(tmp_path / "copy", "swe-gym", rows)
+    write_origin(tmp_path / "hub", "swe-gym", None)
+    write_origin(tmp_path / "hub", "swe-gym", None)
+    write_origin(tmp_path / "copy", "swe-gym", rows)
     assert json.loads((tmp_path / "hub/source.json").read_text())["revision"] == SETS["swe-gym"].revision
     rows.write_bytes(b"2")
     for out, name, given in (("copy", "swe-gym", rows), ("hub", "swe-gym", rows), ("hub", "swe-smith", None)):
         with pytest.raises(BadTask, match=r"holds other tasks \(.*swe-gym.*\); give another --out"):
-            pin(tmp_path / out, name, given)
+            write_origin(tmp_path / out, name, given)
 
 
 def test_a_copy_that_is_not_there_is_named(tmp_path):
     with pytest.raises(BadTask, match=r"rows\.parquet is neither a file nor a folder"):
-        pin(tmp_path / "out", "swe-gym", tmp_path / "rows.parquet")
+        write_origin(tmp_path / "out", "swe-gym", tmp_path / "rows.parquet")

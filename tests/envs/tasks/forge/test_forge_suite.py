@@ -1,13 +1,13 @@
 """What is read of a run of a project's suite."""
 
-from envs.tasks.forge.suite import observed, parse_report
+from envs.tasks.forge.suite import failure_summary, parse_report
 
 
 def test_addresses_and_pointers_are_left_out_of_what_is_observed():
     message = (
         "t.py:1: in test\n    assert f() == a\nE   assert <A at 0x7f00aa> == None\nE    +  where <A> = f()\nE   ? ^"
     )
-    assert observed(message) == ">>> assert f() == a\nassert <A at 0x...> == None"
+    assert failure_summary(message) == ">>> assert f() == a\nassert <A at 0x...> == None"
 
 
 def test_an_id_that_is_reported_twice_and_a_skipped_test_count_for_nothing():

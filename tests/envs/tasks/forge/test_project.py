@@ -4,7 +4,7 @@ import zipfile
 
 import pytest
 
-from envs.tasks.forge.project import obtain, read_project
+from envs.tasks.forge.project import fetch_project, read_project
 from envs.types import BadTask
 
 
@@ -31,7 +31,7 @@ def test_a_tree_without_library_or_tests_is_refused(library, gone, missing):
 
 async def test_a_name_that_pip_could_take_for_an_option_is_refused(tmp_path):
     with pytest.raises(BadTask, match="neither a directory nor a package name"):
-        await obtain("--index-url=x", tmp_path)
+        await fetch_project("--index-url=x", tmp_path)
 
 
 @pytest.mark.parametrize("trees", [0, 2])
@@ -44,4 +44,4 @@ async def test_a_release_of_another_form_is_refused_with_the_remedy(tmp_path, mo
 
     monkeypatch.setattr("envs.tasks.forge.project._download", downloaded)
     with pytest.raises(BadTask, match=r"shapes-1\.zip is no archive of one source tree: .*; give the tree itself"):
-        await obtain("shapes", tmp_path)
+        await fetch_project("shapes", tmp_path)
