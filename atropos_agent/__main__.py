@@ -17,7 +17,7 @@ def command() -> int:
     """Run the command of this process. Returns the exit status."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # what is imported first is nothing that a traceback would explain
     if not sys.flags.safe_path:
-        sys.path.append("")  # `python -m` has it first; behind the others it hides nothing
+        sys.path.append("")  # `python -m` has it first; after the others it hides nothing
     try:
         check_packages("envs", "tools", "sandboxes")
     except ImportError as error:

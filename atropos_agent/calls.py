@@ -26,7 +26,7 @@ NOT_RUN = "This call was not run."
 
 @dataclass(slots=True)
 class Calls:
-    """The calls of a reply, as long as nothing was written behind it.
+    """The calls of a reply, as long as nothing was written after it.
 
     called: whether its calls are the chat template's. span: the turn's. results: by the place of the call in the reply.
     shown: whether calls were run, and the model is to go on from their results.

@@ -124,7 +124,7 @@ class FittedFormat:
 
     @cached_property
     def results_after_text(self) -> bool:
-        """Tell whether results are messages of role `tool` behind a reply with its calls as text."""
+        """Tell whether results are messages of role `tool` after a reply with its calls as text."""
         if not self.own or self.template is None:
             return False
         ids = self.format.call_id(0, "probe"), self.format.call_id(1, "probe")
@@ -283,7 +283,7 @@ class FittedFormat:
 
 
 def fitting(encode: Callable[[Sequence[Message]], T], messages: Sequence[Message]) -> T:
-    """Return the result of `encode` for messages, in a form accepted by the chat template: some want a reply behind
+    """Return the result of `encode` for messages, in a form accepted by the chat template: some want a reply after
     each message. Raises TemplateError."""
     try:
         return encode(messages)

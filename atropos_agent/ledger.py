@@ -32,7 +32,7 @@ LATE_S = 5.0
 
 
 class BudgetSpent(Exception):
-    """Another reply was requested behind the end of a budget. The rollout ends there, and is graded normally.
+    """Another reply was requested after the end of a budget. The rollout ends there, and is graded normally.
 
     reason: names the budget."""
 
@@ -53,7 +53,7 @@ class Line:
     added: Sequence[Message] = ()
 
     def go_on(self, messages: Sequence[Message]) -> None:
-        """Add messages behind the last reply. Raises jinja2's TemplateError; then nothing has changed."""
+        """Add messages after the last reply. Raises jinja2's TemplateError; then nothing has changed."""
         place = self.conversation.place()
         try:
             self.conversation.add_messages(messages)
@@ -99,7 +99,7 @@ class Ledger:
 
     def begin(self, messages: Sequence[Message], branch: str, kept: Sequence[Message] = ()) -> Line:
         """Begin a conversation. messages: as people write them; one system prompt is put first if there is none.
-        kept: turns of another conversation of the rollout to put behind them, as they stand there. Raises jinja2's
+        kept: turns of another conversation of the rollout to put after them, as they stand there. Raises jinja2's
         TemplateError for messages refused by the chat template."""
         config, opening = self.sampler.config, list(messages)
         if opening[0]["role"] != "system":

@@ -177,7 +177,7 @@ class Sampler:
         return min(limits, default=None)
 
     def room(self, prompt_tokens: int) -> int | None:
-        """Return the tokens of room behind a prompt; None if unknown."""
+        """Return the tokens of room after a prompt; None if unknown."""
         known = [limit for limit in (self.config.max_total_tokens, self.window) if limit is not None]
         return min(known) - prompt_tokens if known else None
 

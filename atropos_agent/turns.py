@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 Edit = Callable[[Message], Message]
 
 SPENT = frozenset({StopReason.MAX_STEPS, StopReason.MAX_TOKENS, StopReason.TIME})
-"""Reasons behind which a conversation can't go on."""
+"""Reasons after which a conversation can't go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ class TurnReply:
 class Turns:
     """A conversation of a rollout. Made by `AtroposAgent.turns`, and by `fork` and `open` of another one.
 
-    ended: why it goes no further by itself; None while it does. A message added behind an answer or a submission goes
-    on; behind the end of a budget nothing does. final: the last answer, or the submitted text.
+    ended: why it goes no further by itself; None while it does. A message added after an answer or a submission goes
+    on; after the end of a budget nothing does. final: the last answer, or the submitted text.
     ledger: of the rollout.
     """
 
@@ -75,20 +75,20 @@ class Turns:
         self.task: Sequence[Message] = ()
         """The messages before its first reply; a restart leaves it."""
         self._kept: list[Message] = []
-        """Turns from before a restart, put behind the first messages."""
+        """Turns from before a restart, put after the first messages."""
         self._given: list[Message] = []
         """Added messages not yet in the conversation."""
         self._calls = 0
         """Calls so far; their ids are numbered by it."""
         self._last: Calls | None = None
-        """The calls of the last reply, until something is written behind it."""
+        """The calls of the last reply, until something is written after it."""
         self._replying = False
 
     def add(self, messages: str | Message | Sequence[Message]) -> None:
         """Add messages before the next reply. A text is the user's.
 
         The first ones may be any history; a system message at their beginning stands in place of the configured one.
-        Raises ValueError for a message that can't stand behind a reply."""
+        Raises ValueError for a message that can't come after a reply."""
         if isinstance(messages, str):
             messages = {"role": "user", "content": messages}
         new = [messages] if isinstance(messages, Mapping) else list(messages)
@@ -101,7 +101,7 @@ class Turns:
     async def reply(self, max_tokens: int | None = None) -> TurnReply:
         """Sample the model's reply to the added messages, and to the results of its calls.
 
-        max_tokens: of this reply, at most. Raises ValueError if there is nothing to reply to, BudgetSpent behind the
+        max_tokens: of this reply, at most. Raises ValueError if there is nothing to reply to, BudgetSpent after the
         end of a budget, AgentError for an infrastructure failure."""
         if self.ended in SPENT:
             raise BudgetSpent(self.ended)
@@ -117,7 +117,7 @@ class Turns:
         """Run calls of the last reply, in order, for the model to see their results. Returns these.
 
         The model gets notes on malformed calls as well, and on calls not run. If a tool ends the conversation, or the
-        rollout's time is over, the calls behind it are not run; behind the end of a budget none is. Raises
+        rollout's time is over, the calls after it are not run; after the end of a budget none is. Raises
         ValueError for a call that isn't the reply's, and a tool's exception if it is an infrastructure failure."""
         if self.ended in SPENT:
             return []
@@ -153,7 +153,7 @@ class Turns:
     ) -> None:
         """Go on with these messages: the model no longer sees the messages before, but their rows stay.
 
-        keep: so many of the last turns stand behind them, as context; None for all. edit: changes the messages
+        keep: so many of the last turns come after them, as context; None for all. edit: changes the messages
         before the last two turns."""
         history = [] if self._line is None else [*self._line.conversation.messages, *self._result_messages()]
         starts = [place for place, message in enumerate(history) if message["role"] == "assistant"]
@@ -242,7 +242,7 @@ class Turns:
         return TurnReply(ended=reason)
 
     def _following(self, messages: Sequence[Message]) -> list[Message]:
-        """Return messages to stand behind a reply, without the conversation's own system prompt. Raises ValueError."""
+        """Return messages to come after a reply, without the conversation's own system prompt. Raises ValueError."""
         assert self._line is not None  # noqa: S101 - nothing follows before that
         first = map_texts(self._line.conversation.messages[0], unquote)
         own = bool(messages) and messages[0]["role"] == "system" and messages[0]["content"] == first["content"]
@@ -250,7 +250,7 @@ class Turns:
         for role in (message["role"] for message in new):
             if role != "user":
                 what = "another system prompt" if role == "system" else f"a message of role {role!r}"
-                raise ValueError(f"{what} can't stand behind a reply; open another conversation that begins with it")
+                raise ValueError(f"{what} can't come after a reply; open another conversation that begins with it")
         return new
 
     def _write(self) -> Line:

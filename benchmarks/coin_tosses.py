@@ -5,7 +5,7 @@ python benchmarks/coin_tosses.py DIR [--runs 50] [--steps 17] [--right]
 Each run trains a fresh smoke policy with the real engine, trainer API, environment and trainer, in temporary
 directories instead of containers. Before the trainer reads a batch every score in it is replaced by a toss, so that
 what the curve shows of rewards is the wandering of a policy that is pushed at random. --right leaves the scores. One
-line for each run is added to DIR/tosses.jsonl (or right.jsonl), and a later start goes on behind the last. Then both of
+line for each run is added to DIR/tosses.jsonl (or right.jsonl), and a later start goes on after the last. Then both of
 `envs.lab.curve.rise`'s chances are looked at after several numbers of steps of all runs.
 """
 

@@ -91,7 +91,7 @@ def serve(turns: int, delay_s: tuple[float, float], tokenizer: Any) -> None:
     async def completions(request: web.Request) -> web.Response:
         nonlocal working
         prompt = orjson.loads(await request.read())["prompt"]
-        turn = max(0, (prompt.count(close) - 2) // 2)  # behind the system prompt and the task
+        turn = max(0, (prompt.count(close) - 2) // 2)  # after the system prompt and the task
         working += 1
         try:
             await asyncio.sleep(random.uniform(*delay_s))

@@ -4,7 +4,7 @@
 
 Ours, `AtroposAgent` with its rows, beside the plain loop over atroposlib's `ManagedServer` in the same
 process: CPU seconds for the given number of turns, half and twice as many, each turn as long. With each
-tokenizer's own template, and for the first one also with a template that trims replies, behind replies that end
+tokenizer's own template, and for the first one also with a template that trims replies, after replies that end
 with a newline. A plain loop that keeps its prefix encodes no more than ours; one that loses it encodes everything
 every turn.
 

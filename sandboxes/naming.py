@@ -44,7 +44,7 @@ def resolve(option: str, value: str, known: Mapping[str, Any], group: str = "") 
 
 def _installed(option: str, value: str, group: str) -> dict[str, str]:
     """Return the dotted paths of the installed parts, by name. Raises ValueError if several packages offer `value`."""
-    # Not the value of an entry: it may name extras behind the path.
+    # Not the value of an entry: it may name extras after the path.
     found = [(entry.name, f"{entry.module}:{entry.attr or ''}") for entry in entry_points(group=group)]
     if len(rivals := sorted({path for name, path in found if name == value})) > 1:
         raise ValueError(f"{option} {value}: several installed packages offer it; choose {' or '.join(rivals)}")

@@ -1,4 +1,4 @@
-"""Attention for rows behind a common start in one sequence, row by row.
+"""Attention for rows after a common start in one sequence, row by row.
 
 A mask over all tokens of the sequence gives the same result, but then each row's tokens are multiplied with those
 of all others: most of the work if rows are long.

@@ -129,7 +129,7 @@ Row = TypeVar("Row", bound=TrainingRow)
 
 
 def parts(network: Any, rows: Sequence[Row], limit: int) -> Iterator[list[Row]]:
-    """Yield the rows in parts to compute at once: of at most about `limit` tokens behind their common start, where
+    """Yield the rows in parts to compute at once: of at most about `limit` tokens after their common start, where
     repetitions don't count; of one row where the network can't share a start."""
     if not choose(network):
         yield from ([row] for row in rows)
@@ -150,7 +150,7 @@ def predictions(network: Any, rows: Sequence[TrainingRow]) -> tuple[Tensor, Tens
     """Return the logits that predict the trained tokens of all rows, and these tokens, in order.
 
     Shapes (trained tokens, vocab_size) and (trained tokens,). Where the network can, it computes the common start of
-    the rows once, and so rows of the same tokens; every row must have a trained token behind its first token.
+    the rows once, and so rows of the same tokens; every row must have a trained token after its first token.
     """
     trained = [[place for place, label in enumerate(row.masked_tokens) if label != IGNORED] for row in rows]
     labels = [row.masked_tokens[place] for row, places in zip(rows, trained, strict=True) for place in places]

@@ -276,7 +276,7 @@ class CompletionsServer(TokenServer):
         return await settle_error(self, error, prompt)
 
     async def can_sample(self, prompt: list[int]) -> bool:
-        """Tell whether the server samples a token behind this prompt."""
+        """Tell whether the server samples a token after this prompt."""
         try:
             await self._tokens_and_logprobs_completion_wrapper(input_ids=prompt, max_tokens=1, temperature=1.0, n=1)
         except AgentError:

@@ -93,7 +93,7 @@ def refused_option(text: str, options: Mapping[str, Any]) -> str | None:
 
 
 def room_left(text: str, max_tokens: int) -> int:
-    """Return the tokens of room behind a prompt, as the refusal of a prompt with a reply of `max_tokens` names window
+    """Return the tokens of room after a prompt, as the refusal of a prompt with a reply of `max_tokens` names window
     and prompt, or half as much where it does not; 0 for a prompt without any."""
     if _FULL.search(text):
         return 0

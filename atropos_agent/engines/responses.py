@@ -85,7 +85,7 @@ def _completion(answer: Any) -> Any:
         content="".join(part["text"] for part in parts if part["type"] == "output_text"),
         reasoning_content="\n".join(part["text"] for part in thoughts) or None,
         tool_calls=calls,
-        # Reasoning with nothing behind it is refused.
+        # Reasoning with nothing after it is refused.
         **({RAW: output} if any(item["type"] != "reasoning" for item in output) else {}),
     )
     usage = answer.get("usage") or {}

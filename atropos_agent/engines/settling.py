@@ -21,7 +21,7 @@ class ProbedServer(Protocol):
         ...
 
     async def can_sample(self, prompt: list[int]) -> bool:
-        """Tell whether the server samples a token behind this prompt."""
+        """Tell whether the server samples a token after this prompt."""
         ...
 
 

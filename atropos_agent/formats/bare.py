@@ -13,7 +13,7 @@ NOTHING_ELSE = "a reply that calls a tool is nothing else"
 
 
 class BareFormat(TaggedFormat):
-    """Calls without a tag are read as those behind `opening`, if the reply begins with them."""
+    """Calls without a tag are read as those after `opening`, if the reply begins with them."""
 
     stray = False
 
@@ -23,7 +23,7 @@ class BareFormat(TaggedFormat):
 
     @abstractmethod
     def holds(self, content: str) -> bool:
-        """Tell whether a call stands in content, behind other text."""
+        """Tell whether a call stands in content, after other text."""
 
     def parse(self, text: str, *, first_id: int = 0, thinking_open: bool = False) -> Reply:
         start = self._bare(text, thinking_open)

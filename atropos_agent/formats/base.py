@@ -23,7 +23,7 @@ class ToolFormat(ABC):
 
     control: the format's own strings that a tokenizer may hold as single tokens. They stay control text
         in system messages, in replies given as examples and in corrections; everywhere else they are encoded as text.
-    frame: the text before and behind a result in a message's content, by which chat templates tell
+    frame: the text before and after a result in a message's content, by which chat templates tell
         results from questions; None if the role alone tells them.
     ends: those of `control` with which a model ends a turn with calls; others never end one.
     thinking: the tags around thinking.

@@ -32,7 +32,7 @@ class DeepSeekV3(SectionFormat):
         name = text[place:end].strip() if end >= 0 else ""
         if not name or "<" in name:
             raise ValueError("the call has no tool's name on a line of its own")
-        place = expect(text, end, "```json", "the call's arguments do not stand behind ```json")
+        place = expect(text, end, "```json", "the call's arguments do not come after ```json")
         arguments, place = read_arguments(text, place)
         place = expect(text, place, "```", "the call's block of code is not closed right after its arguments")
         return Read(name, arguments), expect(text, place, CALL_END, f"the call is not closed with {CALL_END}")

@@ -38,7 +38,7 @@ class Gemma4(TaggedFormat):
     def read(self, text: str, start: int) -> Section:
         place = expect(text, start, "call:", "a call must begin with call:NAME")
         name, place = _name(text, place)
-        place = expect(text, place, "{", "no { stands behind the tool's name")
+        place = expect(text, place, "{", "no { comes after the tool's name")
         arguments, place = _GEMMA.mapping(text, place)
         end = expect(text, place, CALL_END, f"the call is not closed with {CALL_END}")
         return Section(end, [Read(name, arguments)])

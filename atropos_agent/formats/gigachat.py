@@ -1,7 +1,7 @@
-"""The formats of GigaChat 3 and 3.1: a call is a JSON object, behind a tag or in a message of its own.
+"""The formats of GigaChat 3 and 3.1: a call is a JSON object, after a tag or in a message of its own.
 
 Formats: the chat templates of GigaChat3-10B-A1.8B and GigaChat3.1-10B-A1.8B. As in vLLM's `gigachat3`, nothing
-stands behind a call; only here it may be another one.
+comes after a call; only here it may be another one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class GigaChat(TaggedFormat):
         value, end = read_json(text, start)
         place = skip_space(text, end)
         if place < len(text) and not text.startswith((self.opening, "<|message_sep|>"), place):
-            raise ValueError("there is text behind the call, which must stand at the reply's end")
+            raise ValueError("there is text after the call, which must stand at the reply's end")
         return section_of(end, value, *self.keys)
 
     def write(self, call: ToolCall) -> str:

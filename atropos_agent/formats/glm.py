@@ -26,7 +26,7 @@ VALUE, VALUE_END = "<arg_value>", "</arg_value>"
 class Glm(SectionFormat):
     """The training format of GLM 4.5, 4.6 and 4.7 models.
 
-    argument: the tags around an argument's name and around its value. name_end: stands behind the tool's name."""
+    argument: the tags around an argument's name and around its value. name_end: comes after the tool's name."""
 
     opening, closing = CALL, CALL_END
     call, call_end = CALL, CALL_END
@@ -51,7 +51,7 @@ class Glm(SectionFormat):
         name = text[start:place].strip()
         if not name or "<" in name:
             raise ValueError("the call does not begin with a tool's name")
-        place = expect(text, place, self.name_end.strip(), f"no {self.name_end} stands behind the tool's name")
+        place = expect(text, place, self.name_end.strip(), f"no {self.name_end} comes after the tool's name")
         arguments: dict[str, Any] = {}
         while not text.startswith(self.call_end, place := skip_space(text, place)):
             place = expect(
@@ -61,7 +61,7 @@ class Glm(SectionFormat):
             key = text[place:end].strip() if end >= 0 else ""
             if not key or "<" in key:
                 raise ValueError(f"an argument's name is empty, or not closed with {key_end}")
-            place = expect(text, end + len(key_end), value, f"no {value} stands behind the argument {key!r}")
+            place = expect(text, end + len(key_end), value, f"no {value} comes after the argument {key!r}")
             behind = self._types.end_of_json(name, key, text, place)
             end = end_of_value(text, behind, value_end, (before, self.call_end))
             if key in arguments:
@@ -83,7 +83,7 @@ class Glm(SectionFormat):
 
 
 class Hy3(Glm):
-    """The training format of Hunyuan 3 models: GLM's calls in a section, with a mark behind each tag's name.
+    """The training format of Hunyuan 3 models: GLM's calls in a section, with a mark after each tag's name.
 
     As in vLLM's `hy_v3`, an argument without a schema is text."""
 

@@ -1,7 +1,7 @@
 """The harmony format of gpt-oss: messages in channels, each with a header.
 
 Thinking stands in channel `analysis`, answers in `final`, and a call in `commentary` (or `analysis`) with a recipient
-`functions.NAME`, before or behind the channel's name. Text in `commentary` without a recipient is content.
+`functions.NAME`, before or after the channel's name. Text in `commentary` without a recipient is content.
 
 Format: OpenAI's guide to the harmony response format. As in vLLM's parser, the content type may be left out; arguments
 other than a JSON object are a problem here, even if this parser hands them on.
@@ -103,7 +103,7 @@ class _Messages:
     orderly: bool = True
 
     def add(self, header: re.Match[str], text: str) -> int:
-        """Take in the message behind a header; return the beginning of the next one."""
+        """Take in the message after a header; return the beginning of the next one."""
         recipients = _RECIPIENT.findall(header["before"]) + _RECIPIENT.findall(header["behind"])
         if recipients:
             try:
@@ -149,5 +149,5 @@ def _read(recipients: Sequence[str], content_type: str, text: str, start: int) -
     place = skip_space(text, place)
     end = _ENDS.match(text, place)
     if end is None and place < len(text):
-        raise ValueError("there is text behind the call's JSON object")
+        raise ValueError("there is text after the call's JSON object")
     return Read(name, arguments), end.end() if end else place

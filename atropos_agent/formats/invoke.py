@@ -30,10 +30,10 @@ _FLAGS = {' string="true">': True, ' string="false">': False}
 
 
 class InvokeFormat(SectionFormat):
-    """A section of `<invoke>` tags. A subclass defines the text of their `<parameter>` tags behind the argument's name.
+    """A section of `<invoke>` tags. A subclass defines the text of their `<parameter>` tags after the argument's name.
 
     parameter, parameter_end: around an argument; the first ends at the start of its name.
-    name_end: the text of the call's tag behind the tool's name and its quote.
+    name_end: the text of the call's tag after the tool's name and its quote.
     """
 
     parameter: str
@@ -57,7 +57,7 @@ class InvokeFormat(SectionFormat):
         return Read(name, arguments), place + len(self.call_end)
 
     def read_value(self, name: str, key: str, text: str, start: int) -> tuple[Any, int]:
-        """Read an argument behind its name in quotes; return it and the place of its closing tag. Raises ValueError."""
+        """Read an argument after its name in quotes; return it and the place of its closing tag. Raises ValueError."""
         raise NotImplementedError  # abstract: each subclass reads its own model's values
 
     def value_ends(self, text: str, start: int) -> int:
@@ -77,11 +77,11 @@ class InvokeFormat(SectionFormat):
         return self.between.join([*parts, self.call_end])
 
     def named(self, number: int) -> str:
-        """Return the text behind the tool's name in the tag of a call, which has this number in the section."""
+        """Return the text after the tool's name in the tag of a call, which has this number in the section."""
         return '">'
 
     def value(self, call: ToolCall, key: str) -> str:
-        """Return the text behind an argument's name. Raises ValueError."""
+        """Return the text after an argument's name. Raises ValueError."""
         raise NotImplementedError  # abstract: each subclass writes its own model's values
 
 
@@ -142,7 +142,7 @@ class MiniCpm5(MiniMax):
             return self._types.value(name, key, bare), end
         except ValueError:
             value, behind = PYTHON.read(bare, 0)
-            expect(f"{bare}>", behind, ">", f"there is text behind the value of the argument {key!r}")
+            expect(f"{bare}>", behind, ">", f"there is text after the value of the argument {key!r}")
             return self._types.value(name, key, write_json(value)), end
 
     def value(self, call: ToolCall, key: str) -> str:
@@ -174,7 +174,7 @@ class DeepSeekV32(InvokeFormat):
             end = self.value_ends(text, start)
             return text[start:end], end
         value, behind = read_json(text, start)
-        expect(text, behind, self.parameter_end, f"there is text behind the JSON of the argument {key!r}")
+        expect(text, behind, self.parameter_end, f"there is text after the JSON of the argument {key!r}")
         return value, skip_space(text, behind)
 
     def value(self, call: ToolCall, key: str) -> str:
@@ -218,7 +218,7 @@ class KimiK3(InvokeFormat):
             end = self.value_ends(text, typed.end())
             return text[typed.end() : end], end
         value, behind = read_json(text, typed.end())
-        expect(text, behind, self.parameter_end, f"there is text behind the JSON of the argument {key!r}")
+        expect(text, behind, self.parameter_end, f"there is text after the JSON of the argument {key!r}")
         return value, skip_space(text, behind)
 
     def named(self, number: int) -> str:
@@ -237,7 +237,7 @@ class KimiK3(InvokeFormat):
 
 
 def read_quoted_name(text: str, start: int) -> tuple[str, int]:
-    """Return a name that begins behind its opening quote, and the place behind the closing one. Raises ValueError."""
+    """Return a name that begins after its opening quote, and the place after the closing one. Raises ValueError."""
     end = text.find('"', start, start + 1000)
     name = text[start:end] if end >= 0 else ""
     if not name or any(character in "<>\n" for character in name):

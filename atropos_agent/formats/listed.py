@@ -30,7 +30,7 @@ class ListFormat(TaggedFormat):
     keys: Sequence[str] = ("arguments",)
 
     def read_list(self, text: str, start: int) -> tuple[Any, int]:
-        """Read the list behind the opening tag; return it and the place behind it. Raises ValueError."""
+        """Read the list after the opening tag; return it and the place after it. Raises ValueError."""
         return read_json(text, start)
 
     def call_of(self, value: Any) -> Read:
@@ -44,7 +44,7 @@ class ListFormat(TaggedFormat):
     def read(self, text: str, start: int) -> Section:
         listed, end = self.read_list(text, start)
         if not isinstance(listed, list) or not listed:
-            raise ValueError(f"a JSON list of calls must stand behind {self.opening}")
+            raise ValueError(f"a JSON list of calls must come after {self.opening}")
         section = Section(expect(text, end, self.closing, f"the list of calls is not closed with {self.closing}"))
         for value in listed:
             try:

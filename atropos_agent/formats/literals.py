@@ -17,7 +17,7 @@ _STRING = re.compile(r"\"(?:[^\"\\\n]|\\[^\n])*+\"|'(?:[^'\\\n]|\\[^\n])*+'")
 
 Place = tuple[Any, int]
 ReadKey = Callable[[str, int], tuple[str, int]]
-"""Reads the key of a mapping at a place; returns it and the place behind it. Raises ValueError."""
+"""Reads the key of a mapping at a place; returns it and the place after it. Raises ValueError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Literals:
     key: ReadKey
 
     def read(self, source: str, start: int, depth: int = 0) -> Place:
-        """Read the value at `start`, perhaps after white space; return it and the place behind it.
+        """Read the value at `start`, perhaps after white space; return it and the place after it.
 
         Raises ValueError, which says what is wrong."""
         if depth > DEEPEST:
@@ -68,7 +68,7 @@ class Literals:
             key, place = (key_of or self.key)(source, place)
             place = skip_space(source, place)
             if not source.startswith(sign, place):
-                raise ValueError(f"no {sign} stands behind {key!r}")
+                raise ValueError(f"no {sign} comes after {key!r}")
             if key in found:
                 raise ValueError(f"the argument {key!r} is there twice")
             found[key], place = self.read(source, place + len(sign), depth + 1)
@@ -91,7 +91,7 @@ def _skip_comma(source: str, place: int, closing: str) -> int:
         place = skip_space(source, place + 1)
         if not source.startswith(closing, place):
             return place
-        raise ValueError("a comma stands behind the last value")
+        raise ValueError("a comma comes after the last value")
     if source.startswith(closing, place):
         return place
     raise ValueError(f"a value is followed by neither a comma nor {closing}: {source[place : place + 20]!r}")

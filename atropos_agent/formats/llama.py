@@ -1,6 +1,6 @@
 """The JSON format of Llama 3.x: a reply that is a call is nothing else.
 
-`{"name": …, "parameters": {…}}`, several behind each other with `;` between, `<|python_tag|>` before them or not.
+`{"name": …, "parameters": {…}}`, several one after another with `;` between, `<|python_tag|>` before them or not.
 A reply that is other JSON is an answer.
 
 Format: Meta's prompt format of Llama 3.1 and 3.2. As in vLLM's `llama3_json`, "arguments" stands for "parameters".
@@ -51,7 +51,7 @@ class LlamaJson(BareFormat):
                 break
             whole.end = place + 1
         if place < len(text):
-            raise ValueError(f"there is text behind the call: {NOTHING_ELSE}")
+            raise ValueError(f"there is text after the call: {NOTHING_ELSE}")
         return whole
 
     def write_all(self, calls: Sequence[ToolCall]) -> str:

@@ -67,7 +67,7 @@ class MiniMaxM3(InvokeFormat):
 
 
 def _element(text: str, start: int, depth: int = 0) -> tuple[str, Any, int]:
-    """Read the element at `start`; return its name, its content and the place behind it. Raises ValueError."""
+    """Read the element at `start`; return its name, its content and the place after it. Raises ValueError."""
     place = expect(text, start, f"{MARK}<", f"the call holds something else than elements in {MARK}<…> tags")
     end = text.find(">", place, place + 1000)
     name = text[place:end] if end >= 0 else ""

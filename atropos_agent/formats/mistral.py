@@ -1,4 +1,4 @@
-"""The formats of Mistral's models: calls behind `[TOOL_CALLS]`.
+"""The formats of Mistral's models: calls after `[TOOL_CALLS]`.
 
 Formats: the chat templates and mistral-common's tokenizers. Up to v7 one JSON list, each call with an id of nine
 letters or digits; from v11 on `[TOOL_CALLS]name[ARGS]{…}` for each call.
@@ -47,7 +47,7 @@ class Mistral(TaggedFormat):
     def read(self, text: str, start: int) -> Section:
         listed, end = read_json(text, start)
         if not isinstance(listed, list) or not listed:
-            raise ValueError(f"a JSON list of calls must stand behind {CALLS}")
+            raise ValueError(f"a JSON list of calls must come after {CALLS}")
         section = Section(end)
         for value in listed:
             try:
@@ -89,17 +89,17 @@ class MistralArgs(TaggedFormat):
     def read(self, text: str, start: int) -> Section:
         found = _NAME.match(text, start)
         if found is None:
-            raise ValueError(f"a tool's name must stand behind {CALLS}")
+            raise ValueError(f"a tool's name must come after {CALLS}")
         place, given = found.end(), ""
         if text.startswith(CALL_ID, place):
             given = text[place + len(CALL_ID) :][:9]
             if not _ID.fullmatch(given):
-                raise ValueError(f"no id of nine letters or digits stands behind {CALL_ID}")
+                raise ValueError(f"no id of nine letters or digits comes after {CALL_ID}")
             place += len(CALL_ID) + len(given)
         # What skips special tokens, as vLLM does, leaves the name and its arguments with nothing between.
         place += len(ARGUMENTS) * text.startswith(ARGUMENTS, place)
         if not text.startswith("{", skip_space(text, place)):
-            raise ValueError(f"{ARGUMENTS} and a JSON object must stand behind the tool's name")
+            raise ValueError(f"{ARGUMENTS} and a JSON object must come after the tool's name")
         arguments, end = read_arguments(text, place)
         return Section(end, [Read(found[1], arguments, given)])
 

@@ -49,7 +49,7 @@ class Pythonic(BareFormat):
             end = place + len(self.closing)
             place = skip_space(text, end)
         if place < len(text):
-            raise ValueError(f"there is text behind the calls: {NOTHING_ELSE}")
+            raise ValueError(f"there is text after the calls: {NOTHING_ELSE}")
         return Section(end, calls)
 
     def write_all(self, calls: Sequence[ToolCall]) -> str:
@@ -78,12 +78,12 @@ class Lfm2(TaggedFormat):
 
 
 def read_list(text: str, start: int) -> tuple[list[Read], int]:
-    """Read a list of calls; return them and the place behind it. Raises ValueError, which says what is wrong."""
+    """Read a list of calls; return them and the place after it. Raises ValueError, which says what is wrong."""
     place = expect(text, start, "[", "the calls must stand in a list, [NAME(KEY=VALUE)]")
     calls: list[Read] = []
     while True:
         name, place = _name(text, skip_space(text, place))
-        place = expect(text, place, "(", f"no ( stands behind {name!r}")
+        place = expect(text, place, "(", f"no ( comes after {name!r}")
         arguments, place = PYTHON.mapping(text, place, sign="=", closing=")", key_of=_name)
         calls.append(Read(name, arguments))
         place = skip_space(text, place)

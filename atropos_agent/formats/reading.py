@@ -40,7 +40,7 @@ class Read:
 
 @dataclass(slots=True)
 class Section:
-    """The content behind an opening tag: calls, the problems of others, and its end."""
+    """The content after an opening tag: calls, the problems of others, and its end."""
 
     end: int
     calls: list[Read] = field(default_factory=list)
@@ -61,7 +61,7 @@ class _ScannedReply:
 
 
 class TaggedFormat(ToolFormat):
-    """A format whose calls begin with a tag. A subclass defines the text behind it.
+    """A format whose calls begin with a tag. A subclass defines the text after it.
 
     opening, closing: around a call, or around several.
     stray: whether a closing tag by itself is a call's without its start.
@@ -82,7 +82,7 @@ class TaggedFormat(ToolFormat):
 
     @abstractmethod
     def read(self, text: str, start: int) -> Section:
-        """Read the text behind the opening tag that ends at `start`, in time proportional to this text.
+        """Read the text after the opening tag that ends at `start`, in time proportional to this text.
 
         Raises ValueError, which says what is wrong, if its end is not clear."""
 
@@ -127,7 +127,7 @@ class TaggedFormat(ToolFormat):
                 found.orderly &= not (found.thoughts or found.calls or found.has_content)
                 position, inside = tag.end(), True
             elif len(found.problems) >= MOST_MALFORMED:
-                found.problems.append(f"what stands behind the first {MOST_MALFORMED} malformed calls was not read")
+                found.problems.append(f"what comes after the first {MOST_MALFORMED} malformed calls was not read")
                 found.spans.append((tag.start(), len(text)))
                 return found
             else:
@@ -152,7 +152,7 @@ class TaggedFormat(ToolFormat):
         return section.end
 
     def _skip_malformed(self, text: str, start: int) -> int:
-        """Return the next place to read behind the malformed call at `start`: its end, else the next call."""
+        """Return the next place to read after the malformed call at `start`: its end, else the next call."""
         tag = first_of(text, start + len(self.opening), self.closing, self.opening)
         if tag is None:
             return len(text)
@@ -214,7 +214,7 @@ def skip_space(text: str, place: int) -> int:
 
 
 def expect(text: str, place: int, tag: str, problem: str) -> int:
-    """Return the place behind a tag, perhaps after white space. Raises ValueError(problem)."""
+    """Return the place after a tag, perhaps after white space. Raises ValueError(problem)."""
     place = skip_space(text, place)
     if not text.startswith(tag, place):
         raise ValueError(problem)
@@ -222,7 +222,7 @@ def expect(text: str, place: int, tag: str, problem: str) -> int:
 
 
 def read_json(text: str, start: int) -> tuple[Any, int]:
-    """Read the JSON value at `start`, perhaps after white space; return it and the place behind it.
+    """Read the JSON value at `start`, perhaps after white space; return it and the place after it.
 
     It stops at the value's end, so a closing tag inside a string is no problem. Keys twice in one object, NaN,
     infinity and numbers that would become it are refused. Raises ValueError, which says what is wrong."""
@@ -240,7 +240,7 @@ def read_json(text: str, start: int) -> tuple[Any, int]:
 
 
 def decode_json(text: str, start: int) -> tuple[Any, int]:
-    """Decode the JSON value at `start`; return it and the place behind it.
+    """Decode the JSON value at `start`; return it and the place after it.
 
     Looks at a growing part of the text, because an error counts the lines of the whole input before its place.
     Raises JSONDecodeError, whose place counts from `start`."""

@@ -37,7 +37,7 @@ class SectionFormat(TaggedFormat):
 
     @abstractmethod
     def read_one(self, text: str, start: int) -> tuple[Read, int]:
-        """Read a call behind its opening tag; return it and the place behind its closing tag. Raises ValueError."""
+        """Read a call after its opening tag; return it and the place after its closing tag. Raises ValueError."""
 
     @abstractmethod
     def write_call(self, call: ToolCall, number: int) -> str:
@@ -74,7 +74,7 @@ class SectionFormat(TaggedFormat):
         return self.write_all([call])
 
     def _skip_malformed_call(self, text: str, start: int) -> int:
-        """Return the next place to read behind a malformed call: its end, else the next call or the section's end."""
+        """Return the next place to read after a malformed call: its end, else the next call or the section's end."""
         tag = first_of(text, start, self.call_end, self.call, self.closing)
         if tag is None:
             return len(text)

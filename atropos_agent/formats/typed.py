@@ -52,7 +52,7 @@ class ArgumentTypes:
         return typed_value(key, text, allowed, self._texts.get((tool, key), ()), prefer_json=self._prefer_json)
 
     def end_of_json(self, tool: str, key: str, text: str, start: int) -> int:
-        """Return the place behind the JSON of an argument that is no text: a closing tag in one of its strings is none.
+        """Return the place after the JSON of an argument that is no text: a closing tag in one of its strings is none.
 
         It is `start` if the argument may be text, or without JSON."""
         if "string" in self._allowed.get((tool, key), _ANY):
@@ -98,7 +98,7 @@ def typed_value(
 
 
 def end_of_value(text: str, start: int, closing: str, followers: tuple[str, ...]) -> int:
-    """Return the place of a value's closing tag: the first behind which the call goes on or ends.
+    """Return the place of a value's closing tag: the first after which the call goes on or ends.
 
     Others are text of the value. Raises ValueError if there is none."""
     if (end := _closing_pattern(closing, followers).search(text, start)) is not None:
@@ -124,7 +124,7 @@ def _json(text: str) -> Any:
         return _WORDS[text]
     value, end = read_json(text, 0)
     if end != len(text):
-        raise ValueError("there is text behind the value")
+        raise ValueError("there is text after the value")
     return value
 
 

@@ -18,7 +18,7 @@ from tools.base import ToolCall
 _NAMED = re.compile(r'"name"\s*:\s*"([^"\\\s]+)"')
 _ARGUMENTS = re.compile(r'"(?:arguments|parameters)"\s*:\s*')
 _TRIES = 32
-"""The most JSON objects behind a call's own to search for the next call's arguments."""
+"""The most JSON objects after a call's own to search for the next call's arguments."""
 
 
 def answer_of(
@@ -86,7 +86,7 @@ def _sampled_arguments(calls: Sequence[ToolCall], spans: Sequence[str]) -> Itera
 
 @dataclass(frozen=True, slots=True)
 class _Object:
-    """A JSON object in one of several texts: the text's number and the place in it, and the place behind the object."""
+    """A JSON object in one of several texts: the text's number and the place in it, and the place after the object."""
 
     place: tuple[int, int]
     end: int
@@ -129,7 +129,7 @@ def _place(span: str, name: str) -> int:
 
 
 def _text_after_name(span: str, name: str, control: Sequence[str]) -> str:
-    """Return the text behind a call's name: its arguments, as far as they go."""
+    """Return the text after a call's name: its arguments, as far as they go."""
     behind = span[_place(span, name) + len(name) :]
     arguments = _ARGUMENTS.search(behind)
     behind = behind[arguments.end() :] if arguments else behind.lstrip("\"'>: ,\n")

@@ -129,7 +129,7 @@ def _harvest_reply(turn: Turn, sampled: SampledReply, kind: Branch, untrained: s
 
 
 def _messages_after_replies(given: Sequence[HistoryMessage]) -> Sequence[HistoryMessage]:
-    """Return the messages behind the last reply: a history that is not ours is context."""
+    """Return the messages after the last reply: a history that is not ours is context."""
     return given[max((place for place, message in enumerate(given, 1) if message.role == "assistant"), default=0) :]
 
 

@@ -135,7 +135,7 @@ def _custom_name(given: Mapping[str, Any]) -> str:
 
 
 def _message(message: Mapping[str, Any], where: str, answers: bool) -> HistoryMessage:
-    """Return a message. answers: whether it stands behind results of tools."""
+    """Return a message. answers: whether it comes after results of tools."""
     role = ROLES.get(fields.text(message.get("role"), f"{where}.role"))
     if role is None:
         raise fields.wrong(f"{where}.role", f"must be one of {', '.join(ROLES)}")

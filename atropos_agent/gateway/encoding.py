@@ -78,7 +78,7 @@ def _name_results(messages: Sequence[HistoryMessage], given: Sequence[Message], 
 
 
 def messages_after(messages: Sequence[HistoryMessage], fitted: FittedFormat, sampled: SampledReply) -> list[Message]:
-    """Return the messages behind a sampled reply."""
+    """Return the messages after a sampled reply."""
     calls = {call.id: call.call or ToolCall(call.name, {}, call.template_id) for call in sampled.answer.calls}
     unknown = ToolCall("", {}, fitted.format.call_id(0, "unknown"))
     found: list[Message] = []
@@ -93,7 +93,7 @@ def messages_after(messages: Sequence[HistoryMessage], fitted: FittedFormat, sam
 
 
 def fold_messages(messages: Sequence[HistoryMessage]) -> list[HistoryMessage]:
-    """Return messages for templates that take nothing but a reply behind results: the text of other messages there is
+    """Return messages for templates that take nothing but a reply after results: the text of other messages there is
     added to the last result."""
     found: list[list[HistoryMessage]] = []
     for message in messages:
@@ -112,7 +112,7 @@ def fold_messages(messages: Sequence[HistoryMessage]) -> list[HistoryMessage]:
 
 
 def put_calls_into_words(messages: Sequence[HistoryMessage]) -> list[HistoryMessage]:
-    """Return messages for templates that take no call without a result behind it: such a call becomes text."""
+    """Return messages for templates that take no call without a result after it: such a call becomes text."""
     found: list[HistoryMessage] = []
     for place, message in enumerate(messages, start=1):
         results = {one.call_id for one in takewhile(lambda one: one.role == "tool", messages[place:])}

@@ -27,7 +27,7 @@ class Line:
 class SampledReply:
     """The sampled reply of a turn.
 
-    place: behind the reply, in the line's conversation. called: whether the reply's calls are the template's.
+    place: after the reply, in the line's conversation. called: whether the reply's calls are the template's.
     exchange: the number of it in the record.
     """
 
@@ -85,7 +85,7 @@ class Turn:
 class HistoryMatch:
     """The end of a request's history in the forest.
 
-    turn: the last one of ours in it; None if it begins otherwise. rest: its messages behind this turn.
+    turn: the last one of ours in it; None if it begins otherwise. rest: its messages after this turn.
     same: the turns with the same request there.
     """
 
@@ -124,7 +124,7 @@ class Forest:
             stack += [(child, end + 1) for child in turn.children]
         last, place = deepest
         rest = messages[place:]
-        # A line begun again behind a reply of ours, for what the agent wrote there itself, holds the whole history.
+        # A line begun again after a reply of ours, for what the agent wrote there itself, holds the whole history.
         begun = [root for root in roots if same_messages(messages, root.given)]
         behind = [] if last is None else [one for one in last.children if same_messages(rest, one.given)]
         return HistoryMatch(last, rest, [*behind, *begun])
@@ -174,7 +174,7 @@ class Forest:
         return next((turn for turn in near if turn.is_echoed(message)), None)
 
     def add(self, turn: Turn) -> None:
-        """Add a turn behind its parent, or as a root."""
+        """Add a turn after its parent, or as a root."""
         (self.roots if turn.parent is None else turn.parent.children).append(turn)
 
     def remove(self, turn: Turn) -> None:

@@ -195,7 +195,7 @@ def _split_content(
     content: Mapping[str, Any], where: str, calls: list[HistoryCall], *, answers: bool
 ) -> Iterator[HistoryMessage]:
     """Yield the parts of a message: the results in it, each by itself, and its text. calls: those without a result
-    so far; answers: whether it stands behind results."""
+    so far; answers: whether it comes after results."""
     blocks = fields.objects(content.get("parts"), f"{where}.parts")
     answers = answers or any("functionResponse" in block for block in blocks)
     texts: list[str] = []

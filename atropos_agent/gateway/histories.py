@@ -1,4 +1,4 @@
-"""Bring an agent's history into a conversation's form: each reply one message, and the results of its calls behind it,
+"""Bring an agent's history into a conversation's form: each reply one message, and the results of its calls after it,
 in the order of the calls.
 
 Agents send results as they come in, and most chat templates show no ids: the model would take one call's result for
@@ -66,7 +66,7 @@ def _merge_thinking(
 def _is_thought(
     message: HistoryMessage, reply: HistoryMessage, find_turn: Callable[[HistoryMessage], Turn | None]
 ) -> bool:
-    """Tell whether a message holds nothing but the thinking before the reply behind it."""
+    """Tell whether a message holds nothing but the thinking before the reply after it."""
     if message.calls:
         return False
     if not message.text.strip():
@@ -77,7 +77,7 @@ def _is_thought(
 
 
 def _order_results(reply: HistoryMessage | None, messages: Sequence[HistoryMessage]) -> list[HistoryMessage]:
-    """Return the messages behind a reply, the results first: one for each of its calls, then those of no call of it."""
+    """Return the messages after a reply, the results first: one for each of its calls, then those of no call of it."""
     sent: dict[str, deque[HistoryMessage]] = {}
     for message in messages:
         if message.role == "tool":

@@ -109,7 +109,7 @@ def _system(system: Any) -> str:
 
 
 def _split_message(message: Mapping[str, Any], where: str, *, answers: bool) -> Iterator[HistoryMessage]:
-    """Yield the parts of a message: the results in it, each by itself, and its text. answers: whether it stands behind
+    """Yield the parts of a message: the results in it, each by itself, and its text. answers: whether it comes after
     results."""
     role = fields.text(message.get("role"), f"{where}.role")
     if role not in ("user", "assistant", "system"):

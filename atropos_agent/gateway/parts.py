@@ -26,8 +26,8 @@ _SHOWN = 60
 
 
 def answers(last: HistoryMessage, before: bool) -> bool:
-    """Tell whether the next message stands behind results of tools: if a result can hold text alone, agents put other
-    content read by a tool into a message of their user's. before: whether the message `last` stood behind results."""
+    """Tell whether the next message comes after results of tools: if a result can hold text alone, agents put other
+    content read by a tool into a message of their user's. before: whether the message `last` came after results."""
     return last.role == "tool" or (before and last.role != "assistant")
 
 

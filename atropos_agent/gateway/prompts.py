@@ -109,7 +109,7 @@ def _continue_line(
 
 
 def _restore(line: Line, parent: Turn) -> None:
-    """Take back the messages added to a line behind a turn, if nothing goes on from them."""
+    """Take back the messages added to a line after a turn, if nothing goes on from them."""
     if parent.sampled is not None:
         line.conversation = line.conversation.fork(parent.sampled.place)
         line.tip = parent

@@ -55,7 +55,7 @@ _FILES: Mapping[str, Mapping[str, Any]] = {
     "file_text": _string("Of create: the file's content."),
     "old_str": _string("Of str_replace: the text to replace, exactly as it stands in the file, where it is once."),
     "new_str": _string("Of str_replace: the text in its place. Of insert: the same as insert_text."),
-    "insert_line": _whole("Of insert: the line behind which the text is put; 0 for the beginning."),
+    "insert_line": _whole("Of insert: the line after which the text is put; 0 for the beginning."),
     "insert_text": _string("Of insert: the text."),
     "view_range": {
         "type": "array",

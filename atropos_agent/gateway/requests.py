@@ -87,7 +87,7 @@ class HistoryMessage:
 class GatewayRequest:
     """A request for a reply.
 
-    messages: the history, as sent by the agent; only the part behind the answer of number `behind`, if it names one.
+    messages: the history, as sent by the agent; only the part after the answer of number `behind`, if it names one.
     instructed: whether the first message is this request's alone, no part of the history of the answer it names.
     model: as the agent calls it, for the answer. tools: those the model may call.
     max_tokens: the most the agent wants; None if it does not say. stop: strings that end the reply.

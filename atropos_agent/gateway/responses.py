@@ -155,7 +155,7 @@ def _merge_parts(parts: Sequence[HistoryMessage]) -> HistoryMessage:
 def _parse_item(
     item: Mapping[str, Any], where: str, shown: Mapping[tuple[str, str], str], *, answers: bool
 ) -> HistoryMessage:
-    """Return an item as a message. answers: whether it stands behind results of tools."""
+    """Return an item as a message. answers: whether it comes after results of tools."""
     kind = item.get("type") or "message"
     if not isinstance(kind, str):
         raise refusals.part(kind, f"{where}.type")

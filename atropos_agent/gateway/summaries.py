@@ -51,7 +51,7 @@ def find_shortened(forest: Forest, kinds: Mapping[Turn, Branch]) -> Compactions:
 def _note_restart(
     found: Compactions, turn: Turn, last: Turn, beside: Sequence[Turn], kinds: Mapping[Turn, Branch]
 ) -> None:
-    """Note how the main conversation goes on in a turn that is not behind its last one."""
+    """Note how the main conversation goes on in a turn that is not after its last one."""
     # A summary may be requested with tools, as the next turn of the conversation.
     candidates = [*beside, *([last] if _may_be_summary(last) else [])]
     used = {one for one in candidates if _quotes(turn, one, kinds[one])}

@@ -100,7 +100,7 @@ class CallShape:
         return self.message(reply)
 
     def closing(self, marked: Message, i: int) -> str:
-        """Return the model's own text behind mark i, the last of a marked message's."""
+        """Return the model's own text after mark i, the last of a marked message's."""
         calls = [ToolCall(call["function"]["name"], {"x": mark(i)}, call["id"]) for call in marked["tool_calls"]]
         written = self.format.turn(Reply(None, "", calls, ()))
         return written[written.rindex(MARK) + 1 :]
@@ -181,7 +181,7 @@ def texts_of(message: Message) -> list[str]:
 
 
 def text_after(text: str, closing: str) -> str | None:
-    """Return the text behind the closing at its beginning, white space apart; None if it begins otherwise."""
+    """Return the text after the closing at its beginning, white space apart; None if it begins otherwise."""
     place = 0
     for character in "".join(closing.split()):
         while place < len(text) and text[place].isspace():

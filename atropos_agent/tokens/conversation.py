@@ -259,7 +259,7 @@ class Conversation:
         return forked
 
     def rows(self) -> list[SequenceData]:
-        """Return a row for each segment with a trained token, cut behind its last one."""
+        """Return a row for each segment with a trained token, cut after its last one."""
         return [SequenceData(**fields) for fields in self.cut()]
 
     def cut(self, only: Mapping[int, Sequence[tuple[int, int]]] | None = None) -> Iterator[dict[str, Any]]:

@@ -132,10 +132,10 @@ class Encoder:
         return sorted((token for token in self._controls if token in text), key=text.index)
 
     def _find_anchor(self, special: set[str]) -> tuple[str, list[int]]:
-        """Return text, and its ids, behind which a piece is encoded and decoded as inside a text.
+        """Return text, and its ids, after which a piece is encoded and decoded as inside a text.
 
         SentencePiece tokenizers put a space before the first piece of a text, some of them also
-        after every control token; behind the anchor they don't."""
+        after every control token; after the anchor they don't."""
         for anchor in [*sorted(special), "\n", "a\n"]:
             ids = self._encode(anchor)
             probes = [self._encode(anchor + text) for text in ("x y", " x", "\nx")]

@@ -2,7 +2,7 @@
 
 As text it is the base64 of NumPy's `.npy`, as vLLM sends it with each reply (`--enable-return-routed-experts`;
 vllm/entrypoints/openai/completion/protocol.py, `routed_experts`): integers of shape (tokens - 1, layers, experts of a
-token), of prompt and reply together. The last token has none, since nothing was computed behind it. Read from answers
+token), of prompt and reply together. The last token has none, since nothing was computed after it. Read from answers
 of that form; not run with a real mixture-of-experts model.
 """
 

@@ -17,7 +17,7 @@ MARK = "\ufdd1"
 
 
 Frame = tuple[str, str]
-"""A tool format's text before and behind a result (`ToolFormat.frame`)."""
+"""A tool format's text before and after a result (`ToolFormat.frame`)."""
 
 
 class ReplyKind(enum.Enum):

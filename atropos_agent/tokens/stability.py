@@ -132,7 +132,7 @@ def tail(
     answered: bool,
     tools: Tools,
 ) -> str:
-    """Return the template's text behind a reply without calls. answered: there were results of calls before."""
+    """Return the template's text after a reply without calls. answered: there were results of calls before."""
     before: list[Message] = [{"role": "system", "content": "s"}] if has_system else []
     before.append(user(0))
     if answered or not any("tool_call_id" in message for message in messages):
@@ -150,7 +150,7 @@ def tail_after_calls(
     answered: bool,
     tools: Tools,
 ) -> str | None:
-    """Return the template's text behind a reply with calls; None if it ends it otherwise than the model.
+    """Return the template's text after a reply with calls; None if it ends it otherwise than the model.
 
     kind, called: of the reply, and the reply. answered: there were results of calls before."""
     before: list[Message] = [{"role": "system", "content": "s"}] if has_system else []

@@ -1,7 +1,7 @@
 """Chat templates in token ids: whole prompts, and a template's additions for new messages.
 
 A conversation is encoded once, piece by piece. `prompt` encodes messages from the start;
-`continuation` encodes only the template's text behind a reply for the messages after
+`continuation` encodes only the template's text after a reply for the messages after
 it. It learns this text from a short probe conversation, so its cost does not grow with the history. If the
 template would write earlier turns differently once new messages follow, `continuation` says so
 by returning None.
@@ -136,7 +136,7 @@ class ChatTemplate:
         """Return the place in sampled ids of the token that ended the turn; None when there is none.
 
         Inference servers may stop at control tokens that the tokenizer does not name as its end of sequence;
-        the template's own scaffold is none of them. Only white space may stand behind the end.
+        the template's own scaffold is none of them. Only white space may come after the end.
 
         inside: control tokens of the tool format, which end no turn."""
         for place in range(len(ids) - 1, max(-1, len(ids) - 4), -1):
@@ -197,9 +197,9 @@ class ChatTemplate:
     def opens_thinking_after(
         self, messages: Sequence[Message], last: Kind, *, tools: bool, thinking: tuple[str, str] = (THINK, THINK_END)
     ) -> bool:
-        """Tell whether the prompt behind such messages after a reply of this kind ends inside of thinking.
+        """Tell whether the prompt after such messages after a reply of this kind ends inside of thinking.
 
-        Some templates that open thinking do not behind results of calls. thinking: its tags, the same in each call."""
+        Some templates that open thinking do not after results of calls. thinking: its tags, the same in each call."""
         if not self.opens(thinking) or not any("tool_call_id" in message for message in messages):
             return self.opens(thinking)
         key = last, len(messages), tools
@@ -257,7 +257,7 @@ class ChatTemplate:
         kinds: of all replies that stand there as they were sampled; last: of the followed one.
         settled: of those before them in the template's own writing.
         end: the token with which the inference server ended the turn, and the white space that it sampled
-            behind; it is not added again. Empty when it did not end it.
+            after; it is not added again. Empty when it did not end it.
         frame: the tool format's text around results.
         tools: whether the template shows tools.
         called: the followed reply, if its calls are the template's.
@@ -293,7 +293,7 @@ class ChatTemplate:
         return None if text is None else self._encode_tail(text, end, closes=called is not None)
 
     def _encode_tail(self, text: str, end: Sequence[int], *, closes: bool) -> list[int] | None:
-        """Return ids of the text behind a reply, without the sampled end."""
+        """Return ids of the text after a reply, without the sampled end."""
         if not end:
             return self.encode(text, continues=True)
         text, close = text.lstrip(), self._encoder.text_of(end[0])
@@ -302,7 +302,7 @@ class ChatTemplate:
         behind = self.decode(end[1:])
         if behind or not text.startswith(close):
             return self.encode(text.removeprefix(close).removeprefix(behind), continues=True)
-        # Encoded with the end that was sampled, because some such tokens take up the white space behind them.
+        # Encoded with the end that was sampled, because some such tokens take up the white space after them.
         return self.encode(text, continues=True)[1:]
 
     def render(self, messages: Sequence[Message], *, replying: bool = True, tools: Tools = ()) -> str:
@@ -388,7 +388,7 @@ class ChatTemplate:
         followed = self._encoder.leading_control(later[later.index(mark(1)) + len(mark(1)) :])
         text = self.render([user(0), reply(1)], replying=False)
         alone = self._encoder.leading_control(text[text.index(mark(1)) + len(mark(1)) :])
-        # Without a token of its own behind the last reply, what follows belongs to the next message.
+        # Without a token of its own after the last reply, what follows belongs to the next message.
         return followed if alone is not None or followed == self.tokenizer.eos_token_id else None
 
     def _find_header(self, opening: str, later: str) -> str:

@@ -19,7 +19,7 @@ _LINE = "the quick brown fox jumps over the lazy dog"
 _SUMMARY = "Many lines were printed and looked at, as the task says.\nWhat is left is to print the others."
 _TURNS = 60
 _ASKS = re.compile("summar|condens|compact|hand.?off", re.IGNORECASE)
-"""Words behind the last output with which agents ask for a summary."""
+"""Words after the last output with which agents ask for a summary."""
 _LEAST, _MOST = 300, 5000
 """Tokens of an output; agents cut longer ones."""
 
@@ -65,7 +65,7 @@ def _filled_tokens(result: AgentResult) -> int:
 
 
 def _make_policy(agent: ForeignAgent, fitted: FittedFormat, tokens: int) -> Policy:
-    """Return the replies: outputs of about so many tokens until a summary is requested, and the end behind it."""
+    """Return the replies: outputs of about so many tokens until a summary is requested, and the end after it."""
     line = 1 + (len(fitted.template.encode(_LINE)) if fitted.template is not None else 10)
     call = agent.runs(f"yes '{_LINE}' | head -n {tokens // line}")
     shows, printed = shell_pattern(agent), 0

@@ -76,7 +76,7 @@ class Screen(pyte.Screen):
 
 
 class Stream(pyte.ByteStream):
-    """A reader that goes on behind a sequence that pyte can't draw: programs print what they like."""
+    """A reader that goes on after a sequence that pyte can't draw: programs print what they like."""
 
     def _send_to_parser(self, data: str) -> Any:
         try:

@@ -56,7 +56,7 @@ class Certificate:
 
 
 def _wrap(name: str, text: str) -> str:
-    """Return a text behind a name, wrapped between words; its lines stay lines."""
+    """Return a text after a name, wrapped between words; its lines stay lines."""
     indent, columns = " " * len(name), shutil.get_terminal_size().columns
     wrap = partial(textwrap.fill, width=columns, initial_indent=indent, subsequent_indent=indent)
     lines = [wrap(line, break_long_words=False, break_on_hyphens=False) for line in text.splitlines()]

@@ -228,7 +228,7 @@ def examine_history(fitted: FittedFormat) -> Check:
 
 
 def _keeps_history(fitted: FittedFormat, template: ChatTemplate, kind: Kind, *, has_system: bool = True) -> bool:
-    """Tell whether a turn of results behind a reply of this kind leaves all before as it is."""
+    """Tell whether a turn of results after a reply of this kind leaves all before as it is."""
     called = kind.reply(0) if isinstance(kind, CallsKind) else None
     calls = [ToolCall(PROBE, {}, fitted.format.call_id(0, PROBE))]
     shown = fitted.results([ToolResult("x", call=call) for call in calls], (), called=called is not None)
@@ -369,10 +369,10 @@ def _stop_token(sampled: Sequence[_SampledConversation]) -> Check:
 
 
 def _repeated_end_tokens(row: SequenceData, template: ChatTemplate) -> list[str]:
-    """Return the end-of-turn tokens behind a sampled one."""
+    """Return the end-of-turn tokens after a sampled one."""
     pairs = zip(row.masked_tokens, row.tokens[1:], row.masked_tokens[1:], strict=False)
     return [
-        f"a second end-of-turn token behind place {place}"
+        f"a second end-of-turn token after place {place}"
         for place, (mask, token, behind) in enumerate(pairs)
         if mask in template.stop_ids and token in template.stop_ids and behind == IGNORED
     ]

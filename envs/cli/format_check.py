@@ -59,7 +59,7 @@ def _template_abilities(fitted: FittedFormat) -> tuple[list[str], list[str]]:
         (f"words before a call {words}", not template.takes(CallsKind(shape, content=True))),
         ("it drops the thinking of replies with calls", shape.thinking is None),
         (
-            f"results behind a reply that stays text are messages of role {fitted.role}",
+            f"results after a reply that stays text are messages of role {fitted.role}",
             not fitted.results_after_text,
         ),
     ]
@@ -69,7 +69,7 @@ def _template_abilities(fitted: FittedFormat) -> tuple[list[str], list[str]]:
 
 
 def _call_pieces(fitted: FittedFormat, template: ChatTemplate) -> Sequence[tuple[int, str]]:
-    """Return the ids, and the text of each, of a call and its result behind the prompt, up to the next reply."""
+    """Return the ids, and the text of each, of a call and its result after the prompt, up to the next reply."""
     bound = fitted.with_tools([SHOWN_TOOL])
     call = ToolCall("look", {"at": "it"}, bound.format.call_id(0, "look"))
     written = bound.format.turn(Reply(None, "", [call], ()))

@@ -136,7 +136,7 @@ def verl_rows(rows: Sequence[Row], prompt_length: int = sys.maxsize) -> Iterator
 
 
 def _verl_teacher(row: Row) -> dict[str, Any]:
-    """Return a teacher's scores as verl has them: over the whole row, each place for the token behind it, the last one
+    """Return a teacher's scores as verl has them: over the whole row, each place for the token after it, the last one
     zero; so are places of tokens not sampled. Source: verl/workers/rollout/vllm_rollout/utils.py (0.9.1)."""
     if row.teacher is None:
         return {}

@@ -55,7 +55,7 @@ class Outbox(Protocol):
     """Set when a packet has become ready to be sent."""
 
     async def next_packet(self, after: int = 0) -> Packet | None:
-        """Return the oldest packet to be sent, those behind the one with the id `after` first."""
+        """Return the oldest packet to be sent, those after the one with the id `after` first."""
         ...
 
     async def begin(self, packet: Packet, attempt: Attempt) -> None:

@@ -102,7 +102,7 @@ async def scan_of(
     except FileNotFoundError:
         return None
     folder, _, name = plain.rpartition("/")
-    # The archive of a file holds the file by its name; a directory with nothing but that is written with "/" behind.
+    # The archive of a file holds the file by its name; a directory with nothing but that is written with "/" after.
     single = not path.endswith("/") and list(scan.tree) == [name] and scan.tree[name].kind == "file"
     found = (folder or "/") if single else plain
     if before is not None and found != before.folder:  # a file in place of a directory, or the other way round

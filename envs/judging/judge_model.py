@@ -200,7 +200,7 @@ class Bench:
 
     async def _ask(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> Response:
         """Return the model's answer: the last one, if the request failed each time. It is our failure if a plain
-        question, asked behind it, has no reply either; a refusal of this request alone is its sender's to deal with."""
+        question, asked after it, has no reply either; a refusal of this request alone is its sender's to deal with."""
         for tries, pause in enumerate(_PAUSES_S, 1):
             await asyncio.sleep(pause)
             answer = await self._post(path, body, headers)

@@ -214,7 +214,7 @@ def parents(path: str) -> Iterator[str]:
 
 
 def _leads_out(path: str, target: str, root: str) -> bool:
-    """Return whether a link may lead out of the tree at `root`: it climbs higher than that, or behind a name, which may
+    """Return whether a link may lead out of the tree at `root`: it climbs higher than that, or after a name, which may
     be another link."""
     depth = path.count("/")
     if target.startswith("/"):

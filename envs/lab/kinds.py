@@ -1,7 +1,7 @@
 """The kinds of terminal task made up for practice: their wordings, their solutions, and wrong attempts.
 
 A kind is text with fields in braces, filled by `envs.lab.synthetic`: {file}, {folder}, {text} and so on, a digit
-behind the name if a task has several of a sort. Every kind of the starter pack's is here, in other words than there.
+after the name if a task has several of a sort. Every kind of the starter pack's is here, in other words than there.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Manner:
         return cls(agent, first.given, first.request.tools, rest[0].given)
 
     def brief(self) -> Manner:
-        """Return this manner without its text behind the task before the first reply.
+        """Return this manner without its text after the task before the first reply.
 
         No two tasks share those tokens, so they are the most of a transcript's cost."""
         place, message = next((place, message) for place, message in enumerate(self.opening) if _TASK in message.text)

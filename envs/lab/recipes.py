@@ -52,7 +52,7 @@ class Recipe:
 
     @property
     def digest(self) -> str:
-        """Return the name of the recipe and its tasks, 12 hexadecimal digits, behind those of a format and an agent."""
+        """Return the name of the recipe and its tasks, 12 hexadecimal digits, after those of a format and an agent."""
         content = repr((self, examples(self.examples, self.seed, self.kinds)))
         prefix = "" if self.tool_format == AUTO else f"{self.tool_format.replace('/', '.')}-"
         if (agent := find_foreign_agent(self.agent)) is not None:

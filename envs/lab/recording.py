@@ -65,7 +65,7 @@ class RecordedRollout:
     async def record(
         cls, agent: ForeignAgent, tokenizer: Any, script: Script, files: Mapping[str, str], full: Sequence[int]
     ) -> RecordedRollout:
-        """Record the real agent. files: of the task. full: numbers of commands behind which its window is full.
+        """Record the real agent. files: of the task. full: numbers of commands after which its window is full.
 
         Raises InfraError, SandboxError, AgentError if it can't work, or makes no room."""
         template = ChatTemplate(tokenizer)
@@ -77,7 +77,7 @@ class RecordedRollout:
             if not shows.search(template.decode(list(prompt))):
                 return sums.pop(0)
             if overflows and len(script.commands) + 1 - len(works) == overflows[0]:
-                raise ContextOverflow(f"full behind command {overflows.pop(0)}")
+                raise ContextOverflow(f"full after command {overflows.pop(0)}")
             return works.pop(0)
 
         spec = SandboxSpec(await ensure_base_image(), workdir=WORKING_DIR)

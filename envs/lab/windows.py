@@ -34,7 +34,7 @@ from tools import ToolCall, ToolResult, default_tools
 
 PAGES = 6
 SUMMED_UP_AFTER = (3, 6)
-"""Pages behind which the window is full."""
+"""Pages after which the window is full."""
 FOREIGN_AFTER = (1, 4)
 """The same for a foreign agent that keeps nothing but its summary."""
 
@@ -163,9 +163,9 @@ def _write_command(first: str, last: str) -> str:
 
 
 class _Dialogue(AtroposAgent):
-    """Sums up behind the pages that fill a whole dialogue's window, however long its own are.
+    """Sums up after the pages that fill a whole dialogue's window, however long its own are.
 
-    summaries: so many; behind fewer than there are pages for, the dialogue ends with the last of them."""
+    summaries: so many; after fewer than there are pages for, the dialogue ends with the last of them."""
 
     summaries = len(SUMMED_UP_AFTER)
 

@@ -12,7 +12,7 @@ objects, `"atropos_agent"`:
   equal length, with `segment`, `turns`, `policy_version` and `branch`.
 - `extra` of an agent's step: `index`, `segment`, `start`, `finish_reason`, `engine_s`, `tools_s`,
   `content` (the reply without thinking and calls), `policy_version`, `branch` if it is not "main".
-- messages behind the first reply, beside results of calls (a user's, a sub-agent's beginning), are steps of their own.
+- messages after the first reply, beside results of calls (a user's, a sub-agent's beginning), are steps of their own.
 - `extra` of tool calls and observations: the fields of `ToolCall` and `ToolResult` beyond ATIF's;
   `correction` is true if the model got a message about malformed calls.
 
@@ -125,7 +125,7 @@ def parts(directory: Path | str) -> list[tuple[int, Path]]:
 
 
 def end_of(directory: Path | str) -> int:
-    """Return the offset behind a directory's last rollout."""
+    """Return the offset after a directory's last rollout."""
     return max((start + path.stat().st_size for start, path in parts(directory)), default=0)
 
 

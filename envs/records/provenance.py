@@ -75,7 +75,7 @@ class Start:
 
 
 def add_start(directory: Path, run_id: str | None, environment: str, start: Mapping[str, Any]) -> None:
-    """Write a start behind the earlier ones. run_id: None for an evaluation, also in the directory of a run. start: a
+    """Write a start after the earlier ones. run_id: None for an evaluation, also in the directory of a run. start: a
     `Start` as JSON. A file without readable starts is kept beside the new one. Raises OSError."""
     path = directory / FILE_NAME
     there = _read(path)

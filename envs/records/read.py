@@ -148,7 +148,7 @@ def read_scores(directory: Path | str) -> Iterator[tuple[str, float]]:
 
 
 def read_from(directory: Path | str, offset: int = 0) -> Iterator[tuple[int, Any]]:
-    """Yield `extra.atropos_agent` of documents, each with the offset behind it, to continue there later.
+    """Yield `extra.atropos_agent` of documents, each with the offset after it, to continue there later.
 
     offset: the beginning in the directory's saved rollouts, counted over all `parts`. Torn and unfinished lines are
     skipped. Raises OSError.

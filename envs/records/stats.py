@@ -18,7 +18,7 @@ from sandboxes.plurals import plural
 SOLVED = 1.0
 """The least reward of a correct sample."""
 NO_INTERVAL = "no interval (too few tasks, or all alike)"
-"""The words behind a figure without an interval."""
+"""The words after a figure without an interval."""
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 _GAP = 2
-"""Spaces behind each column."""
+"""Spaces after each column."""
 _FOLDED = "↩"
 """Ends a line whose last word goes on in the next one."""
 
@@ -63,7 +63,7 @@ class Sheet:
 
 
 def _columns_table(heads: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> Iterator[Table | str]:
-    """Yield tables of a few rows, each of which is a column behind that of the headings."""
+    """Yield tables of a few rows, each of which is a column after that of the headings."""
     first = max(map(cell_len, heads))
     left = room - first - _GAP
     while rows:

@@ -243,7 +243,7 @@ async def count_states(journal: Journal) -> Counter[str]:
 
 
 async def members_end_offset(journal: Journal) -> int:
-    """Return the offset behind the last rollout of a group in the saved rollouts."""
+    """Return the offset after the last rollout of a group in the saved rollouts."""
     query = "SELECT coalesce(max(place + size), 0) FROM members"
     return await journal.read(lambda db: int(db.execute(query).fetchone()[0]))
 

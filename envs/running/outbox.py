@@ -79,7 +79,7 @@ class Outbox:
     # What is sent; see `envs.delivery.sender.Outbox`
 
     async def next_packet(self, after: int = 0) -> Packet | None:
-        """Return the oldest packet to be sent, those behind the one with the id `after` first. Update the counts of the
+        """Return the oldest packet to be sent, those after the one with the id `after` first. Update the counts of the
         packets."""
 
         def work(db: sqlite3.Connection) -> tuple[Packet | None, int, int]:

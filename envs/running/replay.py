@@ -91,7 +91,7 @@ class TurnRecording:
 
     @property
     def progress(self) -> tuple[int, int, bool]:
-        """Return the values behind `is_stuck`, or set them: another process gives the replies again."""
+        """Return the values after `is_stuck`, or set them: another process gives the replies again."""
         return self._repeated, self._new, self._waiting
 
     @progress.setter

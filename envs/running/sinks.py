@@ -226,7 +226,7 @@ def _place_key(path: Path) -> str:
 
 
 def _places(path: Path, since: int, names: Collection[str]) -> dict[str, int]:
-    """Return the places of groups in the part of a file behind `since`; torn lines count as missing."""
+    """Return the places of groups in the part of a file after `since`; torn lines count as missing."""
     close_line(path)
     found: dict[str, int] = {}
     if not path.exists():

@@ -1,7 +1,7 @@
 """Index a run's saved rollouts, beside them: a SQLite file with a line for each, sums by step, and their words.
 
 The viewer builds it, a stretch at a time, newest rollouts first, and follows the growing files. The unindexed part lies
-before `low`, in bytes counted over all parts of `rollouts.jsonl`, or behind `high`. The file repeats the rollouts only:
+before `low`, in bytes counted over all parts of `rollouts.jsonl`, or after `high`. The file repeats the rollouts only:
 you may delete it at any time.
 """
 

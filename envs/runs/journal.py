@@ -119,7 +119,7 @@ def resources(directory: Path) -> list[Version]:
 
 
 def _group_range(known: Sequence[Version], version: str) -> tuple[int, int]:
-    """Return the numbers of the first group with a version, and of the first behind those."""
+    """Return the numbers of the first group with a version, and of the first after those."""
     for one, after in zip(known, [*(one.first for one in known[1:]), 2**62], strict=True):
         if one.version == version:
             return one.first, after

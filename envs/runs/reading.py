@@ -16,7 +16,7 @@ from envs.runs.facts import facts_of, reply_text
 from envs.runs.stretches import read_line
 
 _AROUND = 70
-"""Characters before and behind a match."""
+"""Characters before and after a match."""
 
 
 class NoRollout(ValueError):

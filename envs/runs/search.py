@@ -139,7 +139,7 @@ def find(db: sqlite3.Connection, filters: Filters, size: int = PAGE) -> SearchPa
 
 
 def behind(db: sqlite3.Connection, filters: Filters, place: int, most: int) -> list[sqlite3.Row]:
-    """Return the first `most` matching rollouts behind a place, in the order of saving. Raises BadFilter."""
+    """Return the first `most` matching rollouts after a place, in the order of saving. Raises BadFilter."""
     table, conditions, values = _conditions(filters)
     where = " AND ".join([*conditions, "rollouts.place > ?"])
     columns = "rollouts.*, (SELECT explanation FROM said WHERE said.place = rollouts.place) AS explanation"
@@ -179,7 +179,7 @@ def task_lines(db: sqlite3.Connection, kind: str, size: int = PAGE, page: int = 
 
 
 def neighbours(db: sqlite3.Connection, filters: Filters, place: int) -> tuple[int | None, int | None]:
-    """Return the places of the matching rollouts before and behind one, newest first. Raises BadFilter."""
+    """Return the places of the matching rollouts before and after one, newest first. Raises BadFilter."""
     table, conditions, values = _conditions(filters)
     found = []
     for comparison, order in ((">", "ASC"), ("<", "DESC")):

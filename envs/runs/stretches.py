@@ -1,4 +1,4 @@
-"""Stretches of saved rollouts: whole lines of the files, forwards behind a place and backwards before one."""
+"""Stretches of saved rollouts: whole lines of the files, forwards after a place and backwards before one."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Stretch:
 
 
 def end_of(known: Parts) -> int:
-    """Return the offset behind all saved rollouts."""
+    """Return the offset after all saved rollouts."""
     return known[-1][0] + known[-1][1].stat().st_size if known else 0
 
 
 def last_line_end(known: Parts) -> int:
-    """Return the offset behind the last whole line: an unfinished line does not count."""
+    """Return the offset after the last whole line: an unfinished line does not count."""
     start, path = known[-1]
     with path.open("rb") as file:
         end = file.seek(0, 2)
@@ -43,7 +43,7 @@ def last_line_end(known: Parts) -> int:
 
 
 def behind(known: Parts, low: int, high: int, size: int = STRETCH) -> Stretch | None:
-    """Return the whole lines behind `high`; None without any."""
+    """Return the whole lines after `high`; None without any."""
     for start, path in known:
         length = path.stat().st_size
         if start + length <= high:

@@ -17,7 +17,7 @@ from sandboxes.naming import lazy_import
 _CHECK = "Each task's reference solution passes, and doing nothing does not."
 _ATTACK = """\
 Look for tasks whose tests accept a wrong patch: generic cheats are tried on each, or a model attacks it, with the
-options of `evaluate` (--openai.NAME, --env.NAME, --config FILE) behind those below. Tasks that were not checked are
+options of `evaluate` (--openai.NAME, --env.NAME, --config FILE) after those below. Tasks that were not checked are
 checked first.
 """
 _FORGE = "Make tasks from Python packages that have tests: bugs are planted that the tests find."
@@ -126,7 +126,7 @@ def _add_convert(commands: argparse._SubParsersAction[Parser]) -> None:
     converting = commands.add_parser("convert", help=_CONVERT, description=_CONVERT)
     converting.set_defaults(command="convert")
     converting.add_argument("format", choices=sorted(ADAPTERS))
-    converting.add_argument("source", type=Path, help=f"a folder, or rows: {ROWS}, with :SPLIT behind it")
+    converting.add_argument("source", type=Path, help=f"a folder, or rows: {ROWS}, with :SPLIT after it")
     converting.add_argument("--skip-bad", action="store_true", help=_SKIP_BAD)
     _add_converted(converting)
 

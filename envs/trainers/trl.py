@@ -28,7 +28,7 @@ STATE = "trainer_state.json"
 
 OURS = "Confirming"
 """Our part of it. A callback of this name would be made again at `restore_callback_states_from_checkpoint`, without its
-run and behind TRL's own."""
+run and after TRL's own."""
 
 
 def given_reward(completions: Sequence[Any], reward: Sequence[float] = (), **_: Any) -> list[float]:

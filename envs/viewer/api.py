@@ -1,6 +1,6 @@
 """Answer programs in JSON: the page's figures, groups, tasks and rollouts by filter, in bounded pages.
 
-Every answer names the `page` behind it in `next`, None at the end, and in `indexed` the share of the rollouts that can
+Every answer names the `page` after it in `next`, None at the end, and in `indexed` the share of the rollouts that can
 be found so far.
 """
 

@@ -109,7 +109,7 @@ TEMPLATES |= {
     ),
     "leaves empty thinking out": QWEN + ASK,
     "opens empty thinking": QWEN + ASK.replace("assistant\n", "assistant\n<think>\n\n</think>\n\n"),
-    "an end takes up the white space behind it": (
+    "an end takes up the white space after it": (
         "{% for m in messages %}{{ '<|' + m['role'] + '|>\n' + m['content'] + '<|done|>\n' }}{% endfor %}"
         "{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}"
     ),
@@ -133,7 +133,7 @@ DRIFTING = {
 _CONTROLS = ("<s>", "</s>", "[INST]", "[/INST]", "<turn>", "</turn>", "<|head|>", "<|/head|>", "<|eot|>", "<|User|>")
 _HARMONY = ("<|Assistant|>", "<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|return|>")
 _GREEDY = ("<|system|>", "<|user|>", "<|assistant|>", "<|tool|>", "<|done|>")
-"""Take up the white space behind them."""
+"""Take up the white space after them."""
 
 REAL = {
     "qwen2_5": "qwen2_5",

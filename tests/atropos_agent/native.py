@@ -133,7 +133,7 @@ class Model(PlaybackServer):
 
 
 def end_of(fitted, text, opened=False):
-    """The token with which the model ends such a turn: what the template writes behind it."""
+    """The token with which the model ends such a turn: what the template writes after it."""
     template = fitted.template
     called = fitted.message(fitted.read(text, first_id=0, thinking_open=opened))
     if called is None:

@@ -29,7 +29,7 @@ SCENARIOS = {
     "thinking": [call("one", think=True), call("two", think=True), "<think>\nhm\n</think>\n\ndone"],
     "thinking that the prompt began": [call("one", closed=True), call("two", closed=True), "hm</think>done"],
     "thinking now and then": [call("one"), call("two", think=True), call("three"), call("four", think=True), "done"],
-    "a plain reply behind a thinking one": [call("one", think=True), call("two"), call("three"), "done"],
+    "a plain reply after a thinking one": [call("one", think=True), call("two"), call("three"), "done"],
     "empty thinking": ["<think>\n\n</think>\n\n" + call("one"), "<think>\n\n</think>\n\n" + call("two"), "done"],
     "thinking that is closed in a call": [call("a</think>b"), call("<think>\n"), call("two", think=True), "done"],
     "words before thinking": [
@@ -56,7 +56,7 @@ SCENARIOS = {
 
 
 def forged(template, text="obey"):
-    """What the template writes for a user's turn behind a reply."""
+    """What the template writes for a user's turn after a reply."""
     first = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b\ufdd1"}]
     whole = template.render([*first, {"role": "user", "content": text}])
     return whole[whole.index("\ufdd1") + 1 :]

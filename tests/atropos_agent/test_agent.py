@@ -348,7 +348,7 @@ async def test_an_agent_that_was_made_for_one_rollout_goes_on_with_it_in_a_secon
     (row,) = result.segments
     assert list(row.tokens[: len(server.turns[1].prompt)]) == list(server.turns[1].prompt)
     assert result.sampled_tokens == sum(len(turn.ids) for turn in server.turns)
-    with pytest.raises(AgentError, match="another system prompt can't stand behind a reply"):
+    with pytest.raises(AgentError, match="another system prompt can't come after a reply"):
         await agent.run("Third.", [{"role": "system", "content": "Speak French."}])
 
 

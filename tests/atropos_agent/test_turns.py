@@ -158,7 +158,7 @@ async def test_what_can_not_stand_there_is_refused_by_name(smollm2):
         with pytest.raises(ValueError, match="the last message is the model's own"):
             await turns.reply()
         for role, said in (("assistant", "a message of role 'assistant'"), ("system", "another system prompt")):
-            with pytest.raises(ValueError, match=f"{said} can't stand behind a reply"):
+            with pytest.raises(ValueError, match=f"{said} can't come after a reply"):
                 turns.add({"role": role, "content": "Hm."})
         with pytest.raises(ValueError, match="at least one message"):
             await turns.open().reply()

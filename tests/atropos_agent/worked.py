@@ -75,7 +75,7 @@ async def play(template, texts, work, *, tools=TOOLS, **config):
 
 
 def assert_every_token_is_accounted_for(result, exchanges):
-    """Each sampled token is trained in exactly one row, behind what the server was given, or counted by reason."""
+    """Each sampled token is trained in exactly one row, after what the server was given, or counted by reason."""
     named = {logprob: (one, place) for one in exchanges for place, logprob in enumerate(one.logprobs)}
     trained = Counter()
     for row in result.segments:

@@ -51,12 +51,12 @@ class Text:
         self._edits.append((start, end, (text[:-1] + "\n" * lines + text[-1]).encode()))
 
     def append(self, node: ast.stmt, text: str) -> None:
-        """Put a statement behind a simple one, on its last line."""
+        """Put a statement after a simple one, on its last line."""
         _, end = self._span(node)
         self._edits.append((end, end, f"; {text}".encode()))
 
     def begin(self, text: str) -> None:
-        """Put a statement in front of the module's first simple one, behind its docstring and `__future__` imports."""
+        """Put a statement in front of the module's first simple one, after its docstring and `__future__` imports."""
         for node in self.tree.body:
             is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
             first = isinstance(node, ast.ImportFrom) and node.module == "__future__"

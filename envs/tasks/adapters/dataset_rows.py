@@ -89,7 +89,7 @@ def read_rows(path: Path) -> Iterator[tuple[str, Callable[[], Row]]]:
     """Yield the place of each row in a .jsonl, .jsonl.gz, .json (a list) or .parquet file, or in a dataset, and a
     function to read it, which raises BadTask. Few rows are in memory at once.
 
-    path: the file, or a name for `Dataset.parse`. Raises BadTask, also behind the last readable row.
+    path: the file, or a name for `Dataset.parse`. Raises BadTask, also after the last readable row.
     """
     if path.is_file():
         found = _parquet_rows(path) if path.suffix == ".parquet" else _json_rows(path)
@@ -100,7 +100,7 @@ def read_rows(path: Path) -> Iterator[tuple[str, Callable[[], Row]]]:
     dataset = Dataset.parse(str(path))
     if dataset is None:
         of_file = Path(str(path).rpartition(":")[0]).is_file()
-        split = "; a split goes behind a dataset's folder or name alone" if of_file else ""
+        split = "; a split goes after a dataset's folder or name alone" if of_file else ""
         raise BadTask(f"{path} is not a file{split}; give rows as {ROWS}")
     for where, values in dataset.rows():
         yield where, partial(_row, values, where)

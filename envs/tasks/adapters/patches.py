@@ -4,8 +4,8 @@
 names without `a/` and `b/` as shorter ones, and finds nothing wrong with binary files without content. So hunks are
 counted here, too.
 
-Mended: a lost line end, also behind blank context lost with it; line ends turned into CRLF, headers' too; wrong
-line counts of hunks; names without `a/` or `b/`, with `./`, of a backup, or with more text behind
+Mended: a lost line end, also after blank context lost with it; line ends turned into CRLF, headers' too; wrong
+line counts of hunks; names without `a/` or `b/`, with `./`, of a backup, or with more text after
 them; a byte order mark. Refused: everything else unreadable by git, a patch with its end cut off, lines outside of
 any hunk, two names for one file, binary files without content, submodules, paths out of the tree.
 """
@@ -25,12 +25,12 @@ _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)", re.DOTALL)
 _HEADER = re.compile(r"diff --git |--- |\+\+\+ ")
 _MARKS = " +-\\"
 _CONTEXT = 3
-"""The most lines of context behind a change in a diff."""
+"""The most lines of context after a change in a diff."""
 _BINARY = re.compile(r"^Binary files .* differ$", re.MULTILINE)
 _PREFIX = re.compile(r'"|(?:[abciow12]|old|new|orig)/')
 _NOWHERE = "/dev/null"
 _BEHIND_NAME = re.compile(r"(?:\t.*| +\((?:revision \d+|working copy|nonexistent)\)| +)$")
-"""Text behind a file's name in a header, not part of the name."""
+"""Text after a file's name in a header, not part of the name."""
 _BACKUP = re.compile(r"\.(?:orig|old|bak)$|~$")
 _SUBMODULE = re.compile(
     r"^(?:index [0-9a-f]+\.\.[0-9a-f]+|(?:new|deleted) file mode|(?:old|new) mode) 160000$", re.MULTILINE
@@ -102,7 +102,7 @@ def _repair(text: str) -> str:
 
 
 def _hunk(head: re.Match[str], lines: Sequence[str], at: int, ended: bool) -> tuple[list[str], int]:
-    """Return one hunk from its first line, with the text behind it, repaired, and the line of its end.
+    """Return one hunk from its first line, with the text after it, repaired, and the line of its end.
 
     head: of the hunk. ended: the patch has its last line end. Raises ValueError."""
     wanted = int(head[2] or 1), int(head[4] or 1)
@@ -111,12 +111,12 @@ def _hunk(head: re.Match[str], lines: Sequence[str], at: int, ended: bool) -> tu
         if not _may_belong_to_hunk(lines[end:stop]):
             return list(lines[at:stop]), stop
         if not lines[end]:
-            raise ValueError(f"behind line {end} are lines that belong to no hunk")
+            raise ValueError(f"after line {end} are lines that belong to no hunk")
     stop = _next_header(lines, at + 1)
     body = list(takewhile(lambda line: line[:1] in _MARKS, lines[at + 1 : stop]))
     rest = list(lines[at + 1 + len(body) : stop])
     if _may_belong_to_hunk(rest):
-        raise ValueError(f"behind line {at + 1 + len(body)} are lines that belong to no hunk")
+        raise ValueError(f"after line {at + 1 + len(body)} are lines that belong to no hunk")
     if body and body[-1].rstrip() == "--" and rest:  # a mail's signature
         body.pop()
     while body and not body[-1]:
@@ -157,7 +157,7 @@ def _names_file(lines: Sequence[str], at: int) -> bool:
 
 
 def _may_belong_to_hunk(lines: Sequence[str]) -> bool:
-    """Tell whether lines behind a hunk may belong to it: neither a mail's signature nor prose."""
+    """Tell whether lines after a hunk may belong to it: neither a mail's signature nor prose."""
     for line in lines:
         if line.rstrip() == "--" or line.startswith(("From ", "```")):
             return False

@@ -173,7 +173,7 @@ def _expected_statuses(statuses: Mapping[str, Any], modules: Mapping[str, str], 
 
 
 def _strip_message(name: str) -> str:
-    """Return a printed name without the message behind it."""
+    """Return a printed name without the message after it."""
     short = name.split(" - ", maxsplit=1)[0]
     return short if "[" not in short or short.endswith("]") else name
 

@@ -5,7 +5,7 @@
 | `instance_id` | `Task.id` |
 | a field with a row in it, also as JSON (NeMo Gym) | the row |
 | `problem_statement` | the instruction |
-| `interface` | behind it: the names that hidden tests call, in SWE-rebench V2 |
+| `interface` | after it: the names that hidden tests call, in SWE-rebench V2 |
 | `image`, `docker_image`, `image_name`, `image_url` | the image; absent: the family's naming rule, see `FAMILIES` |
 | `patch` | the reference; SWE-smith: the BUG, applied to the image, whose reverse is the reference |
 | `test_patch` | applied by the verifier to the image's tree, before the agent's changes |

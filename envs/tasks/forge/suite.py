@@ -52,7 +52,7 @@ def _isolating_command() -> list[str]:
 def _pytest_command(import_path: str, report: str, files: Sequence[str]) -> list[str]:
     """Return the command to run test modules and write a JUnit report.
 
-    The library comes behind the standard library, as for the verifier. Not `-I`, since it would ignore the hash
+    The library comes after the standard library, as for the verifier. Not `-I`, since it would ignore the hash
     seed; the environment is empty already."""
     return [
         *(

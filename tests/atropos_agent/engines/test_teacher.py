@@ -32,7 +32,7 @@ async def test_each_sampled_token_has_one_logprob(engine):
     async with Teacher(engine.url, "scripted") as teacher:
         made = await teacher.score(result(row(7, 8), row(9)))
     assert [segment.teacher for segment in made.segments] == [TeacherScores([LOGPROB, -2.0]), TeacherScores([LOGPROB])]
-    assert sorted(engine.scored) == [[900, 901, 7, 8], [900, 901, 9]], "nothing behind the last sampled token is sent"
+    assert sorted(engine.scored) == [[900, 901, 7, 8], [900, 901, 9]], "nothing after the last sampled token is sent"
 
 
 async def test_its_likeliest_tokens_are_kept_if_wanted(engine):

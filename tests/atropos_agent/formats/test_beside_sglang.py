@@ -237,7 +237,7 @@ REPAIRED = [
         [note(n=2)],
         "twice",
     ),
-    ("text behind a call is content", "llama_json", f"{llama()} Done.", [ONE], "nothing else"),
+    ("text after a call is content", "llama_json", f"{llama()} Done.", [ONE], "nothing else"),
     (
         "what is broken is skipped",
         "llama_json",

@@ -30,7 +30,7 @@ def test_thinking_stands_in_its_channel():
         ("a:1,a:2", "twice"),
         ("a 1", "no : stands"),
         ("a:1 b:2", "neither a comma"),
-        ("a:1,", "behind the last"),
+        ("a:1,", "after the last"),
         ("a:word", "can't be read"),
         (":1", "name"),
         ("a:" + "[" * 200, "too deeply"),

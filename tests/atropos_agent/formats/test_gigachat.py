@@ -1,4 +1,4 @@
-"""GigaChat's call stands at a reply's end; only another one may stand behind it."""
+"""GigaChat's call stands at a reply's end; only another one may come after it."""
 
 import pytest
 
@@ -13,4 +13,4 @@ def test_text_behind_a_call_is_a_problem_and_another_call_is_none(name):
     assert [call.name for call in tool_format.parse(f"Well.{first}\n{second}").calls] == ["a", "b"]
     reply = tool_format.parse(f"Well.{first} Done.")
     assert not reply.calls
-    assert "text behind the call" in reply.problems[0]
+    assert "text after the call" in reply.problems[0]

@@ -40,7 +40,7 @@ def test_dsml_values_are_what_their_attribute_says():
         ("minimax", SECTION.format('<invoke name="">\n</invoke>'), "missing"),
         ("deepseek_v32", dsml('<｜DSML｜parameter name="a">x</｜DSML｜parameter>'), 'string="true"'),
         ("deepseek_v32", dsml('<｜DSML｜parameter name="a" string="false">x</｜DSML｜parameter>'), "JSON"),
-        ("deepseek_v32", dsml('<｜DSML｜parameter name="a" string="false">1 2</｜DSML｜parameter>'), "behind the JSON"),
+        ("deepseek_v32", dsml('<｜DSML｜parameter name="a" string="false">1 2</｜DSML｜parameter>'), "after the JSON"),
         ("deepseek_v32", dsml("", "tool_calls"), "outside of <｜DSML｜function_calls>"),
     ],
 )

@@ -31,7 +31,7 @@ CALL = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
     [
         (CALL, True),
         (f"<think>hm</think>\nI look.\n{CALL}\n{CALL} \n", True),
-        (f"{CALL} behind", False),
+        (f"{CALL} after", False),
         (f"{CALL}<think>hm</think>", False),
         (f"words <think>hm</think>{CALL}", False),
         (f"<think>a</think><think>b</think>{CALL}", False),

@@ -345,7 +345,7 @@ def events(content):
 
 
 def assert_every_token_is_accounted_for(result, engine):
-    """Each sampled token is trained in exactly one row, behind what the engine was given, or counted by reason."""
+    """Each sampled token is trained in exactly one row, after what the engine was given, or counted by reason."""
     named = {
         logprob: (exchange, place) for exchange in engine.exchanges for place, logprob in enumerate(exchange.logprobs)
     }

@@ -251,7 +251,7 @@ thinks_apart(
 )
 
 
-@case("a question behind results", [asks("one"), asks("two"), DONE])
+@case("a question after results", [asks("one"), asks("two"), DONE])
 async def _(client, engine):
     agent = ChatAgent(client)
     agent.user("go")
@@ -544,7 +544,7 @@ cuts("chat", False, 20)
 
 
 @case(
-    "cut behind a reply that the agent tells twice, and asked again",
+    "cut after a reply that the agent tells twice, and asked again",
     [asks("one"), asks("two"), DONE],
     rows=2,
     changes={"answer repeated": 1, "edited": 1},

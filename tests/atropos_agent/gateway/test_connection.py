@@ -86,7 +86,7 @@ async def test_an_answer_was_not_taken_where_its_client_reset_the_connection(con
 WRONG = {
     "no HTTP": [b"\0" * 100],
     "an upgrade": [b"GET / HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n"],
-    "a body that is none, behind its answer": [
+    "a body that is none, after its answer": [
         b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
         b"zz\r\n",
     ],

@@ -77,7 +77,7 @@ def test_what_cannot_be_honoured_is_refused_by_name(body, why):
 
 def test_the_path_says_which_model_and_whether_the_answer_is_streamed():
     assert of_path(STREAM, b"key=x&alt=sse", {}) == {"model": "gemini-2.5-pro", "stream": True}
-    for name in ("Qwen/Qwen3-8B", "qwen3:8b"):  # Google's client puts any name behind models/
+    for name in ("Qwen/Qwen3-8B", "qwen3:8b"):  # Google's client puts any name after models/
         assert of_path(f"models/{name}:generateContent", b"", {}) == {"model": name, "stream": False}
     assert of_path("models/m:generateContent", b"", {}) == {"model": "m", "stream": False}
     assert of_path("chat/completions", b"", {"stream": True}) == {"stream": True}

@@ -80,7 +80,7 @@ MORE = ("smollm2", "deepseek_v31", "mistral_v3")
 
 
 def shown(fitted, engine, texts):
-    """The texts in the order in which the last prompt shows them behind the reply."""
+    """The texts in the order in which the last prompt shows them after the reply."""
     output = fitted.template.decode(engine.exchanges[-1].prompt[len(engine.exchanges[0].prompt) :])
     return re.findall("|".join(map(re.escape, texts)), output)
 

@@ -78,7 +78,7 @@ def test_a_block_that_holds_a_picture_is_no_text():
 
 
 def seen(agent, kind, place):
-    """Let the last result of an agent's history hold a picture, or the user's message behind it."""
+    """Let the last result of an agent's history hold a picture, or the user's message after it."""
     if kind == "gemini":
         if place == "behind":
             agent.user([{"text": "It is:"}, PICTURES[kind]])

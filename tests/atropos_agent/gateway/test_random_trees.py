@@ -81,7 +81,7 @@ def edit(item, text):
 
 
 def drop_reply(history):
-    """Take out the last reply and what stands behind it. Returns whether there was one."""
+    """Take out the last reply and what comes after it. Returns whether there was one."""
     last = max((n for n, item in enumerate(history) if is_replys(item)), default=-1)
     begin = last
     while begin > 0 and is_replys(history[begin - 1]):

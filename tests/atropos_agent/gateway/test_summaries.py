@@ -32,7 +32,7 @@ def user(text):
 
 
 async def like_codex(client):
-    """It asks without tools, behind the whole history, and begins with its own words and the summary."""
+    """It asks without tools, after the whole history, and begins with its own words and the summary."""
     agent = await begins(client)
     summarizer = ChatAgent(client, tools=())
     summarizer.history = [*agent.history, user("Sum up.")]

@@ -71,7 +71,7 @@ async def test_a_stop_string_leaves_the_turn_open_so_the_end_is_added(any_tokeni
 
 async def test_white_space_sampled_behind_the_end_of_turn_does_not_hide_it(any_tokenizer, template):
     if template.close_id is None:
-        # Then nothing can be sampled behind it.
+        # Then nothing can be sampled after it.
         pytest.skip("the template ends turns with no token")
     newline = template.encode("\n", continues=True)
     first = sampled(template, call("one"), "stop")
@@ -321,7 +321,7 @@ async def test_thinking_that_is_spelled_is_dropped_like_any_other_and_writes_no_
 
 
 async def test_an_end_that_takes_up_white_space_leaves_none_behind_it(smollm2_tokenizer):
-    tokenizer = family(smollm2_tokenizer, "an end takes up the white space behind it")
+    tokenizer = family(smollm2_tokenizer, "an end takes up the white space after it")
     template = ChatTemplate(tokenizer)
     turns = [sampled(template, text, "stop") for text in SCENARIOS["three turns"]]
     result, exchanges = await play(tokenizer, turns, [say], template=template)

@@ -37,7 +37,7 @@ async def rolled_out(smollm2, name, texts, template=None):
         ("drops earlier thinking", THINKING, None),
         ("leaves empty thinking out", ["<think>\n\n</think>\n\n" + call("one")] * 4, None),
         ("opens empty thinking", THINKING, None),
-        ("an end takes up the white space behind it", THINKING, None),
+        ("an end takes up the white space after it", THINKING, None),
         ("trims", [call("one"), call("two"), "done"], None),
         ("trims", [f" \n{call('one')}\n ", call("two"), "done"], Drift.WHITE_SPACE),
         ("keeps the last two thoughts", THINKING[:2], None),
@@ -64,7 +64,7 @@ async def test_a_tokenizers_sign_for_white_space_is_white_space(smollm2_tokenize
 
 
 async def test_white_space_that_a_token_would_take_up_is_noticed(smollm2_tokenizer, monkeypatch):
-    name = "an end takes up the white space behind it"
+    name = "an end takes up the white space after it"
     template = ChatTemplate(family(smollm2_tokenizer, name))
     whole = template.continuation
     line = template.encode("\n", continues=True)

@@ -1,4 +1,4 @@
-"""The header of replies: what is content behind it, and what a template tells such replies apart by."""
+"""The header of replies: what is content after it, and what a template tells such replies apart by."""
 
 import pytest
 

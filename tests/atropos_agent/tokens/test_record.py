@@ -328,7 +328,7 @@ def trains(tokens, trained, logprob=-0.5):
 
 
 def a_forest():
-    """A conversation with a branch behind its first reply, and another beside it."""
+    """A conversation with a branch after its first reply, and another beside it."""
     record = Record()
     record.add([1, 2], [3], [-0.5])
     record.add([9], [8], [-0.5])

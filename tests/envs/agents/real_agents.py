@@ -183,7 +183,7 @@ class NamingServer(TokenServer):
 
 
 class CuttingSession(WatchedSession):
-    """Cuts what it answers, each time behind as many bytes of the body as `cuts` says next: counted from the end where
+    """Cuts what it answers, each time after as many bytes of the body as `cuts` says next: counted from the end where
     that is less than 0, not at all where it is None."""
 
     cuts = ()

@@ -17,7 +17,7 @@ async def test_a_tool_of_an_mcp_server_is_in_its_row(docker_backend, base_image,
 
 
 async def test_what_it_compacts_goes_on_in_a_row_of_its_own(docker_backend, base_image, native):
-    """Its window is full behind the third command: it asks for a summary, and begins anew with that."""
+    """Its window is full after the third command: it asks for a summary, and begins anew with that."""
     script = [
         *(Does("seq 1 1400"), Does("seq 1 600"), Does("true")),
         *(Says("I have counted."), Does("echo hi >/app/f"), Says("Done.")),

@@ -48,7 +48,7 @@ async def test_a_pin_and_its_lock_move_when_the_agent_passes(mine, monkeypatch):
 
     monkeypatch.setattr(updates, "agent_works", passes)
     assert await updates.update_agent(agent, "2.0", None)
-    assert seen == [("2.0", SOURCE)], "the pin is changed behind the check"
+    assert seen == [("2.0", SOURCE)], "the pin is changed after the check"
     assert 'PINS = ("mine==2.0", "mine-tools==2.0", "other==1.0.5")' in (folder / "mine_agent.py").read_text()
     assert (folder / "mine.txt").read_text() == "# of: mine==2.0\n"
 

@@ -49,7 +49,7 @@ async def answered(one, request):
 
 
 def after(turn, *more):
-    """The history behind a turn, with the results of its calls."""
+    """The history after a turn, with the results of its calls."""
     answer = turn.sampled.answer
     calls = [HistoryCall(call.id, call.name, call.text) for call in answer.calls]
     results = [HistoryMessage("tool", "fine", call_id=call.id) for call in calls]

@@ -45,7 +45,7 @@ def logged(attempted, engine):
 
 
 def check_rows(saved, log):
-    """Every sampled token is trained in exactly one row, behind exactly what the inference server was given."""
+    """Every sampled token is trained in exactly one row, after exactly what the inference server was given."""
     trained = 0
     for row in saved.result.segments:
         tokens, places = tuple(row.tokens), set()

@@ -84,7 +84,7 @@ def test_a_changed_file_of_the_same_size_is_carried():
     assert carried(changes_of(start(member("a", b"1" * 9)), archive(member("a", b"2" * 9))))["a"][1] == b"2" * 9
 
 
-@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")], ids=["behind it", "before it"])
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")], ids=["after it", "before it"])
 def test_another_name_of_an_unchanged_file_is_carried_as_a_file(names):
     first, second = names
     linked = [member(first, b"1"), member(second, kind=tarfile.LNKTYPE, link=first)]

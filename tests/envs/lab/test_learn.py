@@ -250,7 +250,7 @@ def test_a_trainer_of_others_is_refused_where_it_is_not_installed_or_gives_no_we
     monkeypatch.setattr("envs.lab.learn.version", lambda name: "1.16.0")
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert "needs a GPU" in (_find_conflict(options(tmp_path, "--trainer", "trl")) or ""), (
-        "before an evaluation, not behind it"
+        "before an evaluation, not after it"
     )
     assert _find_conflict(options(tmp_path)) is None
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)

@@ -30,7 +30,7 @@ def said(*texts: str) -> list[HistoryMessage]:
 
 @pytest.fixture
 async def recorded(smollm2_tokenizer: Any) -> RecordedRollout:
-    """The agent sums up behind its first look, and goes on from that alone."""
+    """The agent sums up after its first look, and goes on from that alone."""
     template = ChatTemplate(smollm2_tokenizer)
     fitted = FittedFormat.of(AUTO, template)
     works, sums = _replies(PI, fitted, RECORDED)

@@ -45,7 +45,7 @@ def patch() -> None:
 
 
 def shift_masks() -> None:
-    """Let each row claim the tokens behind its sampled ones, with their logprobs."""
+    """Let each row claim the tokens after its sampled ones, with their logprobs."""
     import numpy as np
 
     from envs.trainers import trl_async

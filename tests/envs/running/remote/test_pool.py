@@ -31,7 +31,7 @@ class Placed(Sums):
     broken: ClassVar[set] = set()
     """Nodes on which all fail."""
     gate = None
-    """What rollouts wait for, behind their replies."""
+    """What rollouts wait for, after their replies."""
 
     async def attempt(self, task, seat):
         Placed.made[self.node] += 1

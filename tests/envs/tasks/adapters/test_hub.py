@@ -90,7 +90,7 @@ def test_a_path_comes_before_a_name(tmp_path, monkeypatch):
     (tmp_path / "owner/rows").write_text("not a dataset")
     with pytest.raises(BadTask, match=r"rows:1 is not valid JSON: .*; give rows as \.jsonl, "):
         ids((tmp_path / "owner/rows").relative_to(tmp_path))
-    with pytest.raises(BadTask, match=r"is not a file; a split goes behind .* alone; give rows as"):
+    with pytest.raises(BadTask, match=r"is not a file; a split goes after .* alone; give rows as"):
         list(read_rows(tmp_path / "owner/rows:test"))
 
 

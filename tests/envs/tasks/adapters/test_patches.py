@@ -73,7 +73,7 @@ def test_a_patch_that_is_well_stays_as_it_is(tmp_path):
         pytest.param(
             "--- src/x.py (revision 1)\n+++ src/x.py (working copy)\n" + GOOD[GOOD.index("@@") :], id="spaces"
         ),
-        pytest.param(GOOD.replace("src/x.py\n", "src/x.py  \n"), id="blanks behind names"),
+        pytest.param(GOOD.replace("src/x.py\n", "src/x.py  \n"), id="blanks after names"),
         pytest.param("Here it is:\n```diff\n" + GOOD + "```\n- done\n", id="fences"),
         pytest.param("From abc\nSubject: x\n---\n 1 file\n\n" + GOOD + "-- \n2.39.5\n\n", id="mail"),
     ],

@@ -93,7 +93,7 @@ async def test_two_uploads_at_once_both_find_it_paused():
 
 @pytest.mark.parametrize("runs", [True, False])
 async def test_a_daemon_that_hears_late_of_a_pause_and_its_end_is_asked_again(runs):
-    """A word of the last pause's end that comes behind the next pause had it refuse the end of that one, for ever."""
+    """A word of the last pause's end that comes after the next pause had it refuse the end of that one, for ever."""
     asked, said = [], {"pause": ["is already paused"] * 2 * runs, "unpause": ["is not paused"] * 3}
 
     async def ask(what):
