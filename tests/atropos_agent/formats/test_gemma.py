@@ -28,7 +28,7 @@ def test_thinking_stands_in_its_channel():
     [
         ('a:<|"|>x', "not closed"),
         ("a:1,a:2", "twice"),
-        ("a 1", "no : stands"),
+        ("a 1", "no : comes"),
         ("a:1 b:2", "neither a comma"),
         ("a:1,", "after the last"),
         ("a:word", "can't be read"),
