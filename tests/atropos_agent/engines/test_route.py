@@ -105,7 +105,7 @@ async def test_a_server_that_aborts_every_reply_is_not_asked_for_ever():
             self.requests += 1
             return Answer((kwargs["input_ids"], [[5]], [[-0.5]], [None]))
 
-        def mark(self, error):
+        def note_outcome(self, error):
             """Is asked again at once."""
 
     only = Aborting("a")
@@ -144,7 +144,7 @@ async def test_an_odd_answer_that_comes_again_and_again_is_looked_into():
         attempts = 2
         looked = 0
 
-        async def settle(self, error, prompt):
+        async def settle_error(self, error, prompt):
             self.looked += 1
             return error if self.looked == 1 else EngineError("for good")
 
@@ -158,7 +158,7 @@ async def test_a_context_that_is_full_is_not_asked_about_elsewhere():
     class Full(Fake):
         attempts = 1
 
-        async def settle(self, error, prompt):
+        async def settle_error(self, error, prompt):
             return ContextOverflow("4096")
 
     other = Fake("b")
@@ -192,7 +192,7 @@ class Saying(Fake):
         ids = self.replies.pop(0)
         return Answer((kwargs["input_ids"], [ids], [[-0.5] * len(ids)], ["stop"]))
 
-    def mark(self, error):
+    def note_outcome(self, error):
         """Is asked again at once."""
 
 
