@@ -117,9 +117,7 @@ class AtroposEnv(vf.SingleAgentEnv, vf.Env[AtroposEnvConfig]):  # type: ignore[m
             for server in fed.run.env.servers:
                 if isinstance(server, CompletionsServer):
                     server.extra = {} if salt is None else {"cache_salt": salt}
-            read = partial(
-                fill_trace, trace, decode=fed.run.env.tokenizer.decode, trainer="prime-rl" if training else None
-            )
+            read = partial(fill_trace, trace, fed.run.env.tokenizer.decode, "prime-rl" if training else None)
             await rollout(fed, task.data.name, episode.id, read)
         except (InfraError, ValueError, RuntimeError, OSError) as error:
             logger.error("task %s: %s", task.data.name, error)  # verifiers shows its kind alone
@@ -129,7 +127,7 @@ class AtroposEnv(vf.SingleAgentEnv, vf.Env[AtroposEnvConfig]):  # type: ignore[m
         return episode
 
 
-def fill_trace(trace: vf.Trace, given: Export, decode: Callable[[list[int]], str], trainer: str | None = None) -> None:
+def fill_trace(trace: vf.Trace, decode: Callable[[list[int]], str], trainer: str | None, given: Export) -> None:
     """Write a rollout's rows as nodes, and its reward. trainer: as in `check_rows`, of which it raises the errors."""
     rows = check_rows(given.scored, trainer)
     experts = [read_experts(row.experts) for row in rows if row.experts is not None]
