@@ -4,7 +4,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from envs.running.is_permanent import is_permanent
+from envs.running.permanent import is_permanent
 
 from atropos_agent.agent import AtroposAgent
 from atropos_agent.tokens.record import problems
