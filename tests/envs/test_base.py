@@ -4,11 +4,11 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from envs.running.permanent import is_permanent
 
 from atropos_agent.agent import AtroposAgent
 from atropos_agent.tokens.record import problems
 from envs.base import AgentEnv
+from envs.running.permanent import is_permanent
 from envs.running.run import open_run
 from envs.running.watchdog import LoopWatch
 from envs.running.worker import LocalWorker
