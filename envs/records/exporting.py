@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
@@ -84,22 +84,19 @@ def _export(run: Path, out: Path, form: str, more: Mapping[str, Callable[[Path, 
         raise ValueError(f"{out} is there already; name another place")
     if form != "triplets" and form not in more and out.suffix in _OF_FILES:
         raise ValueError(f"--to {form} writes a folder of three files, and {out} reads like one file; name a folder")
-    with _remove_if_unfinished(out):
+    with ExitStack() as stack:
+        stack.callback(_remove, out)
         _write(run, out, form, more)
+        stack.pop_all()
     return 0
 
 
-@contextmanager
-def _remove_if_unfinished(out: Path) -> Iterator[None]:
-    """Remove a file or folder that is not written to its end."""
-    try:
-        yield
-    except BaseException:
-        if out.is_dir():
-            shutil.rmtree(out, ignore_errors=True)
-        else:
-            out.unlink(missing_ok=True)
-        raise
+def _remove(out: Path) -> None:
+    """Remove an unfinished file or folder."""
+    if out.is_dir():
+        shutil.rmtree(out, ignore_errors=True)
+    else:
+        out.unlink(missing_ok=True)
 
 
 def _write(run: Path, out: Path, form: str, more: Mapping[str, Callable[[Path, Path], str]]) -> None:

@@ -154,7 +154,8 @@ class NestedContainer:
         program, *words = container_command(kind)
         limits = (kind.limits.pids, kind.limits.memory_mb << 20, round(kind.limits.cpus * _CPU_PERIOD_US))
         stream = await self._envd.start("/bin/sh", "-c", _WAIT, program, *map(str, limits), *words)
-        try:
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(stream.close)
             async with asyncio.timeout(GREET_S):
                 while '"child-pid"' not in stream.error_text or "\n" not in stream.error_text:
                     if await stream.read_output() is None:
@@ -162,9 +163,7 @@ class NestedContainer:
                             f"template {kind.image} has no working bubblewrap: {stream.error_text.strip()}; install it "
                             "in the template (apt-get install bubblewrap)"
                         )
-        except BaseException:
-            await stream.close()
-            raise
+            stack.pop_all()
         line = next(one for one in stream.error_text.splitlines() if "child-pid" in one)
         self._first = str(json.loads(line)["child-pid"])
         return asyncio.create_task(self._wait(stream), name=f"sandbox {self._sandbox}")

@@ -115,22 +115,20 @@ class _Server:
         if self._connection is not None:
             return self._connection
         connection = _Connection(self._sandbox, self.server)
-        try:
-            async with asyncio.timeout(self._bounds.start_s):
-                await connection.begin()
-        except TimeoutError:
-            await connection.end()
-            what = f"did not start and list its tools within {self._bounds.start_s:.0f} s"
-            raise MCPServerError(self.server, what) from connection.watch.ended
-        except CallInterruptedError as cut:
-            await connection.end()
-            raise MCPServerError(self.server, f"did not start: {cut}") from cut
-        except BaseException:  # also a cancellation: no server stays without its session
-            await connection.end()
-            raise
-        if gone := self._find_missing(connection.listed):
-            await connection.end()
-            raise MCPServerError(self.server, f"was started again and has other tools now: no more {', '.join(gone)}")
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(connection.end)
+            try:
+                async with asyncio.timeout(self._bounds.start_s):
+                    await connection.begin()
+            except TimeoutError:
+                what = f"did not start and list its tools within {self._bounds.start_s:.0f} s"
+                raise MCPServerError(self.server, what) from connection.watch.ended
+            except CallInterruptedError as cut:
+                raise MCPServerError(self.server, f"did not start: {cut}") from cut
+            if gone := self._find_missing(connection.listed):
+                what = f"was started again and has other tools now: no more {', '.join(gone)}"
+                raise MCPServerError(self.server, what)
+            stack.pop_all()
         self._connection = connection
         return connection
 
