@@ -84,11 +84,8 @@ class LocalBackend(Backend):
             await finish(asyncio.to_thread(shutil.rmtree, self._base, ignore_errors=True))
             self._base = None
 
-    def open(self, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:
-        return self._open(spec)
-
     @asynccontextmanager
-    async def _open(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
+    async def open(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
         if self._base is None:
             raise SandboxError("enter the backend first: async with LocalBackend() as backend")
         _refuse_other_user(spec.user)
@@ -126,7 +123,7 @@ class LocalSandbox(Sandbox):
         spec: SandboxSpec,
         another: Callable[[SandboxSpec], AbstractAsyncContextManager[LocalSandbox]],
     ) -> None:
-        self._id = sandbox_id
+        self.id = sandbox_id
         self._spec = spec
         self._another = another
         self._home = home
@@ -153,10 +150,6 @@ class LocalSandbox(Sandbox):
     def door(self, name: str) -> str:
         host, port = self._doors[name].sockets[0].getsockname()
         return f"{host}:{port}"
-
-    @property
-    def id(self) -> str:
-        return self._id
 
     async def exec(
         self,
@@ -243,7 +236,7 @@ class LocalSandbox(Sandbox):
 
     def _marker(self) -> str:
         """Return "NAME=value" for the environment of a command and of all its processes, to find them by."""
-        return f"{_MARKER}={self._id}.{uuid.uuid4().hex}"
+        return f"{_MARKER}={self.id}.{uuid.uuid4().hex}"
 
     def _environment(self, env: Mapping[str, str] | None) -> dict[str, str]:
         own = {"PATH": _PATH, "HOME": str(self._home), "TMPDIR": str(self._home / "tmp"), "LANG": "C.UTF-8"}
@@ -300,7 +293,7 @@ class LocalSandbox(Sandbox):
 
     async def _kill_all(self) -> None:
         await asyncio.gather(*(session.close() for session in self._sessions))
-        await asyncio.to_thread(kill_marked, f"{_MARKER}={self._id}")
+        await asyncio.to_thread(kill_marked, f"{_MARKER}={self.id}")
         for process in self._processes:
             process.stop_reading()
         self._processes.clear()
