@@ -70,7 +70,7 @@ def held(base_image: str) -> Iterator[None]:
 
     @functools.wraps(hold)
     async def hold_others(starter: DaemonStarter, image: str, name: str) -> None:
-        if not await is_base(starter._client, image):
+        if not await is_base(starter.client, image):
             await hold(starter, image, name)
 
     @functools.wraps(is_held)

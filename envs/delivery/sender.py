@@ -412,7 +412,7 @@ class Sender:
 
     async def _confirm(self, packet: Packet) -> None:
         await self._outbox.confirm(packet)
-        self._metrics.count_sent()
+        self._metrics.groups_sent += 1
 
     async def _resolve_doubts(self) -> None:
         """Find out whether packets without a confirmation arrived; it was lost with the connection or with our

@@ -43,7 +43,7 @@ import orjson
 
 from atropos_agent import __version__
 from atropos_agent.types import IGNORED, AgentResult, AgentStep, Exchange, Message, SequenceData
-from envs.records.disk import append, retry_until_space
+from envs.records.disk import append, close_line, retry_until_space
 from envs.records.plain import plain, plain_text
 from envs.types import Rollout
 from tools.base import ToolCall, ToolResult
@@ -160,12 +160,9 @@ class RolloutWriter:
     def _open(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._start, last = [(0, self.path), *parts(self.path.parent)][-1]
+        close_line(last)
         # Unbuffered, so that nothing is left to be written when a write has failed.
         self._file = last.open("a+b", buffering=0)
-        if self._file.seek(0, 2):
-            self._file.seek(-1, 2)
-            if self._file.read(1) != b"\n":
-                self._file.write(b"\n")
 
     def _close(self) -> None:
         with self._lock:

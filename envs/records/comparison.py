@@ -47,6 +47,14 @@ def read_rates(path: Path) -> Rates:
         ) from error
 
 
+def differences(there: Any, here: Any, place: str = "") -> list[tuple[str, Any, Any]]:
+    """Return each place at which two evaluations' conditions differ, with both values."""
+    if isinstance(there, dict) and isinstance(here, dict):
+        names = sorted(there.keys() | here.keys())
+        return [one for name in names for one in differences(there.get(name), here.get(name), f"{place}{name}.")]
+    return [] if there == here else [(place.rstrip("."), there, here)]
+
+
 def why_unreadable(error: Exception) -> str:
     """Return why an evaluation's file can't be read, for one of `UNREADABLE`."""
     if isinstance(error, OSError):
@@ -90,19 +98,18 @@ def compare(before: Rates, now: Rates) -> Comparison:
     both = sorted(before.rates.keys() & now.rates.keys())
     if not both:
         raise NoEvaluation("the two evaluations have no task in common")
-    differences = [now.rates[task] - before.rates[task] for task in both]
-    names = sorted((before.about.get("sampling") or {}).keys() | (now.about.get("sampling") or {}).keys())
+    gains = [now.rates[task] - before.rates[task] for task in both]
     then, today = (one.about.get("sampling") or {} for one in (before, now))
-    changed = [f"{name} {then.get(name)!r} then, {today.get(name)!r} now" for name in names if then and today]
+    changed = differences(then, today) if then and today else []
     return Comparison(
-        sum(differences) / len(differences),
-        interval(differences),
+        sum(gains) / len(gains),
+        interval(gains),
         len(both),
         len(before.rates) - len(both),
         len(now.rates) - len(both),
         before.samples,
         now.samples,
-        tuple(line for line, name in zip(changed, names, strict=False) if then.get(name) != today.get(name)),
+        tuple(f"{name} {old!r} then, {new!r} now" for name, old, new in changed),
     )
 
 
@@ -127,14 +134,13 @@ def _by_agent(agents: Mapping[str, EvalSummary]) -> Sheet:
     table = Sheet("agent", *heads, title="in brackets: 95% intervals; differences are paired by task", right=heads)
     rates = {agent: {task.task_id: task.solved / task.samples for task in of.tasks} for agent, of in agents.items()}
     for agent, of in agents.items():
-        solved = f"{sum(task.solved for task in of.tasks)}/{sum(task.samples for task in of.tasks)}"
         passes = (
             _share([pass_at_k(task.samples, task.solved, k) for task in of.tasks]) if k in of.pass_at else "—"
             for k in ks
         )
         gain = "" if agent == first else difference(rates[first], rates[agent])
         reward = "—" if of.reward is None else f"{of.reward.mean:.3f}"
-        table.add(agent, str(len(of.tasks)), solved, *passes, reward, gain)
+        table.add(agent, str(len(of.tasks)), of.solved, *passes, reward, gain)
     return table
 
 

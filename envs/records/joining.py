@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from envs.messages import SWE, replace_command
-from envs.records.comparison import UNREADABLE, NoEvaluation, table_of, why_unreadable
+from envs.records.comparison import UNREADABLE, NoEvaluation, differences, table_of, why_unreadable
 from envs.records.disk import replace_file
 from envs.records.stats import EvalSummary, TaskResult, summary_of
 from envs.records.tables import make_console
@@ -98,7 +98,7 @@ def join(parts: Sequence[Part]) -> EvalSummary:
     first = parts[0]
     for part in parts[1:]:
         if part.same != first.same:
-            differing = sorted(_differences(first.same, part.same))
+            differing = (place for place, *_ in differences(first.same, part.same))
             raise NoEvaluation(f"parts {first.shard} and {part.shard} differ in {', '.join(differing)}")
     all_ = [part.figures for part in parts]
     names = Counter(name for of in all_ for name in (*(task.task_id for task in of.tasks), *of.unsampled))
@@ -116,10 +116,3 @@ def _merge(parts: Sequence[Figures], about: Mapping[str, Any] | None = None) -> 
     ks = set.intersection(*(set(part.ks) for part in sampled)) if sampled else set()
     tasks = [task for part in parts for task in part.tasks]
     return summary_of(tasks, sorted(ks), [name for part in parts for name in part.unsampled], about=about)
-
-
-def _differences(one: Any, other: Any, place: str = "") -> list[str]:
-    if isinstance(one, dict) and isinstance(other, dict):
-        names = one.keys() | other.keys()
-        return [found for name in names for found in _differences(one.get(name), other.get(name), f"{place}{name}.")]
-    return [] if one == other else [place.rstrip(".")]

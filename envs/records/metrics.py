@@ -242,10 +242,6 @@ class Metrics:
                     *(task, ", ".join(f"{test!r:.200}" for test in self.flaky[task]) or "no test is named"),
                 )
 
-    def count_sent(self) -> None:
-        """Count a group accepted by the trainer."""
-        self.groups_sent += 1
-
     def count_failure(self, kind: str, *, step: int = 0, refused_tokens: int = 0) -> None:
         """Count an infrastructure failure (see `InfraError.kind`). step: the trainer's; refused_tokens: its price."""
         self.tokens_refused += refused_tokens
@@ -317,10 +313,6 @@ class Metrics:
         ]
         return ", ".join(part for part in parts if part)
 
-    def snapshot(self) -> Metrics:
-        """Return a copy; further counting does not change it."""
-        return self.from_json(self.to_json())
-
     def to_json(self) -> bytes:
         """Return everything, as one JSON object."""
         values = {item.name: getattr(self, item.name) for item in fields(self)} | {"updated": time.time()}
@@ -331,22 +323,12 @@ class Metrics:
         """Read the output of `to_json`. Raises ValueError for anything else."""
         values = orjson.loads(data)
         names = {item.name for item in fields(cls)}
-        if isinstance(values, dict):
-            later: dict[str, Any] = {
-                "versions": {},
-                "agents": {},
-                "recent": [],
-                "dull": False,
-                "flaky": {},
-                "supply": "",
-            }
-            values = {**later, **values}  # earlier ones did not have them
-        if not isinstance(values, dict) or set(values) != names:
+        # Earlier versions did not have the others.
+        if not isinstance(values, dict) or not {"started", "rollouts"} <= values.keys() <= names:
             raise ValueError(f"not the metrics of this version: expected the keys {sorted(names)}")
-        for name in ("failures", "stops", "drifts", "cheats", "untrained"):
-            values[name] = Counter(values[name])
-        for name in ("engine", "tool"):
-            values[name] = Latency(values[name])
+        counters = ("failures", "stops", "drifts", "cheats", "untrained")
+        kinds = {**dict.fromkeys(counters, Counter), **dict.fromkeys(("engine", "tool"), Latency)}
+        values |= {name: kind(values[name]) for name, kind in kinds.items() if name in values}
         return cls(**values)
 
 

@@ -11,8 +11,7 @@ import logging
 import os
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -47,36 +46,18 @@ _SMALL = 2**20
 """Largest file of a model's folder with its content in the digest; larger ones count by name and size."""
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
-    """One start of a run.
-
-    command: serve, process or evaluate. arguments: of the process, as the system has them. options: all of them, the
-    defaults too. conditions: values that a later start may change only if allowed. changed: allowed differences from
-    the start before. model, tokenizer, template: name and digest, sha256; a model from the hub has a revision.
-    engines: the inference servers, each with its program's version if known. at: in UTC, ISO 8601. commit: of the
-    package, None outside of a checkout.
-    """
-
-    command: str
-    options: Mapping[str, Any]
-    conditions: Mapping[str, Any]
-    changed: Sequence[str]
-    model: Mapping[str, Any]
-    tokenizer: Mapping[str, Any]
-    template: Mapping[str, Any]
-    engines: Sequence[Mapping[str, Any]]
-    seed: int
-    at: str
-    arguments: Sequence[str]
-    versions: Mapping[str, str]
-    commit: str | None
-    machine: Mapping[str, Any]
-
-
 def add_start(directory: Path, run_id: str | None, environment: str, start: Mapping[str, Any]) -> None:
-    """Write a start after the earlier ones. run_id: None for an evaluation, also in the directory of a run. start: a
-    `Start` as JSON. A file without readable starts is kept beside the new one. Raises OSError."""
+    """Write a start, as of JSON, after the earlier ones. A file without readable starts is kept beside the new one.
+    Raises OSError.
+
+    run_id: None for an evaluation, also in the directory of a run.
+
+    A start's command is serve, process or evaluate; arguments: of the process, as the system has them; options: all of
+    them, the defaults too; conditions: values that a later start may change only if allowed; changed: allowed
+    differences from the start before; model, tokenizer, template: name and digest, sha256, and the revision of a model
+    from the hub; engines: the inference servers, each with its program's version if known; at: in UTC, ISO 8601;
+    commit: of the package, None outside of a checkout.
+    """
     path = directory / FILE_NAME
     there = _read(path)
     known = starts_of(there)
@@ -87,12 +68,6 @@ def add_start(directory: Path, run_id: str | None, environment: str, start: Mapp
     document = {"format": FORMAT, "id": run_id or there.get("id"), "environment": environment, "starts": starts}
     directory.mkdir(parents=True, exist_ok=True)
     replace_file(path, orjson.dumps(document, option=orjson.OPT_INDENT_2))
-
-
-def as_json(start: Start) -> dict[str, Any]:
-    """Return a start as values for JSON."""
-    found: dict[str, Any] = orjson.loads(orjson.dumps(asdict(start), default=str))
-    return found
 
 
 def read_starts(path: Path) -> list[dict[str, Any]]:

@@ -189,7 +189,7 @@ class EvalSummary:
         """Return a table with a line per task and the totals below."""
         heads = ("solved", "rate [95% interval]", "mean reward")
         table = Sheet("task", *heads, title=self._title(), right=heads)
-        solved, rate, reward = self._footer_solved(), str(self.pass_at.get(1, "")), str(self.reward or "")
+        solved, rate, reward = self.solved, str(self.pass_at.get(1, "")), str(self.reward or "")
         table.totals = ("mean over tasks ± standard error", solved, rate, reward)
         for task in self.tasks:
             rate = f"{task.solved / task.samples:.2f} [{task.low:.2f}, {task.high:.2f}]"
@@ -205,7 +205,9 @@ class EvalSummary:
         samples = sum(task.samples for task in self.tasks)
         return f"{figures}   ({plural(len(self.tasks), 'task')}, {plural(samples, 'sample')})"
 
-    def _footer_solved(self) -> str:
+    @property
+    def solved(self) -> str:
+        """Return how many of all samples are solved, as 3/8."""
         return f"{sum(task.solved for task in self.tasks)}/{sum(task.samples for task in self.tasks)}"
 
 

@@ -50,7 +50,7 @@ class ServedEnvironment(Environment, Protocol):
 
 async def serve_trainer(env: ServedEnvironment) -> None:
     """Make groups for the trainer until it has had `total_steps` batches, or the run is asked to stop."""
-    async with feed(env, partial(_open_registered_sink, env), _trainer_pace, command="serve") as fed:
+    async with feed(env, partial(_open_registered_sink, env), TrainerPace, command="serve") as fed:
         pace = fed.pace
         async with show_progress(fed.run, "trainer's steps", pace.total_steps, lambda: pace.step):
             await fed.done()
@@ -88,10 +88,6 @@ async def _open_registered_sink(env: ServedEnvironment, run: Run) -> AsyncIterat
                 yield _RegisteredSink(sender, outbox, sink.take)
         finally:
             await finish(sender.leave())
-
-
-def _trainer_pace(run: Run, sink: _RegisteredSink) -> TrainerPace:
-    return TrainerPace(run, sink.sender, sink.outbox)
 
 
 async def process_groups(env: Environment) -> Path:
@@ -215,11 +211,11 @@ class CountPace:
 class TrainerPace:
     """As many groups as the trainer will use before they are stale. It also begins the evaluations of its steps."""
 
-    def __init__(self, run: Run, sender: Sender, outbox: Outbox) -> None:
-        self._run, self._sender, self._outbox = run, sender, outbox
-        self.step = sender.answer.starting_step
+    def __init__(self, run: Run, sink: _RegisteredSink) -> None:
+        self._run, self._sender, self._outbox = run, sink.sender, sink.outbox
+        self.step = sink.sender.answer.starting_step
         total = run.config.total_steps
-        self.total_steps = sender.answer.num_steps if total == -1 else total
+        self.total_steps = sink.sender.answer.num_steps if total == -1 else total
         self._enough: EnvStatus | None = None
         """The first answer of the API by which the trainer has had enough: the next one has to say so, too."""
         self._evaluations: set[asyncio.Task[None]] = set()

@@ -10,6 +10,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from atropos_agent.engines.load import Load
 from envs.types import InfraError
@@ -156,16 +157,6 @@ class HillClimb:
         self._rest, self._looks, self._tokens_per_s = rest, 0, 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A change of the concurrency limit. t: Unix time. why: in words."""
-
-    t: float
-    before: int
-    limit: int
-    why: str
-
-
 class ConcurrencyLimiter:
     """Lets rollouts start. start, most: rollouts at the same time, at first and ever; breaker: spaces their starts."""
 
@@ -176,8 +167,8 @@ class ConcurrencyLimiter:
 
     def __init__(self, *, start: int, most: int, breaker: CircuitBreaker) -> None:
         self.climb = HillClimb(min(start, most), most)
-        self.changes: deque[Change] = deque(maxlen=100)
-        """Changes of the limit that nobody has written down yet."""
+        self.changes: deque[dict[str, Any]] = deque(maxlen=100)
+        """Changes of the limit that nobody has written down yet, as in `envs.records.timeline`."""
         self.breaker = breaker
         self.active = 0
         self.load: Load | None = None
@@ -239,5 +230,6 @@ class ConcurrencyLimiter:
             self._most_active = self.active
             if self.climb.limit != limit:
                 logger.info("up to %d rollouts at the same time from now on: %s", self.climb.limit, self.climb.why)
-                self.changes.append(Change(time.time(), limit, self.climb.limit, self.climb.why))
+                found = {"t": time.time(), "before": limit, "limit": self.climb.limit, "why": self.climb.why}
+                self.changes.append(found)
                 self._freed.set()

@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from envs.config import AgentEnvConfig
+from envs.records.comparison import differences
 from envs.records.disk import append_line, close_line, json_lines, replace_file, retry_until_space
 from envs.records.stats import EvalSummary, summarise
 from envs.resources import Resource, versions_of
@@ -196,10 +197,10 @@ class Samples:
                 )
             await retry_until_space(path, lambda: append_line(path, header), home=path.parent)
             return samples
-        if differences := list(_differences(lines[first]["about"], orjson.loads(orjson.dumps(about)))):
+        differing = differences(lines[first]["about"], orjson.loads(orjson.dumps(about)))
+        if named := "; ".join(f"{place}: {there!r} there, {here!r} here" for place, there, here in differing):
             raise EvaluationMismatchError(
-                f"{path} holds another evaluation ({'; '.join(differences)}); give another --env.run_dir, "
-                "or the options of that one"
+                f"{path} holds another evaluation ({named}); give another --env.run_dir, or the options of that one"
             )
         for line in lines[first:]:
             if "reward" in line:
@@ -221,10 +222,3 @@ class Samples:
 def _lines(path: Path) -> list[dict[str, Any]]:
     close_line(path)
     return json_lines(path)
-
-
-def _differences(there: Any, here: Any, place: str = "") -> list[str]:
-    if isinstance(there, dict) and isinstance(here, dict):
-        names = sorted(there.keys() | here.keys())
-        return [one for name in names for one in _differences(there.get(name), here.get(name), f"{place}{name}.")]
-    return [] if there == here else [f"{place.rstrip('.')}: {there!r} there, {here!r} here"]

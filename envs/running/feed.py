@@ -37,12 +37,11 @@ from typing import Any, Generic, Self
 
 from typing_extensions import TypeVar
 
-from envs.delivery.rows import ScoredGroup
 from envs.messages import describe_error
 from envs.running.environment import Environment
-from envs.running.group import Group, confirm
+from envs.running.group import confirm
 from envs.running.resources import Resources
-from envs.running.run import Pace, Run, Sink, cancel, open_run
+from envs.running.run import Pace, Run, Sink, cancel, follow_load, open_run
 from envs.running.sinks import TrainerGroup, give
 from envs.types import Failure, InfraError, Task
 
@@ -177,7 +176,7 @@ async def feed(
     async with open_run(env, command, trained) as run, AsyncExitStack() as stack:
         opened: Any = await stack.enter_async_context((sink or _open_null_sink)(run))
         paced: Any = Moment(0, run.config.max_token_length) if pace is None else pace(run, opened)
-        run.run_in_background(run.follow_load())
+        run.run_in_background(follow_load(run.env, run.rollouts.limiter))
         making = asyncio.create_task(run.make_groups(paced, opened), name="groups")
         fed: Feed[S, P] = Feed(run, opened, paced, making)
         try:
@@ -298,13 +297,6 @@ class _PendingGroup:
     waiting: int = 0
 
 
-class _NullSink:
-    """The sink of a feed that makes no groups in the run's own order."""
-
-    async def take(self, group: Group, scored: ScoredGroup) -> None:
-        raise NotImplementedError  # the pace beside it makes no group
-
-
 @asynccontextmanager
 async def _open_null_sink(_: Run) -> AsyncIterator[Any]:
-    yield _NullSink()
+    yield None  # the pace beside it makes no group

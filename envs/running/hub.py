@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import yaml
 
@@ -41,30 +41,21 @@ _TABLES = {
 }
 
 
-class Hub(Protocol):
-    """What is needed of `huggingface_hub.HfApi`."""
-
-    def create_repo(self, repo_id: str, *, repo_type: str, private: bool, exist_ok: bool) -> Any: ...
-
-    def upload_folder(self, *, repo_id: str, repo_type: str, folder_path: str) -> Any: ...
-
-
 def write(run: Path, out: Path) -> str:
     """Write a run as a dataset. Returns its tables' names. Raises ModuleNotFoundError, ValueError, OSError."""
     starts = read_starts(run / FILE_NAME)
     FRAMES().write_parquet(run, out / "data")
     checked = _check_results(starts[-1].get("options", {}) if starts else {})
     if checked:
-        FRAMES().write_table(
-            ({name: _cell(one, name) for name in _CHECK_COLUMNS} for one in checked), out / "data/tasks.parquet"
-        )
+        rows = ({name: getattr(one, name) for name in _CHECK_COLUMNS} for one in checked)
+        FRAMES().write_table(rows, out / "data/tasks.parquet")
     names = [name for name in _TABLES if name != "tasks" or checked]
     (out / "README.md").write_text(_card(run, names, starts), encoding="utf-8")
     return ", ".join(names)
 
 
-def push(folder: Path, name: str, hub: Hub) -> None:
-    """Upload a written dataset to the hub; one that is not there yet is made private."""
+def push(folder: Path, name: str, hub: Any) -> None:
+    """Upload a written dataset by `huggingface_hub.HfApi`; one that is not there yet is made private."""
     hub.create_repo(name, repo_type="dataset", private=True, exist_ok=True)
     hub.upload_folder(repo_id=name, repo_type="dataset", folder_path=str(folder))
 
@@ -77,11 +68,6 @@ def _check_results(options: Mapping[str, Any]) -> Sequence[CheckResult]:
         return list(read_manifest(Path(path)).values()) if path and Path(path).is_file() else []
     except BadTask as error:
         raise ValueError(str(error)) from error
-
-
-def _cell(result: CheckResult, name: str) -> Any:
-    value = getattr(result, name)
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _card(run: Path, names: Sequence[str], starts: Sequence[Mapping[str, Any]]) -> str:

@@ -17,9 +17,9 @@ import sqlite3
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -58,11 +58,9 @@ class Journal:
         self._flushes: bool | None = None
 
     @staticmethod
-    @contextmanager
-    def reading(directory: Path) -> Iterator[sqlite3.Connection]:
+    def reading(directory: Path) -> AbstractContextManager[sqlite3.Connection]:
         """Open a run's file for reading, also while the run goes on. Raises RunDirectoryError."""
-        with read_database(directory / FILE_NAME) as db:
-            yield db
+        return read_database(directory / FILE_NAME)
 
     async def __aenter__(self) -> Self:
         await self._run(self._open)

@@ -25,11 +25,6 @@ logger = logging.getLogger(__name__)
 
 FOLDER = "resources"
 """Holds the watched files, in the run's directory."""
-_TABLE = """
-CREATE TABLE IF NOT EXISTS resources (
-    name TEXT NOT NULL, first INTEGER NOT NULL, at INTEGER NOT NULL, version TEXT NOT NULL, text TEXT NOT NULL,
-    source TEXT NOT NULL)
-"""
 
 
 class NoSuchResource(ValueError):
@@ -114,7 +109,6 @@ class Resources(Mapping[str, Resource]):
         return self._make_resources(newest(db, number).values())
 
     def _open(self, db: sqlite3.Connection) -> None:
-        db.execute(_TABLE)
         started = {one.name: one.text for one in versions(db) if one.source == "start"}
         known = newest(db)
         number = next_number(db)

@@ -9,7 +9,7 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -201,10 +201,6 @@ class Run:
             if not (self.env.stopping.requested and is_transient(error)):
                 raise
 
-    async def follow_load(self) -> None:
-        """Adapt the concurrency limit to how busy the inference servers are, for ever."""
-        await follow_load(self.env, self.rollouts.limiter)
-
     async def save_metrics_regularly(self) -> None:
         """Write `metrics.json` now and then, for ever."""
         while True:
@@ -230,7 +226,7 @@ class Run:
             "rollouts": counted.rollouts,
             "sampled": counted.tokens_sampled,
         }
-        changes = [asdict(limiter.changes.popleft()) for _ in range(len(limiter.changes))]
+        changes = [limiter.changes.popleft() for _ in range(len(limiter.changes))]
         try:
             await finish(asyncio.to_thread(timeline.append, self.env.run_dir, [*changes, now]))
         except OSError as error:

@@ -26,10 +26,6 @@ logger = logging.getLogger(__name__)
 RESAMPLES = 2
 """How often a group with equal rewards is made again, or grows by its size, if wanted."""
 
-TAIL = 2**28
-"""Bytes at the end of a file of groups that hold all unfinished groups, if an older version wrote the file and did not
-note their place."""
-
 
 class GroupFile:
     """A JSONL file of groups, each once, in the trainer API's form. Made by `open_group_file`.
@@ -71,7 +67,7 @@ async def open_group_file(run: Run, path: Path) -> GroupFile:
     """Open a run's file of groups, new or old, and find its undecided groups."""
     await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
     size = _size(path)
-    since = int(await run.journal.remember(_place_key(path), str(max(0, size - TAIL))))
+    since = int(await run.journal.remember(_place_key(path), str(size)))
     if size < max(since, await count_written(run.journal, path.name)):
         logger.warning(
             "%s is missing or was cut: groups that this run wrote to it are not there. Bring it back from a copy; "

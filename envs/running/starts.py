@@ -6,17 +6,15 @@ import asyncio
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any
+
+import orjson
 
 from atropos_agent.engines.completions import CompletionsServer
-from envs.config import AgentEnvConfig
 from envs.records.disk import retry_until_space
 from envs.records.provenance import (
     FILE_NAME,
-    Start,
     add_start,
-    as_json,
     commit,
     digest_of,
     digest_of_model,
@@ -25,8 +23,7 @@ from envs.records.provenance import (
     revision_of_model,
     versions,
 )
-from envs.records.redaction import Redactor
-from envs.running.stopping import StopRequest
+from envs.running.environment import Environment
 
 OPTIONS = (
     *("temperature", "top_p", "top_k", "min_p", "system_prompt", "history", "compaction", "tool_format", "tool_role"),
@@ -36,27 +33,7 @@ OPTIONS = (
 """Options among the conditions of a run; an environment need not have the last ones."""
 
 
-class StartedEnvironment(Protocol):
-    """The facts about an environment in its conditions; see `AgentEnv`."""
-
-    name: ClassVar[str]
-    tokenizer: Any
-    run_dir: Path
-    redactor: Redactor
-    stopping: StopRequest
-
-    @property
-    def config(self) -> AgentEnvConfig:
-        """Return the options."""
-        ...
-
-    @property
-    def servers(self) -> Sequence[Any]:
-        """Return the inference servers."""
-        ...
-
-
-def conditions(env: StartedEnvironment) -> dict[str, Any]:
+async def conditions_of(env: Environment) -> dict[str, Any]:
     """Return the conditions of rollouts: model, tokenizer, template, and the options of sampling
     and scoring. Rollouts of a run that differ in them are no sample of one policy, or not worth the same."""
     options = env.config.model_dump(mode="json")
@@ -64,14 +41,14 @@ def conditions(env: StartedEnvironment) -> dict[str, Any]:
     models = _model_names(env)
     return {
         **({"model": models} if models else {}),
-        "tokenizer": digest_of_tokenizer(env.tokenizer),
+        "tokenizer": await asyncio.to_thread(digest_of_tokenizer, env.tokenizer),  # a large vocabulary takes its time
         "template": digest_of(template),
         **{name: options[name] for name in OPTIONS if name in options},
     }
 
 
 async def write_start(
-    env: StartedEnvironment,
+    env: Environment,
     command: str,
     under: Mapping[str, Any],
     *,
@@ -80,7 +57,7 @@ async def write_start(
 ) -> None:
     """Write a start of the run into `run.json`, waiting while the disk is full.
 
-    under: its `conditions`. changed: those that differ from the start before. Raises OSError when it can't be
+    under: see `conditions_of`. changed: those that differ from the start before. Raises OSError when it can't be
     written, or the run is to stop.
     """
     path = env.run_dir / FILE_NAME
@@ -90,15 +67,11 @@ async def write_start(
     programs = await asyncio.gather(*asking)
 
     def work() -> None:
-        record = as_json(_make_start(env, command, under, changed, programs))
+        start = _make_start(env, command, under, changed, programs)
+        record = orjson.loads(orjson.dumps(start, default=str))
         add_start(env.run_dir, run_id, env.name, env.redactor.value(record))
 
     await retry_until_space(path, work, lambda: env.stopping.requested, home=env.run_dir)
-
-
-async def conditions_of(env: StartedEnvironment) -> dict[str, Any]:
-    """Return `conditions`, computed off the event loop: a large vocabulary takes its time."""
-    return await asyncio.to_thread(conditions, env)
 
 
 async def _unknown_version() -> None:
@@ -106,35 +79,35 @@ async def _unknown_version() -> None:
 
 
 def _make_start(
-    env: StartedEnvironment,
+    env: Environment,
     command: str,
     under: Mapping[str, Any],
     changed: Sequence[str],
     programs: Sequence[str | None],
-) -> Start:
-    """Return a start as it is written. programs: versions of the inference servers."""
+) -> dict[str, Any]:
+    """Return a start, as `add_start` describes it. programs: versions of the inference servers."""
     root = next((root for server in env.servers if (root := getattr(server, "root", None))), None)
-    return Start(
-        command=command,
-        options=env.config.model_dump(mode="json"),
-        conditions=under,
-        changed=list(changed),
-        model={
+    return {
+        "command": command,
+        "options": env.config.model_dump(mode="json"),
+        "conditions": under,
+        "changed": list(changed),
+        "model": {
             "name": under.get("model"),
             "root": root,
             "digest": digest_of_model(root),
             "revision": revision_of_model(root),
         },
-        tokenizer={"name": env.config.tokenizer_name, "digest": under["tokenizer"]},
-        template={"digest": under["template"]},
-        engines=[_engine(server, program) for server, program in zip(env.servers, programs, strict=True)],
-        seed=env.config.seed,
-        at=datetime.now(UTC).isoformat(timespec="seconds"),
-        arguments=sys.orig_argv,
-        versions=versions(),
-        commit=commit(),
-        machine=machine(),
-    )
+        "tokenizer": {"name": env.config.tokenizer_name, "digest": under["tokenizer"]},
+        "template": {"digest": under["template"]},
+        "engines": [_engine(server, program) for server, program in zip(env.servers, programs, strict=True)],
+        "seed": env.config.seed,
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "arguments": sys.orig_argv,
+        "versions": versions(),
+        "commit": commit(),
+        "machine": machine(),
+    }
 
 
 def _engine(server: Any, program: str | None) -> dict[str, Any]:
@@ -149,7 +122,7 @@ def _engine(server: Any, program: str | None) -> dict[str, Any]:
     }
 
 
-def _model_names(env: StartedEnvironment) -> str:
+def _model_names(env: Environment) -> str:
     """Return the names of the models; "" for an unknown one: its server was not asked yet, or lists none."""
     names = {str(server.config.model_name or "default") for server in env.servers}
     return "" if "default" in names else ", ".join(sorted(names))

@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from atropos_agent.engines.teacher import Teacher
 from atropos_agent.sampling import SPARE_TOKENS
-from atropos_agent.tokens.template import ChatTemplate
 from envs.config import AgentEnvConfig
-
-
-class TaughtEnvironment(Protocol):
-    """The facts about an environment for its teacher; see `AgentEnv`."""
-
-    template: ChatTemplate | None
-
-    @property
-    def config(self) -> AgentEnvConfig:
-        """Return the options."""
-        ...
-
-    @property
-    def servers(self) -> Sequence[Any]:
-        """Return the inference servers."""
-        ...
+from envs.running.environment import Environment
 
 
 def teacher_of(config: AgentEnvConfig) -> Teacher:
@@ -40,7 +24,7 @@ def longest_row(config: AgentEnvConfig, servers: Iterable[Any]) -> int:
 
 
 @asynccontextmanager
-async def open_teacher(env: TaughtEnvironment) -> AsyncIterator[Teacher | None]:
+async def open_teacher(env: Environment) -> AsyncIterator[Teacher | None]:
     """Open the teacher and check that it can score the environment's rows; None without one. Raises EngineError,
     ValueError."""
     if not env.config.teacher:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
 from importlib.util import find_spec
 from typing import Any
 
@@ -60,8 +60,7 @@ async def open_telemetry(url: str, about: Mapping[str, str], *, content: bool) -
             logger.warning("the last spans could not be sent to %s within %.0f s", url, CLOSING_S)
 
 
-@contextmanager
-def rollout_span(task: Task, seat: Seat, agent: str) -> Iterator[Span]:
+def rollout_span(task: Task, seat: Seat, agent: str) -> AbstractContextManager[Span]:
     """Record one attempt at a rollout: the span around all others of it."""
     attributes = {
         tracing.OPERATION: "invoke_agent",
@@ -73,8 +72,7 @@ def rollout_span(task: Task, seat: Seat, agent: str) -> Iterator[Span]:
         tracing.STEP: seat.step,
         tracing.EVALUATING: seat.evaluating,
     }
-    with tracing.span(f"invoke_agent {agent}", attributes) as found:
-        yield found
+    return tracing.span(f"invoke_agent {agent}", attributes)
 
 
 class TracedSandbox(WrappedSandbox):

@@ -138,18 +138,15 @@ def _labels(ours: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> Iter
     counts = result.get("counts") or result.get("metadata") or {}
     for name, about in ((result.get("metadata") or {}).get(RESOURCES) or {}).items():
         yield "resource", f"{name}={about['version']}"
-    if counts.get("tool_errors"):
-        yield "trouble", "tool error"
-    if counts.get("malformed_calls"):
-        yield "trouble", "malformed call"
-    if counts.get("refused_tokens"):
-        yield "trouble", "refused tokens"
-    if result.get("error"):
-        yield "trouble", "error"
-    if result.get("drift"):
-        yield "trouble", "drift"
-    if metrics.get("verifier_timed_out"):
-        yield "trouble", "verifier timed out"
+    troubles = {
+        "tool error": counts.get("tool_errors"),
+        "malformed call": counts.get("malformed_calls"),
+        "refused tokens": counts.get("refused_tokens"),
+        "error": result.get("error"),
+        "drift": result.get("drift"),
+        "verifier timed out": metrics.get("verifier_timed_out"),
+    }
+    yield from (("trouble", name) for name, there in troubles.items() if there)
 
 
 def _instruction(messages: Sequence[Mapping[str, Any]]) -> str:

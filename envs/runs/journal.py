@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from envs.delivery.estimators import USUAL, Estimator
-from envs.running.database import read_database
 from envs.running.group import draw_reasons
+from envs.running.journal import FILE_NAME, Journal
 from envs.running.resources import Version, versions
 
-FILE_NAME = "state.db"
 PAGE = 40
 """Groups on one page."""
 
@@ -71,7 +69,7 @@ def standing(directory: Path) -> Standing | None:
     """Return the state of a run; None without a journal. Raises RunDirectoryError."""
     if not has_journal(directory):
         return None
-    with _open_journal(directory) as db:
+    with Journal.reading(directory) as db:
         groups = dict(db.execute("SELECT state, count FROM states WHERE count > 0 ORDER BY count DESC"))
         outbox = {
             state: (count, size)
@@ -87,7 +85,7 @@ def group(directory: Path, number: int) -> SavedGroup | None:
     """Return a group; None for an unknown one. Raises RunDirectoryError."""
     if not has_journal(directory):
         return None
-    with _open_journal(directory) as db:
+    with Journal.reading(directory) as db:
         return next(_groups(db, "WHERE number = ?", (number,)), None)
 
 
@@ -99,7 +97,7 @@ def groups(
     if not has_journal(directory):
         return []
     conditions: dict[str, object] = {"state = ?": state, "task = ?": task}
-    with _open_journal(directory) as db:
+    with Journal.reading(directory) as db:
         if resource:
             name, _, version = resource.partition("=")
             first, last = _group_range([one for one in versions(db) if one.name == name], version)
@@ -114,7 +112,7 @@ def resources(directory: Path) -> list[Version]:
     """Return the versions of the run's resources, in their order. Raises RunDirectoryError."""
     if not has_journal(directory):
         return []
-    with _open_journal(directory) as db:
+    with Journal.reading(directory) as db:
         return versions(db)
 
 
@@ -124,12 +122,6 @@ def _group_range(known: Sequence[Version], version: str) -> tuple[int, int]:
         if one.version == version:
             return one.first, after
     return 0, 0
-
-
-@contextmanager
-def _open_journal(directory: Path) -> Iterator[sqlite3.Connection]:
-    with read_database(directory / FILE_NAME) as db:
-        yield db
 
 
 def _groups(db: sqlite3.Connection, tail: str, values: Sequence[object]) -> Iterator[SavedGroup]:

@@ -31,6 +31,7 @@ from envs.records.provenance import starts_of
 from envs.records.read import SavedRollout
 from envs.resources import Resource
 from envs.running.database import OVER
+from envs.running.journal import FILE_NAME
 from envs.running.resources import FOLDER, request_version
 from envs.runs import journal, search
 from envs.runs.facts import KINDS
@@ -230,7 +231,7 @@ def open_run(directory: Path | str, tokenizer: Path | None = None) -> RunReader:
     there. Raises NoRun."""
     directory = Path(directory)
     if not holds_run(directory):
-        raise NoRun(f"{directory} holds no run: there is no {journal.FILE_NAME} and no rollouts.jsonl")
+        raise NoRun(f"{directory} holds no run: there is no {FILE_NAME} and no rollouts.jsonl")
     return RunReader(directory, Index(directory), tokenizer)
 
 

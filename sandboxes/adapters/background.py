@@ -5,40 +5,24 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-from collections.abc import Coroutine
 from contextlib import AsyncExitStack
-from typing import Any, TypeVar
 
 from sandboxes.base import Backend
 from sandboxes.loop_thread import LoopThread
 from sandboxes.registry import load_backend
 from sandboxes.shielding import await_shared
 
-T = TypeVar("T")
 
-
-class BackgroundLoop:
+class BackgroundLoop(LoopThread):
     """A thread with an event loop. Its backends stay open until the process ends."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._open = AsyncExitStack()
         self._backends: dict[str, asyncio.Task[Backend]] = {}
-        self._thread = LoopThread()
-        self._thread.start()
+        self.start()
         # What the event loop's own threads do ends before anything of `atexit` runs; this goes before that.
         threading._register_atexit(self.close)  # type: ignore[attr-defined]
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine there, and return its result."""
-        return self._thread.run(work)
-
-    def start(self, work: Coroutine[Any, Any, T]) -> None:
-        """Start a coroutine there, for callers that can't wait."""
-        self._thread.submit(work)
-
-    async def run_async(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine there, awaited from another event loop. A cancellation cancels it, and waits for its end."""
-        return await self._thread.run_async(work)
 
     async def backend(self, name: str) -> Backend:
         """Return the backend of this name, opened by the first call. To be awaited there."""
@@ -50,9 +34,9 @@ class BackgroundLoop:
 
     def close(self) -> None:
         """Close the backends, with all remaining sandboxes."""
-        if self._thread.is_running:
+        if self.is_running:
             self.run(self._open.aclose())
-            self._thread.close()
+            super().close()
 
 
 @functools.cache

@@ -42,7 +42,7 @@ class AtroposEnvironment:
         self._open = open_ = AsyncExitStack()
         self._sandbox = background_loop().run(self._open_sandbox())
         # Not every run of mini-swe-agent cleans up.
-        weakref.finalize(self, lambda: background_loop().start(open_.aclose())).atexit = False
+        weakref.finalize(self, lambda: background_loop().submit(open_.aclose())).atexit = False
 
     async def _open_sandbox(self) -> Sandbox:
         config = self.config

@@ -51,6 +51,7 @@ class DockerBackend(Backend):
     starter: the starter of containers: "docker" for the Docker daemon, "crun" for crun past it, at a tenth of the
         price; None for crun if possible, and else the Docker daemon.
     makes_base: a missing base image of ours is made if it can't be pulled. This takes a minute or two.
+    owner: its id is the value of the containers' label `atropos-agent.owner`.
     """
 
     def __init__(
@@ -81,14 +82,9 @@ class DockerBackend(Backend):
         self._shortcut = shortcut
         self._starter = starter
         self._makes_base = makes_base
-        self._owner = Owner.of_this_process()
+        self.owner = Owner.of_this_process()
         self._stack = AsyncExitStack()
         self._inner: OpenSandboxes | None = None
-
-    @property
-    def owner(self) -> Owner:
-        """Return the owner; its id is the value of the containers' label `atropos-agent.owner`."""
-        return self._owner
 
     @property
     def client(self) -> DaemonClient:
@@ -106,7 +102,7 @@ class DockerBackend(Backend):
                 )
             launcher = DaemonStarter(
                 client,
-                self._owner,
+                self.owner,
                 engine,
                 max_starts=self._max_starts,
                 timeout_s=self._start_timeout_s,
@@ -117,7 +113,7 @@ class DockerBackend(Backend):
             if engine.storage is not None and os.geteuid() == 0:
                 await asyncio.to_thread(reap_dead_folders, engine.storage)
             makers = {BASE_IMAGE: partial(make_base_image, client)} if self._makes_base else {}
-            starter = await self._open_starter(stack, launcher, client, engine.info)
+            starter = await self._open_starter(stack, launcher, engine.info)
             images = ImageStore(client, self._base_image, self._images_mb, makers)
             stack.push_async_callback(images.remove_leftovers)
             self._inner = await stack.enter_async_context(
@@ -127,7 +123,7 @@ class DockerBackend(Backend):
                     WarmPool(starter, self._pool_limits, engine.storage),
                     DiskWatch(engine.storage),
                     images,
-                    self._owner,
+                    self.owner,
                 )
             )
             self._stack = stack.pop_all()
@@ -137,29 +133,22 @@ class DockerBackend(Backend):
         self._inner = None
         await finish(self._stack.aclose())
 
-    async def _open_starter(
-        self, stack: AsyncExitStack, daemon: DaemonStarter, client: DaemonClient, info: Mapping[str, Any]
-    ) -> Starter:
+    async def _open_starter(self, stack: AsyncExitStack, daemon: DaemonStarter, info: Mapping[str, Any]) -> Starter:
         """Return the starter of containers. Raises SandboxError if crun is requested and impossible."""
         if self._starter == "docker":
             return daemon
-        crun = find_crun(client, info, self._runtime)
+        crun = find_crun(daemon.client, info, self._runtime)
         if isinstance(crun, Obstacle):
             if self._starter == "crun":
                 raise SandboxError(f"crun can't start sandboxes here: {crun.why}")
             logger.info("The Docker daemon starts sandboxes: %s", crun.why)
             return daemon
-        opening = crun_starter(
-            *(crun, daemon, client, self._owner, Path(info["DockerRootDir"])),
-            max_starts=self._max_starts,
-            timeout_s=self._start_timeout_s,
-            required=self._starter == "crun",
-            spares=Spares(self._pool_limits, Path(info["DockerRootDir"])),
-        )
+        storage, required = Path(info["DockerRootDir"]), self._starter == "crun"
+        opening = crun_starter(crun, daemon, storage, Spares(self._pool_limits, storage), required=required)
         try:
             starter = await stack.enter_async_context(opening)
         except OSError as error:
-            if self._starter == "crun":
+            if required:
                 raise SandboxError(f"crun can't start sandboxes here: {error}") from error
             logger.warning("The Docker daemon starts sandboxes, as what crun would take is refused: %s", error)
             return daemon

@@ -25,7 +25,7 @@ from sandboxes.docker.executor.program import CAPABILITIES, ENDS, executor_argum
 from sandboxes.docker.executor.tools import ToolContainer
 from sandboxes.docker.slots import Slots
 from sandboxes.e2b.options import E2BOptions
-from sandboxes.e2b.server import Envd, ProgramStream, Server
+from sandboxes.e2b.server import Envd, EnvdStream, Server
 from sandboxes.owner import PREFIX, Owner
 from sandboxes.remote.api import describe_cause
 from sandboxes.remote.backend import GREET_S, RemoteBackend, open_channel, query_image
@@ -168,7 +168,7 @@ class NestedContainer:
         self._first = str(json.loads(line)["child-pid"])
         return asyncio.create_task(self._wait(stream), name=f"sandbox {self._sandbox}")
 
-    async def _wait(self, stream: ProgramStream) -> None:
+    async def _wait(self, stream: EnvdStream) -> None:
         try:
             await stream.forward_to(lambda data: None)
         except OSError as error:  # then nobody knows the limit
@@ -178,7 +178,7 @@ class NestedContainer:
             if not self.ended.done():
                 self.ended.set_result(-1 if stream.exit_code is None else stream.exit_code)
 
-    async def start_tool(self, *command: str, stdin: bool) -> ProgramStream:
+    async def start_tool(self, *command: str, stdin: bool) -> EnvdStream:
         return await self._envd.start(f"{_HIDDEN}/{_PROGRAM}", "within", self._first, *command, stdin=stdin)
 
     async def check(self) -> None:
@@ -213,37 +213,26 @@ class Templates(NamedImages):
 class E2BBackend(RemoteBackend):
     """Sandboxes of one server. base_image: the template of tasks that name none."""
 
+    remains = "the server ends what is left after --env.e2b.lease_s"
+
     def __init__(self, *, e2b: E2BOptions | Mapping[str, Any] | None = None, base_image: str | None = None) -> None:
         super().__init__(Templates(base_image or "base"))
         self._options = E2BOptions.model_validate(e2b or {})
-        self._owner = Owner.of_this_process()
-        self._stack = AsyncExitStack()
         self._slots = Slots(self._options.max_starts)
         self._server: Server | None = None
         self._known: dict[str, Mapping[str, Any]] = {}
 
-    @property
-    def owner(self) -> Owner:
-        """Return the owner; its id is metadata of the sandboxes, `atropos-agent.owner`."""
-        return self._owner
-
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             server = await stack.enter_async_context(Server.connect(self._options))
-            await reap(server, self._owner.host)
-            stack.push_async_callback(_remove_all, server, self._owner.id)
+            await reap(server, self.owner.host)
+            stack.push_async_callback(_remove_all, server, self.owner.id)
             stack.callback(asyncio.create_task(self.renew_leases(), name="sandboxes of E2B").cancel)
             stack.push_async_callback(self._slots.close)
             self._server = server
+            stack.callback(setattr, self, "_server", None)
             self._stack = stack.pop_all()
         return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        self._server = None
-        try:
-            await finish(self._stack.aclose())
-        except SandboxError as error:
-            logger.warning("%s; the server ends what is left after --env.e2b.lease_s", error)
 
     async def launch(self, kind: Kind) -> ToolContainer:
         if self._server is None:
@@ -280,7 +269,7 @@ class E2BBackend(RemoteBackend):
             "autoPause": False,
             "secure": True,
             "allow_internet_access": kind.limits.network,
-            "metadata": self._owner.labels(),
+            "metadata": self.owner.labels(),
         }
         try:
             return await server.retry(lambda: server.request("POST", "/sandboxes", body), self._options.room_timeout_s)
@@ -290,16 +279,12 @@ class E2BBackend(RemoteBackend):
             ) from error
 
     async def _open_channel(self, stack: AsyncExitStack, kind: Kind, inside: NestedContainer, name: str) -> Channel:
-        async def attach() -> ProgramStream:
+        async def attach() -> EnvdStream:
             return await inside.start_tool("relay", _SOCKET, "5", stdin=True)
 
-        start_s, return_s = self._options.start_timeout_s, self._options.outage_timeout_s
+        times = {"start_s": self._options.start_timeout_s, "return_s": self._options.outage_timeout_s}
         return await open_channel(
-            *(stack, kind, name, attach, inside.is_running),
-            api=inside.server,
-            host="E2B server",
-            start_s=start_s,
-            return_s=return_s,
+            stack, kind, name, attach, inside.is_running, api=inside.server, host="E2B server", **times
         )
 
 

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import aiohttp
 
 from sandboxes.base import DaemonRefused, DaemonUnavailable, SandboxDied, SandboxError
-from sandboxes.docker.executor.streams import TAKEN_S
+from sandboxes.docker.executor.streams import TAKEN_S, ProgramStream
 from sandboxes.e2b.options import E2BOptions
 from sandboxes.patience import patiently
 from sandboxes.remote.api import ANSWER_S, Api, describe_cause, failure, message_of
@@ -124,7 +124,7 @@ class Envd(Api):
                 f"a file can't be put into sandbox {self._sandbox}: {describe_cause(error)}"
             ) from error
 
-    async def start(self, *command: str, stdin: bool = False) -> ProgramStream:
+    async def start(self, *command: str, stdin: bool = False) -> EnvdStream:
         """Start a program. Raises SandboxError."""
         doing = f"starting {command[0]} in {self._sandbox}"
         request = {"process": {"cmd": command[0], "args": command[1:]}, "stdin": stdin}
@@ -140,7 +140,7 @@ class Envd(Api):
                 )
                 if answer.status >= 400:
                     raise self.failure(answer.status, message_of(await answer.text()), doing)
-                return await ProgramStream.open(answer, self._send_input, doing)
+                return await EnvdStream.open(answer, self._send_input, doing)
         except SandboxError:
             raise
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -170,10 +170,11 @@ class _StreamRefusedError(ConnectionResetError):
 SendInput = Callable[[int, bytes], Awaitable[None]]
 
 
-class ProgramStream:
-    """Standard input and output of a program that envd runs, as a `Stream`. exit_code: after its end.
+class EnvdStream(ProgramStream):
+    """Standard input and output of a program that envd runs. A cut stream leaves the program running."""
 
-    A cut stream leaves the program running."""
+    exit_code: int | None = None
+    error_text = ""
 
     def __init__(self, answer: aiohttp.ClientResponse, send_input: SendInput) -> None:
         self._answer = answer
@@ -183,11 +184,9 @@ class ProgramStream:
         self._requested = self._sent = 0
         self._moved = asyncio.Event()
         self._sender: asyncio.Task[None] | None = None
-        self.exit_code: int | None = None
-        self.error_text = ""
 
     @classmethod
-    async def open(cls, answer: aiohttp.ClientResponse, send_input: SendInput, doing: str) -> ProgramStream:
+    async def open(cls, answer: aiohttp.ClientResponse, send_input: SendInput, doing: str) -> EnvdStream:
         """Wait until the program runs. Raises SandboxError if it can't be started, ConnectionError."""
         stream = cls(answer, send_input)
         with on_failure(lambda _: answer.close()):
@@ -232,23 +231,6 @@ class ProgramStream:
             if data:
                 return data
         return b""
-
-    async def forward_to(self, take: Callable[[bytes], None]) -> None:
-        while data := await self.read():
-            take(data)
-
-    async def read_all(self, doing: str, most: int) -> bytes:
-        """Return the output up to the end. Raises SandboxError if the program fails, ValueError above `most` bytes."""
-        out = bytearray()
-        while data := await self.read():
-            out += data
-            if len(out) > most:
-                raise ValueError(f"{doing}: more than {most} bytes")
-        if self.exit_code is None:
-            raise DaemonUnavailable(f"{doing} broke off without an exit code")
-        if self.exit_code:
-            raise SandboxError(f"{doing} ended with {self.exit_code}: {self.error_text[:500]}")
-        return bytes(out)
 
     async def write(self, data: bytes) -> None:
         self._out += data

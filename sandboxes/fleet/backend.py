@@ -7,7 +7,7 @@ import logging
 import math
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -97,16 +97,13 @@ class FleetBackend(Backend):
             return found
         raise problem or self._unavailable_error()
 
-    def open(self, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:
-        return self._open(spec)
-
     def prepare(self, spec: SandboxSpec, count: int) -> None:
         holding = [member for member in self._usable_members() if spec.image in member.images]
         for member in holding:
             member.backend.prepare(spec, math.ceil(count / len(holding)))
 
     @asynccontextmanager
-    async def _open(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
+    async def open(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
         async with AsyncExitStack() as stack:
             member, sandbox = await self._place(spec, stack)
             with on_failure(member.note_failure):

@@ -20,9 +20,7 @@ from sandboxes.kubernetes.options import PodOptions
 from sandboxes.kubernetes.pod import PodContainer
 from sandboxes.kubernetes.starter import PodStarter
 from sandboxes.kubernetes.watch import PodWatch
-from sandboxes.owner import Owner
 from sandboxes.remote.backend import RemoteBackend
-from sandboxes.shielding import finish
 
 logger = logging.getLogger(__name__)
 
@@ -32,17 +30,12 @@ BASE_IMAGE = "debian:12-slim"
 class KubernetesBackend(RemoteBackend):
     """Pods of one namespace. base_image: for tasks that name no image."""
 
+    remains = "`python -m sandboxes reap --pods` removes what is left"
+
     def __init__(self, *, pods: PodOptions | Mapping[str, Any] | None = None, base_image: str | None = None) -> None:
         self._options = PodOptions.model_validate(pods or {})
         super().__init__(PodImages(self._options, base_image or BASE_IMAGE))
-        self._owner = Owner.of_this_process()
-        self._stack = AsyncExitStack()
         self._starter: PodStarter | None = None
-
-    @property
-    def owner(self) -> Owner:
-        """Return the owner; its id is the value of the pods' label `atropos-agent.owner`."""
-        return self._owner
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
@@ -51,26 +44,20 @@ class KubernetesBackend(RemoteBackend):
                 await check_controller(cluster)
             await reap(cluster)
             await cluster.ensure(cluster.path("configmaps"), executor_map(self._options))
-            reference = await stack.enter_async_context(hold_lease(cluster, self._owner))
-            guard = await choose_guard(cluster, self._options, self._owner, reference)
+            reference = await stack.enter_async_context(hold_lease(cluster, self.owner))
+            guard = await choose_guard(cluster, self._options, self.owner, reference)
             logger.info("Networks: %s", guard.text)
-            watch = PodWatch(cluster, selector(self._owner.id))
-            stack.push_async_callback(remove_pods, cluster, self._owner.id)
-            parts = (cluster, watch, self._owner, reference, self._options, guard)
+            watch = PodWatch(cluster, selector(self.owner.id))
+            stack.push_async_callback(remove_pods, cluster, self.owner.id)
+            parts = (cluster, watch, self.owner, reference, self._options, guard)
             starter = ClaimStarter(*parts) if self._options.warm else PodStarter(*parts)
             for task in (watch.run(), self.renew_leases(), starter.run(), reap_continuously(cluster)):
                 stack.callback(asyncio.create_task(task, name="pods").cancel)
             stack.push_async_callback(starter.close)
             self._starter = starter
+            stack.callback(setattr, self, "_starter", None)
             self._stack = stack.pop_all()
         return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        self._starter = None
-        try:
-            await finish(self._stack.aclose())
-        except SandboxError as error:
-            logger.warning("%s; `python -m sandboxes reap --pods` removes what is left", error)
 
     async def launch(self, kind: Kind) -> PodContainer:
         if self._starter is None:

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 
 from sandboxes.base import SandboxDied, SandboxError
-from sandboxes.docker.executor.streams import TAKEN_S
+from sandboxes.docker.executor.streams import TAKEN_S, ProgramStream
 
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _STDIN, _STDOUT, _STDERR, _STATUS = range(4)
@@ -22,10 +22,8 @@ _MESSAGE = 1 << 20
 """The most that one message holds: API servers cut the stream at larger ones."""
 
 
-class ExecStream:
-    """Standard input and output of the program, as a `Stream`. error_text: what it wrote to stderr, at most 4 KB.
-
-    trouble: hears why the cluster could not run the program."""
+class ExecStream(ProgramStream):
+    """Standard input and output of the program. note_failure: hears why the cluster could not run it."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse, note_failure: Callable[[Exception], None]) -> None:
         self._socket = socket
@@ -65,10 +63,6 @@ class ExecStream:
                 "network plugin that enforces NetworkPolicy (docs/pods.md)"
             )
 
-    async def forward_to(self, take: Callable[[bytes], None]) -> None:
-        while data := await self.read():
-            take(data)
-
     async def write(self, data: bytes) -> None:
         try:
             async with asyncio.timeout(TAKEN_S * (1 + len(data) / _MESSAGE)):
@@ -85,9 +79,6 @@ class ExecStream:
 
     @property
     def exit_code(self) -> int | None:
-        """Return the program's, after the end of its output; None if the cluster reported none.
-
-        Raises SandboxError if the program did not run."""
         status = self._final_status
         if not status:
             return None

@@ -60,38 +60,26 @@ class PodContainer(ToolContainer):
         return await self._cluster.retry_inside(lambda: self._once(command, stdin, most), self._outage_s)
 
     async def _once(self, command: tuple[str, ...], stdin: bytes, most: int) -> bytes:
+        doing = f"{command[0]} in {self.name}"
         try:
             stream = await self._cluster.exec(self.name, BOX, [PROGRAM, *command], stdin=bool(stdin))
-        except SandboxError as error:
+            try:
+                async with asyncio.timeout(_TREE_S):
+                    feeding = asyncio.create_task(stream.write(stdin))
+                    try:
+                        return await stream.read_all(doing, most)
+                    finally:
+                        feeding.cancel()
+                        await asyncio.wait({feeding})
+            finally:
+                await stream.close()
+        except (OSError, SandboxError) as error:
             await self._raise_end(error)
-            raise
-        out = bytearray()
-        try:
-            async with asyncio.timeout(_TREE_S):
-                feeding = asyncio.create_task(stream.write(stdin))
-                try:
-                    while data := await stream.read():
-                        out += data
-                        if len(out) > most:
-                            raise ValueError(f"{self.name}: more than {most} bytes")
-                    code = stream.exit_code
-                finally:
-                    feeding.cancel()
-                    await asyncio.wait({feeding})
-        except (OSError, TimeoutError) as error:
-            await self._raise_end(error)
-            raise DaemonUnavailable(f"exec in {self.name} broke off: {describe_cause(error)}") from error
-        finally:
-            await stream.close()
-        if code is None:
-            await self._raise_end(None)
-            raise DaemonUnavailable(f"exec in {self.name} broke off without an exit code")
-        if code:
-            await self._raise_end(None)
-            raise SandboxError(f"{command[0]} in {self.name} ended with {code}: {stream.error_text[:500]}")
-        return bytes(out)
+            if isinstance(error, SandboxError):
+                raise
+            raise DaemonUnavailable(f"{doing} broke off: {describe_cause(error)}") from error
 
-    async def _raise_end(self, cause: BaseException | None) -> None:
+    async def _raise_end(self, cause: BaseException) -> None:
         with contextlib.suppress(DaemonUnavailable):
             if (gone := end_error(await self._fetch_pod())) is not None:
                 raise type(gone)(f"sandbox {self.name} is gone: {gone}") from cause

@@ -160,14 +160,8 @@ class PodStarter:
                 raise gone
             return True
 
-        start_s, return_s = self._options.start_timeout_s, self._options.outage_timeout_s
-        return await open_channel(
-            *(stack, kind, name, attach, is_running),
-            api=self._cluster,
-            host="cluster",
-            start_s=start_s,
-            return_s=return_s,
-        )
+        times = {"start_s": self._options.start_timeout_s, "return_s": self._options.outage_timeout_s}
+        return await open_channel(stack, kind, name, attach, is_running, api=self._cluster, host="cluster", **times)
 
     async def _image(self, image: str, shown: Pod, channel: Channel) -> Mapping[str, Any]:
         """Return what the API server does not tell of an image: the container's first process knows it."""

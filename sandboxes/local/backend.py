@@ -23,14 +23,11 @@ import shutil
 import stat
 import tarfile
 import tempfile
-import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import IO, Any, Self
 
 from sandboxes.base import (
     Backend,
@@ -48,11 +45,8 @@ from sandboxes.base import (
 )
 from sandboxes.local.ports import streams_to
 from sandboxes.local.process import LocalProcess
-from sandboxes.local.pump import Pump
 from sandboxes.local.session import LocalSession
-from sandboxes.local.spawn import spawn
 from sandboxes.local.sweep import kill_marked
-from sandboxes.output import CollectedOutput
 from sandboxes.owner import Owner, process_space, process_start
 from sandboxes.shielding import finish
 from sandboxes.trees import Reader, SelectingReader, pack, read_folder
@@ -90,11 +84,8 @@ class LocalBackend(Backend):
             await finish(asyncio.to_thread(shutil.rmtree, self._base, ignore_errors=True))
             self._base = None
 
-    def open(self, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:
-        return self._open(spec)
-
     @asynccontextmanager
-    async def _open(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
+    async def open(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
         if self._base is None:
             raise SandboxError("enter the backend first: async with LocalBackend() as backend")
         _refuse_other_user(spec.user)
@@ -132,7 +123,7 @@ class LocalSandbox(Sandbox):
         spec: SandboxSpec,
         another: Callable[[SandboxSpec], AbstractAsyncContextManager[LocalSandbox]],
     ) -> None:
-        self._id = sandbox_id
+        self.id = sandbox_id
         self._spec = spec
         self._another = another
         self._home = home
@@ -140,9 +131,8 @@ class LocalSandbox(Sandbox):
         self._env = dict(spec.env)
         self._stopped = False
         self._doors: dict[str, asyncio.Server] = {}
-        self._pumps: list[Pump] = []
         self._sessions: list[LocalSession] = []
-        self._processes: list[LocalProcess] = []
+        self._processes: set[LocalProcess] = set()
         self._workdir = self._root / (spec.workdir or "/").lstrip("/")
         self.workdir = str(self._workdir)
         self._make_directories()
@@ -161,10 +151,6 @@ class LocalSandbox(Sandbox):
         host, port = self._doors[name].sockets[0].getsockname()
         return f"{host}:{port}"
 
-    @property
-    def id(self) -> str:
-        return self._id
-
     async def exec(
         self,
         command: str | Sequence[str],
@@ -177,34 +163,15 @@ class LocalSandbox(Sandbox):
         max_output: int = 1_000_000,
         split: bool = False,
     ) -> ExecResult:
-        _refuse_other_user(user)
-        self._refuse_if_stopped()
-        argv = argv_of(command)
-        output = CollectedOutput(max_output, split=split)
-        marker = self._marker()
-        environ = self._environment(env) | _variable(marker)
-        directory = self._host_path(cwd or ".")
-        start = time.monotonic()
-        pipes = [os.pipe() for _ in range(2 if split else 1)]
-        pumps = [Pump(reader, partial(output.add, stream=stream)) for stream, (reader, _) in enumerate(pipes)]
-        run = _Command(argv, environ, directory, stdin, timeout, marker)
-        try:
-            code, timed_out = await _run(run, pumps, [writer for _, writer in pipes])
-        except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
-            code = 127 if isinstance(error, FileNotFoundError) and str(error.filename) != str(directory) else 126
-            timed_out = False
-            output.add(f"sandbox: {error}\n".encode(), 1)
-        finally:
-            for pump in pumps:
-                pump.take = None
-            self._pumps += [pump for pump in pumps if pump.open]
-        self._refuse_if_stopped()
-        raw, truncated, stdout, stderr = output.result()
-        took = time.monotonic() - start
-        return ExecResult(code, raw, timed_out, truncated, took, raw_stdout=stdout, raw_stderr=stderr)
+        # Input from a file rather than a pipe: a command that does not read it cannot block us.
+        with tempfile.TemporaryFile() as source:
+            source.write(stdin)
+            source.seek(0)
+            options = {"timeout": timeout, "stdin": False, "split": split, "max_output": max_output}
+            async with self._start(command, cwd, env, user, None, options, source) as process:
+                return await process.wait()
 
-    @asynccontextmanager
-    async def start(
+    def start(
         self,
         command: str | Sequence[str],
         *,
@@ -216,18 +183,34 @@ class LocalSandbox(Sandbox):
         pty: PtySize | None = None,
         split: bool = False,
         max_output: int = 1_000_000,
+    ) -> AbstractAsyncContextManager[Process]:
+        options = {"timeout": timeout, "stdin": stdin, "split": split, "max_output": max_output}
+        return self._start(command, cwd, env, user, pty, options)
+
+    @asynccontextmanager
+    async def _start(
+        self,
+        command: str | Sequence[str],
+        cwd: str | None,
+        env: Mapping[str, str] | None,
+        user: str | None,
+        pty: PtySize | None,
+        options: dict[str, Any],
+        source: IO[bytes] | None = None,
     ) -> AsyncIterator[Process]:
         _refuse_other_user(user)
         self._refuse_if_stopped()
         argv, directory, marker = argv_of(command), self._host_path(cwd or "."), self._marker()
         terminal = {} if pty is None else {"TERM": "xterm-256color"}
-        process = LocalProcess(marker, timeout=timeout, stdin=stdin, pty=pty, split=split, max_output=max_output)
-        self._processes.append(process)
+        process = LocalProcess(marker, pty=pty, **options)
+        self._processes.add(process)
         try:
-            await process.begin(argv, terminal | self._environment(env) | _variable(marker), directory)
+            await process.begin(argv, terminal | self._environment(env) | _variable(marker), directory, source)
             yield process
         finally:
             await finish(process.close())
+            if not process.is_open:
+                self._processes.discard(process)
 
     @asynccontextmanager
     async def connect(self, target: int | str, *, timeout: float = 10.0) -> AsyncIterator[Streams]:
@@ -253,7 +236,7 @@ class LocalSandbox(Sandbox):
 
     def _marker(self) -> str:
         """Return "NAME=value" for the environment of a command and of all its processes, to find them by."""
-        return f"{_MARKER}={self._id}.{uuid.uuid4().hex}"
+        return f"{_MARKER}={self.id}.{uuid.uuid4().hex}"
 
     def _environment(self, env: Mapping[str, str] | None) -> dict[str, str]:
         own = {"PATH": _PATH, "HOME": str(self._home), "TMPDIR": str(self._home / "tmp"), "LANG": "C.UTF-8"}
@@ -310,9 +293,7 @@ class LocalSandbox(Sandbox):
 
     async def _kill_all(self) -> None:
         await asyncio.gather(*(session.close() for session in self._sessions))
-        await asyncio.to_thread(kill_marked, f"{_MARKER}={self._id}")
-        for pump in self._pumps:
-            pump.close()
+        await asyncio.to_thread(kill_marked, f"{_MARKER}={self.id}")
         for process in self._processes:
             process.stop_reading()
         self._processes.clear()
@@ -333,55 +314,6 @@ class LocalSandbox(Sandbox):
         if not resolved.is_relative_to(self._home) or not target.is_relative_to(self._home):
             raise PermissionError(f"{path} leads out of the sandbox")
         return resolved
-
-
-@dataclass(frozen=True, slots=True)
-class _Command:
-    argv: list[str]
-    env: dict[str, str]
-    cwd: Path
-    stdin: bytes
-    timeout: float
-    marker: str
-
-    async def start(self, pipes: list[int]) -> asyncio.subprocess.Process:
-        # Input from a file rather than a pipe: a command that does not read it cannot block us.
-        with tempfile.TemporaryFile() as source:
-            source.write(self.stdin)
-            source.seek(0)
-            return await spawn(
-                *self.argv,
-                env=self.env,
-                cwd=self.cwd,
-                stdin=source,
-                stdout=pipes[0],
-                stderr=pipes[-1],
-            )
-
-
-async def _run(command: _Command, pumps: list[Pump], pipes: list[int]) -> tuple[int, bool]:
-    """Run to the end of the main process and a moment of silence. Returns (exit code, timed out).
-
-    pipes: the command's ends of the pumps' pipes, for its output; closed here.
-    """
-    try:
-        process = await command.start(pipes)
-    finally:
-        for pipe in pipes:
-            os.close(pipe)
-    try:
-        code = await asyncio.wait_for(process.wait(), command.timeout)
-        await asyncio.gather(*(pump.wait_drained() for pump in pumps))
-        return (128 - code if code < 0 else code), False
-    except TimeoutError:
-        await finish(asyncio.to_thread(kill_marked, command.marker))
-        await process.wait()
-        await asyncio.gather(*(pump.wait_drained() for pump in pumps))
-        return 124, True
-    except asyncio.CancelledError:
-        await finish(asyncio.to_thread(kill_marked, command.marker))
-        await finish(process.wait())
-        raise
 
 
 def _variable(marker: str) -> dict[str, str]:

@@ -9,17 +9,18 @@ import os
 import struct
 import termios
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
+from typing import IO
 
 from sandboxes.base import PtySize, SandboxDied
+from sandboxes.local.pump import Pump
 from sandboxes.local.spawn import spawn
 from sandboxes.local.sweep import kill_marked
 from sandboxes.process import WINDOW, RunningProcess
 from sandboxes.shielding import finish
 
 _PIECE = 64 << 10
-_GRACE_S, _LIMIT_S, _LOOK_S = 0.1, 1.0, 0.02
-"""How long an ended command's output may be silent, or go on, while a background child holds it open."""
 _TAKE_TERMINAL = 'exec "$@" <>"$0" >&0 2>&1'
 
 
@@ -36,15 +37,15 @@ class LocalProcess(RunningProcess):
         self._input: int | None = None
         self._writable = asyncio.Event()
         self._turn = asyncio.Lock()
-        self._sources: list[_Source] = []
+        self._pumps: list[Pump] = []
         self._process: asyncio.subprocess.Process | None = None
         self._watching: asyncio.Task[None] | None = None
 
-    async def begin(self, argv: list[str], env: Mapping[str, str], cwd: Path) -> None:
-        """Start it; if the program can't be run, the failure is a result."""
+    async def begin(self, argv: list[str], env: Mapping[str, str], cwd: Path, given: IO[bytes] | None = None) -> None:
+        """Start it; if the program can't be run, the failure is a result. given: its whole standard input."""
         theirs: list[int] = []
         try:
-            self._process = await self._spawn(argv, env, cwd, theirs)
+            self._process = await self._spawn(argv, env, cwd, given, theirs)
         except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
             missing = isinstance(error, FileNotFoundError) and str(error.filename) != str(cwd)
             self.receive_output(f"sandbox: {error}\n".encode(), self._pipe_count - 1)
@@ -56,28 +57,29 @@ class LocalProcess(RunningProcess):
         self._watching = asyncio.create_task(self._watch(self._process), name="local process")
 
     async def _spawn(
-        self, argv: list[str], env: Mapping[str, str], cwd: Path, theirs: list[int]
+        self, argv: list[str], env: Mapping[str, str], cwd: Path, given: IO[bytes] | None, theirs: list[int]
     ) -> asyncio.subprocess.Process:
+        source = asyncio.subprocess.DEVNULL if given is None else given.fileno()
         if self._pty is not None:
             ours, terminal = os.openpty()
             theirs.append(terminal)
             _set_size(ours, self._pty)
             # Whoever leads a session and opens a terminal takes it as its own.
             argv = ["/bin/sh", "-c", _TAKE_TERMINAL, os.ttyname(terminal), *argv]
-            self._input, outputs, given = os.dup(ours), [terminal], terminal
-            self._sources = [_Source(self, ours, 0)]
+            self._input, outputs, source = os.dup(ours), [terminal], terminal
+            self._pumps = [Pump(ours, self.receive_output, WINDOW)]
         else:
-            given = asyncio.subprocess.DEVNULL
             if self._has_stdin:
-                given, self._input = os.pipe()
-                theirs.append(given)
+                source, self._input = os.pipe()
+                theirs.append(source)
             pipes = [os.pipe() for _ in range(self._pipe_count)]
             outputs = [writer for _, writer in pipes]
             theirs += outputs
-            self._sources = [_Source(self, reader, stream) for stream, (reader, _) in enumerate(pipes)]
+            takes = [partial(self.receive_output, stream=stream) for stream in range(self._pipe_count)]
+            self._pumps = [Pump(reader, take, WINDOW) for (reader, _), take in zip(pipes, takes, strict=True)]
         if self._input is not None:
             os.set_blocking(self._input, False)
-        return await spawn(*argv, env=env, cwd=cwd, stdin=given, stdout=outputs[0], stderr=outputs[-1])
+        return await spawn(*argv, env=env, cwd=cwd, stdin=source, stdout=outputs[0], stderr=outputs[-1])
 
     async def close(self) -> None:
         """Kill it if it has not ended."""
@@ -92,8 +94,13 @@ class LocalProcess(RunningProcess):
 
     def stop_reading(self) -> None:
         """Let nobody write to it any more; until then its background processes may go on printing."""
-        for source in self._sources:
-            source.close()
+        for pump in self._pumps:
+            pump.close()
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether more output may come, as of what it has left in the background."""
+        return any(pump.open for pump in self._pumps)
 
     async def _watch(self, process: asyncio.subprocess.Process) -> None:
         timed_out = False
@@ -104,30 +111,18 @@ class LocalProcess(RunningProcess):
             await self._kill()
             await process.wait()
             code = 124
-        await self._wait_drained()
+        await asyncio.gather(*(pump.wait_drained() for pump in self._pumps))
         self._close_input()
-        for source in self._sources:
-            source.take = False
+        for pump in self._pumps:
+            pump.take = None
+            pump.allow(None)
         self.finish(128 - code if code < 0 else code, timed_out=timed_out)
 
-    async def _wait_drained(self) -> None:
-        """Wait for the end of the output, or for silence while a background child holds it open. Output present at the
-        command's end is waited for, however long its reading takes."""
-        began = asyncio.get_running_loop().time()
-        for source in self._sources:
-            source.expect(began)
-        while any(source.open for source in self._sources):
-            now = asyncio.get_running_loop().time()
-            quiet = all(now - source.last > _GRACE_S for source in self._sources) or now - began > _LIMIT_S
-            if quiet and not any(source.owed for source in self._sources):
-                return
-            await asyncio.sleep(_LOOK_S)
-
     async def grant_bytes(self, stream: int, size: int) -> None:
-        self._sources[stream].allow(size)
+        self._pumps[stream].allow(size)
 
     async def lift_bound(self, stream: int) -> None:
-        self._sources[stream].allow(1 << 62)
+        self._pumps[stream].allow(None)
 
     async def _write(self, data: bytes) -> None:
         async with self._turn:
@@ -174,61 +169,8 @@ class LocalProcess(RunningProcess):
 
     async def _kill(self) -> None:
         await finish(asyncio.to_thread(kill_marked, self._marker))
-        for stream in range(len(self._sources)):  # what is left comes, at most a pipe of each
-            await self.lift_bound(stream)
-
-
-class _Source:
-    """One end of a pipe or terminal, read while its owner keeps up, and for nobody after the command's end."""
-
-    def __init__(self, process: LocalProcess, fd: int, stream: int) -> None:
-        self._process = process
-        self._fd = fd
-        self._stream = stream
-        self._credit = WINDOW
-        self._loop = asyncio.get_running_loop()
-        self.open = self.take = True
-        self.last = 0.0
-        self.owed = 0
-        os.set_blocking(fd, False)
-        self._loop.add_reader(fd, self._read)
-
-    def allow(self, size: int) -> None:
-        """Let as many more bytes come."""
-        self._credit += size
-        if self.open:
-            self._loop.add_reader(self._fd, self._read)
-
-    def expect(self, now: float) -> None:
-        """Take note of the bytes there now, and of the possibility of more."""
-        self.last = now
-        if self.open:
-            self.owed = struct.unpack("i", fcntl.ioctl(self._fd, termios.FIONREAD, b"\0" * 4))[0]
-
-    def _read(self) -> None:
-        if self.take and not self._credit:
-            self._loop.remove_reader(self._fd)
-            return
-        try:
-            data = os.read(self._fd, min(self._credit, _PIECE) if self.take else _PIECE)
-        except BlockingIOError:
-            return
-        except OSError:  # of a terminal that nobody has open any more
-            data = b""
-        if not data:
-            self.close()
-            return
-        self.last = self._loop.time()
-        if self.take:
-            self._credit -= len(data)
-            self.owed = max(0, self.owed - len(data))
-            self._process.receive_output(data, self._stream)
-
-    def close(self) -> None:
-        if self.open:
-            self.open, self.owed = False, 0
-            self._loop.remove_reader(self._fd)
-            os.close(self._fd)
+        for pump in self._pumps:
+            pump.allow(None)  # what is left comes, at most a pipe of each
 
 
 def _set_size(terminal: int, size: PtySize) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
 from typing import Any
 
 _BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
@@ -13,23 +12,13 @@ _BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
 
 async def spawn(*argv: str, **options: Any) -> asyncio.subprocess.Process:
     """Start it with these options of `asyncio.create_subprocess_exec`."""
-    return await asyncio.create_subprocess_exec(
-        *argv, start_new_session=True, preexec_fn=_make_signal_reset(_ignored_signals()), **options
-    )
-
-
-def _ignored_signals() -> list[signal.Signals]:
-    """Return what a program would go on ignoring: nohup says so of SIGHUP, a script's background of SIGINT."""
-    signals = signal.valid_signals() - _BY_PYTHON
-    return [signal.Signals(number) for number in signals if signal.getsignal(number) is signal.SIG_IGN]
-
-
-def _make_signal_reset(ignored: list[signal.Signals]) -> Callable[[], None] | None:
-    if not ignored:
-        return None  # Without it, Python need not copy itself for a child.
+    # A program would go on ignoring them: nohup says so of SIGHUP, a script's background of SIGINT.
+    ignored = [number for number in signal.valid_signals() - _BY_PYTHON if signal.getsignal(number) is signal.SIG_IGN]
 
     def restore_signals() -> None:
         for number in ignored:
             signal.signal(number, signal.SIG_DFL)
 
-    return restore_signals
+    # Without it, Python need not copy itself for a child.
+    before = restore_signals if ignored else None
+    return await asyncio.create_subprocess_exec(*argv, start_new_session=True, preexec_fn=before, **options)

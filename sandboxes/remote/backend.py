@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from sandboxes.base import Backend, Door, NotSupported, Sandbox, SandboxError, SandboxSpec
 from sandboxes.docker.executor.channel import Channel, Identity
@@ -20,20 +21,37 @@ from sandboxes.docker.executor.program import LEASE_S
 from sandboxes.docker.executor.proxy import tunnels_of
 from sandboxes.docker.executor.sandbox import DockerSandbox
 from sandboxes.docker.executor.tools import ToolContainer
+from sandboxes.owner import Owner
 from sandboxes.remote.api import Api
 from sandboxes.remote.images import NamedImages
+from sandboxes.shielding import finish
+
+logger = logging.getLogger(__name__)
 
 GREET_S = 30.0
 """Longest wait for an executor's greeting."""
 
 
 class RemoteBackend(Backend):
-    """A subclass launches containers. It runs `renew_leases` while it is entered."""
+    """A subclass launches containers. It runs `renew_leases` while it is entered, and has `_stack` undo its entry.
+
+    owner: its id is in the label `atropos-agent.owner` of the server's sandboxes. remains: what becomes of sandboxes
+    that can't be removed at the end, in words."""
+
+    remains: ClassVar[str]
 
     def __init__(self, images: NamedImages) -> None:
         self._images = images
+        self.owner = Owner.of_this_process()
+        self._stack = AsyncExitStack()
         self._open_ones: set[Container] = set()
         self._going: set[asyncio.Task[None]] = set()
+
+    async def __aexit__(self, *exc: object) -> None:
+        try:
+            await finish(self._stack.aclose())
+        except SandboxError as error:
+            logger.warning("%s; %s", error, self.remains)
 
     @abstractmethod
     async def launch(self, kind: Kind) -> ToolContainer:
@@ -47,11 +65,8 @@ class RemoteBackend(Backend):
     def unbuildable(self, context: Path) -> str | None:
         return self._images.unbuildable(context)
 
-    def open(self, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:
-        return self._open(spec)
-
     @asynccontextmanager
-    async def _open(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
+    async def open(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
         if spec.workdir is not None and not spec.workdir.startswith("/"):
             raise ValueError(f"workdir must be an absolute path, got {spec.workdir!r}")
         sandbox = DockerSandbox(await self._acquire(Kind.of(spec), spec), spec, self)
@@ -144,7 +159,7 @@ async def query_image(channel: Channel) -> dict[str, Any]:
         max_output=10_000,
     )
     channel.has_run = False
-    workdir, home, *_ = [*result.output.data.decode(errors="replace").splitlines(), "", ""]
+    workdir, home, *_ = [*result.output.splitlines(), "", ""]
     return {
         "WorkingDir": workdir if workdir.startswith("/") else "/",
         "Env": [] if home in ("", "/", "/root") else [f"HOME={home}"],

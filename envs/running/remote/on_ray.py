@@ -100,7 +100,7 @@ class RayCluster:
         link = RayLink(await asyncio.to_thread(self._start_actor, node_id, process, resources))
         async with AsyncExitStack() as undo:
             undo.push_async_callback(link.kill)
-            await link.ready()
+            await link.call("__ray_ready__")  # once it has begun
             undo.pop_all()
         return link
 
@@ -123,10 +123,6 @@ class RayLink:
 
     def __init__(self, actor: Any) -> None:
         self._actor = actor
-
-    async def ready(self) -> None:
-        """Wait until it has begun. Raises WorkerGoneError."""
-        await self.call("__ray_ready__")
 
     async def call(self, method: str, *arguments: Any) -> Any:
         """See `Link`."""

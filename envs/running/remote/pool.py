@@ -128,14 +128,12 @@ class Pool:
         there = [member for member in self._members.values() if member.live is not None]
         # Where all fail, it is hardly their fault: then the run's circuit breaker is enough.
         well = [member for member in there if member.is_fit] or there
-        return min((member for member in well if member.active < self._most), key=self._cost(task), default=None)
+        able = (member for member in well if member.active < self._most)
+        return min(able, key=lambda member: self._cost(member, task), default=None)
 
-    def _cost(self, task: Task) -> Callable[[WorkerSlot], float]:
-        def cost(member: WorkerSlot) -> float:
-            known = member.live is not None and task.id in member.live.tasks
-            return member.active / self._most - (KNOWN if known else 0.0)
-
-        return cost
+    def _cost(self, member: WorkerSlot, task: Task) -> float:
+        known = member.live is not None and task.id in member.live.tasks
+        return member.active / self._most - (KNOWN if known else 0.0)
 
     async def _wait_for_change(self) -> None:
         """Wait until something may have changed; rests end by the clock alone."""

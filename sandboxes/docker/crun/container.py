@@ -6,10 +6,9 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
-from typing import Protocol
 
 from sandboxes.base import SandboxDied, SandboxError
 from sandboxes.docker.crun.bundle import Bundle
@@ -35,14 +34,8 @@ _ENDS = {70: "memory"} | dict.fromkeys((71, 132, 134, 135, 136, 139), "executor"
 """Exit statuses of the executor without memory, and in its other failures. Nobody outside ends it so."""
 
 
-class Keeper(Protocol):
-    """Keeps containers for others."""
-
-    async def keep(self, container: CrunContainer) -> bool: ...
-
-
 class CrunContainer(Container):
-    """A container of crun's."""
+    """A container of crun's. keep: keeps it for others, or returns False."""
 
     def __init__(
         self,
@@ -52,14 +45,14 @@ class CrunContainer(Container):
         image: Image,
         stack: AsyncExitStack,
         bundle: Bundle,
-        keeper: Keeper,
+        keep: Callable[[CrunContainer], Awaitable[bool]],
     ) -> None:
         super().__init__(kind, name, channel, image.config, stack, self._host_paths_of(bundle))
         self.bundle = bundle
         self.made_of = image.id
         self.lives = 1
         """How many have had it."""
-        self._keeper = keeper
+        self._keep = keep
         self._forking = asyncio.Lock()
         self._quiesced = False
 
@@ -127,7 +120,7 @@ class CrunContainer(Container):
             await finish(release_layers(snapshot.stack))
 
     async def release(self) -> None:
-        if not await finish(self._keeper.keep(self)):
+        if not await finish(self._keep(self)):
             await self.discard()
 
     async def quiesce(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -54,13 +55,18 @@ class Images:
 
     async def acquire(self, name: str) -> Image:
         """Return an image, which stays until it is given back. Raises ImageMissing with the remedy."""
-        found, at = self._named.get(name, ("", 0.0))
-        image = self._held.get(found)
-        if image is None or time.monotonic() - at > _KNOWN_S or not self.has_all_files(image):
+        image = self._known(name)
+        if image is None:
             async with self._turn:
-                image = await self._look_up(name)
+                image = self._known(name) or await self._look_up(name)
         image.users += 1
         return image
+
+    def _known(self, name: str) -> Image | None:
+        """Return the image of a name that was looked up just now, if it is whole."""
+        found, at = self._named.get(name, ("", -math.inf))
+        image = self._held.get(found)
+        return image if image and time.monotonic() - at <= _KNOWN_S and self.has_all_files(image) else None
 
     def has_all_files(self, image: Image) -> bool:
         """Return whether an image's files are all there."""
@@ -78,9 +84,6 @@ class Images:
                 logger.warning("%s", error)
 
     async def _look_up(self, name: str) -> Image:
-        found, at = self._named.get(name, ("", 0.0))
-        if found in self._held and time.monotonic() - at <= _KNOWN_S and self.has_all_files(self._held[found]):
-            return self._held[found]
         try:
             async with daemon_errors(f"look for image {name}"):
                 seen = await self._client.images.inspect(name)

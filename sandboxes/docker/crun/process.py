@@ -46,11 +46,6 @@ class CrunProcess:
         """Take note of the first process, which must be there."""
         self.first, self._first_fd = first, os.pidfd_open(first)
 
-    @property
-    def exit_code(self) -> int | None:
-        """Return how the container ended, as a shell would tell; None while it runs."""
-        return self._ended.result() if self._ended.done() else None
-
     def kill(self) -> None:
         if self._first_fd >= 0:
             with contextlib.suppress(ProcessLookupError):

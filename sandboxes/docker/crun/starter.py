@@ -9,7 +9,6 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Self
 
 from sandboxes.base import (
     DaemonError,
@@ -32,7 +31,6 @@ from sandboxes.docker.crun.process import make_sealed_copy
 from sandboxes.docker.crun.reap import OWNERS, PREFIX
 from sandboxes.docker.crun.spares import Spares
 from sandboxes.docker.crun.template import Template, add_filter, describe, read_template
-from sandboxes.docker.daemon.client import DaemonClient
 from sandboxes.docker.daemon.starter import DaemonStarter, retrying
 from sandboxes.docker.executor.channel import Channel
 from sandboxes.docker.executor.connection import Connection
@@ -40,7 +38,6 @@ from sandboxes.docker.executor.container import Container, Kind, Starter
 from sandboxes.docker.executor.proxy import tunnels_of
 from sandboxes.docker.executor.streams import SocketStream
 from sandboxes.docker.slots import Slots
-from sandboxes.owner import Owner
 from sandboxes.shielding import await_shared, finish
 
 logger = logging.getLogger(__name__)
@@ -59,11 +56,9 @@ class CrunStarter(Starter):
         directory: OwnerDirectory,
         namespace: MountNamespace,
         images: Images,
-        *,
-        max_starts: int,
-        timeout_s: float,
-        required: bool,
         spares: Spares,
+        *,
+        required: bool,
     ) -> None:
         self._crun = crun
         self._daemon = daemon
@@ -71,18 +66,16 @@ class CrunStarter(Starter):
         self._namespace = namespace
         self._images = images
         self._spares = spares
-        self._slots = Slots(max_starts)
-        self._timeout_s = timeout_s
+        self._slots = Slots(daemon.max_starts)
+        self._timeout_s = daemon.timeout_s
         self._unified = is_unified()
         self._templates: dict[tuple[Limits, bool], asyncio.Future[Template]] = {}
         self._bundles: set[Bundle] = set()
         self._fallible = not required
         self._refused = False
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
+    async def remove_all(self) -> None:
+        """Remove the sandboxes that are left."""
         await asyncio.gather(*(self._remove(bundle) for bundle in list(self._bundles)))
 
     @property
@@ -119,7 +112,7 @@ class CrunStarter(Starter):
                 if self._images.has_all_files(image):
                     raise
                 raise DaemonError(f"image {kind.image} was removed while a sandbox was made of it") from error
-            return CrunContainer(kind, bundle.name, channel, image, stack.pop_all(), bundle, self._spares)
+            return CrunContainer(kind, bundle.name, channel, image, stack.pop_all(), bundle, self._spares.keep)
 
     async def close(self) -> None:
         await self._spares.close()
@@ -200,40 +193,26 @@ class CrunStarter(Starter):
 
 @asynccontextmanager
 async def crun_starter(
-    crun: Path,
-    daemon: DaemonStarter,
-    client: DaemonClient,
-    owner: Owner,
-    storage: Path,
-    *,
-    max_starts: int,
-    timeout_s: float,
-    required: bool,
-    spares: Spares,
+    crun: Path, daemon: DaemonStarter, storage: Path, spares: Spares, *, required: bool
 ) -> AsyncIterator[CrunStarter]:
     """Open a starter of sandboxes with the program `crun`.
 
     required: nothing else will do; without it the Docker daemon starts them if crun can't start the first one.
     Raises OSError if this process lacks the permissions.
     """
+    client, owner = daemon.client, daemon.owner
     async with AsyncExitStack() as stack:
         namespace = await stack.enter_async_context(MountNamespace())
-        directory = await stack.enter_async_context(
-            OwnerDirectory(storage, owner.id, OWNERS, daemon.executor, client.address)
-        )
+        opening = OwnerDirectory(storage, owner.id, OWNERS, daemon.executor, client.address)
+        directory = await stack.enter_async_context(opening)
         images = Images(client, owner, daemon, storage)
         with suppress(OSError):  # it may be forbidden to run what is in memory alone
             program = make_sealed_copy(crun)
             stack.callback(os.close, program)
             crun = Path(f"/proc/self/fd/{program}")
-        starter = CrunStarter(
-            *(crun, daemon, directory, namespace, images),
-            max_starts=max_starts,
-            timeout_s=timeout_s,
-            required=required,
-            spares=spares,
-        )
-        yield await stack.enter_async_context(starter)
+        starter = CrunStarter(crun, daemon, directory, namespace, images, spares, required=required)
+        stack.push_async_callback(starter.remove_all)
+        yield starter
 
 
 async def _never() -> bool:

@@ -110,13 +110,15 @@ async def connect(url: str | None = None, certificates: Path | None = None) -> A
                 f"No Docker daemon found ({str(error) or 'no socket, no DOCKER_HOST'}). {DAEMON_REMEDY}"
             ) from error
         stack.push_async_callback(client.close)
-        where = f"The Docker daemon at {url or _client_address(client)}"
+        # aiodocker calls every socket `unix://localhost`.
+        socket = client.connector.path if isinstance(client.connector, aiohttp.UnixConnector) else None
+        where = f"The Docker daemon at {url or (f'unix://{socket}' if socket else client.docker_host)}"
         try:
             version = await patiently(client.version(), where, PATIENCE_S, _REMIND_S)
         except (aiodocker.DockerError, aiohttp.ClientError, OSError) as error:
             if (why := _explain_tls_failure(error, certificates or Path("~/.docker"))) is not None:
                 raise DaemonRefused(f"{where} can't be used: {why}") from error
-            if (remedy := _remedy_of_refusal(client)) is not None:
+            if (remedy := _remedy_of_refusal(Path(socket or ""))) is not None:
                 raise DaemonRefused(f"{where} may not be used by this user. {remedy}") from error
             kind = DaemonSilent if isinstance(error, TimeoutError) else DaemonUnavailable
             why = f"did not answer within {PATIENCE_S:g} s" if kind is DaemonSilent else str(error)
@@ -126,17 +128,9 @@ async def connect(url: str | None = None, certificates: Path | None = None) -> A
         yield client
 
 
-def _client_address(client: DaemonClient) -> str:
-    """Return the address that a client found by itself. aiodocker calls every socket `unix://localhost`."""
-    return (
-        f"unix://{client.connector.path}" if isinstance(client.connector, aiohttp.UnixConnector) else client.docker_host
-    )
-
-
-def _remedy_of_refusal(client: DaemonClient) -> str | None:
+def _remedy_of_refusal(socket: Path) -> str | None:
     """Return how to give this user write access to the Docker daemon's socket; None if the user has it, or if there
     is no socket."""
-    socket = Path(client.connector.path if isinstance(client.connector, aiohttp.UnixConnector) else "")
     if not socket.is_socket() or os.access(socket, os.R_OK | os.W_OK):
         return None
     with contextlib.suppress(KeyError):

@@ -95,14 +95,15 @@ class DaemonStarter(Starter):
         runtime: str | None,
         shortcut: bool,
     ) -> None:
-        self._client = client
-        self._owner = owner
+        self.client = client
+        self.owner = owner
         self._engine = engine
         self._mounts = Mounts(client, owner.labels())
         self.executor = program_for(engine.architecture)
         self._slots = Slots(max_starts)
         self._log = KernelLog()
-        self._timeout_s = timeout_s
+        self.max_starts = max_starts
+        self.timeout_s = timeout_s
         self._runtime = runtime
         self._numbers = itertools.count(1)
         self._shortcut = shortcut
@@ -123,13 +124,13 @@ class DaemonStarter(Starter):
         return container
 
     async def _launch(self, kind: Kind) -> DaemonContainer:
-        name = f"atropos-{self._owner.id}-{next(self._numbers)}"
+        name = f"atropos-{self.owner.id}-{next(self._numbers)}"
         async with AsyncExitStack() as stack:
             # By name and before it exists: also a container whose creation was cut short is removed.
-            stack.push_async_callback(self._remove, name)
+            stack.push_async_callback(lambda: finish(self._remove(name)))
             async with self._slots:
                 try:
-                    async with asyncio.timeout(self._timeout_s), daemon_errors(f"start sandbox {name}", None):
+                    async with asyncio.timeout(self.timeout_s), daemon_errors(f"start sandbox {name}", None):
                         container = await self._create(name, kind)
                         image = await self._place_files(container, kind)
                         channel = await self._attach_and_start(stack, container, name, kind)
@@ -138,12 +139,12 @@ class DaemonStarter(Starter):
                 except TimeoutError as error:
                     if isinstance(error, SandboxError):
                         raise
-                    raise SandboxTimeout(f"sandbox {name} did not start within {self._timeout_s:g} s") from error
+                    raise SandboxTimeout(f"sandbox {name} did not start within {self.timeout_s:g} s") from error
             host_paths = _host_paths(container) if self._shortcut else None
             return DaemonContainer(
                 *(kind, name, container, channel, image, stack.pop_all()),
-                client=self._client,
-                labels=self._owner.labels(),
+                client=self.client,
+                labels=self.owner.labels(),
                 log=self._log,
                 host_paths=host_paths,
                 quota=self.quota,
@@ -154,13 +155,13 @@ class DaemonStarter(Starter):
 
         It has to run: `docker system prune` removes stopped ones first, with their images then."""
         kind = Kind(image, _HOLDING, switch_users=False)
-        config = container_config(kind, self._owner.labels(), runtime=self._runtime)
+        config = container_config(kind, self.owner.labels(), runtime=self._runtime)
         # Its stream never ends, nor does its lease: it goes with its owner, whose containers are removed.
         config |= {"Cmd": ["lease=0"], "StdinOnce": False}
         config["HostConfig"] = self._engine.adapt_config(config["HostConfig"])
-        async with self._slots, daemon_errors(f"hold image {image}", self._timeout_s):
-            creating = self._client.containers.create(config, name=name)
-            container = await finish(asyncio.wait_for(creating, self._timeout_s))
+        async with self._slots, daemon_errors(f"hold image {image}", self.timeout_s):
+            creating = self.client.containers.create(config, name=name)
+            container = await finish(asyncio.wait_for(creating, self.timeout_s))
             await self._place_files(container, kind)
             await container.start()
 
@@ -174,18 +175,18 @@ class DaemonStarter(Starter):
         if found not in self._images:
             if len(self._images) >= _IMAGES_KNOWN:
                 self._images.clear()
-            self._images[found] = (await self._client.images.inspect(found))["Config"]
+            self._images[found] = (await self.client.images.inspect(found))["Config"]
         return self._images[found]
 
     async def _create(self, name: str, kind: Kind) -> aiodocker.containers.DockerContainer:
-        network = await ensure_network(self._client, self._runtime) if kind.limits.network else "bridge"
-        config = container_config(kind, self._owner.labels(), runtime=self._runtime, quota=self.quota, network=network)
+        network = await ensure_network(self.client, self._runtime) if kind.limits.network else "bridge"
+        config = container_config(kind, self.owner.labels(), runtime=self._runtime, quota=self.quota, network=network)
         config["HostConfig"] = self._engine.adapt_config(config["HostConfig"])
         config["HostConfig"]["Mounts"] = await self._mounts.describe(kind.mounts, kind.image)
         try:
             # Shielded, because a request that is dropped half way can still make a container later.
-            creating = self._client.containers.create(config, name=name)
-            container = await finish(asyncio.wait_for(creating, self._timeout_s))
+            creating = self.client.containers.create(config, name=name)
+            container = await finish(asyncio.wait_for(creating, self.timeout_s))
         except aiodocker.DockerError as error:
             if not self.quota or not any(word in str(error.message).lower() for word in _NO_QUOTA):
                 raise
@@ -219,7 +220,7 @@ class DaemonStarter(Starter):
         self, stack: AsyncExitStack, container: aiodocker.containers.DockerContainer, name: str, kind: Kind
     ) -> Channel:
         # A client of its own: a client's pool of connections is limited.
-        own = self._client.clone()
+        own = self.client.clone()
         stack.push_async_callback(own.close)
 
         async def attach() -> AttachedStream:
@@ -238,25 +239,22 @@ class DaemonStarter(Starter):
         await connection.attach()  # the Docker daemon must be attached before the executor speaks
         await container.start()
         try:
-            await connection.greet(self._timeout_s)
+            await connection.greet(self.timeout_s)
         except SandboxDied as error:
             state = (await container.show())["State"]
             raise SandboxError(f"sandbox {name} ended at once: {state.get('Error') or state['ExitCode']}") from error
         if self._shortcut:
             pid = (await container.show())["State"]["Pid"]
-            if await connection.bypass_daemon(pid, self._timeout_s):
+            if await connection.bypass_daemon(pid, self.timeout_s):
                 await own.close()
         return Channel(connection, doors)
 
     async def _remove(self, name: str) -> None:
-        await finish(self._remove_now(name))
-
-    async def _remove_now(self, name: str) -> None:
         if self._slots.closed:
             return  # the backend was left first and removes everything
         try:
             async with daemon_errors(f"remove sandbox {name}", _REMOVAL_S), self._slots.turn:
-                await remove(self._client, name)
+                await remove(self.client, name)
         except SandboxError as error:
             # What was done in the sandbox counts all the same; leaving the backend tries once more.
             logger.warning("%s", error)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import aiodocker.stream
 import aiohttp
 
-from sandboxes.docker.executor.streams import TAKEN_S
+from sandboxes.docker.executor.streams import TAKEN_S, Stream
 
 logger = logging.getLogger(__name__)
 
 
-class AttachedStream:
+class AttachedStream(Stream):
     """A stream by way of the Docker daemon, near or far."""
 
     def __init__(self, stream: aiodocker.stream.Stream) -> None:
@@ -29,10 +29,6 @@ class AttachedStream:
                     return message.data
                 logger.debug("an executor: %r", message.data)
         return b""
-
-    async def forward_to(self, take: Callable[[bytes], None]) -> None:
-        while data := await self.read():
-            take(data)
 
     async def write(self, data: bytes) -> None:
         with _stream_errors():

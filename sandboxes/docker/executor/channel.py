@@ -6,11 +6,21 @@ import asyncio
 import math
 import os
 import struct
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 
-from sandboxes.base import DaemonRestarted, Door, PtySize, SandboxDied, SandboxError, SandboxTimeout, Streams
+from sandboxes.base import (
+    DaemonRestarted,
+    Door,
+    ExecResult,
+    PtySize,
+    SandboxDied,
+    SandboxError,
+    SandboxTimeout,
+    Streams,
+)
 from sandboxes.docker.executor.connection import MAX_FRAME, Call, Connection
 from sandboxes.docker.executor.ports import streams_to
 from sandboxes.docker.executor.process import DockerProcess
@@ -40,33 +50,6 @@ class Identity:
     def pack(self) -> bytes:
         groups = self.groups
         return struct.pack(f"<IIH{len(groups)}I", self.uid, self.gid, len(groups), *groups)
-
-
-@dataclass(frozen=True, slots=True)
-class ShortenedOutput:
-    """Output without `dropped` bytes after the first half of the allowed size."""
-
-    data: bytes
-    dropped: int = 0
-
-    def with_note(self, max_output: int) -> bytes:
-        """Return it, with a line in the middle that counts the dropped bytes."""
-        if not self.dropped:
-            return self.data
-        head = max_output // 2
-        return self.data[:head] + dropped_line(self.dropped) + self.data[head:]
-
-
-@dataclass(frozen=True, slots=True)
-class CommandEnd:
-    """How a command ended, and its output; `stdout` and `stderr` if they were kept apart."""
-
-    exit_code: int
-    timed_out: bool
-    output: ShortenedOutput
-    shell_ended: bool
-    stdout: ShortenedOutput | None = None
-    stderr: ShortenedOutput | None = None
 
 
 class Channel:
@@ -99,15 +82,15 @@ class Channel:
         timeout: float,
         max_output: int,
         split: bool = False,
-    ) -> CommandEnd:
+    ) -> ExecResult:
         """Run a command. split: stdout and stderr are kept apart. Raises the OSError of a failure to hold its standard
         input."""
         request = _encode_command(argv, cwd, env, identity, timeout, max_output, _SPLIT if split else 0)
-        self.has_run = True
+        self.has_run, start = True, time.monotonic()
         kind, payload, call = await self._request(stdin, (b"E", request), timeout + _ANSWER_S)
         if kind == b"F":
             _raise_errno(payload, "standard input")
-        return _parse_end(payload, call, split=split)
+        return _parse_end(payload, call, max_output, start, split=split)
 
     async def start(
         self,
@@ -151,11 +134,11 @@ class Channel:
 
     async def run_line(
         self, session: int, text: bytes, *, timeout: float, max_output: int, split: bool = False
-    ) -> CommandEnd:
-        self.has_run = True
+    ) -> ExecResult:
+        self.has_run, start = True, time.monotonic()
         head = struct.pack("<4I", session, max_output, _milliseconds(timeout), _SPLIT if split else 0)
         _, payload, call = await self._request(b"", (b"L", head + text), timeout + _ANSWER_S)
-        return _parse_end(payload, call, split=split)
+        return _parse_end(payload, call, max_output, start, split=split)
 
     async def close_session(self, session: int) -> None:
         era = await self._connection.ready()
@@ -330,11 +313,19 @@ def _check_size(request: bytes) -> bytes:
     return request
 
 
-def _parse_end(payload: bytes, call: Call, *, split: bool = False) -> CommandEnd:
-    exit_code, flags, dropped, *fewer = struct.unpack("<IB3Q", payload)
-    apart = zip((b"o", b"e"), fewer, strict=True) if split else ()
-    streams = [ShortenedOutput(bytes(call.apart.get(kind, b"")), less) for kind, less in apart]
-    return CommandEnd(exit_code, bool(flags & 1), ShortenedOutput(bytes(call.data), dropped), bool(flags & 2), *streams)
+def _parse_end(payload: bytes, call: Call, max_output: int, start: float, *, split: bool) -> ExecResult:
+    exit_code, flags, *dropped = struct.unpack("<IB3Q", payload)
+    outputs = [call.data, *(call.apart.get(kind, b"") for kind in ((b"o", b"e") if split else ()))]
+    raw, *apart = [_with_note(data, less, max_output) for data, less in zip(outputs, dropped, strict=False)]
+    stdout, stderr = apart or (None, None)
+    took = time.monotonic() - start
+    return ExecResult(exit_code, raw, bool(flags & 1), dropped[0] > 0, took, bool(flags & 2), stdout, stderr)
+
+
+def _with_note(data: bytes | bytearray, dropped: int, max_output: int) -> bytes:
+    """Return output without `dropped` bytes after its first half, with a line there that counts them."""
+    head = max_output // 2
+    return bytes(data[:head]) + dropped_line(dropped) + bytes(data[head:]) if dropped else bytes(data)
 
 
 def _encode_path(path: str) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from typing import Any
 
 from sandboxes.base import Door, SandboxSpec
@@ -114,10 +113,6 @@ class _Transport(asyncio.Transport):
             self._paused = True
             self._protocol.pause_writing()
 
-    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        for data in list_of_data:
-            self.write(data)
-
     def close(self) -> None:
         self._closing = True
         self._changed.set()
@@ -143,14 +138,8 @@ class _Transport(asyncio.Transport):
     def resume_reading(self) -> None:
         self._reads.set()
 
-    def is_reading(self) -> bool:
-        return self._reads.is_set() and not self._closing
-
     def get_write_buffer_size(self) -> int:
         return len(self._out)
-
-    def get_write_buffer_limits(self) -> tuple[int, int]:
-        return self._low, self._high
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self._high = high if high is not None else _PIECE if low is None else 4 * low

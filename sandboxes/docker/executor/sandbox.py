@@ -7,7 +7,6 @@ import asyncio
 import math
 import posixpath
 import secrets
-import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Protocol
@@ -28,7 +27,7 @@ from sandboxes.base import (
     argv_of,
     check_port,
 )
-from sandboxes.docker.executor.channel import Channel, CommandEnd, Identity
+from sandboxes.docker.executor.channel import Channel, Identity
 from sandboxes.docker.executor.container import Container
 from sandboxes.docker.executor.doors import door_ports
 from sandboxes.docker.executor.proxy import ENVIRONMENT
@@ -81,11 +80,7 @@ class DockerSession(Session):
         if b"\0" in text:
             raise ValueError("a command cannot hold NUL characters")
         async with self._turn, self._attribution:
-            start = time.monotonic()
-            ended = await self._channel.run_line(
-                self._number, text, timeout=timeout, max_output=max_output, split=split
-            )
-        return _result(ended, max_output, start)
+            return await self._channel.run_line(self._number, text, timeout=timeout, max_output=max_output, split=split)
 
     async def close(self) -> None:
         await self._channel.close_session(self._number)
@@ -147,8 +142,7 @@ class DockerSandbox(Sandbox):
             raise ValueError(f"max_output must not be negative, got {max_output}")
         async with self._attribution:
             identity = await self._identity(user)
-            start = time.monotonic()
-            ended = await self._channel.execute(
+            return await self._channel.execute(
                 argv,
                 cwd=self._absolute_path(cwd or "."),
                 env=self._environment(identity, env),
@@ -158,7 +152,6 @@ class DockerSandbox(Sandbox):
                 max_output=max_output,
                 split=split,
             )
-        return _result(ended, max_output, start)
 
     @asynccontextmanager
     async def start(
@@ -311,16 +304,3 @@ class DockerSandbox(Sandbox):
 
 def _is_id(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 10 and int(text) < 2**32 - 1
-
-
-def _result(ended: CommandEnd, max_output: int, start: float) -> ExecResult:
-    return ExecResult(
-        ended.exit_code,
-        ended.output.with_note(max_output),
-        ended.timed_out,
-        ended.output.dropped > 0,
-        time.monotonic() - start,
-        ended.shell_ended,
-        raw_stdout=None if ended.stdout is None else ended.stdout.with_note(max_output),
-        raw_stderr=None if ended.stderr is None else ended.stderr.with_note(max_output),
-    )

@@ -7,6 +7,8 @@ import socket
 from collections.abc import Callable
 from typing import Protocol, Self, cast
 
+from sandboxes.base import DaemonUnavailable, SandboxError
+
 _CHUNK = 1 << 16
 TAKEN_S = 10.0
 """How long the other side may take over its data, a frame at a time."""
@@ -21,7 +23,8 @@ class Stream(Protocol):
 
     async def forward_to(self, take: Callable[[bytes], None]) -> None:
         """Give all received bytes to `take`, until the end."""
-        ...
+        while data := await self.read():
+            take(data)
 
     async def write(self, data: bytes) -> None:
         """Send. Raises TimeoutError when the other side takes nothing for too long."""
@@ -30,6 +33,31 @@ class Stream(Protocol):
     async def close(self) -> None:
         """Close at once, whatever has not been sent."""
         ...
+
+
+class ProgramStream(Stream, Protocol):
+    """Standard input and output of a program. error_text: the end of what it wrote to stderr."""
+
+    error_text: str
+
+    @property
+    def exit_code(self) -> int | None:
+        """Return the program's, after the end of its output; None if nobody reported it. Raises SandboxError if it did
+        not run."""
+        ...
+
+    async def read_all(self, doing: str, most: int) -> bytes:
+        """Return the output up to the end. Raises SandboxError if the program fails, ValueError above `most` bytes."""
+        out = bytearray()
+        while data := await self.read():
+            out += data
+            if len(out) > most:
+                raise ValueError(f"{doing}: more than {most} bytes")
+        if (code := self.exit_code) is None:
+            raise DaemonUnavailable(f"{doing} broke off without an exit code")
+        if code:
+            raise SandboxError(f"{doing} ended with {code}: {self.error_text[:500]}")
+        return bytes(out)
 
 
 class SocketStream(asyncio.BufferedProtocol):

@@ -47,7 +47,7 @@ async def ensure_base_image() -> str:
     mirror. Raises DaemonUnavailable, or ImageMissing with the reason.
     """
     async with connect() as client:
-        if not await ImageStore(client, None).is_present(BASE_IMAGE):
+        if await ImageStore(client, None).look_up(BASE_IMAGE) is None:
             await make_base_image(client)
     return BASE_IMAGE
 
@@ -84,6 +84,7 @@ async def _debootstrap(client: DaemonClient) -> None:
         await install("debootstrap", "debian-archive-keyring")
     start = time.monotonic()
     directory = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="atropos-base-"))
+    mirror = await asyncio.to_thread(find_mirror, Path("/etc/apt"))
     try:
         await _program(
             "debootstrap",
@@ -91,7 +92,7 @@ async def _debootstrap(client: DaemonClient) -> None:
             f"--include={','.join(_PACKAGES)}",
             _SUITE,
             f"{directory}/root",
-            *await _find_own_mirror(),
+            *([mirror] if mirror else []),  # without one debootstrap takes its own choice
         )
         # Debian's packages do so themselves, but not under debootstrap: every sandbox would compile pytest again.
         await _program("chroot", f"{directory}/root", "python3", "-m", "compileall", "-q", _MODULES)
@@ -101,12 +102,6 @@ async def _debootstrap(client: DaemonClient) -> None:
     finally:
         await finish(asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True))
     logger.info("Made %s in %.0f s", BASE_IMAGE, time.monotonic() - start)
-
-
-async def _find_own_mirror() -> list[str]:
-    """Return this host's own source of the same Debian; empty for debootstrap's own choice."""
-    found = await asyncio.to_thread(find_mirror, Path("/etc/apt"))
-    return [] if found is None else [found]
 
 
 def find_mirror(apt: Path) -> str | None:

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
+from typing import Any
 
 import aiodocker
 from docker.utils.build import exclude_paths
@@ -86,7 +87,7 @@ class ImageStore:
             if name is None:
                 raise ValueError("neither an image nor a build context was given")
             async with self._lock(name):
-                if not await self.is_present(name):
+                if await self.look_up(name) is None:
                     await self._make_with_room(lambda: self._pull_or_make(name))
             return name
         files_alone = name is not None and not (context / "Dockerfile").is_file()
@@ -94,7 +95,7 @@ class ImageStore:
         tag = f"{_OURS}:{digest}"
         self._used.add(tag)
         async with self._lock(tag):
-            if name is not None and not files_alone and await self.is_present(name):
+            if name is not None and not files_alone and await self.look_up(name) is not None:
                 return name
             if tag in self._wrong:
                 raise ImageUnbuildable(self._wrong[tag])
@@ -114,27 +115,24 @@ class ImageStore:
         """Remove what failed builds have left: until then another try goes on from there."""
         for image in reversed(self._left):
             with suppress(SandboxError):
-                async with daemon_errors(f"look for image {image}"):
-                    named = (await self._client.images.inspect(image))["RepoTags"]
-                if not named:
+                if (seen := await self.look_up(image)) is not None and not seen["RepoTags"]:
                     await remove_image(self._client, image, force=False)
         self._left.clear()
 
-    async def is_present(self, name: str) -> bool:
+    async def look_up(self, name: str) -> Mapping[str, Any] | None:
+        """Return the Docker daemon's description of an image; None if it is not there."""
         try:
             async with daemon_errors(f"look for image {name}"):
-                await self._client.images.inspect(name)
+                found: Mapping[str, Any] = await self._client.images.inspect(name)
         except ImageMissing:
-            return False
-        return True
+            return None
+        return found
 
     async def _is_current(self, tag: str, bases: Sequence[str]) -> bool:
         """Tell whether an image of ours is there, built of its bases as they are now."""
-        try:
-            async with daemon_errors(f"look for image {tag}"):
-                labels = ((await self._client.images.inspect(tag))["Config"] or {}).get("Labels") or {}
-        except ImageMissing:
+        if (seen := await self.look_up(tag)) is None:
             return False
+        labels = (seen["Config"] or {}).get("Labels") or {}
         if tag in self._current or _BASES not in labels:
             return True
         built_of = json.loads(labels[_BASES])
@@ -142,12 +140,7 @@ class ImageStore:
 
     async def _ids(self, names: Sequence[str]) -> dict[str, str]:
         """Return the ids of images that are here, by name."""
-        found = {}
-        for name in names:
-            with suppress(ImageMissing):
-                async with daemon_errors(f"look for image {name}"):
-                    found[name] = (await self._client.images.inspect(name))["Id"]
-        return found
+        return {name: seen["Id"] for name in names if (seen := await self.look_up(name)) is not None}
 
     def _lock(self, key: str) -> asyncio.Lock:
         return self._locks.setdefault(key, asyncio.Lock())
@@ -200,19 +193,16 @@ class ImageStore:
         progress.finish()
 
     async def _pull_or_make(self, name: str) -> None:
+        """Pull an image, or make it, which may take minutes: until it is there, from here or from anybody else."""
         try:
-            await self._pull(name)
+            return await self._pull(name)
         except ImageMissing:
             if name not in self._makers:
                 raise
-            await self._make(name)
-
-    async def _make(self, name: str) -> None:
-        """Make an image, which may take minutes: until it is there, from here or from anybody else."""
         making = asyncio.ensure_future(self._makers[name]())
         try:
             while not (await asyncio.wait({making}, timeout=LOOKS_S))[0]:
-                if await self.is_present(name):
+                if await self.look_up(name) is not None:
                     return
             await making
         finally:

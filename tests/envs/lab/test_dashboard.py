@@ -19,7 +19,6 @@ def progress() -> Progress:
         metrics.count_rollout(rollout(f"r-{number}", reward=float(number % 2)))
     metrics.count_group(signal=True)
     metrics.count_failure("sandbox [died]")
-    metrics = metrics.snapshot()
     metrics.updated = 110.0
     statistics = Statistics(batches=1, groups=1, rows=4, good_rows=4, state="pulling batches")
     return Progress.of(metrics, statistics, elapsed_s=75.0, target=8)

@@ -118,7 +118,7 @@ async def test_the_trainer_has_had_enough_when_it_is_told_twice():
         answer=SimpleNamespace(starting_step=3, num_steps=10), step=3, status=told(), batch_size=8, max_token_len=-1
     )
     run = SimpleNamespace(config=config, useful_groups=4, supply=SupplyMonitor())
-    pace = TrainerPace(run, sender, SimpleNamespace(bytes=0, ready=0))
+    pace = TrainerPace(run, SimpleNamespace(sender=sender, outbox=SimpleNamespace(bytes=0, ready=0)))
     rooms = []
     for status in (told(), told(queue_size=10**9), told(), *[told(queue_size=30)] * 2, told(queue_size=31)):
         sender.status = status
@@ -135,7 +135,7 @@ def trainer_at(step, run):
     status = EnvStatus(current_step=step, queue_size=0, self_queue_size=0, env_weight=1.0)
     answer = SimpleNamespace(starting_step=step - 1, num_steps=step)
     sender = SimpleNamespace(answer=answer, step=step, status=status, batch_size=4, max_token_len=-1)
-    return TrainerPace(run, sender, SimpleNamespace(bytes=0, ready=0))
+    return TrainerPace(run, SimpleNamespace(sender=sender, outbox=SimpleNamespace(bytes=0, ready=0)))
 
 
 class Held(Sums):

@@ -18,7 +18,7 @@ from envs.running import run as run_module
 from envs.running.commands import CountPace, evaluate_once
 from envs.running.concurrency import ConcurrencyLimiter
 from envs.running.group import count_states
-from envs.running.run import Run, open_run
+from envs.running.run import Run, follow_load, open_run
 from envs.running.sinks import FileSink, open_group_file
 
 
@@ -143,7 +143,7 @@ async def test_no_page_of_metrics_ends_or_stops_what_follows_the_load(engine, ma
         for server in env.servers:
             server.url = proxy.url
         async with open_run(env) as run, asyncio.timeout(120):
-            following = asyncio.create_task(run.follow_load())
+            following = asyncio.create_task(follow_load(run.env, run.rollouts.limiter))
             while proxy.requests < 3:
                 assert not following.done()
                 await asyncio.sleep(0.01)

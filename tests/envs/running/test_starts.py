@@ -8,7 +8,7 @@ from atropos_agent.engines.completions import CompletionsServer
 from envs.records.redaction import Redactor
 from envs.running.database import RunDirectoryError, lock_directory
 from envs.running.run import open_run
-from envs.running.starts import conditions, write_start
+from envs.running.starts import conditions_of, write_start
 
 
 async def test_every_start_is_written_without_secrets(make_env):
@@ -38,7 +38,7 @@ async def test_the_version_of_an_inference_server_is_written_where_it_tells_it(m
 
     env = make_env()
     described = APIServerConfig(model_name="scripted", base_url="http://localhost:9/v1", server_type="vllm")
-    under = conditions(env)
+    under = await conditions_of(env)
     env.server.servers = [*env.server.servers, Server(described)]
     with lock_directory(env.run_dir):
         await write_start(env, "evaluate", under)
@@ -102,7 +102,7 @@ async def test_what_can_never_change_is_not_offered(make_env):
 async def test_a_model_that_is_not_known_yet_is_no_condition(make_env):
     env = make_env()
     env.servers[0].config.model_name = "default"
-    assert "model" not in conditions(env)
+    assert "model" not in await conditions_of(env)
     with lock_directory(env.run_dir):
-        await write_start(env, "evaluate", conditions(env))
+        await write_start(env, "evaluate", await conditions_of(env))
     assert orjson.loads((env.run_dir / "run.json").read_bytes())["starts"][0]["model"]["name"] is None

@@ -9,7 +9,7 @@ import pytest
 
 from sandboxes.base import DaemonRefused, DaemonUnavailable, SandboxDied, SandboxError
 from sandboxes.e2b.options import E2BOptions
-from sandboxes.e2b.server import ProgramStream, Server, check_server
+from sandboxes.e2b.server import EnvdStream, Server, check_server
 
 
 def message(fields: dict, flags: int = 0) -> bytes:
@@ -55,8 +55,8 @@ class Program:
         self.taken += data
 
 
-async def begun(*pieces: bytes, program: Program | None = None) -> ProgramStream:
-    return await ProgramStream.open(Answer(STARTED, *pieces), (program or Program()).tell, "starting p")
+async def begun(*pieces: bytes, program: Program | None = None) -> EnvdStream:
+    return await EnvdStream.open(Answer(STARTED, *pieces), (program or Program()).tell, "starting p")
 
 
 async def test_output_comes_byte_by_byte_as_it_was_written():
@@ -91,7 +91,7 @@ async def test_more_output_than_was_asked_for_is_refused():
 async def test_a_program_that_can_not_start_is_reported_with_the_servers_words(code, error):
     answer = Answer(message({"error": {"code": code, "message": "its words"}}, flags=2))
     with pytest.raises(error, match=r"starting p: .*its words"):
-        await ProgramStream.open(answer, Program().tell, "starting p")
+        await EnvdStream.open(answer, Program().tell, "starting p")
     assert answer.closed
 
 

@@ -38,7 +38,7 @@ async def test_what_it_leaves_in_the_background_may_print_until_nobody_reads(tmp
     await running.begin(["sh", "-c", script], ENVIRONMENT, tmp_path)
     await running.wait()
     await running.close()
-    assert running._sources[0].open
+    assert running.is_open
     running.stop_reading()
     waiting = process("waits")
     await waiting.begin(["sh", "-c", "until test -e over; do sleep 0.05; done"], ENVIRONMENT, tmp_path)

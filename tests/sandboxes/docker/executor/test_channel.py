@@ -8,7 +8,7 @@ import pytest
 from fake_executor import FakeExecutor, connected, end, frame
 
 from sandboxes.base import SandboxDied, SandboxError
-from sandboxes.docker.executor.channel import Channel, CommandEnd, Identity, ShortenedOutput
+from sandboxes.docker.executor.channel import Channel, Identity
 from sandboxes.docker.executor.connection import MAX_FRAME
 
 
@@ -31,7 +31,9 @@ async def test_a_commands_end_is_understood():
         return frame(number, b"O", b"out") + end(number, 3, flags=3, dropped=(7, 0, 0)) if kind == b"E" else None
 
     channel, executor = await channel_that(answer)
-    assert await execute(channel, stdin=b"in") == CommandEnd(3, True, ShortenedOutput(b"out", 7), True)
+    ended = await execute(channel, stdin=b"in", max_output=3)
+    assert (ended.exit_code, ended.timed_out, ended.truncated, ended.shell_ended) == (3, True, True, True)
+    assert ended.raw == b"o\n[... 7 bytes dropped ...]\nut"
     assert [(kind, payload) for _, kind, payload in executor.frames[1:2]] == [(b"D", b"in")]
     await channel.close()
 
@@ -45,13 +47,12 @@ async def test_streams_that_are_kept_apart_are_understood():
         return said + end(number, dropped=(9, 4, 5))
 
     channel, _ = await channel_that(answer)
-    ended = await execute(channel, split=True)
-    assert (ended.output, ended.stdout, ended.stderr) == (
-        ShortenedOutput(b"outerr", 9),
-        ShortenedOutput(b"out", 4),
-        ShortenedOutput(b"err", 5),
+    ended = await execute(channel, split=True, max_output=2)
+    assert ended.raw == b"o\n[... 9 bytes dropped ...]\nuterr"
+    assert (ended.raw_stdout, ended.raw_stderr) == (
+        b"o\n[... 4 bytes dropped ...]\nut",
+        b"e\n[... 5 bytes dropped ...]\nrr",
     )
-    assert ended.stdout.with_note(2) == b"o\n[... 4 bytes dropped ...]\nut"
     await channel.close()
 
 

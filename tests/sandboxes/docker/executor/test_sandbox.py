@@ -4,9 +4,8 @@ import contextlib
 
 import pytest
 
-from sandboxes.base import Limits, SandboxDied, SandboxEnded, SandboxError, SandboxSpec
+from sandboxes.base import ExecResult, Limits, SandboxDied, SandboxEnded, SandboxError, SandboxSpec
 from sandboxes.docker.daemon.container import DaemonContainer
-from sandboxes.docker.executor import channel
 from sandboxes.docker.executor.container import Kind
 from sandboxes.docker.executor.sandbox import DockerSandbox
 from sandboxes.docker.kernel_log import KernelLog
@@ -38,7 +37,7 @@ class Image:
 
     async def execute(self, argv, **asked):
         self.call = asked | {"argv": argv}
-        return channel.CommandEnd(0, False, channel.ShortenedOutput(b""), False)
+        return ExecResult(0, b"")
 
 
 def container_of(spec, container, channel, config):
