@@ -13,22 +13,11 @@ from envs.types import BadTask
 
 NAME = "docker-compose.yaml"
 """Harbor's and terminal-bench's; a docker-compose.yml is a file of the task like any other."""
-_HARMLESS = frozenset(
-    {
-        "build",
-        "image",
-        "command",
-        "container_name",
-        "environment",
-        "volumes",
-        "working_dir",
-        "ports",
-        "init",
-        "tty",
-        "stdin_open",
-    }
-    | {"deploy", "mem_limit", "cpus", "platform", "pull_policy", "restart", "hostname", "network_mode", "stop_signal"}
-)
+_HARMLESS = {
+    *("build", "image", "command", "container_name", "environment", "volumes", "working_dir", "ports", "init", "tty"),
+    *("stdin_open", "deploy", "mem_limit", "cpus", "platform", "pull_policy", "restart", "hostname", "network_mode"),
+    "stop_signal",
+}
 """Keys allowed in a service without effect: the sandbox has its own setting, or needs none."""
 
 
