@@ -30,13 +30,7 @@ _UV = ("uv", "pip", "compile", "--universal", "--format=pylock.toml", "--only-bi
 _LEFT_OUT = frozenset({"resolved", "funding", "license", "engines", "deprecated"})
 """Fields of npm's locks without meaning for an installation."""
 _NPM = (
-    "npm",
-    "install",
-    "--package-lock-only",
-    "--save-exact",
-    "--ignore-scripts",
-    "--no-audit",
-    "--no-fund",
+    *("npm", "install", "--package-lock-only", "--save-exact", "--ignore-scripts", "--no-audit", "--no-fund"),
     "--force",
 )
 
