@@ -64,8 +64,11 @@ FORCIBLE = ("tool_choice", "response_format", "text.format", "output_format", "r
 """Fields of requests by which agents want parts of a reply forced, in any of the protocols."""
 
 
-_CHOICES = {"tool_role": ("user", "tool"), "history": ("template", "sampled")}
-_CHOICES |= {"compaction": ("none", "cut", "summary", "notes")}
+_CHOICES: Mapping[str, Sequence[str]] = {
+    "tool_role": ("user", "tool"),
+    "history": ("template", "sampled"),
+    "compaction": ("none", "cut", "summary", "notes"),
+}
 
 
 @dataclass(frozen=True, slots=True)

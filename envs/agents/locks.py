@@ -54,7 +54,7 @@ def find(agent: str, platform: Platform, recipe: Recipe, folder: Path = FOLDER) 
 
 
 def digest(lock: str) -> str:
-    """Return the name of a lock's content; "" for none."""
+    """Return the name of a lock's or another text's content; "" for none."""
     return hashlib.sha256(lock.encode()).hexdigest()[:16] if lock else ""
 
 

@@ -100,7 +100,15 @@ def parse_scalar(text: str) -> Any:
 
 def _load_yaml(text: str) -> Any:
     """Return the content of a text in YAML. Raises YAMLError; ValueError if aliases make it endless, or nearly so."""
-    return yaml.load(text, _StrictLoader)
+    value = yaml.load(text, _StrictLoader)
+    waiting, seen = [value], 0
+    while waiting:
+        item = waiting.pop()
+        seen += 1
+        if seen > MOST_VALUES:
+            raise ValueError(f"it holds itself, or more than {MOST_VALUES} values")
+        waiting += item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
+    return value
 
 
 def _validate_part(
