@@ -20,9 +20,10 @@ from atropos_agent.formats.hermes import Hermes
 from atropos_agent.formats.native import Native, read_native
 from atropos_agent.formats.plain import Plain
 from atropos_agent.formats.reading import tags_of
-from atropos_agent.tokens.calls import PROBE, CallShape, CallsKind, Tools, learn
+from atropos_agent.tokens.calls import PROBE, CallShape, CallsKind, Tools, learn, map_texts
 from atropos_agent.tokens.chat import ChatLog
 from atropos_agent.tokens.conversation import Conversation
+from atropos_agent.tokens.stability import write_probe_call
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import Message, Reply
 from tools.base import ToolCall, ToolResult
@@ -141,7 +142,9 @@ class FittedFormat:
 
     def shown(self, schemas: Tools) -> Tools:
         """Return the tools for the template to show, their text quoted; nothing if it shows none."""
-        return self.template.quote_tools(schemas) if self.template is not None and self.shows_tools else ()
+        if self.template is None or not self.shows_tools:
+            return ()
+        return [map_texts(schema, self.template.quote) for schema in schemas]
 
     def system_prompt(self, schemas: Tools, *, preamble: str | None, working_dir: str | None) -> str:
         """Return the system message, with the tools if the template shows none."""
@@ -335,7 +338,7 @@ def _choose(template: ChatTemplate) -> FittedFormat:
 
 
 def _written_call(template: ChatTemplate) -> str:
-    return template.writes_call([kind().call_id(0, PROBE) for kind in FORMATS.values()])
+    return write_probe_call(template, [kind().call_id(0, PROBE) for kind in FORMATS.values()])
 
 
 def _find_format(source: str) -> str | None:

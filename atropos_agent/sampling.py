@@ -87,7 +87,12 @@ class Sampler:
             tracing.engine_call(self._model, self.config, len(sent), max_tokens) as span,
         ):
             completion = await self._sample(conversation, sent, max_tokens, stop)
-            tracing.record_reply(span, conversation.plain_messages, lambda: self._text(completion), completion)
+            tracing.record_reply(
+                *(span, conversation.plain_messages, lambda: self._text(completion)),
+                tokens=len(completion.ids),
+                reason=completion.finish_reason,
+                version=completion.version,
+            )
         return completion
 
     def conditions(self, tools: Sequence[Mapping[str, Any]]) -> Conditions:

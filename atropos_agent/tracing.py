@@ -22,7 +22,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from opentelemetry import trace
 from opentelemetry.context import Context, attach, detach, get_current
@@ -218,32 +218,17 @@ def engine_call(model: str, config: AgentConfig, prompt: int, most: int | None) 
         yield found
 
 
-class ReplyAttributes(Protocol):
-    """The reported attributes of a reply; see `atropos_agent.tokens.conversation.Completion`."""
-
-    @property
-    def ids(self) -> Sequence[int]:
-        """Return the reply's token ids."""
-        ...
-
-    @property
-    def finish_reason(self) -> str:
-        """Return why the reply ended."""
-        ...
-
-    @property
-    def version(self) -> int | None:
-        """Return the policy's version."""
-        ...
-
-
 def record_reply(
-    found: Span, messages: Callable[[], Sequence[Message]], text: Callable[[], str], completion: ReplyAttributes
+    found: Span,
+    messages: Callable[[], Sequence[Message]],
+    text: Callable[[], str],
+    *,
+    tokens: int,
+    reason: str,
+    version: int | None,
 ) -> None:
     """Add a reply to the span of its request. messages: returns the messages before it. text: returns its text."""
-    reason = completion.finish_reason
-    attributes = {OUTPUT_TOKENS: len(completion.ids), FINISH_REASONS: [reason], POLICY_VERSION: completion.version}
-    set_attributes(found, attributes)
+    set_attributes(found, {OUTPUT_TOKENS: tokens, FINISH_REASONS: [reason], POLICY_VERSION: version})
     if _holds_content(found):
         output = {"role": "assistant", "parts": [_part(text())], "finish_reason": reason}
         inputs = [{"role": message["role"], "parts": [_part(str(message["content"]))]} for message in messages()]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from itertools import compress
+from operator import add
 from typing import Any
 
 from tools.base import ToolCall, ToolResult
@@ -63,6 +64,13 @@ FORCIBLE = ("tool_choice", "response_format", "text.format", "output_format", "r
 """Fields of requests by which agents want parts of a reply forced, in any of the protocols."""
 
 
+_CHOICES: Mapping[str, Sequence[str]] = {
+    "tool_role": ("user", "tool"),
+    "history": ("template", "sampled"),
+    "compaction": ("none", "cut", "summary", "notes"),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class AgentConfig:
     """How an agent works.
@@ -111,12 +119,9 @@ class AgentConfig:
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise ValueError(f"AgentConfig.{name} must be positive or None, not {value}")
-        if self.tool_role not in ("user", "tool"):
-            raise ValueError(f"AgentConfig.tool_role must be 'user' or 'tool', not {self.tool_role!r}")
-        if self.compaction not in ("none", "cut", "summary", "notes"):
-            raise ValueError(f"AgentConfig.compaction must be none, cut, summary or notes, not {self.compaction!r}")
-        if self.history not in ("template", "sampled"):
-            raise ValueError(f"AgentConfig.history must be 'template' or 'sampled', not {self.history!r}")
+        for name, known in _CHOICES.items():
+            if getattr(self, name) not in known:
+                raise ValueError(f"AgentConfig.{name} must be {' or '.join(known)}, not {getattr(self, name)!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,14 +300,7 @@ class Counts:
     unshown: int = 0
 
     def __add__(self, other: Counts) -> Counts:
-        return Counts(
-            self.tool_calls + other.tool_calls,
-            self.malformed_calls + other.malformed_calls,
-            self.tool_errors + other.tool_errors,
-            self.refused_tokens + other.refused_tokens,
-            self.abandoned_requests + other.abandoned_requests,
-            self.unshown + other.unshown,
-        )
+        return Counts(*map(add, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True, slots=True)

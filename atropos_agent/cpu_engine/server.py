@@ -214,15 +214,11 @@ async def _wait_for_disconnect(request: Request) -> None:
         pass
 
 
-async def _refuse(request: Request, error: Exception) -> Response:
-    if not isinstance(error, BadRequest):
-        raise error
+async def _refuse(request: Request, error: Any) -> Response:
     return JSONResponse(error_body(str(error), error.status, error.param), status_code=error.status)
 
 
-async def _refuse_fields(request: Request, error: Exception) -> Response:
-    if not isinstance(error, ValidationError):
-        raise error
+async def _refuse_fields(request: Request, error: Any) -> Response:
     problems = error.errors(include_url=False, include_context=False)
     message = "; ".join(f"{'.'.join(map(str, p['loc'])) or 'body'}: {p['msg']}" for p in problems)
     param = str(problems[0]["loc"][0]) if problems[0]["loc"] else None

@@ -27,6 +27,7 @@ from atropos_agent.engines.errors import (
 from atropos_agent.engines.hosted import Usage, pause_s, refused_option, room_left
 from atropos_agent.engines.http import LARGEST, NoAnswer, needs_environment, whole
 from atropos_agent.engines.load import Load
+from atropos_agent.engines.token_server import note_request
 from atropos_agent.tokens.chat import read_chat
 from atropos_agent.types import AgentError, EngineError
 from sandboxes.tls import explain_tls_failure
@@ -142,7 +143,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
                     answer = await self._send_fitting(options)
         self.sampled += 1
         self.usage.add(getattr(answer, "usage", None), self._prices)
-        self._note(split, time.monotonic() - began, attempt.retry_state.attempt_number)
+        note_request(self, split, time.monotonic() - began, attempt.retry_state.attempt_number)
         return answer
 
     async def load(self) -> Load | None:
@@ -262,14 +263,6 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
     def _wrong_key_error(self, message: str) -> NotThisServer:
         given = "its key" if self._has_key else "its key (none was given)"
         return NotThisServer(f"{message}; set --openai.api_key to {given}")
-
-    def _note(self, split: str, seconds: float, tries: int) -> None:
-        """Keep atroposlib's statistics of a request, which it never bounds."""
-        kept = (self.request_timings, self.attempts_list)
-        kept = kept if split == "train" else (self.eval_request_timings, self.eval_attempts_list)
-        for values, value in zip(kept, (seconds, tries), strict=True):
-            values.append(value)
-            del values[: -self.config.rolling_buffer_length]
 
 
 def add_pause(error: AgentError, headers: Mapping[str, str]) -> AgentError:

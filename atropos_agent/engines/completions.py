@@ -37,8 +37,7 @@ from atropos_agent.engines.liveness import cancel_when_dead
 from atropos_agent.engines.load import Load, read_load
 from atropos_agent.engines.replies import Defect, UnsoundReply, check_answer, check_ended
 from atropos_agent.engines.sessions import HEADERS, Session
-from atropos_agent.engines.settling import settle_error
-from atropos_agent.engines.token_server import TokenServer
+from atropos_agent.engines.token_server import TokenServer, note_request
 from atropos_agent.engines.versions import ServedAdapter, program_version, version_of
 from atropos_agent.tokens.conversation import Completion
 from atropos_agent.tokens.template import End
@@ -199,7 +198,7 @@ class CompletionsServer(TokenServer):
             answer.versions = [served if version is None else version for version in answer.versions]
             self.longest = max(self.longest, length)
             self.sampled += sum(map(len, answer[1]))
-            self.note(split, time.monotonic() - start)
+            note_request(self, split, time.monotonic() - start)
             return answer
 
     def check_end(self, completion: Completion, end: End) -> None:
@@ -272,8 +271,24 @@ class CompletionsServer(TokenServer):
             raise OddAnswer(f"{self.label}'s answer is no completion: {shown(answer)}") from error
 
     async def settle_error(self, error: OddAnswer, prompt: list[int]) -> AgentError:
-        """Return the exception for a repeated odd answer, see `engines/settling.py`."""
-        return await settle_error(self, error, prompt)
+        """Return the exception for a repeated odd answer: ContextOverflow if the prompt's length alone is its reason,
+        EngineError if this request or this server is refused for good, else the error itself: the server is broken,
+        which may pass. A newly found context window is kept."""
+        if not error.broken:
+            return EngineError(f"{error} (each time)")
+        filler = prompt[:1]
+        if not await self.can_sample(filler) or await self.can_sample(prompt):
+            return error
+        if self.max_model_len is not None or await self.can_sample(filler * len(prompt)):
+            return EngineError(f"{error} (each time, while it answers other requests)")
+        fits, fails = 1, len(prompt)
+        while fails - fits > 1:
+            middle = (fits + fails) // 2
+            fits, fails = (middle, fails) if await self.can_sample(filler * middle) else (fits, middle)
+        if not await self.can_sample(filler * fits):
+            return error  # it has broken meanwhile
+        self.max_model_len = fits + 1  # with the requested token
+        return ContextOverflow(f"{self.label} takes prompts of up to {fits} tokens, not of {len(prompt)}: {error}")
 
     async def can_sample(self, prompt: list[int]) -> bool:
         """Tell whether the server samples a token after this prompt."""

@@ -46,7 +46,7 @@ class EngineDown(EngineError):
 class OddAnswer(EngineDown):
     """The inference server answered with an error of its own or with something that is no completion.
 
-    It may pass, or be this request's or the server's for good: see `atropos_agent.engines.settling`.
+    It may pass, or be this request's or the server's for good: see `CompletionsServer.settle_error`.
     broken: the server itself reports that it failed, or that it lacks something it had.
     """
 

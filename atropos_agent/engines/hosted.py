@@ -55,10 +55,6 @@ class Usage:
         if (cost := reported if isinstance(reported, int | float) else price) is not None:
             self.cost = (self.cost or 0.0) + cost
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it by names."""
-        return asdict(self)
-
     def __str__(self) -> str:
         if not (self.input or self.output):
             return f"{plural(self.requests, 'request')}, whose tokens the endpoint does not report"
@@ -73,7 +69,7 @@ def usage_of(servers: Iterable[Any]) -> list[dict[str, Any]]:
     """Return the usage of hosted models among these servers: an entry each, with the options that it did not take."""
     hosted = [server for server in servers if isinstance(getattr(server, "usage", None), Usage)]
     return [
-        {"model": server.config.model_name, **server.usage.to_json(), "left_out": list(server.left_out)}
+        {"model": server.config.model_name, **asdict(server.usage), "left_out": list(server.left_out)}
         for server in hosted
         if server.usage.requests
     ]

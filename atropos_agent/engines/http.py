@@ -70,12 +70,6 @@ class Response:
             except RecursionError as error:
                 raise ValueError("it is nested too deeply") from error
 
-    def raise_for_status(self) -> Response:
-        """Return this answer. Raises NoAnswer when its status says that it is none."""
-        if not 200 <= self.status_code < 300:
-            raise NoAnswer(f"it answered {self.status_code}: {self.text[:300]}")
-        return self
-
 
 def dump_json(value: Any) -> bytes:
     """Return a value as JSON, with "?" for halves of surrogate pairs, which have no UTF-8."""

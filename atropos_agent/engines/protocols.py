@@ -29,9 +29,7 @@ class SGLangServer(CompletionsServer):
 
     path = "/generate"
 
-    def __init__(self, config: APIServerConfig, reasoning_config: ReasoningConfig | None = None) -> None:
-        super().__init__(config, reasoning_config=reasoning_config)
-        self._prompt_seen = False
+    _prompt_seen = False
 
     def request(self, prompt: list[int], options: dict[str, Any]) -> dict[str, Any]:
         sampling = {**options, "skip_special_tokens": False}

@@ -25,18 +25,19 @@ class Route(TokenServer):
     prefix. While it fails, the same ids go to the least busy of the well ones; while
     none is well, they wait.
 
-    patience_s: how long a request waits, in all, for an inference server's answer.
     unknown_id: knows the model's vocabulary (`ChatTemplate.unknown_id`); None leaves it out.
     end_of: knows the end of a reply (`ChatTemplate.end_of`); None leaves it out.
 
     session: names the rollout in every request.
     """
 
+    patience_s = 1800.0
+    """How long a request waits, in all, for an inference server's answer, in seconds."""
+
     def __init__(
         self,
         engines: Sequence[CompletionsServer],
         *,
-        patience_s: float = 1800.0,
         unknown_id: UnknownId | None = None,
         end_of: EndOf | None = None,
     ) -> None:
@@ -51,7 +52,6 @@ class Route(TokenServer):
         self._end_of = end_of
         self._own: CompletionsServer | None = None
         self.session = Session()
-        self._patience_s = patience_s
 
     @property
     def outage_s(self) -> float:
@@ -90,8 +90,8 @@ class Route(TokenServer):
                         refusals[engine] = found
                         if isinstance(found, ContextOverflow) or len(refusals) == len(self._engines):
                             raise found from found.__cause__
-                    elif time.monotonic() - began > self._patience_s:
-                        waited = f"no inference server has answered for {self._patience_s:.0f} s"
+                    elif time.monotonic() - began > self.patience_s:
+                        waited = f"no inference server has answered for {self.patience_s:.0f} s"
                         raise EngineError(f"{waited}: {error}", lost_tokens=error.lost_tokens) from error
                     else:
                         self._failing_since = began

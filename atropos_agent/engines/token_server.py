@@ -20,20 +20,16 @@ class TokenServer(APIServer):  # type: ignore[misc]  # atroposlib is untyped
         # For good: a text that the server encodes for itself makes no row that can be trusted.
         raise NotImplementedError("our servers work by token ids; see tokens_and_logprobs_completion")
 
-    async def _completion_wrapper(self, **kwargs: Any) -> Any:
-        # For good: a text that the server encodes for itself makes no row that can be trusted.
-        raise NotImplementedError("our servers work by token ids; see tokens_and_logprobs_completion")
+    _completion_wrapper = _chat_completion_wrapper
 
     async def _tokens_and_logprobs_completion_wrapper(self, **kwargs: Any) -> Any:
         return await self.tokens_and_logprobs_completion(**kwargs)
 
-    def note(self, split: str, seconds: float) -> None:
-        """Keep atroposlib's statistics of a request, which it never bounds."""
-        timings, tries = (
-            (self.request_timings, self.attempts_list)
-            if split == "train"
-            else (self.eval_request_timings, self.eval_attempts_list)
-        )
-        for values, value in ((timings, seconds), (tries, 1)):
-            values.append(value)
-            del values[: -self.config.rolling_buffer_length]
+
+def note_request(server: APIServer, split: str, seconds: float, tries: int = 1) -> None:
+    """Keep atroposlib's statistics of a request, which it never bounds."""
+    kept = (server.request_timings, server.attempts_list)
+    kept = kept if split == "train" else (server.eval_request_timings, server.eval_attempts_list)
+    for values, value in zip(kept, (seconds, tries), strict=True):
+        values.append(value)
+        del values[: -server.config.rolling_buffer_length]

@@ -87,7 +87,7 @@ class ServedAdapter:
         if time.monotonic() - self._checked_at > self.believed_s:
             self._checked_at = time.monotonic()  # so that of many requests one asks
             try:
-                models = (await self._http.get("/v1/models", timeout=5.0)).raise_for_status().json()["data"]
+                models = (await self._http.get("/v1/models", timeout=5.0)).json()["data"]
                 version = next(version_of(m.get("root")) for m in models if m["id"] == self._name)
                 self._checked_at, self._version = time.monotonic(), version
             except (NoAnswer, *ODD, StopIteration) as error:

@@ -57,9 +57,6 @@ class ListFormat(TaggedFormat):
         listed = [self.entry(call, number) for number, call in enumerate(calls)]
         return f"{self.opening}{write_json(listed)}{self.closing}" if calls else ""
 
-    def write(self, call: ToolCall) -> str:
-        return self.write_all([call])
-
 
 class Nemotron(ListFormat):
     """The training format of Nemotron Nano v2 models; later ones have Qwen3-Coder's."""

@@ -70,9 +70,6 @@ class Mistral(TaggedFormat):
         ]
         return f"{CALLS}{write_json(listed)}" if calls else ""
 
-    def write(self, call: ToolCall) -> str:
-        return self.write_all([call])
-
 
 class MistralArgs(TaggedFormat):
     """The training format of Mistral models from the tokenizer v11 on."""

@@ -55,9 +55,6 @@ class Pythonic(BareFormat):
     def write_all(self, calls: Sequence[ToolCall]) -> str:
         return write_list(calls) if calls else ""
 
-    def write(self, call: ToolCall) -> str:
-        return self.write_all([call])
-
 
 class Lfm2(TaggedFormat):
     """The training format of LFM2 models."""
@@ -72,9 +69,6 @@ class Lfm2(TaggedFormat):
 
     def write_all(self, calls: Sequence[ToolCall]) -> str:
         return f"{self.opening}{write_list(calls)}{self.closing}" if calls else ""
-
-    def write(self, call: ToolCall) -> str:
-        return self.write_all([call])
 
 
 def read_list(text: str, start: int) -> tuple[list[Read], int]:

@@ -104,6 +104,9 @@ class TaggedFormat(ToolFormat):
             "Several calls in one reply run in order. A reply without a call is your final answer."
         )
 
+    def write(self, call: ToolCall) -> str:
+        return self.write_all([call])  # a subclass defines one of the two
+
     def _scan(self, text: str, thinking_open: bool) -> _ScannedReply:
         found = _ScannedReply()
         think, think_end = self.thinking

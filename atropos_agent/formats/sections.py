@@ -70,9 +70,6 @@ class SectionFormat(TaggedFormat):
         written = self.between.join(self.write_call(call, number) for number, call in enumerate(calls))
         return f"{self.opening}{written}{self.closing}" if calls and self.opening != self.call else written
 
-    def write(self, call: ToolCall) -> str:
-        return self.write_all([call])
-
     def _skip_malformed_call(self, text: str, start: int) -> int:
         """Return the next place to read after a malformed call: its end, else the next call or the section's end."""
         tag = first_of(text, start, self.call_end, self.call, self.closing)

@@ -15,7 +15,11 @@ from atropos_agent.gateway.provider_tools import is_screen
 from atropos_agent.gateway.requests import Refusal
 
 PROVIDER = "is run by a provider, and here is none: give the agent a tool of its own, or switch it off"
-_SAYS = {
+_OF_PROVIDERS = (
+    *("web_search_options", "web_search", "enable_search", "search_parameters", "plugins", "data_sources"),
+    *("tool_resources", "connectors", "mcp_servers", "container"),
+)
+_SAYS = dict.fromkeys(_OF_PROVIDERS, PROVIDER) | {
     "logit_bias": "sampling is the rollout's own; leave it out",
     "functions": "is an old form: send tools",
     "function_call": "is an old form: send tool_choice",
@@ -23,16 +27,6 @@ _SAYS = {
     "top_logprobs": "logprobs are the rollout's own: its rows hold them",
     "echo": "is not served",
     "audio": "only text is served",
-    "web_search_options": PROVIDER,
-    "web_search": PROVIDER,
-    "enable_search": PROVIDER,
-    "search_parameters": PROVIDER,
-    "plugins": PROVIDER,
-    "data_sources": PROVIDER,
-    "tool_resources": PROVIDER,
-    "connectors": PROVIDER,
-    "mcp_servers": PROVIDER,
-    "container": PROVIDER,
     "background": "only answers that are waited for are served",
     "conversation": "conversations are not kept by name: send the history",
     "prompt": "stored prompts are a provider's: send messages",

@@ -8,11 +8,11 @@ trained in exactly one segment.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from jinja2 import TemplateError
 
@@ -23,13 +23,6 @@ from atropos_agent.tokens.experts import Experts, extend_experts, write_experts
 from atropos_agent.tokens.probes import Frame, ReplyKind
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import IGNORED, NO_LOGPROB, THINK, THINK_END, Message, SequenceData
-
-
-class Literals(Protocol):
-    """Returns the places of a reply's calls (`ToolFormat.literals`)."""
-
-    def __call__(self, text: str, *, thinking_open: bool = False) -> Sequence[tuple[int, int]]: ...
-
 
 _STATE = ("thinking_open", "_settled", "_last", "_answered", "_end", "_sent", "_written", "_kinds")
 """Attributes of a conversation, beside its messages and segments, that change with every turn."""
@@ -119,7 +112,7 @@ class Conversation:
     """The messages, with content from outside quoted by `ChatTemplate.quote`."""
     frame: Frame | None = None
     """The tool format's text around results."""
-    literals: Literals | None = None
+    literals: Callable[..., Sequence[tuple[int, int]]] | None = None
     """Returns the spans of a reply with thinking tags as plain text; None: there are none."""
     tools: Tools = ()
     """The tools that the template shows; empty if it shows none."""

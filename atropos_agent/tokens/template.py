@@ -16,7 +16,7 @@ from typing import Any
 
 from jinja2 import TemplateError
 
-from atropos_agent.tokens.calls import PROBE, STUB, CallsKind, Kind, Tools, map_texts
+from atropos_agent.tokens.calls import PROBE, STUB, CallsKind, Kind, Tools
 from atropos_agent.tokens.encoding import Encoder
 from atropos_agent.tokens.header import Header
 from atropos_agent.tokens.probes import MARK, Frame, ReplyKind, is_framed, mark, marks, reply, system, user
@@ -27,7 +27,6 @@ from atropos_agent.tokens.stability import (
     probe,
     tail,
     tail_after_calls,
-    write_probe_call,
 )
 from atropos_agent.types import THINK, THINK_END, Message
 
@@ -110,6 +109,7 @@ class ChatTemplate:
         self._ending_ids = self.stop_ids | (self._encoder.special_ids - scaffold)
         self.greedy = any(token.lstrip or token.rstrip for token in tokenizer.added_tokens_decoder.values())
         """Whether control tokens take up white space beside them, so ids don't tell all of a text."""
+        self.controls = self._encoder.controls
         self._controls = self.stop_ids | self._encoder.control_ids
         self._known_ids: set[int] = set()
         self._stable: dict[Any, bool] = {}
@@ -117,10 +117,6 @@ class ChatTemplate:
         self._probed: dict[tuple[str, bool, bool], str | None] = {}
         self._results: dict[tuple[int, ...], bool] = {}
         self._opens: dict[tuple[Kind, int, bool], bool] = {}
-
-    def controls(self, texts: Sequence[str]) -> frozenset[int]:
-        """Return the ids of the single control tokens among these texts."""
-        return self._encoder.controls(texts)
 
     def unknown_id(self, ids: Sequence[int]) -> int | None:
         """Return the first of these ids outside of the tokenizer's vocabulary; None if it holds all."""
@@ -164,10 +160,6 @@ class ChatTemplate:
         """Return ids of a whole conversation up to the beginning of the model's reply."""
         text = self.render(messages, tools=tools)
         return list(self._encoded(text)) if len(text) <= _KEPT else self.encode(text)
-
-    def quote_tools(self, tools: Tools) -> Tools:
-        """Return schemas with quoted text, which can't write control tokens."""
-        return [map_texts(tool, self.quote) for tool in tools]
 
     def knows_role(self, role: str) -> bool:
         """Tell whether a message of this role may follow a reply, and is shown to the model."""
@@ -218,10 +210,6 @@ class ChatTemplate:
         if kind not in self._takes:
             self._takes[kind] = can_read_back(self, kind, STUB)
         return self._takes[kind]
-
-    def writes_call(self, ids: Sequence[str]) -> str:
-        """Return the template's text of a call; "" if it writes none. ids: see `write_probe_call`."""
-        return write_probe_call(self, ids)
 
     def takes_results_after_text(self, ids: Sequence[str]) -> bool:
         """Tell whether messages of role `tool` may follow replies without calls for the template.

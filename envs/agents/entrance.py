@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
 
 import uvicorn
 from uvicorn.server import ServerState
 
+from atropos_agent.gateway import Session
 from atropos_agent.gateway.app import Receive, Scope, Send
 from atropos_agent.gateway.connection import Connection
 
@@ -21,19 +21,13 @@ class _Connection(Connection):
     head_s = _HEAD_S
 
 
-class RequestHandler(Protocol):
-    """The answering side of one conversation: `atropos_agent.gateway.Session`."""
-
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None: ...
-
-
 class Entrance:
     """A sandbox's door for HTTP. Calling it makes the protocol of one connection.
 
     session: the owner of the requests; None while nothing works in the sandbox: requests are turned away."""
 
     def __init__(self) -> None:
-        self.session: RequestHandler | None = None
+        self.session: Session | None = None
         self._config = uvicorn.Config(
             self.handle,
             interface="asgi3",

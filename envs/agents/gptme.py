@@ -8,15 +8,8 @@ _RUN = f"import sys; sys.path.insert(0, {PACK + '/python'!r}); from gptme.cli.ma
 
 def start(at: Place) -> Start:
     """Run `gptme` on the image's Python, with calls as the protocol has them."""
-    options = [
-        "--non-interactive",
-        "--system",
-        "short",
-        "--tool-format",
-        "tool",
-        "--tools",
-        "shell,save,patch,read,complete",
-    ]
+    options = ["--non-interactive", "--system", "short", "--tool-format", "tool"]
+    options += ["--tools", "shell,save,patch,read,complete"]
     env = {"HOME": HOME, "OPENAI_BASE_URL": at.v1, "OPENAI_API_KEY": KEY, "GPTME_MAX_TOKENS": str(at.reply)}
     return Start(["python3", "-I", "-c", _RUN, *options, "--model", "local/ours", at.task], env)
 

@@ -149,7 +149,9 @@ class Guest:
         running = asyncio.create_task(sandbox.exec(command, env=env, timeout=float("inf"), max_output=_KEPT))
         try:
             began, silence_logged = time.monotonic(), False
-            while not running.done() and session.idle_s() < _patience_s(session) and session.remaining_s() > 0:
+            while not running.done() and session.remaining_s() > 0:
+                if session.idle_s() >= (_PREPARES_S if session.is_only_preparing else _DONE_S):
+                    break
                 await asyncio.wait({running}, timeout=_TICK_S)
                 silence_logged = silence_logged or self._log_silence(session, session.silent_s(began))
             if not running.done():
@@ -205,11 +207,6 @@ class Guest:
             error=error or result.error,
             metadata={**result.metadata, "agent": about},
         )
-
-
-def _patience_s(session: WatchedSession) -> float:
-    """Return how long an agent may live on when nothing is left to do."""
-    return _PREPARES_S if session.is_only_preparing else _DONE_S
 
 
 def _proxy_overrides(spec: SandboxSpec) -> dict[str, str]:

@@ -30,13 +30,7 @@ _UV = ("uv", "pip", "compile", "--universal", "--format=pylock.toml", "--only-bi
 _LEFT_OUT = frozenset({"resolved", "funding", "license", "engines", "deprecated"})
 """Fields of npm's locks without meaning for an installation."""
 _NPM = (
-    "npm",
-    "install",
-    "--package-lock-only",
-    "--save-exact",
-    "--ignore-scripts",
-    "--no-audit",
-    "--no-fund",
+    *("npm", "install", "--package-lock-only", "--save-exact", "--ignore-scripts", "--no-audit", "--no-fund"),
     "--force",
 )
 
@@ -60,7 +54,7 @@ def find(agent: str, platform: Platform, recipe: Recipe, folder: Path = FOLDER) 
 
 
 def digest(lock: str) -> str:
-    """Return the name of a lock's content; "" for none."""
+    """Return the name of a lock's or another text's content; "" for none."""
     return hashlib.sha256(lock.encode()).hexdigest()[:16] if lock else ""
 
 

@@ -42,7 +42,7 @@ async def pack_of(agent: str, recipe: Recipe, platform: Platform, root: Path | N
     root = (root or ROOT).expanduser()
     lock = await asyncio.to_thread(locks.find, agent, platform, recipe)
     wanted = json.dumps([[*packages, *recipe.bare], asdict(platform) if recipe.pypi else "", locks.digest(lock)])
-    named = root / "by-recipe" / _digest(wanted.encode())
+    named = root / "by-recipe" / locks.digest(wanted)
     if named.exists():
         return named.resolve()
     async with _lock_installations(root):
@@ -148,7 +148,3 @@ def size(folder: Path) -> int:
         with contextlib.suppress(OSError):
             found += path.lstat().st_size
     return found
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:16]

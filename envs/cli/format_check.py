@@ -58,13 +58,9 @@ def _template_abilities(fitted: FittedFormat) -> tuple[list[str], list[str]]:
         ("several calls in one reply stay its text", not template.takes(CallsKind(shape, several=True))),
         (f"words before a call {words}", not template.takes(CallsKind(shape, content=True))),
         ("it drops the thinking of replies with calls", shape.thinking is None),
-        (
-            f"results after a reply that stays text are messages of role {fitted.role}",
-            not fitted.results_after_text,
-        ),
+        (f"results after a reply that stays text are messages of role {fitted.role}", not fitted.results_after_text),
+        ("system messages in mid-conversation are written as the user's", template.moves_late_system),
     ]
-    if template.moves_late_system:
-        others.append(("system messages in mid-conversation are written as the user's", True))
     return does, [text for text, true in others if true]
 
 
@@ -75,10 +71,7 @@ def _call_pieces(fitted: FittedFormat, template: ChatTemplate) -> Sequence[tuple
     written = bound.format.turn(Reply(None, "", [call], ()))
     reply = bound.format.parse(written)
     called = bound.message(reply)
-    text: Message = {
-        "role": "assistant",
-        "content": template.header.content_of(bound.format.turn(Reply(None, "", [call], ()))),
-    }
+    text: Message = {"role": "assistant", "content": template.header.content_of(written)}
     question: list[Message] = [{"role": "user", "content": "Look."}]
     results = bound.results([ToolResult("seen", call=reply.calls[0])], (), called=called is not None)
     tools = bound.shown([SHOWN_TOOL])

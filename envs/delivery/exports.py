@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from atropos_agent.types import IGNORED
 from envs.delivery.rows import Row, ScorableRollout, ScoredGroup
-from envs.delivery.teaching import TeacherFields
+from envs.delivery.teaching import teacher_fields
 from envs.delivery.worth import Loss, Turn
 from envs.records.atif import opening_messages
 from envs.types import Verdict
@@ -140,7 +140,7 @@ def _verl_teacher(row: Row) -> dict[str, Any]:
     zero; so are places of tokens not sampled. Source: verl/workers/rollout/vllm_rollout/utils.py (0.9.1)."""
     if row.teacher is None:
         return {}
-    fields = TeacherFields.of([row]).to_wire()
+    fields = teacher_fields([(row.masks, row.teacher)])
     width = len(row.teacher.ids[0]) if row.teacher.ids else 1
     ids, logprobs = ([one or [0] * width for one in [*found[0][1:], ()]] for found in fields.values())
     return {"teacher_ids": ids, "teacher_logprobs": [[float(value) for value in place] for place in logprobs]}

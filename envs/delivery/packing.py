@@ -11,7 +11,6 @@ import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import orjson
 
@@ -69,13 +68,4 @@ def _pack(rows: Sequence[Row], step: int, group: ScoredGroup | None = None) -> P
 
 def _unpack(packet: Packet) -> list[Row]:
     (number,) = packet.rows
-    return read_rows(_wire(packet), number)
-
-
-def longest_row(packet: Packet) -> int:
-    """Return the tokens of a packet's longest row, also for a packet of an earlier version without this number."""
-    return packet.longest or max(map(len, _wire(packet)["tokens"]), default=0)
-
-
-def _wire(packet: Packet) -> Any:
-    return orjson.loads(b"{" + gzip.decompress(packet.body))
+    return read_rows(orjson.loads(b"{" + gzip.decompress(packet.body)), number)

@@ -9,13 +9,12 @@ import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
-from itertools import groupby
 from typing import Any, Protocol
 
 from atropos_agent.tokens.record import problems
 from atropos_agent.types import IGNORED, NO_LOGPROB, AgentResult, Message, SequenceData, TeacherScores
 from envs.delivery.estimators import USUAL, Estimator
-from envs.delivery.teaching import TeacherFields, read_scores
+from envs.delivery.teaching import read_scores, teacher_fields
 from envs.delivery.worth import Loss, Turn, teacher_advantages, token_advantages, token_versions
 from envs.types import RESOURCES, Reward, Seat
 
@@ -242,7 +241,7 @@ def to_wire(rows: Sequence[Row], dropped: Sequence[DroppedRow] = (), origin: Ori
         "overrides": None,
         "group_overrides": None,
         "images": None,
-        **TeacherFields.of(rows).to_wire(),
+        **teacher_fields((row.masks, row.teacher) for row in rows),
         "generation_params": {
             **shared,
             "rollout_ids": [row.rollout_id for row in rows],
@@ -262,11 +261,7 @@ def to_wire(rows: Sequence[Row], dropped: Sequence[DroppedRow] = (), origin: Ori
 
 
 def read_rows(wire: Mapping[str, Any], number: int = 0) -> list[Row]:
-    """Read the rows of one group from the form of `to_wire`. number: the group's.
-
-    The parts are not known for rows of an earlier version: advantages per token count as turns' own, with
-    shares of 1, so the wire form is the same again; without them, they are the trainer's own result from
-    the scores."""
+    """Read the rows of one group from the form of `to_wire`. number: the group's."""
     params = wire["generation_params"]
     count = len(params["rollout_ids"])
     origin = Origin(
@@ -278,7 +273,6 @@ def read_rows(wire: Mapping[str, Any], number: int = 0) -> list[Row]:
         params.get("carries_tokens", True),
         params.get("teacher_weight") or 0.0,
     )
-    values, shares, turns = _read_parts(wire)
     return [
         Row(
             origin,
@@ -290,9 +284,9 @@ def read_rows(wire: Mapping[str, Any], number: int = 0) -> list[Row]:
             wire["masks"][place],
             wire["inference_logprobs"][place],
             wire["scores"][place],
-            values[place],
-            shares[place],
-            turns[place],
+            params["rollout_advantages"][place],
+            params["shares"][place],
+            [Turn(*turn) for turn in params["turns"][place]],
             wire["messages"] and wire["messages"][place],
             (params.get("resources") or {place: None})[place],
             params.get("branches", ["main"] * count)[place],
@@ -301,31 +295,6 @@ def read_rows(wire: Mapping[str, Any], number: int = 0) -> list[Row]:
         )
         for place, name in enumerate(params["rollout_ids"])
     ]
-
-
-def _read_parts(wire: Mapping[str, Any]) -> tuple[Sequence[float], Sequence[float], Sequence[Sequence[Turn]]]:
-    """Return the advantages, the shares and the turns of a group's rows, also of one written by an earlier version."""
-    params, masks = wire["generation_params"], wire["masks"]
-    if "shares" in params:
-        turns = [[Turn(*turn) for turn in listed] for listed in params["turns"]]
-        return params["rollout_advantages"], params["shares"], turns
-    if wire["advantages"]:
-        spread = [_spans(*both) for both in zip(masks, wire["advantages"], strict=True)]
-        return [0.0] * len(masks), [1.0] * len(masks), spread
-    rewards = dict(zip(params["rollout_ids"], wire["scores"], strict=True))
-    found = dict(zip(rewards, USUAL.advantages(list(rewards.values())), strict=True))
-    return [found[name] for name in params["rollout_ids"]], [1.0] * len(masks), [()] * len(masks)
-
-
-def _spans(masks: Sequence[int], advantages: Sequence[float]) -> list[Turn]:
-    """Return stretches of trained tokens of the same advantage as turns."""
-    turns: list[Turn] = []
-    places = groupby(range(len(masks)), lambda place: (masks[place] != IGNORED, advantages[place]))
-    for (trained, value), found in places:
-        own = list(found)
-        if trained:
-            turns.append(Turn(own[0], len(own), len(turns), advantage=value))
-    return turns
 
 
 def _check_reward(rollout: ScorableRollout) -> None:

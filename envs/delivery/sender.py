@@ -23,7 +23,7 @@ from typing import Protocol
 import httpx
 
 from envs.delivery.notes import Attempt, KnownAPI, has_arrived
-from envs.delivery.packing import Packet, longest_row
+from envs.delivery.packing import Packet
 from envs.delivery.trainer_api import (
     NOT_SENT,
     EnvStatus,
@@ -244,11 +244,12 @@ class Sender:
         if packet is None:
             return False
         age = self.step - packet.step
-        longest = await asyncio.to_thread(longest_row, packet)
         if age > self._max_stale:
             await self._put_aside(packet, GroupState.STALE, f"it is {plural(age, 'step')} old")
-        elif 0 < self.max_token_len <= longest:
-            why = f"it has a row of {longest} tokens, and the trainer takes rows shorter than {self.max_token_len}"
+        elif 0 < self.max_token_len <= packet.longest:
+            why = (
+                f"it has a row of {packet.longest} tokens, and the trainer takes shorter ones than {self.max_token_len}"
+            )
             await self._put_aside(packet, GroupState.REFUSED, why)
         else:
             self._failed = packet.id

@@ -6,56 +6,29 @@ Wire format: atroposlib/envs/base.py ScoredDataGroup, `distill_token_ids` and `d
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, TypeVar
 
 from atropos_agent.types import IGNORED, TeacherScores
 
 T = TypeVar("T")
 
 
-class ScoredRow(Protocol):
-    """The needed parts of a row."""
-
-    @property
-    def tokens(self) -> Sequence[int]: ...
-
-    @property
-    def masks(self) -> Sequence[int]: ...
-
-    @property
-    def teacher(self) -> TeacherScores | None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class TeacherFields:
-    """Atropos' fields for distillation: by sequence, position and k.
+def teacher_fields(rows: Iterable[tuple[Sequence[int], TeacherScores | None]]) -> dict[str, Any]:
+    """Return Atropos' fields for distillation, by sequence, position and k; None in place of both without a teacher.
 
     A trained token has the teacher's likeliest tokens, the likeliest first, or itself if these were not asked for;
-    another token has none.
+    another token has none. rows: the masks and the scores of each.
     """
-
-    token_ids: Sequence[Sequence[Sequence[int]]] | None = None
-    logprobs: Sequence[Sequence[Sequence[float]]] | None = None
-
-    @classmethod
-    def of(cls, rows: Iterable[ScoredRow]) -> Self:
-        """Return the fields of rows; None in place of both without a teacher."""
-        rows = list(rows)
-        if not any(row.teacher for row in rows):
-            return cls()
-        scored = [(row, row.teacher or TeacherScores(())) for row in rows]
-        ids = [
-            align_to_row(row.masks, scores.ids or _trained_ids(row) if scores.logprobs else ())
-            for row, scores in scored
-        ]
-        return cls(
-            ids, [align_to_row(row.masks, scores.top or [[one] for one in scores.logprobs]) for row, scores in scored]
-        )
-
-    def to_wire(self) -> dict[str, Any]:
-        """Return them by their names."""
-        return {"distill_token_ids": self.token_ids, "distill_logprobs": self.logprobs}
+    ids: list[Any] = []
+    logprobs: list[Any] = []
+    taught = False
+    for masks, scores in rows:
+        taught |= scores is not None
+        given = scores or TeacherScores(())
+        alone = [[token] for token in masks if token != IGNORED] if given.logprobs else ()
+        ids.append(align_to_row(masks, given.ids or alone))
+        logprobs.append(align_to_row(masks, given.top or [[one] for one in given.logprobs]))
+    return {"distill_token_ids": ids if taught else None, "distill_logprobs": logprobs if taught else None}
 
 
 def read_scores(wire: Mapping[str, Any], place: int) -> TeacherScores | None:
@@ -72,7 +45,3 @@ def align_to_row(masks: Sequence[int], values: Iterable[Sequence[T]]) -> list[Se
     """Return values of the trained tokens at their places in the row, and nothing at the others."""
     found = iter(values)
     return [() if mask == IGNORED else next(found, ()) for mask in masks]
-
-
-def _trained_ids(row: ScoredRow) -> Sequence[Sequence[int]]:
-    return [[token] for token in row.masks if token != IGNORED]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
@@ -64,9 +64,6 @@ class Ran(Sequence[SavedRollout]):
 
     def __len__(self) -> int:
         return len(self.rollouts)
-
-    def __iter__(self) -> Iterator[SavedRollout]:
-        return iter(self.rollouts)
 
     @property
     def mean_reward(self) -> float:
@@ -186,12 +183,10 @@ async def _make(
 
 def _environment_of(agent: Any, tasks: Sequence[Task], llm: Any) -> type[AgentEnv[Any]]:
     """Return the environment of an agent and these tasks."""
-    if isinstance(agent, Agent):
+    if isinstance(agent, Agent | Function):
         env_cls: type[AgentEnv[Any]] = agent.environment
     elif isinstance(agent, type) and issubclass(agent, AgentEnv):
         env_cls = agent
-    elif isinstance(agent, Function):
-        env_cls = agent.environment
     elif callable(agent):
         env_cls = rollout(tasks=tasks)(agent).environment
     else:

@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any
 
 from atropos_agent.engines.protocols import open_server
 from envs.cli.checks import Check, Status
@@ -16,7 +16,7 @@ from envs.options import EngineConfig
 from envs.records.atif import PACKAGE_VERSION
 from envs.running.failures import attribute_errors
 from envs.running.remote.folders import Folders, pack, restore_paths, unpack
-from envs.running.remote.messages import Link, RemoteFailure, WorkerGoneError, WorkerUnreachableError
+from envs.running.remote.messages import RemoteFailure, WorkerGoneError, WorkerUnreachableError
 from envs.swe.config import SWEEnvConfig
 from envs.types import Failure, InfraError, Task
 from sandboxes.docker import DockerBackend
@@ -24,22 +24,13 @@ from sandboxes.fleet import HostFigures, measure
 from sandboxes.plurals import plural
 from sandboxes.shielding import run_concurrently
 
+if TYPE_CHECKING:  # Ray need not be installed
+    from envs.running.remote.on_ray import RayCluster
+
 LOOK_S = 900.0
 """How long a node may take, in seconds: the image may have to be built there."""
 CLOCK_S = 5.0
 """Tolerated difference of a machine's clock from ours, without a note: builds compare times."""
-
-
-class Nodes(Protocol):
-    """The needed part of a Ray cluster; see `RayCluster`."""
-
-    async def __aenter__(self) -> Self: ...
-
-    async def __aexit__(self, *exc: object) -> None: ...
-
-    async def nodes(self) -> Sequence[str]: ...
-
-    async def place(self, node: str, process: type, resources: Mapping[str, float]) -> Link: ...
 
 
 class NodeDoctor:
@@ -84,7 +75,7 @@ async def _measure(config: SWEEnvConfig, task: Task) -> HostFigures:
 
 
 async def examine_nodes(
-    cluster: Nodes, config: SWEEnvConfig, engines: Sequence[EngineConfig], task: Task
+    cluster: RayCluster, config: SWEEnvConfig, engines: Sequence[EngineConfig], task: Task
 ) -> AsyncIterator[Check]:
     """Measure each node of a cluster, all at the same time. A part missing on one of them is a note: the node would be
     left out."""
@@ -103,7 +94,7 @@ async def examine_nodes(
 
 
 async def _examine(
-    cluster: Nodes, node: str, config: SWEEnvConfig, engines: Sequence[EngineConfig], task: Task
+    cluster: RayCluster, node: str, config: SWEEnvConfig, engines: Sequence[EngineConfig], task: Task
 ) -> Check:
     name = f"node {node}"
     sent, used = await asyncio.to_thread(Folders().replace_paths, task)

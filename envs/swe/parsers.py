@@ -11,7 +11,7 @@ from envs.checking.manifest import NAME
 from envs.messages import SWE, replace_command
 from envs.tasks.adapters import ADAPTERS, ROWS
 from envs.tasks.adapters.sets import SETS
-from sandboxes.arguments import Parser, new_output_file, output_file, output_folder, positive_int, web_address
+from sandboxes.arguments import Parser, new_output_file, output_file, output_folder, positive_int, url
 from sandboxes.naming import lazy_import
 
 _CHECK = "Each task's reference solution passes, and doing nothing does not."
@@ -97,7 +97,7 @@ def _add_checking(command: Parser) -> None:
     command.add_argument("--again", action="store_true", help="all tasks, whatever the manifest says")
     command.add_argument("--base-image", help="replaces the image in the tasks' FROM")
     command.add_argument("--hosts", type=_parse_hosts, help=_HOSTS)
-    command.add_argument("--judge", type=_parse_address, metavar="URL", help="as --env.judge of a run")
+    command.add_argument("--judge", type=url, metavar="URL", help="as --env.judge of a run")
     command.add_argument("--judge-model", default="", metavar="NAME", help="as --env.judge_model")
     command.add_argument("--judge-key", default="", metavar="VARIABLE", help="as --env.judge_key")
 
@@ -162,14 +162,6 @@ def _parse_hosts(text: str) -> str:
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
     return text
-
-
-def _parse_address(text: str) -> str:
-    """Return a server's address, checked."""
-    try:
-        return web_address(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def rejudge_parser() -> Parser:

@@ -79,9 +79,10 @@ def read_setting(options: argparse.Namespace) -> Setting:
     judge = judge_model(*(saved.get(name, "") for name in ("judge", "judge_model", "judge_key")))
     tasks = {task.id: task for source in sources if source for task in load_source(source, None, "skip", judge)}
     sandbox = options.sandbox or saved.get("sandbox") or "docker"
+    reward = options.reward or saved.get("reward", "")
     return Setting(
         tasks,
-        _find_reward(options.reward or saved.get("reward", ""), saved.get("shaping", {})),
+        find_reward("--reward", reward) if reward else Shaping(),
         sandbox,
         {
             "hosts": options.hosts or saved.get("hosts"),
@@ -147,9 +148,3 @@ def _status_cell(status: str | None) -> str:
 def _select_rollouts(options: argparse.Namespace, tasks: Mapping[str, Task]) -> Iterator[SavedRollout]:
     only = {*options.only, *(task.id for task in tasks.values() if is_named(task, options.only))}
     return (saved for saved in read_rollouts(options.run_dir) if not only or saved.task_id in only)
-
-
-def _find_reward(reward: str, shaping: Mapping[str, Any]) -> RewardFunction:
-    if reward:
-        return find_reward("--reward", reward)
-    return Shaping(**shaping)  # which was an option in runs of before 0.2

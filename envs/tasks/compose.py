@@ -13,22 +13,11 @@ from envs.types import BadTask
 
 NAME = "docker-compose.yaml"
 """Harbor's and terminal-bench's; a docker-compose.yml is a file of the task like any other."""
-_HARMLESS = frozenset(
-    {
-        "build",
-        "image",
-        "command",
-        "container_name",
-        "environment",
-        "volumes",
-        "working_dir",
-        "ports",
-        "init",
-        "tty",
-        "stdin_open",
-    }
-    | {"deploy", "mem_limit", "cpus", "platform", "pull_policy", "restart", "hostname", "network_mode", "stop_signal"}
-)
+_HARMLESS = {
+    *("build", "image", "command", "container_name", "environment", "volumes", "working_dir", "ports", "init", "tty"),
+    *("stdin_open", "deploy", "mem_limit", "cpus", "platform", "pull_policy", "restart", "hostname", "network_mode"),
+    "stop_signal",
+}
 """Keys allowed in a service without effect: the sandbox has its own setting, or needs none."""
 
 
@@ -44,15 +33,10 @@ def read_compose(folder: Path, name: str) -> ContainerSettings:
     """Read the folder's docker-compose.yaml, if it has one.
 
     name: the task's, for messages. Raises BadTask for several containers, or for features beyond one container."""
-    path = folder / NAME
-    return _read(path, f"task {name}: {NAME}") if path.is_file() else ContainerSettings()
-
-
-def _read(path: Path, where: str) -> ContainerSettings:
-    try:
-        table = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (yaml.YAMLError, ValueError) as error:  # of text that is no UTF-8, and of dates
-        raise BadTask(f"{where} is not YAML: {error}") from None
+    path, where = folder / NAME, f"task {name}: {NAME}"
+    if not path.is_file():
+        return ContainerSettings()
+    table = read_yaml(path, name) or {}
     services = table.get("services") or {} if isinstance(table, dict) else None
     if not isinstance(services, dict) or len(services) > 1:
         raise BadTask(f"{where}: there must be one service; several containers aren't supported")
@@ -66,6 +50,14 @@ def _read(path: Path, where: str) -> ContainerSettings:
     if workdir is not None and not str(workdir).startswith("/"):
         raise BadTask(f"{where}: working_dir {workdir!r} is no absolute path; write one, such as /app")
     return ContainerSettings(_read_variables(service.get("environment")), workdir)
+
+
+def read_yaml(path: Path, name: str) -> Any:
+    """Return the content of a file of a task. name: the task's, for messages. Raises BadTask."""
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, ValueError) as error:  # of text that is no UTF-8, and of dates
+        raise BadTask(f"task {name}: {path.name} is not YAML: {error}") from None
 
 
 def _read_variables(given: Any) -> dict[str, str]:

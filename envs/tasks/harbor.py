@@ -9,7 +9,7 @@ by Harbor 0.26 is readable here, of every schema and with old field names. Field
 | `schema_version`, `version` | any |
 | `[task] name, version, description, authors, keywords` | `metadata["task"]`; `Task.id` is the directory's name |
 | `[metadata]` | `metadata`; `tags`, `band`, `kind`, `difficulty`, `category` make `Task.tags` |
-| `[metadata] protected_paths` (ours), old `territory` | `Hidden.protected` |
+| `[metadata] protected_paths` (ours) | `Hidden.protected` |
 | `[metadata] graded_paths` (ours) | `Hidden.graded`; absent: what the tests name (`envs.tasks.named_paths`) |
 | `[metadata] capabilities = "none"` (ours) | `Task.limits.capabilities`: root has no rights of its own |
 | `[metadata] judge = true` (ours), or a `[judge]` in a TOML file of the tests (Reward Kit's) | `Hidden.asks_judge` |

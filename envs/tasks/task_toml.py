@@ -8,7 +8,16 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from envs.judging.path_rules import refusal
 from envs.types import BadTask
@@ -75,6 +84,7 @@ def _texts(value: object) -> object:
 
 
 User = Annotated[str | None, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
+SchemaVersion = Annotated[str, BeforeValidator(str)]
 NetworkMode = Annotated[str | None, BeforeValidator(_check_network)]
 Hosts = Annotated[list[str], AfterValidator(_hosts)]
 Seconds = Annotated[float, Field(gt=0), AfterValidator(lambda seconds: min(seconds, _DAY_S))]
@@ -151,8 +161,8 @@ class Environment(NetworkSection):
     build_timeout_sec: float = 600.0
     os: str = "linux"
     cpus: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    memory_mb: Megabytes | None = None
-    storage_mb: Megabytes | None = None
+    memory_mb: Megabytes | None = Field(default=None, validation_alias=AliasChoices("memory_mb", "memory"))
+    storage_mb: Megabytes | None = Field(default=None, validation_alias=AliasChoices("storage_mb", "storage"))
     gpus: int | None = None
     gpu_types: list[str] | None = None
     tpu: dict[str, Any] | None = None
@@ -162,19 +172,6 @@ class Environment(NetworkSection):
     mcp_servers: list[Any] = []
     skills_dir: str | None = None
     allow_internet: bool | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _rename_old_fields(cls, table: Any) -> Any:
-        if not isinstance(table, dict):
-            return table
-        table = dict(table)
-        for old, new in (("memory", "memory_mb"), ("storage", "storage_mb")):
-            if old in table:
-                value = _megabytes(table.pop(old))
-                if table.setdefault(new, value) != value:
-                    raise ValueError(f"{old} and {new} contradict each other; keep {new}")
-        return table
 
     @model_validator(mode="after")
     def _check_supported(self) -> Environment:
@@ -242,14 +239,6 @@ class _Metadata(_Section):
     capabilities: Capabilities | None = None
     judge: bool = False
 
-    @model_validator(mode="before")
-    @classmethod
-    def _rename_old_fields(cls, table: Any) -> Any:
-        if isinstance(table, dict) and "territory" in table:  # as 0.1 wrote it
-            kept = {name: value for name, value in table.items() if name != "territory"}
-            return {"protected_paths": table["territory"], **kept}
-        return table
-
     @model_validator(mode="after")
     def _check_gradable(self) -> _Metadata:
         for path in self.graded_paths or []:
@@ -262,7 +251,7 @@ class _Metadata(_Section):
 
 
 class Config(_Section):
-    schema_version: Annotated[str, BeforeValidator(str)] = "1.4"
+    schema_version: SchemaVersion = Field(default="1.4", validation_alias=AliasChoices("schema_version", "version"))
     task: dict[str, Any] = {}
     metadata: _Metadata = _Metadata()
     agent: _Agent = _Agent()
@@ -273,17 +262,6 @@ class Config(_Section):
     artifacts: list[Artifact] = []
     multi_step_reward_strategy: Literal["mean", "final"] | None = None
     steps: list[StepTable] | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _rename_old_fields(cls, table: Any) -> Any:
-        if not isinstance(table, dict):
-            return table
-        table = dict(table)
-        if "version" in table:
-            version = table.pop("version")
-            table.setdefault("schema_version", version)
-        return table
 
     @model_validator(mode="after")
     def _check_step_names(self) -> Config:

@@ -47,13 +47,14 @@ class FinishedGroups(set[str]):
         return super().__contains__(name) or str(name).startswith(EVALUATION)
 
 
-class TrlFeed:
+class TrlFeed(TrainerCallback):  # type: ignore[misc]  # transformers is untyped
     """A run in a thread to feed a trainer of TRL's, from the newest checkpoint on.
 
     make_env: makes the environment, in the thread's event loop. output_dir: the trainer's. refuse: raises ValueError
     for options without an effect in it. sink_and_pace: as in `feed`. checkpoint: to resume from; None without one.
     saved: our part of it. version: of its weights, in steps. adapter: whether one is trained. callback: goes among the
-    trainer's `callbacks`. without_effect: the trainer's settings that the environment's stand in for.
+    trainer's `callbacks`; it writes into each checkpoint the rows in its weights, and confirms finished groups.
+    without_effect: the trainer's settings that the environment's stand in for.
     """
 
     without_effect: ClassVar[tuple[str, ...]] = (
@@ -73,7 +74,7 @@ class TrlFeed:
         self.version = int(self.saved.get("version", 0))
         self.adapter = False
         self.ledger = Ledger(self.saved.get("trained", ()), self.saved.get("partly"))
-        self.callback = Confirmation(self)
+        self.callback = self
 
         async def checked() -> Environment:
             env = await make_env()
@@ -88,8 +89,15 @@ class TrlFeed:
         """Return the transfer of weights to the embedded inference server. model: the folder of its first weights."""
         return LoadedWeights(engine, self.output_dir / "weights", Path(model), self.version)
 
-    def check(self, args: Any) -> None:
-        """Check the trainer's settings as it is made. Raises ValueError."""
+    def begin(self, args: Any, state: Any) -> None:
+        """Check the trainer's settings as it begins. Raises ValueError."""
+
+    def step(self, batches: int) -> None:
+        """Note a step of the trainer on its next so many batches."""
+        raise NotImplementedError  # abstract: each trainer of TRL's has its own record of a step
+
+    def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Check the trainer's settings. Raises ValueError."""
         known = [field for field in dataclasses.fields(args) if field.name in self.without_effect]
         if given := [field.name for field in known if getattr(args, field.name) != field.default]:
             raise ValueError(
@@ -102,39 +110,21 @@ class TrlFeed:
                 "give both the same"
             )
 
-    def begin(self, args: Any, state: Any) -> None:
-        """Check the trainer's settings as it begins. Raises ValueError."""
-
-    def step(self, batches: int) -> None:
-        """Note a step of the trainer on its next so many batches."""
-        raise NotImplementedError  # abstract: each trainer of TRL's has its own record of a step
-
-
-class Confirmation(TrainerCallback):  # type: ignore[misc]  # transformers is untyped
-    """Writes into each checkpoint the rows in its weights, and confirms finished groups."""
-
-    def __init__(self, fed: TrlFeed) -> None:
-        self._fed = fed
-
-    def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Check the trainer's settings. Raises ValueError."""
-        self._fed.check(args)
-
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         """Check that the trainer goes on from the checkpoint of which the trained rows are known. Raises ValueError."""
-        self._fed.adapter = hasattr(model, "peft_config")
-        if state.stateful_callbacks.get(OURS, {}).get("attributes", {}) != self._fed.saved:
+        self.adapter = hasattr(model, "peft_config")
+        if state.stateful_callbacks.get(OURS, {}).get("attributes", {}) != self.saved:
             raise ValueError(
-                f"the trainer begins at step {state.global_step}, and the newest checkpoint is {self._fed.checkpoint}: "
+                f"the trainer begins at step {state.global_step}, and the newest checkpoint is {self.checkpoint}: "
                 "give train() resume_from_checkpoint, the `checkpoint` beside the `callback`; to go back, move newer "
                 "ones away"
             )
-        self._fed.begin(args, state)
+        self.begin(args, state)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Check that the trainer computes logprobs at the temperature of sampling. Raises ValueError."""
         if state.is_world_process_zero:
-            sampled = self._fed.thread.fed.run.config.temperature
+            sampled = self.thread.fed.run.config.temperature
             if args.temperature != sampled:
                 raise ValueError(
                     f"TRL's temperature is {args.temperature}, and --env.temperature is {sampled}: its ratios would be "
@@ -144,14 +134,13 @@ class Confirmation(TrainerCallback):  # type: ignore[misc]  # transformers is un
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Note the rows of a step. TRL hands its weights over after this, and transformers saves the state."""
         if state.is_world_process_zero:
-            version = self._fed.version + 1
-            self._fed.step(args.gradient_accumulation_steps)
-            state.stateful_callbacks[OURS] = {"attributes": {"version": version, **self._fed.ledger.state()}}
+            self.step(args.gradient_accumulation_steps)
+            state.stateful_callbacks[OURS] = {"attributes": {"version": self.version + 1, **self.ledger.state()}}
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Confirm the groups in the checkpoint."""
         if state.is_world_process_zero:
-            self._fed.thread.call(lambda fed: fed.confirm(self._fed.ledger.trained))
+            self.thread.call(lambda fed: fed.confirm(self.ledger.trained))
 
 
 async def refuse_other_names(fed: Feed[Any, Any]) -> None:

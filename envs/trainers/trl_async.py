@@ -71,9 +71,9 @@ class Worker(TrlFeed):
         """The rows of the last step."""
         self._first = self.version
 
-    def check(self, args: Any) -> None:
-        """Check the trainer's settings as it is made. Raises ValueError."""
-        super().check(args)
+    def on_init_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        """Check the trainer's settings. Raises ValueError."""
+        super().on_init_end(args, state, control, **more)
         if args.max_steps <= 0:
             raise ValueError("give max_steps: the run draws its own tasks, and TRL would count those of train_dataset")
 

@@ -8,7 +8,6 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Protocol
 
 import httpx
 
@@ -31,32 +30,22 @@ class WeightsRefusedError(Exception):
     """The inference server did not take the weights."""
 
 
-class PolicyServer(Protocol):
-    """An inference server, as far as weights go. Methods raise httpx.HTTPError and WeightsRefusedError."""
-
-    async def has(self, folder: Path, version: int) -> bool:
-        """Tell whether it samples from the weights in `folder`, those of step `version`."""
-        ...
-
-    async def load(self, folder: Path, version: int) -> None:
-        """Use the weights in `folder` from now on, and no cached results of older ones."""
-        ...
-
-
 class EmbeddedServer:
-    """`python -m atropos_agent.cpu_engine`, for models and adapters by path."""
+    """`python -m atropos_agent.cpu_engine`, for models and adapters by path.
+
+    As in `VLLMServer`, methods raise httpx.HTTPError and WeightsRefusedError."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
         self._http = http
 
     async def has(self, folder: Path, version: int) -> bool:
-        """See `PolicyServer`."""
+        """Tell whether it samples from the weights in `folder`, those of step `version`."""
         answer = (await self._http.get("/weight_version")).raise_for_status().json()
         # Without a path they are what it started with, which is what a trainer starts with.
         return bool(answer["version"] == version and answer["path"] in (str(folder), None))
 
     async def load(self, folder: Path, version: int) -> None:
-        """See `PolicyServer`."""
+        """Use the weights in `folder` from now on, and no cached results of older ones."""
         answer = await self._http.post("/load_weights", json={"path": str(folder), "version": version})
         if not answer.is_success:
             raise WeightsRefusedError(f"/load_weights answered {answer.status_code}: {answer.text[:300]}")
@@ -76,13 +65,13 @@ class VLLMServer:
         self._warned = False
 
     async def has(self, folder: Path, version: int) -> bool:
-        """See `PolicyServer`."""
+        """Tell whether it samples from the weights in `folder`, those of step `version`."""
         models = (await self._http.get("/v1/models")).raise_for_status().json()["data"]
         loaded = any(model["id"] == POLICY and model.get("root") == str(folder) for model in models)
         return loaded and not self._cached
 
     async def load(self, folder: Path, version: int) -> None:
-        """See `PolicyServer`."""
+        """Use the weights in `folder` from now on, and no cached results of older ones."""
         if not self._warned:
             self._warned = True
             await self._warn_of_reload()
@@ -118,6 +107,10 @@ class VLLMServer:
             )
         # Versions before 0.12 answer nothing but the status.
         return not answer.content or answer.json().get("success") is True
+
+
+PolicyServer = EmbeddedServer | VLLMServer
+"""An inference server, as far as weights go."""
 
 
 async def policy_server(http: httpx.AsyncClient) -> PolicyServer:

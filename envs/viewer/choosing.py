@@ -38,7 +38,8 @@ class Choice:
 
     def __str__(self) -> str:
         """Return it in words."""
-        parts = [f"{count} {name}" for name, count in self._ordered() if count]
+        named = ("of the latest", self.latest), ("with the highest rewards", self.best), ("with the lowest", self.worst)
+        parts = [f"{count} {name}" for name, count in named if count]
         if self.group is not None:
             parts.append(f"the members of group {self.group}")
         if self.ids:
@@ -46,13 +47,6 @@ class Choice:
         if self.step is not None:
             parts.append(f"of the trainer's step {self.step}" if parts else f"all of the trainer's step {self.step}")
         return ", ".join(parts) or f"the latest {LATEST}"
-
-    def _ordered(self) -> list[tuple[str, int | None]]:
-        return [
-            ("of the latest", self.latest),
-            ("with the highest rewards", self.best),
-            ("with the lowest", self.worst),
-        ]
 
 
 def choose(directory: Path, choice: Choice) -> list[SavedRollout]:

@@ -122,16 +122,8 @@ def number_in(request: Request, name: str, default: int = 0) -> int:
 
 def _mark(run: ShownRun) -> str:
     """Return a mark of the page's data; it changes with them."""
-    names = (
-        "metrics.json",
-        "state.db",
-        "state.db-wal",
-        TIMELINE,
-        "quarantined.jsonl",
-        "rollouts.index",
-        "rollouts.index-wal",
-        OVER,
-    )
+    names = ["metrics.json", "state.db", "state.db-wal", TIMELINE, "quarantined.jsonl", OVER]
+    names += ["rollouts.index", "rollouts.index-wal"]
     paths: list[Path] = [run.directory / name for name in names] + [path for _, path in parts(run.directory)]
     paths += run.evaluation_files().values()
     seen = []

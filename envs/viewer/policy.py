@@ -30,8 +30,7 @@ class PolicyMiddleware:
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
-                    headers[name] = value
+                headers.update(_HEADERS)
                 headers.setdefault("cache-control", "no-store")
             await send(message)
 

@@ -69,12 +69,9 @@ PARSERS: Mapping[str, str] = {
 }
 """The known parsers of swebench and SWE-rebench, each with its form of `printed.awk`."""
 
-_REPEATS = frozenset({"jest", "jest-json", "ticks", "vitest", "tap", "junit", "junit-gradle", "surefire"}) | {
-    "cucumber",
-    "minitest",
-    "redis",
-    "rspec",
-    "ruby-unit",
+_REPEATS = {
+    *("jest", "jest-json", "ticks", "vitest", "tap", "junit", "junit-gradle", "surefire", "cucumber", "minitest"),
+    *("redis", "rspec", "ruby-unit"),
 }
 """Forms with ambiguous names of tests: titles without their files and groups, cases without their values."""
 _MAX_OUTPUT = 64 * 2**20

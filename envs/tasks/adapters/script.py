@@ -66,7 +66,6 @@ def unittest_verifier(
     files: Sequence[str],
     command: str = "",
     workdir: str,
-    prepare: str = "",
     exports: Sequence[str] = (),
     in_tree: Sequence[str] = (),
 ) -> dict[str, str]:
@@ -84,7 +83,7 @@ def unittest_verifier(
         command = f"python3 /tests/unittests.py {shlex.join(files)}"
         tree["tests/unittests.py"] = (INSIDE / "unittests.py").read_text(encoding="utf-8")
     environment = "".join(f"\n{line}" for line in exports)
-    return {**tree, "tests/test.sh": _make_test_script(workdir, command, prepare, workdir, environment)}
+    return {**tree, "tests/test.sh": _make_test_script(workdir, command, "", workdir, environment)}
 
 
 def _make_test_script(workdir: str, command: str, prepare: str, path: str, environment: str = "") -> str:

@@ -26,10 +26,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from envs.tasks.adapters.directory import INSIDE, check_separate, convert_each, write_task
-from envs.tasks.compose import read_compose
+from envs.tasks.compose import read_compose, read_yaml
 from envs.tasks.task_folders import check_links
 from envs.types import BadTask, Task
 
@@ -54,7 +52,9 @@ def load(folder: Path, out: Path) -> list[Task]:
 def _convert(folder: Path, root: Path, out: Path) -> Path:
     check_links(folder, root)
     name = folder.resolve().name
-    table = _read_mapping(folder / "task.yaml", name)
+    table = read_yaml(folder / "task.yaml", name)
+    if not isinstance(table, dict):
+        raise BadTask(f"task {name}: task.yaml must be a table of fields")
     instruction = table.get("instruction")
     if not isinstance(instruction, str) or not instruction.strip():
         raise BadTask(f"task {name}: task.yaml: instruction is missing or empty")
@@ -102,21 +102,8 @@ def _make_task_toml(table: Mapping[str, Any], name: str) -> str:
 
 
 def _read_commands(path: Path, name: str) -> str:
-    try:
-        steps = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, ValueError) as error:  # of text that is no UTF-8, and of dates
-        raise BadTask(f"task {name}: {path.name} is not YAML: {error}") from None
+    steps = read_yaml(path, name)
     commands = [step.get("command") if isinstance(step, dict) else None for step in steps or []]
     if not commands or not all(isinstance(command, str) for command in commands):
         raise BadTask(f"task {name}: {path.name} must be a list of entries with a command")
     return "#!/bin/bash\n" + "".join(f"{command}\n" for command in commands)
-
-
-def _read_mapping(path: Path, name: str) -> dict[str, Any]:
-    try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, ValueError) as error:  # of text that is no UTF-8, and of dates
-        raise BadTask(f"task {name}: {path.name} is not YAML: {error}") from None
-    if not isinstance(found, dict):
-        raise BadTask(f"task {name}: {path.name} must be a table of fields")
-    return found

@@ -71,11 +71,11 @@ def emit(task: ForgedTask, instruction: str, out: Path) -> Path:
         is_copy = source.stat().st_size in sizes and source.read_bytes() in secrets  # as in build/lib
         if file in hidden or (is_copy and file not in changed):
             continue
-        copy = _copy(source, directory / "environment/repo" / file)
+        made = copy(source, directory / "environment/repo" / file)
         if file in changed:
-            copy.write_bytes(changed[file].mutated.encode())
+            made.write_bytes(changed[file].mutated.encode())
     for file in project.protected:
-        _copy(project.root / file, directory / "tests/suite" / file)
+        copy(project.root / file, directory / "tests/suite" / file)
     path = f"{WORKDIR}/{project.import_path}".removesuffix("/.")
     _write(directory / "environment/Dockerfile", _DOCKERFILE.replace("@PATH@", path))
     _write(directory / "instruction.md", instruction)
@@ -144,7 +144,8 @@ def _lines(text: str) -> Sequence[str]:
     return text.replace("\n", "\n\0").removesuffix("\0").split("\0")
 
 
-def _copy(source: Path, target: Path) -> Path:
+def copy(source: Path, target: Path) -> Path:
+    """Copy a file with its executable bit, and return the copy."""
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
     target.chmod(0o755 if source.stat().st_mode & 0o100 else 0o644)

@@ -24,7 +24,7 @@ from pathlib import Path
 from envs.checking.check import solve
 from envs.judging.archives import pack_directory
 from envs.judging.start_trees import StartTrees
-from envs.tasks.forge.emit import Bug, ForgedTask, emit
+from envs.tasks.forge.emit import Bug, ForgedTask, copy, emit
 from envs.tasks.forge.instruction import write_instruction
 from envs.tasks.forge.mutations import Mutation, apply_mutations, find_mutations, is_bug
 from envs.tasks.forge.project import Project, fetch_project
@@ -265,10 +265,7 @@ def _combine_bugs(singles: Sequence[ForgedTask], chance: random.Random) -> tuple
 def _archive(project: Project) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         for file in project.files:
-            target = Path(folder) / file
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes((project.root / file).read_bytes())
-            target.chmod(0o755 if (project.root / file).stat().st_mode & 0o100 else 0o644)
+            copy(project.root / file, Path(folder) / file)
         return pack_directory(Path(folder))
 
 

@@ -54,17 +54,9 @@ def _pytest_command(import_path: str, report: str, files: Sequence[str]) -> list
 
     The library comes after the standard library, as for the verifier. Not `-I`, since it would ignore the hash
     seed; the environment is empty already."""
+    place = f"{WORKDIR}/{import_path}".removesuffix("/.")
     return [
-        *(
-            "/usr/bin/python3",
-            "-s",
-            "-P",
-            "-B",
-            "-c",
-            _BOOTSTRAP,
-            WORKDIR,
-            f"{WORKDIR}/{import_path}".removesuffix("/."),
-        ),
+        *("/usr/bin/python3", "-s", "-P", "-B", "-c", _BOOTSTRAP, WORKDIR, place),
         *(*PYTEST_OPTIONS, "-o", "junit_family=xunit1", "--junitxml", report, *files),
     ]
 

@@ -441,3 +441,45 @@ async def test_a_list_of_models_that_is_torn_costs_no_reply():
     await server.connect()
     server.adapter.believed_s = 0.0
     assert [(await ask(server)).versions for _ in range(5)] == [[None]] * 5
+
+
+class Bounded(CompletionsServer):
+    """A server that answers prompts of up to `most` ids without a 13, or none."""
+
+    def __init__(self, most=100, *, works=True, max_model_len=None):
+        super().__init__(APIServerConfig(base_url="http://engine/v1", model_name="m", server_type="vllm"))
+        self.most, self.works, self.max_model_len = most, works, max_model_len
+
+    async def can_sample(self, prompt):
+        return self.works and len(prompt) <= self.most and 13 not in prompt
+
+
+BROKEN, LONG = OddAnswer("500", broken=True), list(range(20, 420))
+
+
+@pytest.mark.parametrize("most", [1, 2, 100, 399])
+async def test_an_error_that_only_a_long_prompt_gets_is_a_full_context_window_which_is_then_known(most):
+    server = Bounded(most)
+    assert isinstance(await server.settle_error(BROKEN, LONG), ContextOverflow)
+    assert server.max_model_len == most + 1
+
+
+async def test_an_error_that_only_this_prompt_gets_is_refused_for_good():
+    server = Bounded()
+    assert type(await server.settle_error(BROKEN, [1, 13, 2])) is EngineError
+    assert server.max_model_len is None
+
+
+async def test_a_known_context_window_is_not_looked_for():
+    server = Bounded(max_model_len=4096)
+    assert type(await server.settle_error(BROKEN, LONG)) is EngineError
+    assert server.max_model_len == 4096
+
+
+async def test_an_error_may_pass_that_is_over_when_it_is_looked_into_or_that_every_prompt_gets():
+    assert await Bounded().settle_error(BROKEN, [1, 2]) is BROKEN
+    assert await Bounded(works=False).settle_error(BROKEN, [1, 2]) is BROKEN
+
+
+async def test_what_is_no_completion_each_time_is_refused_for_good():
+    assert type(await Bounded().settle_error(OddAnswer("HTML"), [1, 2])) is EngineError

@@ -74,7 +74,8 @@ async def test_while_none_is_well_the_request_waits():
 
 
 async def test_patience_ends():
-    route = Route([Fake("a", EngineDown("down"))], patience_s=-1.0)
+    route = Route([Fake("a", EngineDown("down"))])
+    route.patience_s = -1.0
     with pytest.raises(EngineError, match="no inference server has answered for"):
         await ask(route)
 

@@ -189,19 +189,6 @@ def test_rows_are_read_back_as_they_were_written(drawn):
     assert to_wire(read_rows(wire, 3), scored.dropped) == wire
 
 
-def _as_before(wire, *, explicit):
-    """A group as earlier versions wrote it, who kept no parts."""
-    params = {k: v for k, v in wire["generation_params"].items() if k not in ("rollout_advantages", "shares", "turns")}
-    return {**wire, "generation_params": params, "advantages": wire["advantages"] if explicit else None}
-
-
-@pytest.mark.parametrize("explicit", [True, False])
-def test_rows_of_an_earlier_version_are_read_as_they_were_meant(explicit):
-    members = [(1.0, 2 if explicit else 1), (0.0, 1), (0.5, 1)]
-    wire = group_of(*members)
-    assert to_wire(read_rows(_as_before(wire, explicit=explicit)))["advantages"] == wire["advantages"]
-
-
 def test_each_token_has_the_version_that_sampled_it():
     one = rollout(1.0, 2, "r0")
     first, second = one.result.steps

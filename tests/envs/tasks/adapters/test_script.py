@@ -33,8 +33,8 @@ def test_unittest_has_a_runner_of_ours_where_the_row_names_no_command():
 
 def test_every_script_is_one_that_bash_can_read():
     made = [
-        pytest_verifier([], [], files=["it's.py"], workdir="/a b", options="", import_path=["/x y"]),
-        unittest_verifier([], [], files=["it's.py"], workdir="/a b", prepare="echo 1\necho 2"),
+        pytest_verifier([], [], files=["it's.py"], workdir="/a b", options="", prepare="echo 1\necho 2"),
+        unittest_verifier([], [], files=["it's.py"], workdir="/a b"),
     ]
     for files in made:
         subprocess.run(["bash", "-n"], input=files["tests/test.sh"], text=True, check=True)
