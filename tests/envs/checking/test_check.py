@@ -87,6 +87,17 @@ async def test_what_a_suite_leaves_out_by_itself_is_not_demanded_once_the_refere
 
 
 @pytest.mark.docker
+async def test_tests_that_the_reference_passes_are_watched_though_it_fails_others(docker_backend, tmp_path):
+    directory = make_task(tmp_path, "some", test="pytest -q /tests > /tmp/log || grep -q '1 passed' /tmp/log")
+    (directory / "tests/test_it.py").write_text(SKIPPED)
+    result = await only(docker_backend, directory)
+    assert (result.problem, result.reference, result.nothing, result.watched) == (None, (1.0,), (0.0,), True)
+    assert list(json.loads(result.record)[0]["tests"]) == ["test_it.py::test_done"]
+    names = "test_it.py::test_manual, test_it.py::test_slow"
+    assert result.blind_spots == (f"failed tests: the reference fails {names}; nobody is asked for them",)
+
+
+@pytest.mark.docker
 async def test_a_test_sh_may_end_before_its_tests_where_nothing_was_done(docker_backend, tmp_path):
     directory = make_task(tmp_path, "early")
     (directory / "tests/test.sh").write_text(
