@@ -27,7 +27,7 @@ from envs.judging.start_trees import StartTrees
 from envs.judging.verifier import judge
 from envs.judging.watched_tasks import lists_tests
 from envs.judging.workplace import PlainGuest, open_workplace
-from envs.records.tables import Sheet
+from envs.records.tables import Sheet, without_control
 from envs.types import TESTS_UNSEEN, BadTask, Failure, InfraError, Task, TestStatus, Verdict
 from sandboxes.base import Backend, DaemonUnavailable, Sandbox, SandboxError
 from sandboxes.docker import DockerBackend
@@ -162,9 +162,9 @@ def render(results: Sequence[CheckResult]) -> Group:
             table.add(result.task_id, *rewards, f"{result.seconds:.1f}")
         shown.append(table)
     for result in bad:  # as Text, not markup: the problem quotes what programs printed
-        problem = result.problem or ""
+        problem = without_control(result.problem or "")
         cut = f"[…]\n{problem[-_SHOWN:]}" if len(problem) > _SHOWN else problem
-        shown += [Text(f"\n{result.task_id}:", "bold"), Text(cut)]
+        shown += [Text(f"\n{without_control(result.task_id)}:", "bold"), Text(cut)]
     line = f"{len(results) - len(bad)} of {plural(len(results), 'task')} can be used"
     if blind:
         table = Sheet("task", "could not notice", "tests", title="What tests could not notice (docs/reward.md)")

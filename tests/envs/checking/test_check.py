@@ -271,6 +271,7 @@ def test_the_table_names_what_is_wrong_and_why_in_full_width():
     text = shown(GOOD, CheckResult("bad", "", "", (), (), 2, "many lines\n" * 1000 + line))
     assert "1 of 2 tasks can be used" in text
     assert "bad" in text and line in text and "good" not in text
+    assert "\x1b" not in shown(CheckResult("\x1b[31mred", "", "", (), (), 2, "\x1b]0;title\x07 and more"))
 
 
 def test_what_tests_could_not_notice_is_shown_for_each_task():
