@@ -68,6 +68,11 @@ def run_main(main: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
     A reader may close the pipe before the end, as `| head` does. Characters that its encoding lacks are written as
     escapes."""
     status = 1
+    try:
+        Path.home()  # Docker's client, the model hub and our caches look there
+    except RuntimeError:
+        print(f"HOME is not set, and the system knows no user {os.getuid()}: set it to a folder", file=sys.stderr)
+        return 2
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

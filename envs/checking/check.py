@@ -27,8 +27,8 @@ from envs.judging.start_trees import StartTrees
 from envs.judging.verifier import judge
 from envs.judging.watched_tasks import lists_tests
 from envs.judging.workplace import PlainGuest, open_workplace
-from envs.records.tables import Sheet
-from envs.types import TESTS_UNSEEN, BadTask, Failure, InfraError, Task, Verdict
+from envs.records.tables import Sheet, without_control
+from envs.types import TESTS_UNSEEN, BadTask, Failure, InfraError, Task, TestStatus, Verdict
 from sandboxes.base import Backend, DaemonUnavailable, Sandbox, SandboxError
 from sandboxes.docker import DockerBackend
 from sandboxes.plurals import plural
@@ -162,9 +162,9 @@ def render(results: Sequence[CheckResult]) -> Group:
             table.add(result.task_id, *rewards, f"{result.seconds:.1f}")
         shown.append(table)
     for result in bad:  # as Text, not markup: the problem quotes what programs printed
-        problem = result.problem or ""
+        problem = without_control(result.problem or "")
         cut = f"[…]\n{problem[-_SHOWN:]}" if len(problem) > _SHOWN else problem
-        shown += [Text(f"\n{result.task_id}:", "bold"), Text(cut)]
+        shown += [Text(f"\n{without_control(result.task_id)}:", "bold"), Text(cut)]
     line = f"{len(results) - len(bad)} of {plural(len(results), 'task')} can be used"
     if blind:
         table = Sheet("task", "could not notice", "tests", title="What tests could not notice (docs/reward.md)")
@@ -221,6 +221,10 @@ async def _check(backend: Backend, starts: StartTrees, task: Task, repeats: int)
 def _blind_spots(task: Task, references: Sequence[Verdict], record: str, watched: bool) -> tuple[str, ...]:
     """Return the classes of cheating that a checked task's tests can't notice, a line each."""
     found = []
+    failed = sorted({test for one in references for test, how in one.tests.items() if how is TestStatus.FAILED})
+    if failed and watched:
+        more = f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
+        found.append(f"failed tests: the reference fails {', '.join(failed[:_NAMED])}{more}; nobody is asked for them")
     forced = len(unverified(record))
     if forced:
         tests = sum(len(step.get("tests", ())) for step in json.loads(record))
@@ -273,6 +277,13 @@ async def _solve(backend: Backend, starts: StartTrees, task: Task, image: str) -
         found = watched, *await solve(backend, starts, watched, image)
         if found[1].solved or found[1].metrics.get(WRITTEN, 0.0) < 1 or lists_tests(task):
             return found
+        record = merged([found[1].evidence])
+        if _watched(task, [found[1]], record):
+            # test.sh rewards it although it fails some tests: those that it passes are asked for.
+            passing = with_record(task, record, watched=True)
+            again = passing, *await solve(backend, starts, passing, image)
+            if again[1].solved:
+                return again
     except InfraError as error:
         if error.kind is not Failure.TASK:
             raise

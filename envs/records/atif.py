@@ -31,6 +31,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import os
 import threading
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -116,7 +117,7 @@ def parts(directory: Path | str) -> list[tuple[int, Path]]:
     finished groups away during a run.
     """
     first = Path(directory) / FILE_NAME
-    found = [(0, first)] if first.exists() else []
+    found = [(0, first)] if first.is_file() else []
     for path in Path(directory).glob(f"{first.stem}.*{first.suffix}"):
         offset = path.name.split(".")[1]
         if offset.isdecimal():
@@ -133,11 +134,15 @@ class RolloutWriter:
     """Append rollouts to `rollouts.jsonl` in a directory, and to its further `parts`. Makes a missing directory.
 
     Used as `async with`. A line has reached the operating system when `write` returns, so it survives the
-    process. A torn last line of a dead process is closed first, so only that line is lost.
+    process. A torn last line of a dead process is closed first, so only that line is lost. What is missing, because
+    files were deleted or cut, keeps its place: new rollouts begin in a further part.
+
+    after: the offset after the rollouts that are known to have been saved.
     """
 
-    def __init__(self, directory: Path | str) -> None:
+    def __init__(self, directory: Path | str, after: int = 0) -> None:
         self.path = Path(directory) / FILE_NAME
+        self._after = after
         self._file: FileIO | None = None
         self._start = 0
         """Offset of the present part."""
@@ -160,6 +165,8 @@ class RolloutWriter:
     def _open(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._start, last = [(0, self.path), *parts(self.path.parent)][-1]
+        if end_of(self.path.parent) < self._after:
+            self._start, last = self._after, self._part(self._after)
         close_line(last)
         # Unbuffered, so that nothing is left to be written when a write has failed.
         self._file = last.open("a+b", buffering=0)
@@ -176,7 +183,9 @@ class RolloutWriter:
             if self._file is None:
                 raise ValueError(f"{self.path} is not open; use RolloutWriter in an `async with` block")
             offset = self._file.seek(0, 2)
-            if offset >= PART:
+            if deleted := not os.fstat(self._file.fileno()).st_nlink:
+                logger.error("%s was deleted; new rollouts go to a further part", self._file.name)
+            if offset >= PART or deleted:
                 self._file = self._next_part(self._file, offset)
                 offset = 0
             try:
@@ -187,11 +196,13 @@ class RolloutWriter:
         return Place(self._start + offset, len(line), zlib.crc32(line))
 
     def _next_part(self, full: FileIO, size: int) -> FileIO:
-        path = self.path.with_name(f"{self.path.stem}.{self._start + size}{self.path.suffix}")
-        file = path.open("a+b", buffering=0)
+        file = self._part(self._start + size).open("a+b", buffering=0)
         self._start += size
         full.close()
         return file
+
+    def _part(self, start: int) -> Path:
+        return self.path.with_name(f"{self.path.stem}.{start}{self.path.suffix}")
 
 
 def _rollout(rollout: Rollout) -> dict[str, Any]:

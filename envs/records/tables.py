@@ -16,6 +16,13 @@ _GAP = 2
 _FOLDED = "↩"
 """Ends a line whose last word goes on in the next one."""
 
+_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def without_control(text: str) -> str:
+    """Return a text that programs printed, without colours and whatever else may steer a terminal."""
+    return _CONTROL.sub("", text)
+
 
 def make_console() -> Console:
     """Return the console for a command's results: as wide as the terminal, else as COLUMNS says, else 80.
@@ -41,7 +48,7 @@ class Sheet:
 
     def add(self, *cells: str) -> None:
         """Add a row, a cell for each heading."""
-        self.rows.append(cells)
+        self.rows.append(tuple(map(without_control, cells)))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         rows = [*self.rows, *([self.totals] if self.totals else [])]

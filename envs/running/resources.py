@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 FOLDER = "resources"
 """Holds the watched files, in the run's directory."""
+_EMPTY_NS = 5 * 10**9
+"""How long a file is empty before that is meant: editors empty a file before they write it."""
 
 
 class NoSuchResource(ValueError):
@@ -128,6 +130,8 @@ class Resources(Mapping[str, Resource]):
                 at = path.stat().st_ctime_ns
                 if at > max(self._refused.get(name, 0), stored[name].at if name in stored else 0):
                     text = path.read_text(encoding="utf-8")
+                    if not text and time.time_ns() - at < _EMPTY_NS:
+                        continue
                     self._make_resource(name, text, "")
                     yield at, name, text, "", "file"
             except (OSError, ValueError) as error:

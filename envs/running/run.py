@@ -327,7 +327,8 @@ async def open_run(
         for change in known.changed:
             logger.warning("this start goes on under other conditions than the one before: %s", change)
         run_id = await journal.run_id()
-        if end_of(env.run_dir) < await members_end_offset(journal):
+        saved = await members_end_offset(journal)
+        if end_of(env.run_dir) < saved:
             logger.warning(
                 "%s is missing or was cut: rollouts of complete groups are not there. Bring it back from a copy",
                 env.run_dir / ROLLOUTS,
@@ -340,7 +341,7 @@ async def open_run(
         at_once = min([config.max_num_workers, *wanted])
         async with (
             open_teacher(env) as teacher,
-            open_rollouts(env, metrics, len(train), teacher, at_once=at_once) as (rollouts, watch),
+            open_rollouts(env, metrics, len(train), teacher, at_once=at_once, saved=saved) as (rollouts, watch),
         ):
             resources = await Resources.open(journal, env.resources())
             queue = await TaskQueue.open(
@@ -362,10 +363,16 @@ async def open_run(
 
 @asynccontextmanager
 async def open_rollouts(
-    env: Environment, metrics: Metrics, tasks: int, teacher: Teacher | None = None, *, at_once: int | None = None
+    env: Environment,
+    metrics: Metrics,
+    tasks: int,
+    teacher: Teacher | None = None,
+    *,
+    at_once: int | None = None,
+    saved: int = 0,
 ) -> AsyncIterator[tuple[Rollouts, LoopWatch]]:
     """Open the resources for rollouts of so many tasks, without a journal; the page of the rollouts is written when the
-    block ends. teacher: scores their rows. at_once: groups, at most."""
+    block ends. teacher: scores their rows. at_once: groups, at most. saved: the offset after the saved rollouts."""
     config = env.config
     breaker = CircuitBreaker(config.failure_rate)
     limiter = ConcurrencyLimiter(start=START_ROLLOUTS, most=config.max_concurrent_rollouts, breaker=breaker)
@@ -375,7 +382,7 @@ async def open_rollouts(
         await stack.enter_async_context(open_telemetry(config.otlp_url, about, content=config.otlp_content))
         await stack.enter_async_context(serve_metrics(config.prometheus, metrics, {"environment": env.name}))
         watch = await stack.enter_async_context(LoopWatch())
-        writer = await stack.enter_async_context(RolloutWriter(env.run_dir))
+        writer = await stack.enter_async_context(RolloutWriter(env.run_dir, saved))
         for server in env.servers:
             stack.push_async_callback(server.close)
         worker = await stack.enter_async_context(open_worker(env, watch, metrics))

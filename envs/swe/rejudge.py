@@ -100,6 +100,7 @@ async def _rejudge(options: argparse.Namespace, setting: Setting) -> int:
     counts: Counter[str] = Counter()
     changed: list[RejudgeResult] = []
     problems: list[RejudgeResult] = []
+    seen: set[str] = set()
     await asyncio.to_thread(out.parent.mkdir, parents=True, exist_ok=True)
     backend = load_backend(setting.sandbox, **setting.options)
     async with AsyncExitStack() as stack:
@@ -109,6 +110,7 @@ async def _rejudge(options: argparse.Namespace, setting: Setting) -> int:
         results = rejudge_all(judge, _select_rollouts(options, setting.tasks), options.concurrency)
         async for one in await stack.enter_async_context(aclosing(results)):
             bar.advance(one.task)
+            seen.add(one.task)
             append_line(out, orjson.dumps({**asdict(one), "changed": one.changed}))
             counts["judged"] += not one.problem
             counts["solved before"] += not one.problem and one.before >= 1
@@ -117,6 +119,9 @@ async def _rejudge(options: argparse.Namespace, setting: Setting) -> int:
     if not (counts["judged"] or problems):
         of = f" of {', '.join(options.only)}" if options.only else ""
         raise BadTask(f"{options.run_dir} holds no rollout{of} that can be read")
+    named = seen.union(*(setting.tasks[name].tags for name in seen & setting.tasks.keys()))
+    if unknown := [name for name in options.only if name not in named]:
+        print(f"--only: no rollout is of a task with the tag or the id {', '.join(unknown)}", file=sys.stderr)
     if changed:
         make_console().print(table(changed))
     for one in problems:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -113,6 +114,12 @@ class Runs:
         self._root, self._make = self.options.env.run_dir or Path("runs") / f"{trainer}-{env_cls.name}", make
         self._own = own
         self._held: dict[str, _OpenRun] = {}
+
+    @staticmethod
+    def timeout_of(client: Any) -> dict[str, Any]:
+        """Return the option for the timeout of verifiers' client, in whole seconds; nothing if it has none."""
+        seconds = getattr(getattr(client, "timeout", None), "read", None)
+        return {"timeout": math.ceil(seconds)} if seconds else {}
 
     async def __aenter__(self) -> Self:
         return self

@@ -111,7 +111,7 @@ class AtroposEnv(vf.SingleAgentEnv, vf.Env[AtroposEnvConfig]):  # type: ignore[m
             if headers := ctx.client.headers | getattr(ctx.client, "headers_from_env", {}):
                 raise ValueError(f"client.headers ({', '.join(headers)}) are not sent; leave them out")
             url, key = ctx.client.base_url, resolve_api_key(ctx.client)
-            engine = EngineConfig(base_url=url, model_name=ctx.model, api_key=key)
+            engine = EngineConfig(base_url=url, model_name=ctx.model, api_key=key, **Runs.timeout_of(ctx.client))
             fed = await self._runs.run(engine, sampling, training=training)
             # prime-rl's salt is another one for other weights, of which no results are used again.
             for server in fed.run.env.servers:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from envs import messages
 from envs.messages import SWE, current_command, describe_error, replace_command
 from envs.swe.__main__ import main
 
@@ -51,6 +52,16 @@ def test_a_working_directory_that_was_deleted_is_named(tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError) as caught:
         pathlib.Path.cwd()
     assert describe_error(caught.value).startswith("the working directory is no longer there; change")
+
+
+def test_a_user_without_a_home_is_told(monkeypatch, capsys):
+    def nobody(uid):
+        raise KeyError(uid)
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    assert messages.run_main(lambda _: 0, []) == 2
+    assert "HOME is not set" in capsys.readouterr().err
 
 
 def test_a_script_of_the_users_is_called_by_python(monkeypatch):

@@ -96,8 +96,20 @@ class SourceTests:
         ]
 
     def _decorators(self, test: str) -> Sequence[ast.expr]:
-        """Return the decorators of a test; none if it isn't found."""
-        return next((self._functions[path][name].decorator_list for path, name in self.of(test)), [])
+        """Return the decorators and marks of a test, of its classes and of its module; none if it isn't found."""
+        for path, name in self.of(test):
+            return [*self._functions[path][name].decorator_list, *_marks_above(self.trees[path], name.split("::")[:-1])]
+        return []
+
+
+def _marks_above(above: ast.Module | ast.ClassDef, classes: Sequence[str]) -> Iterator[ast.expr]:
+    """Yield the marks of a module or class, and of the classes in it with these names, one in the other."""
+    yield from getattr(above, "decorator_list", [])
+    for node in above.body:
+        if isinstance(node, ast.Assign) and any(dotted(target) == "pytestmark" for target in node.targets):
+            yield from getattr(node.value, "elts", [node.value])
+        elif classes and isinstance(node, ast.ClassDef) and node.name == classes[0]:
+            yield from _marks_above(node, classes[1:])
 
 
 def _in_common(path: Sequence[str], other: Sequence[str]) -> int:

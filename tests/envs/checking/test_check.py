@@ -87,6 +87,17 @@ async def test_what_a_suite_leaves_out_by_itself_is_not_demanded_once_the_refere
 
 
 @pytest.mark.docker
+async def test_tests_that_the_reference_passes_are_watched_though_it_fails_others(docker_backend, tmp_path):
+    directory = make_task(tmp_path, "some", test="pytest -q /tests > /tmp/log || grep -q '1 passed' /tmp/log")
+    (directory / "tests/test_it.py").write_text(SKIPPED)
+    result = await only(docker_backend, directory)
+    assert (result.problem, result.reference, result.nothing, result.watched) == (None, (1.0,), (0.0,), True)
+    assert list(json.loads(result.record)[0]["tests"]) == ["test_it.py::test_done"]
+    names = "test_it.py::test_manual, test_it.py::test_slow"
+    assert result.blind_spots == (f"failed tests: the reference fails {names}; nobody is asked for them",)
+
+
+@pytest.mark.docker
 async def test_a_test_sh_may_end_before_its_tests_where_nothing_was_done(docker_backend, tmp_path):
     directory = make_task(tmp_path, "early")
     (directory / "tests/test.sh").write_text(
@@ -260,6 +271,7 @@ def test_the_table_names_what_is_wrong_and_why_in_full_width():
     text = shown(GOOD, CheckResult("bad", "", "", (), (), 2, "many lines\n" * 1000 + line))
     assert "1 of 2 tasks can be used" in text
     assert "bad" in text and line in text and "good" not in text
+    assert "\x1b" not in shown(CheckResult("\x1b[31mred", "", "", (), (), 2, "\x1b]0;title\x07 and more"))
 
 
 def test_what_tests_could_not_notice_is_shown_for_each_task():

@@ -235,6 +235,15 @@ async def test_a_long_file_goes_on_in_the_next(tmp_path: Path, monkeypatch: pyte
         read_at(tmp_path, places[0])
 
 
+async def test_a_file_that_is_deleted_meanwhile_takes_no_later_rollout_with_it(tmp_path, caplog):
+    async with RolloutWriter(tmp_path) as writer:
+        await writer.write(renamed(rollout(), "before"))
+        writer.path.unlink()
+        places = [await writer.write(renamed(rollout(), name)) for name in ("after", "later")]
+    assert [read_at(tmp_path, place).id for place in places] == ["after", "later"]
+    assert caplog.text.count("rollouts.jsonl was deleted") == 1
+
+
 async def test_a_closed_writer_says_so(tmp_path: Path) -> None:
     writer = RolloutWriter(tmp_path)
     with pytest.raises(ValueError, match="async with"):

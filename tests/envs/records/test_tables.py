@@ -72,6 +72,11 @@ def test_a_word_that_is_longer_than_a_line_is_folded_with_a_mark() -> None:
     assert not any("seconds" in line for line in lines), "an empty cell has no line"
 
 
+def test_cells_cannot_steer_the_terminal() -> None:
+    lines = printed(filled(("\x1b[31mbill\x1b[0m", "a\tb\r\nc\x1b]0;title\x07", "3.1")), 80)
+    assert lines[1:] == ["bill  a       b      3.1", "      c]0;title"]
+
+
 def test_totals_are_the_last_row_and_the_caption_stands_below() -> None:
     sheet = Sheet("task", "solved", title="pass@1", caption="of two tasks")
     sheet.add("bill", "1/2")

@@ -9,6 +9,7 @@ from sums import right
 
 from envs.records.read import read_rollouts
 from envs.resources import Prompt, Resource
+from envs.running import resources as resources_module
 from envs.running.commands import CountPace
 from envs.running.feed import feed
 from envs.running.group import Group
@@ -95,6 +96,18 @@ async def test_what_can_not_take_a_place_is_refused_by_a_call_and_left_out_of_a_
             for _ in range(2):
                 assert (await drawn(journal, resources)).resources["hint"].text == "Add {a}"
         assert len(caplog.records) == 3, "each is said once"
+
+
+async def test_a_file_that_is_empty_for_a_moment_is_being_written(tmp_path, monkeypatch):
+    async with Journal(tmp_path) as journal:
+        resources = await Resources.open(journal, {"system_prompt": Resource("one")})
+        request_version(resources.folder, "system_prompt", "")
+        assert (await drawn(journal, resources)).resources["system_prompt"].text == "one"
+        (resources.folder / "system_prompt.txt").write_text("two")
+        assert (await drawn(journal, resources)).resources["system_prompt"].text == "two"
+        request_version(resources.folder, "system_prompt", "")
+        monkeypatch.setattr(resources_module, "_EMPTY_NS", 0)
+        assert (await drawn(journal, resources)).resources["system_prompt"].text == ""
 
 
 async def test_a_wish_that_meets_a_full_disk_is_not_lost(tmp_path):

@@ -14,6 +14,7 @@ from sums import Sums, fill, metrics_of, right
 from envs.judging.changes import Changes
 from envs.judging.saved_changes import pack_changes
 from envs.records import report
+from envs.records.read import read_rollouts
 from envs.running import run as run_module
 from envs.running.commands import CountPace, evaluate_once
 from envs.running.concurrency import ConcurrencyLimiter
@@ -184,5 +185,8 @@ async def test_rollouts_that_are_lost_are_named_at_the_next_start(engine, make_e
     path.unlink()
     if left is not None:
         path.write_bytes(data[:left])
-    async with open_run(env):
+    async with open_run(env) as run:
         assert f"{path} is missing or was cut" in caplog.text
+        await fill(run)
+    path.write_bytes(data)  # a copy takes the place of nothing that was made meanwhile
+    assert len(list(read_rollouts(env.run_dir))) == 4

@@ -159,7 +159,8 @@ def test_one_test_made_stricter_changes_exactly_the_verdicts_that_it_should(run,
 def test_other_rewards_and_tasks_that_are_gone(run, tasks, tmp_path, capsys, monkeypatch):
     (tmp_path / "own_reward.py").write_text("def half(task, outcome):\n    return outcome.verdict.reward / 2\n")
     monkeypatch.syspath_prepend(tmp_path)
-    found = again(run, capsys, "--only", "first-line", "--reward", "own_reward:half")
+    found = again(run, capsys, "--only", "first-line", "elsewhere", "--reward", "own_reward:half")
+    assert "--only: no rollout is of a task with the tag or the id elsewhere\n" in found.errors
     assert sorted(line["reward_now"] for line in found.lines.values()) == [0.0, 0.5, 0.5]
     (tmp_path / "short.py").write_text(
         "from envs.rewards import Shaping\nones = Shaping(long_reply=1000, free_tokens=1)\n"

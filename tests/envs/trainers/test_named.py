@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import sys
+from types import SimpleNamespace
 
 import pytest
 from sums import Sums, right
@@ -34,6 +35,12 @@ def test_sampling_settings_are_our_options_or_change_nothing_or_are_refused():
     assert sampling_of({"top_k": 20, "min_p": 0.1}) == {"top_k": 20, "min_p": 0.1}
     with pytest.raises(ValueError, match="no effect here: repetition_penalty, typical_p"):
         sampling_of({"repetition_penalty": 1.1, "typical_p": 0.5})
+
+
+@pytest.mark.parametrize(("read", "told"), [(0.5, {"timeout": 1}), (60.0, {"timeout": 60}), (None, {})])
+def test_the_timeout_of_verifiers_client_is_the_inference_servers(read, told):
+    assert Runs.timeout_of(SimpleNamespace(timeout=SimpleNamespace(read=read))) == told
+    assert Runs.timeout_of(SimpleNamespace()) == {}
 
 
 class Engine:

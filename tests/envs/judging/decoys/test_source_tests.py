@@ -76,6 +76,18 @@ def test_a_test_may_fail_where_a_mark_without_a_condition_says_so():
     assert not known().may_fail("test_a.py::nowhere")
 
 
+def test_the_mark_may_stand_at_its_class_or_module():
+    within = known(
+        "@pytest.mark.xfail\nclass TestA:\n    def test_a(self): pass\n"
+        "class TestB:\n    pytestmark = [pytest.mark.slow, pytest.mark.xfail]\n"
+        "    class TestC:\n        def test_c(self): pass\n"
+        "class TestD:\n    def test_d(self): pass\n"
+    )
+    tests = ("TestA::test_a", "TestB::TestC::test_c", "TestD::test_d")
+    assert [within.may_fail(f"test_a.py::{name}") for name in tests] == [True, True, False]
+    assert known("pytestmark = pytest.mark.xfail(reason='all')\n" + TESTS).may_fail("test_a.py::test_one")
+
+
 def test_a_test_may_skip_itself_and_nothing_else_may_skip_it():
     assert known().may_skip("test_a.py::test_skips", PATH)
     # A test that is parametrised by nothing is skipped, by rows that are written out it is not.
