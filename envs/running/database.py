@@ -21,10 +21,7 @@ from sandboxes.owner import boot_time
 logger = logging.getLogger(__name__)
 
 VERSION = 5
-"""Version of the tables, kept in `PRAGMA user_version`; version 0.1 of the package wrote 0."""
-
-READABLE = (4, VERSION)
-"""Versions that are read as they are. Version 4 has no table `draws`."""
+"""Version of the tables, kept in `PRAGMA user_version`; an empty file has 0."""
 
 CHECKED_WHOLE = 64 * 2**20
 """Bytes of the largest file that is checked whole when it is opened. The check of a larger one would take minutes: its
@@ -80,38 +77,6 @@ _KEYS = {
 _OPEN = ("run", "turns", "packets", "faults", "states")
 """Tables with a size that does not grow with the length of a run."""
 
-_FROM_0_1 = """
-ALTER TABLE groups ADD COLUMN reason TEXT NOT NULL DEFAULT '';
-ALTER TABLE groups ADD COLUMN evidence TEXT NOT NULL DEFAULT '';
-ALTER TABLE members RENAME COLUMN slot TO member;
-ALTER TABLE members ADD COLUMN reward REAL;
-ALTER TABLE turns RENAME COLUMN slot TO member;
-UPDATE groups SET reason = 'noted by version 0.1, which gave no reason';
-"""
-_RENAMED = """
-UPDATE groups SET state = 'outbox' WHERE state = 'spooled';
-UPDATE groups SET state = 'equal' WHERE state = 'flat';
-UPDATE groups SET state = 'quarantined' WHERE state = 'failed';
-"""
-"""States with other names in version 0.1."""
-
-
-_FROM_2 = """
-ALTER TABLE packets ADD COLUMN longest INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE packets ADD COLUMN env_id INTEGER NOT NULL DEFAULT -1;
-ALTER TABLE packets ADD COLUMN attempt TEXT NOT NULL DEFAULT '';
-ALTER TABLE packets ADD COLUMN turn INTEGER NOT NULL DEFAULT 0;
-UPDATE packets SET env_id = (SELECT value FROM run WHERE key = 'env_id')
-    WHERE state = 'queued' AND EXISTS (SELECT 1 FROM run WHERE key = 'env_id');
-INSERT INTO run
-    SELECT 'api', json_object('env_id', CAST(value AS INTEGER), 'registrations', 1, 'foreign', 0, 'batch', 1) FROM run
-    WHERE key = 'env_id' AND value != '';
-DELETE FROM run WHERE key = 'env_id';
-"""
-"""Earlier versions kept only the run's number at the trainer API."""
-
-_COUNT = "INSERT INTO states SELECT state, count(*) FROM groups GROUP BY state;"
-
 
 class RunDirectoryError(ValueError):
     """The run directory can't be used as it is; the message names the remedy."""
@@ -146,9 +111,9 @@ def lock_directory(directory: Path) -> Iterator[BinaryIO]:
 
 
 def open_database(path: Path) -> sqlite3.Connection:
-    """Open the file; a missing one is made. One of version 0.1 is brought up to date; a damaged one is
-    moved aside and its readable rows taken over. Raises RunDirectoryError for one of a later version, and if
-    the file can't be opened now, as when the disk is full: this is no damage."""
+    """Open the file; a missing one is made. A damaged one is moved aside and its readable rows taken over. Raises
+    RunDirectoryError for one of another version, and if the file can't be opened now, as when the disk is full: this
+    is no damage."""
     try:
         if not path.exists() and _salvage_path(path).exists():  # a process was killed between the two
             _install_salvaged(path)
@@ -174,11 +139,7 @@ def read_database(path: Path) -> Iterator[sqlite3.Connection]:
     db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
     try:
         (version,) = db.execute("PRAGMA user_version").fetchone()
-        _check_not_later(version, path)
-        if version not in READABLE:
-            raise RunDirectoryError(
-                f"{path} was written by an earlier version of this package; go on with the run once, which converts it"
-            )
+        _check_version(version, path)
         yield db
     except sqlite3.DatabaseError as error:
         raise RunDirectoryError(f"{path} can't be read ({error}); go on with the run, which repairs it") from error
@@ -216,7 +177,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     with contextlib.ExitStack() as undo:
         undo.callback(db.close)
         _check(db, path)
-        _bring_up_to_date(db, path)
+        _make_tables(db, path)
         undo.pop_all()
     return db
 
@@ -243,24 +204,22 @@ def _refuse_lost_commits(path: Path, frames: int) -> None:
         )
 
 
-def _check_not_later(version: int, path: Path) -> None:
+def _check_version(version: int, path: Path) -> None:
     if version > VERSION:
         raise RunDirectoryError(
             f"{path} was written by a later version of this package; use that one, or give another --env.run_dir"
         )
+    if version < VERSION:
+        raise RunDirectoryError(f"{path} was written before version 0.2.0; give another --env.run_dir")
 
 
-def _bring_up_to_date(db: sqlite3.Connection, path: Path) -> None:
+def _make_tables(db: sqlite3.Connection, path: Path) -> None:
+    """Make the tables of an empty file. Raises RunDirectoryError for one of another version."""
     (version,) = db.execute("PRAGMA user_version").fetchone()
-    _check_not_later(version, path)
-    if version == VERSION:
-        return
-    first, count = "", ""
-    if db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'groups'").fetchone()[0]:
-        logger.info("%s is of an earlier version and is brought up to date", path)
-        if version < 3:  # versions 4 and 5 have one table more each
-            first, count = f"{_FROM_0_1 + _RENAMED if version == 0 else ''}{_FROM_2}", _COUNT
-    db.executescript(f"BEGIN IMMEDIATE;{first}{_SCHEMA}{count}PRAGMA user_version = {VERSION};COMMIT;")
+    if version or db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'groups'").fetchone()[0]:
+        _check_version(version, path)
+    else:
+        db.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}PRAGMA user_version = {VERSION};COMMIT;")
 
 
 def _salvage(path: Path) -> sqlite3.Connection:
@@ -301,14 +260,10 @@ def _copy_readable_rows(db: sqlite3.Connection, source: sqlite3.Connection) -> t
         for table in _KEYS:
             columns = {name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")}
             for row in _readable_rows(source, table):
-                # The names come from the damaged file, which may be of version 0.1.
-                values = {"member" if name == "slot" else name: value for name, value in row.items()}
-                if set(values) <= columns:
-                    names, marks = ", ".join(values), ", ".join("?" * len(values))
+                if set(row) <= columns:  # the names come from the damaged file
+                    names, marks = ", ".join(row), ", ".join("?" * len(row))
                     insert = f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({marks})"
-                    copied += db.execute(insert, list(values.values())).rowcount
-        for change in _RENAMED.strip().splitlines():
-            db.execute(change)
+                    copied += db.execute(insert, list(row.values())).rowcount
         lost = _reconcile(db)
         if not db.execute("SELECT 1 FROM groups LIMIT 1").fetchone():
             logger.error("nothing could be taken over: a new run begins, whose groups are numbered from 0")

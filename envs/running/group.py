@@ -324,8 +324,7 @@ def group_outcomes(
 
 def draw_reasons(db: sqlite3.Connection) -> dict[int, str]:
     """Return what was drawn with the tasks of groups, by their numbers."""
-    there = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'draws'").fetchone()
-    return dict(db.execute("SELECT number, reason FROM draws").fetchall()) if there else {}
+    return dict(db.execute("SELECT number, reason FROM draws").fetchall())
 
 
 def _forget_turns(db: sqlite3.Connection, number: int) -> None:

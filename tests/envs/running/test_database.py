@@ -9,59 +9,14 @@ from pathlib import Path
 
 import pytest
 from descriptors import used_up
-from packets import PLACE, draw, fill_outbox
+from packets import draw, fill_outbox
 
 from envs.running import database
 from envs.running.database import RunDirectoryError, open_database
-from envs.running.group import count_states, group_outcomes, unfinished_groups
+from envs.running.group import count_states, group_outcomes
 from envs.running.journal import Journal
 from envs.running.outbox import Outbox
 from envs.types import GroupState
-
-VERSION_0_1 = """
-CREATE TABLE run (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE groups (
-    number INTEGER PRIMARY KEY, task TEXT NOT NULL, state TEXT NOT NULL, rows INTEGER NOT NULL DEFAULT 0);
-CREATE TABLE members (
-    number INTEGER NOT NULL, slot INTEGER NOT NULL, place INTEGER NOT NULL, size INTEGER NOT NULL,
-    crc INTEGER NOT NULL, PRIMARY KEY (number, slot));
-CREATE TABLE turns (
-    number INTEGER NOT NULL, slot INTEGER NOT NULL, body BLOB NOT NULL, crc INTEGER NOT NULL);
-CREATE INDEX turns_of ON turns (number, slot);
-CREATE TABLE packets (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, state TEXT NOT NULL, name TEXT NOT NULL, step INTEGER NOT NULL,
-    rows TEXT NOT NULL, body BLOB NOT NULL, crc INTEGER NOT NULL);
-CREATE TABLE faults (task TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
-INSERT INTO groups VALUES (0, 'a', 'delivered', 0), (1, 'b', 'flat', 0), (2, 'c', 'failed', 0), (3, 'd', 'spooled', 4);
-INSERT INTO groups VALUES (4, 'e', 'working', 0);
-INSERT INTO members VALUES (4, 1, 0, 10, 7);
-INSERT INTO turns VALUES (4, 0, x'01', 2768625435);
-INSERT INTO packets VALUES (1, 'ready', 'p', 0, '{"3": 4}', x'01', 2768625435);
-"""
-
-
-VERSION_2 = """
-CREATE TABLE run (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE groups (
-    number INTEGER PRIMARY KEY, task TEXT NOT NULL, state TEXT NOT NULL, rows INTEGER NOT NULL DEFAULT 0,
-    reason TEXT NOT NULL DEFAULT '', evidence TEXT NOT NULL DEFAULT '');
-CREATE TABLE members (
-    number INTEGER NOT NULL, member INTEGER NOT NULL, place INTEGER NOT NULL, size INTEGER NOT NULL,
-    crc INTEGER NOT NULL, reward REAL, PRIMARY KEY (number, member));
-CREATE TABLE turns (
-    number INTEGER NOT NULL, member INTEGER NOT NULL, body BLOB NOT NULL, crc INTEGER NOT NULL);
-CREATE INDEX turns_of ON turns (number, member);
-CREATE TABLE packets (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, state TEXT NOT NULL, name TEXT NOT NULL, step INTEGER NOT NULL,
-    rows TEXT NOT NULL, body BLOB NOT NULL, crc INTEGER NOT NULL);
-CREATE TABLE faults (task TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
-INSERT INTO run VALUES ('id', '1a2b'), ('is:seed', '0'), ('env_id', '2');
-INSERT INTO groups (number, task, state, rows) VALUES (0, 'a', 'delivered', 0), (1, 'b', 'outbox', 4);
-INSERT INTO groups (number, task, state, rows) VALUES (2, 'c', 'delivered', 0), (3, 'd', 'working', 0);
-INSERT INTO packets VALUES (1, 'queued', 'p', 0, '{"2": 4}', x'01', 2768625435);
-INSERT INTO packets VALUES (2, 'ready', 'q', 0, '{"1": 4}', x'01', 2768625435);
-PRAGMA user_version = 2;
-"""
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -135,53 +90,19 @@ async def test_the_states_are_counted_as_they_change(tmp_path):
             assert await count_states(journal) == counted
 
 
-async def test_a_run_of_version_2_is_gone_on_with(tmp_path):
-    db = sqlite3.connect(tmp_path / "state.db")
-    db.executescript(VERSION_2)
-    db.close()
-    async with Journal(tmp_path) as journal:
-        assert await count_states(journal) == {"delivered": 2, "outbox": 1, "working": 1}
-        outbox = Outbox(journal)
-        known = await outbox.known_api()
-        assert (known.env_id, known.registrations, known.alone) == (2, 1, False)
-        assert await outbox.environments() == [2]
-        packet = await outbox.next_packet()
-        assert packet.rows == {1: 4}
-        assert await outbox.note_lost_by_api(batch=4, env_id=0, stored=None, doubtful=()) == (1, 0)
-        assert await count_states(journal) == {"delivered": 1, "outbox": 2, "working": 1}
-
-
-async def test_a_run_of_version_0_1_is_gone_on_with(tmp_path):
-    db = sqlite3.connect(tmp_path / "state.db")
-    db.executescript(VERSION_0_1)
-    db.close()
-    with pytest.raises(RunDirectoryError, match="an earlier version"):
-        list(group_outcomes(tmp_path))
-    async with Journal(tmp_path) as journal:
-        assert await count_states(journal) == dict.fromkeys(
-            ("delivered", "equal", "quarantined", "outbox", "working"), 1
-        )
-        (left,) = await unfinished_groups(journal)
-        assert left.members == {1: PLACE}
-        assert await journal.turns(4, 0) == [b"\x01"]
-        outbox = Outbox(journal)
-        assert (await outbox.next_packet()).rows == {3: 4}
-        assert (await draw(journal)).number == 5
-    assert {outcome.reason for outcome in group_outcomes(tmp_path, [GroupState.EQUAL])} == {
-        "noted by version 0.1, which gave no reason"
-    }
-
-
-async def test_a_file_of_a_later_version_is_refused_by_name(tmp_path):
+@pytest.mark.parametrize(
+    ("version", "told"), [(99, "by a later version of this package"), (4, "before version 0.2.0"), (0, "before")]
+)
+async def test_a_file_of_another_version_is_refused_by_name(tmp_path, version, told):
     async with Journal(tmp_path):
         pass
     db = sqlite3.connect(tmp_path / "state.db")
-    db.execute("PRAGMA user_version = 99")
+    db.execute(f"PRAGMA user_version = {version}")
     db.close()
-    with pytest.raises(RunDirectoryError, match="a later version of this package"):
+    with pytest.raises(RunDirectoryError, match=told):
         async with Journal(tmp_path):
             pass
-    with pytest.raises(RunDirectoryError, match="a later version of this package"):
+    with pytest.raises(RunDirectoryError, match=told):
         list(group_outcomes(tmp_path))
 
 
