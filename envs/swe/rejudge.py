@@ -82,7 +82,7 @@ def read_setting(options: argparse.Namespace) -> Setting:
     reward = options.reward or saved.get("reward", "")
     return Setting(
         tasks,
-        find_reward("--reward", reward) if reward else Shaping(),
+        find_reward("--reward", reward) if reward else Shaping(**saved.get("shaping", {})),  # an option before 0.2
         sandbox,
         {
             "hosts": options.hosts or saved.get("hosts"),
