@@ -67,10 +67,15 @@ async def ending(
     try:
         yield process
     finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError):  # it ends just now
-                process.send_signal(by)
-        await finish(process.wait())
+        await end(process, by)
+
+
+async def end(process: asyncio.subprocess.Process, by: signal.Signals = signal.SIGKILL) -> None:
+    """End a program if it still runs, and wait for its end, however often the caller is cancelled."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):  # it ends just now
+            process.send_signal(by)
+    await finish(process.wait())
 
 
 async def stop(tasks: Iterable[asyncio.Task[Any]]) -> None:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import IO
 
-from sandboxes.shielding import ending
+from sandboxes.shielding import end
 
 STOP_S = 30.0
 """How long a program may take to end on request."""
@@ -87,7 +87,8 @@ async def start_child(
         start_new_session=True,
         env=env,
     )
-    try:
+    async with contextlib.AsyncExitStack() as undo:
+        undo.push_async_callback(end, process)  # no program is left without its guard
         guard = await asyncio.create_subprocess_exec(
             *("/bin/sh", "-c", _GUARD, "guard", str(process.pid)),
             stdin=asyncio.subprocess.PIPE,
@@ -95,7 +96,5 @@ async def start_child(
             stderr=asyncio.subprocess.DEVNULL,
             start_new_session=True,
         )
-    except BaseException:  # also a cancellation: no program is left without its guard
-        async with ending(process):
-            raise
+        undo.pop_all()
     return Child(process, guard)

@@ -38,15 +38,13 @@ class _ResponseReader(io.RawIOBase):
     def __init__(self, content: aiohttp.StreamReader, loop: asyncio.AbstractEventLoop, target: str) -> None:
         self._content, self._loop, self._target = content, loop, target
         self._left = _MOST
-        self.failure: Exception | None = None
+        self.failure: BaseException | None = None
         """Of the connection."""
 
     def read(self, size: int = -1, /) -> bytes:
-        try:
-            piece = asyncio.run_coroutine_threadsafe(self._receive(size), self._loop).result()
-        except Exception as error:
-            self.failure = error
-            raise
+        receiving = asyncio.run_coroutine_threadsafe(self._receive(size), self._loop)
+        self.failure = self.failure or receiving.exception()
+        piece = receiving.result()
         self._left -= len(piece)
         if self._left < 0:
             raise ValueError(f"{self._target} holds more than {_MOST} bytes")
