@@ -117,7 +117,7 @@ def parts(directory: Path | str) -> list[tuple[int, Path]]:
     finished groups away during a run.
     """
     first = Path(directory) / FILE_NAME
-    found = [(0, first)] if first.is_file() else []
+    found = [(0, first)] if first.exists() and not first.is_fifo() else []
     for path in Path(directory).glob(f"{first.stem}.*{first.suffix}"):
         offset = path.name.split(".")[1]
         if offset.isdecimal():

@@ -67,7 +67,7 @@ async def open_group_file(run: Run, path: Path) -> GroupFile:
     """Open a run's file of groups, new or old, and find its undecided groups."""
     await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
     size = _size(path)
-    since = int(await run.journal.remember(_place_key(path), str(size)))
+    since = int(await run.journal.remember(_place_key(path), "0"))
     if size < max(since, await count_written(run.journal, path.name)):
         logger.warning(
             "%s is missing or was cut: groups that this run wrote to it are not there. Bring it back from a copy; "

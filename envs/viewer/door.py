@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import secrets
 import socket
@@ -12,7 +13,16 @@ KEY_FILE = "page.key"
 
 def listen(host: str, port: int) -> socket.socket:
     """Return a listening socket on a loopback address. port: 0 for a free one. Raises OSError."""
-    return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
+    found = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((host, port))
+        found.listen(64)
+    except OSError:
+        found.close()
+        raise
+    return found
 
 
 def address(listening: socket.socket, key: str) -> str:

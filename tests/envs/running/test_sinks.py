@@ -6,7 +6,6 @@ import pytest
 from sums import right
 
 from envs.delivery.packing import RowPacker
-from envs.running import sinks
 from envs.running.commands import CountPace
 from envs.running.group import count_states
 from envs.running.outbox import Outbox
@@ -83,14 +82,13 @@ async def test_a_file_of_groups_that_has_lost_some_is_named(engine, make_env, ca
     assert "was cut" not in caplog.text, "another file never had them"
 
 
-async def test_of_a_file_of_groups_without_such_a_note_the_end_is_read(engine, make_env, monkeypatch, caplog):
-    monkeypatch.setattr(sinks, "TAIL", 10)
+async def test_a_file_of_groups_without_such_a_note_is_read_whole(engine, make_env, caplog):
     env = make_env(group_size=2)
     path = env.run_dir / "groups.jsonl"
     async with open_run(env) as run:
         path.write_bytes(b"?" * 1000 + b"\n" + b"?" * 5 + b"\n")
         await open_group_file(run, path)
-    assert [record.args[0] for record in caplog.records if "torn" in record.message] == [997, 1001]
+    assert [record.args[0] for record in caplog.records if "torn" in record.message] == [0, 1001]
 
 
 async def test_groups_with_equal_rewards_are_made_anew_twice_where_that_is_wanted(engine, make_env):
