@@ -46,7 +46,7 @@ from envs.base import AgentEnv
 from envs.config import AgentEnvConfig
 from envs.options import EngineConfig
 from envs.running.commands import CountPace
-from envs.running.run import cancel, open_run
+from envs.running.run import cancel, follow_load, open_run
 from envs.running.sinks import FileSink, open_group_file
 from envs.types import Outcome, Seat, Task, Verdict
 from sandboxes.base import SandboxSpec
@@ -209,7 +209,7 @@ async def measure(options: argparse.Namespace, rollouts: int, url: str, folder: 
     parts, began = CpuParts(), time.monotonic()
     async with open_run(env) as run:
         if options.ramp:
-            run.run_in_background(run.follow_load())
+            run.run_in_background(follow_load(env, run.rollouts.limiter))
             watching = asyncio.create_task(reached(env, rollouts))
         else:
             run.rollouts.limiter.climb.limit = rollouts
