@@ -223,7 +223,7 @@ class TestOutput:
         await runner("head -c 3000000 /dev/zero", max_output=1_000_000)  # buffers are there before it begins
         before, highest = resident_mb(), 0.0
         watch = Stopwatch()
-        flood = asyncio.create_task(runner("cat /dev/zero", timeout=0.7, max_output=1_000_000))
+        flood = asyncio.create_task(runner("cat /dev/zero", timeout=1.5, max_output=1_000_000))
         while not flood.done():
             highest = max(highest, resident_mb())
             await asyncio.sleep(0.01)
@@ -231,7 +231,7 @@ class TestOutput:
         assert (result.timed_out, result.truncated) == (True, True)
         assert len(result.raw) < 1_000_100 and watch.seconds < 10
         dropped = int(result.raw.partition(b"[... ")[2].split()[0])
-        assert dropped > 20_000_000  # it did print more than we may take
+        assert dropped > 10_000_000  # it did print more than we may take, also on a busy machine
         assert highest - before < 8
 
     async def test_a_megabyte_comes_back(self, box):
