@@ -370,7 +370,12 @@ def _check_run_facts(options: argparse.Namespace, preset: Preset) -> dict[str, A
         "adapter": str(options.adapter.resolve()) if options.adapter else "",
     }
     if path.is_file():
-        saved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        try:
+            saved: dict[str, Any] = json.loads(path.read_bytes())
+        except ValueError as error:
+            raise ValueError(
+                f"{path} can't be read ({error}); bring it back from a copy, or give another --run-dir for a new run"
+            ) from error
         if "rung" in saved:  # as runs of 0.1 call it
             saved["preset"] = saved.pop("rung")
         # Runs of 0.2 say neither their trainer's name nor the adapter.

@@ -198,6 +198,9 @@ def test_a_run_goes_on_with_the_same_settings_only_and_also_when_it_is_an_old_on
     del config["trained by"], config["adapter"]
     file.write_text(json.dumps(config))
     _check_run_facts(options(tmp_path, "--trainer", "trl"), SMOKE)
+    file.write_bytes(b"")
+    with pytest.raises(ValueError, match=r"config.json can't be read .*; bring it back from a copy, or give another"):
+        _check_run_facts(options(tmp_path), SMOKE)
 
 
 def test_a_run_of_another_command_is_not_mixed_with_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
