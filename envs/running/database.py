@@ -86,6 +86,9 @@ class DirectoryInUse(RunDirectoryError):
     """Another process works in the run directory."""
 
 
+REPAIRED = "repaired"
+"""The key, in the table `run`, of a file with the rows of a damaged one."""
+
 OVER = "over"
 """The file in a directory whose last process has ended in good order."""
 
@@ -265,6 +268,7 @@ def _copy_readable_rows(db: sqlite3.Connection, source: sqlite3.Connection) -> t
                     insert = f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({marks})"
                     copied += db.execute(insert, list(row.values())).rowcount
         lost = _reconcile(db)
+        db.execute("INSERT OR REPLACE INTO run VALUES (?, '')", (REPAIRED,))
         if not db.execute("SELECT 1 FROM groups LIMIT 1").fetchone():
             logger.error("nothing could be taken over: a new run begins, whose groups are numbered from 0")
             db.execute("INSERT OR REPLACE INTO run VALUES ('id', ?)", (uuid.uuid4().hex[:12],))

@@ -38,6 +38,25 @@ async def test_a_directory_with_an_evaluation_begins_a_run(tmp_path):
         assert await journal.run_id() == name
 
 
+async def test_an_older_copy_of_the_file_is_refused_until_that_is_meant(tmp_path):
+    async with Journal(tmp_path) as journal:
+        await fill_outbox(journal, range(3))
+    metrics = tmp_path / "metrics.json"
+    metrics.write_bytes(b'{"states": {"delivered": 3, "working": 2, "taken": 4}}')
+    async with Journal(tmp_path):
+        pass
+    metrics.write_bytes(b'{"states": {"outbox": 1, "delivered": 3}}')
+    with pytest.raises(RunDirectoryError, match=r"knows of 3 finished groups, .* counts 4: it is an older copy"):
+        async with Journal(tmp_path):
+            pass
+    (tmp_path / "state.db").write_bytes((tmp_path / "state.db").read_bytes()[:-4096])
+    async with Journal(tmp_path) as journal:
+        await journal.run_id()  # what is lost with damage is reported by the repair
+    metrics.unlink()
+    async with Journal(tmp_path):
+        pass
+
+
 async def test_a_run_is_continued_only_with_the_options_that_decide_about_it(tmp_path):
     async with Journal(tmp_path) as journal:
         assert not await journal.identify({"seed": 0, "group_size": 8})
