@@ -96,7 +96,8 @@ OVER = "over"
 @contextlib.contextmanager
 def lock_directory(directory: Path) -> Iterator[BinaryIO]:
     """Make a directory, and have it to this process alone while the block runs. Its file says that it is the run's, so
-    it stays; another one says afterwards that the run is over. Raises DirectoryInUse."""
+    it stays; another one says afterwards that the run is over. Raises RunDirectoryError: DirectoryInUse for one in
+    use."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / LOCK).open("a+b") as lock:
         try:
@@ -105,6 +106,11 @@ def lock_directory(directory: Path) -> Iterator[BinaryIO]:
             raise DirectoryInUse(
                 f"another process works in {directory}; stop it, or give another --env.run_dir"
             ) from None
+        except OSError as error:
+            raise RunDirectoryError(
+                f"{directory} is on a file system without locks ({error.strerror}), where a second process could write "
+                "as well; give an --env.run_dir on another one"
+            ) from error
         (directory / OVER).unlink(missing_ok=True)
         try:
             yield lock
