@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import logging
+import os
 import sqlite3
 import uuid
 from collections import Counter
@@ -145,15 +146,18 @@ def read_database(path: Path) -> Iterator[sqlite3.Connection]:
         raise RunDirectoryError(f"{path.parent} holds no run: there is no {path.name} in it")
     if not path.stat().st_size:
         raise RunDirectoryError(f"{path} is empty; bring it back from a copy, or move it away to do without it")
-    db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    # SQLite reads a log by a file beside it, which it can't make here; without a log nobody writes the file either.
+    still = not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists()
+    address = f"{path.absolute().as_uri()}?{'immutable=1' if still else 'mode=ro'}"
     try:
-        (version,) = db.execute("PRAGMA user_version").fetchone()
-        _check_version(version, path)
-        yield db
+        with contextlib.closing(sqlite3.connect(address, uri=True)) as db:
+            (version,) = db.execute("PRAGMA user_version").fetchone()
+            _check_version(version, path)
+            yield db
     except sqlite3.DatabaseError as error:
-        raise RunDirectoryError(f"{path} can't be read ({error}); go on with the run, which repairs it") from error
-    finally:
-        db.close()
+        away = is_transient(error)
+        remedy = "read it as its owner, or copy its folder" if away else "go on with the run, which repairs it"
+        raise RunDirectoryError(f"{path} can't be read ({error}); {remedy}") from error
 
 
 def mark_suspect(path: Path) -> None:

@@ -130,6 +130,28 @@ def test_an_empty_file_is_not_taken_for_one_of_an_earlier_version(tmp_path):
         pass
 
 
+@pytest.mark.parametrize("left", ["closed", "open", "killed"])
+async def test_a_run_of_another_user_is_read(left):
+    with shared_folder() as directory, contextlib.ExitStack() as stack:
+        async with Journal(directory) as journal:
+            await fill_outbox(journal, range(3))
+            if left == "killed":
+                shutil.copytree(directory, directory / "copy")
+            if left == "open":
+                stack.enter_context(Journal.reading(directory)).execute("SELECT 1 FROM groups").fetchone()
+        run = directory / "copy" if left == "killed" else directory
+        stack.enter_context(reading_only(run))
+        assert len(list(group_outcomes(run))) == 3
+
+
+async def test_a_file_that_only_its_owner_may_read_is_no_damage():
+    with shared_folder() as directory:
+        async with Journal(directory) as journal:
+            journal.path.chmod(0o000)
+        with reading_only(directory), pytest.raises(RunDirectoryError, match="read it as its owner, or copy"):
+            list(group_outcomes(directory))
+
+
 def test_an_open_journals_index_is_locked_against_other_processes(tmp_path):
     for _ in range(2):
         db = open_database(tmp_path / "state.db")
