@@ -60,7 +60,7 @@ class Judge:
         try:
             task = self._tasks.get(saved.task_id)
             if task is None:
-                raise NotSaved("no task of this name is among the sound ones; `tasks check` tells whether it can be used")
+                raise NotSaved("no task of this name is among the sound ones; `tasks check` tells why")
             if not saved.work:
                 raise NotSaved("the run kept nothing of what the agent made (--env.keep_work_mb)")
             verdict = await self._judge(task, saved)

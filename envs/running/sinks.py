@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import orjson
@@ -49,9 +50,8 @@ class GroupFile:
             self._unfinished[name] = _size(self.path)
             try:
                 env = self._run.env
-                await retry_until_space(
-                    self.path, lambda: append_line(self.path, line), lambda: env.stopping.requested, home=env.run_dir
-                )
+                write = partial(append_line, self.path, line, flush=True)  # as is what the journal will say of it
+                await retry_until_space(self.path, write, lambda: env.stopping.requested, home=env.run_dir)
             except OSError:
                 del self._unfinished[name]
                 raise

@@ -1,6 +1,7 @@
 """What becomes of complete groups."""
 
 import json
+import os
 
 import pytest
 from sums import right
@@ -61,6 +62,17 @@ async def test_the_file_of_groups_is_read_from_where_nothing_is_decided(engine, 
     async with open_run(env) as run:
         await open_group_file(run, path)
     assert "torn" not in caplog.text, "what stands before that is not looked at"
+
+
+async def test_a_group_is_on_the_disk_before_the_journal_says_so(engine, make_env, monkeypatch):
+    env, synced = make_env(group_size=2), []
+    path = env.run_dir / "groups.jsonl"
+    async with open_run(env) as run:
+        group = await run.next_group()
+        monkeypatch.setattr(os, "fsync", lambda file: synced.append((os.fstat(file), group.state)))
+        await run.work(group, CountPace(run, 9), FileSink(run, await open_group_file(run, path)))
+    ((found, state),) = synced
+    assert (found.st_ino, found.st_size, state) == (path.stat().st_ino, path.stat().st_size, "working")
 
 
 @pytest.mark.parametrize("left", [None, 0, 1, 10**6])
