@@ -63,8 +63,7 @@ def is_known(
 
 def name_run(db: sqlite3.Connection, lock: BinaryIO, path: Path) -> None:
     """Give a new run its id, also noted in the file of the lock. path: the database's file. Raises
-    RunDirectoryError when the lock's file names a run that is unknown to the database, and for an older database than
-    the run's last one."""
+    RunDirectoryError when the lock's file names another run, and for an older database than the run's last one."""
     lock.seek(0)
     named, counted = lock.read(100).decode("ascii", "replace").strip(), _counted_groups(path.parent)
     values = dict(db.execute("SELECT key, value FROM run WHERE key IN ('id', ?)", (REPAIRED,)))
@@ -74,6 +73,11 @@ def name_run(db: sqlite3.Connection, lock: BinaryIO, path: Path) -> None:
         raise RunDirectoryError(
             f"{path} is empty, although {path.parent} holds what a run has made. Bring the file back "
             "from a copy to go on with that run; for a new one give another --env.run_dir"
+        )
+    if found and named not in ("", found) and REPAIRED not in values:
+        raise RunDirectoryError(
+            f"{path} is of run {found}, and {path.parent} is of run {named}: bring that one's back, or give another "
+            "--env.run_dir"
         )
     done, ever = _finished(dict(db.execute("SELECT state, count FROM states"))), _finished(counted)
     if done < ever and REPAIRED not in values:

@@ -1,5 +1,6 @@
 """Which run a directory holds."""
 
+import shutil
 import sqlite3
 
 import pytest
@@ -55,6 +56,20 @@ async def test_an_older_copy_of_the_file_is_refused_until_that_is_meant(tmp_path
     metrics.unlink()
     async with Journal(tmp_path):
         pass
+
+
+async def test_the_file_of_another_run_is_refused(tmp_path):
+    for name in ("one", "two"):
+        async with Journal(tmp_path / name) as journal:
+            await fill_outbox(journal, range(3))
+            found = await journal.run_id()
+    shutil.copy(tmp_path / "two/state.db", tmp_path / "one/state.db")
+    for _ in range(2):
+        with pytest.raises(
+            RunDirectoryError, match=f"is of run {found}, and .*one is of run .*: bring that one's back"
+        ):
+            async with Journal(tmp_path / "one"):
+                pass
 
 
 async def test_a_run_is_continued_only_with_the_options_that_decide_about_it(tmp_path):
