@@ -88,7 +88,7 @@ class DirectoryInUse(RunDirectoryError):
 
 
 REPAIRED = "repaired"
-"""The key, in the table `run`, of a file with the rows of a damaged one."""
+"""The key, in the table `run`, of a file that has lost rows, so that it may be older than the run."""
 
 OVER = "over"
 """The file in a directory whose last process has ended in good order."""
@@ -182,8 +182,8 @@ def _check(db: sqlite3.Connection, path: Path) -> None:
 def _connect(path: Path) -> sqlite3.Connection:
     """Raise sqlite3.DatabaseError when the file is damaged."""
     before = frames_of(path, boot_time())
-    with contextlib.closing(_connect_with_log(path)):
-        _refuse_lost_commits(path, before.lost(frames_of(path)))
+    with contextlib.closing(_connect_with_log(path)) as db:
+        _refuse_lost_commits(db, path, before.lost(frames_of(path)))
     # Closing a file drops all locks of this process on it. SQLite's were on the index just read, and without them
     # whoever opens the journal next cuts the index, which kills the process that has it mapped: open it again.
     db = _connect_with_log(path)
@@ -205,11 +205,13 @@ def _connect_with_log(path: Path) -> sqlite3.Connection:
     return db
 
 
-def _refuse_lost_commits(path: Path, frames: int) -> None:
+def _refuse_lost_commits(db: sqlite3.Connection, path: Path, frames: int) -> None:
     """Raise RunDirectoryError if commits were lost, now or at an earlier start: until the user has decided."""
     note = path.with_name(f"{path.name}.rolled-back")
     if frames:
         note.write_text(f"{path.name}-wal was damaged: its last {frames} pages with commits are lost.\n", "utf-8")
+        with contextlib.suppress(sqlite3.DatabaseError):  # also of its only page
+            _mark_repaired(db)
     if note.exists():
         raise RunDirectoryError(
             f"{note.read_text('utf-8').strip()} What the run did since is forgotten, so that groups may be made and "
@@ -254,6 +256,10 @@ def _salvage(path: Path) -> sqlite3.Connection:
     return _connect(path)
 
 
+def _mark_repaired(db: sqlite3.Connection) -> None:
+    db.execute("INSERT OR REPLACE INTO run VALUES (?, '')", (REPAIRED,))
+
+
 def _salvage_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.salvaged")
 
@@ -278,7 +284,7 @@ def _copy_readable_rows(db: sqlite3.Connection, source: sqlite3.Connection) -> t
                     insert = f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({marks})"
                     copied += db.execute(insert, list(row.values())).rowcount
         lost = _reconcile(db)
-        db.execute("INSERT OR REPLACE INTO run VALUES (?, '')", (REPAIRED,))
+        _mark_repaired(db)
         if not db.execute("SELECT 1 FROM groups LIMIT 1").fetchone():
             logger.error("nothing could be taken over: a new run begins, whose groups are numbered from 0")
             db.execute("INSERT OR REPLACE INTO run VALUES ('id', ?)", (uuid.uuid4().hex[:12],))
