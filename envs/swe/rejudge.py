@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 import time
 from collections import Counter
@@ -51,6 +52,8 @@ def main(argv: Sequence[str]) -> int:
     try:
         if not any(options.run_dir.glob("rollouts*.jsonl")):
             raise BadTask(f"{options.run_dir} holds no rollouts; name the directory of a run")
+        if options.out is None and not os.access(options.run_dir, os.W_OK):
+            raise BadTask(f"this user can't write in {options.run_dir}; give --out FILE")
         setting = read_setting(options)
         return run_to_end(_rejudge(options, setting))
     except (ValueError, SandboxError, OSError) as error:

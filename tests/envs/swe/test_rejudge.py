@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import orjson
 import pytest
 from otlp_receiver import OTLPReceiver
+from readers import reading_only, shared_folder
 from scripted_engine import ScriptedEngine
 
 from envs.checking.manifest import CheckResult, write_manifest
@@ -206,6 +207,14 @@ def test_a_run_that_does_not_say_its_tasks_needs_them_named(tmp_path, capsys, op
         (tmp_path / "run.json").write_bytes(orjson.dumps({"starts": [{"options": options}]}))
     assert main([str(tmp_path)]) == 2
     assert "give --tasks" in capsys.readouterr().err
+
+
+def test_a_run_of_another_user_needs_another_place_for_the_verdicts(tmp_path, capsys):
+    with shared_folder() as run:
+        (run / "rollouts.jsonl").touch()
+        with reading_only(run):
+            assert main([str(run), "--tasks", "starter", "--sandbox", "local"]) == 2
+    assert f"this user can't write in {run}; give --out FILE" in capsys.readouterr().err
 
 
 def test_tasks_that_were_elsewhere_are_named(tmp_path, monkeypatch, capsys):
