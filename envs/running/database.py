@@ -95,22 +95,20 @@ OVER = "over"
 
 
 @contextlib.contextmanager
-def lock_directory(directory: Path) -> Iterator[BinaryIO]:
+def lock_directory(directory: Path, option: str = "--env.run_dir") -> Iterator[BinaryIO]:
     """Make a directory, and have it to this process alone while the block runs. Its file says that it is the run's, so
-    it stays; another one says afterwards that the run is over. Raises RunDirectoryError: DirectoryInUse for one in
-    use."""
+    it stays; another one says afterwards that the run is over. option: names it. Raises RunDirectoryError:
+    DirectoryInUse for one in use."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / LOCK).open("a+b") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise DirectoryInUse(
-                f"another process works in {directory}; stop it, or give another --env.run_dir"
-            ) from None
+            raise DirectoryInUse(f"another process works in {directory}; stop it, or give another {option}") from None
         except OSError as error:
             raise RunDirectoryError(
                 f"{directory} is on a file system without locks ({error.strerror}), where a second process could write "
-                "as well; give an --env.run_dir on another one"
+                f"as well; give {option} on another one"
             ) from error
         (directory / OVER).unlink(missing_ok=True)
         try:

@@ -53,7 +53,7 @@ def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch):
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
     monkeypatch.setattr(database.fcntl, "flock", refuse)
-    why = r"without locks \(Function not impl.*give an --env.run_dir on another"
+    why = r"without locks \(Function not impl.*give --env.run_dir on another"
     with pytest.raises(RunDirectoryError, match=why), lock_directory(tmp_path):
         pass
 
