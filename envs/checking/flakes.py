@@ -13,11 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from envs.judging.changes import Changes
 from envs.judging.saved_changes import NotSaved, unpack_changes
 from envs.judging.tree import tree_of
+from envs.records.disk import json_lines
 from envs.records.provenance import digest_of
 from envs.records.read import read_rollouts
 from envs.types import VERIFIER_TIMED_OUT, BadTask, TestStatus, Verdict
@@ -77,7 +76,7 @@ def doubts_of(runs: Iterable[Path]) -> dict[str, set[str]]:
 def _rejudged(run: Path) -> Iterator[tuple[str, list[str]]]:
     """Yield the tasks of rollouts with another verdict than the saved one, and the tests that differ."""
     for path in run.glob("rejudged-*.jsonl"):
-        for one in map(orjson.loads, path.read_bytes().splitlines()):
+        for one in json_lines(path):
             names = [name for name, pair in one["tests"].items() if None not in pair]
             if not one["problem"] and (names or one["now"] != one["before"]):
                 yield one["task"], names

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 
 from envs.judging.cheating import with_signs
 from envs.judging.saved_changes import NotSaved, unpack_changes
-from envs.judging.steps import combined, parts
+from envs.judging.steps import combined, good_enough, parts
 from envs.judging.verifier import judge
 from envs.records.read import SavedRollout
 from envs.rewards import RewardFunction, reward_of
@@ -59,7 +60,7 @@ class Judge:
         try:
             task = self._tasks.get(saved.task_id)
             if task is None:
-                raise NotSaved("there is no task of this name among those given")
+                raise NotSaved("no task of this name is among the sound ones; `tasks check` tells why")
             if not saved.work:
                 raise NotSaved("the run kept nothing of what the agent made (--env.keep_work_mb)")
             verdict = await self._judge(task, saved)
@@ -78,10 +79,19 @@ class Judge:
 
     async def _judge(self, task: Task, saved: SavedRollout) -> Verdict:
         """Return the verdict with the signs of cheating of its own rollout."""
+        steps, works = parts(task), [unpack_changes(entry) for entry in saved.work]
+        if len(works) > len(steps):
+            raise NotSaved(f"the run kept the work of {len(works)} steps, and the task has {len(steps)} now")
         image = await self._backend.ensure_image(task.image, task.context)
-        works = [unpack_changes(entry) for entry in saved.work]
-        # A step that was not begun left nothing.
-        verdicts = [await judge(self._backend, part, image, one) for part, one in zip(parts(task), works, strict=False)]
+        verdicts: list[Verdict] = []
+        for part, work in zip_longest(steps, works):
+            if not all(map(good_enough, task.steps, verdicts)):
+                break
+            if work is None and works[-1].problem:  # the step could not begin, so that the rollout ended
+                break
+            if work is None:
+                raise NotSaved(f"step {task.steps[len(works)].name} would begin now, and no agent has worked on it")
+            verdicts.append(await judge(self._backend, part, image, work))
         verdict = combined(task, verdicts)
         for changes in works:
             verdict = with_signs(verdict, saved.result, changes)

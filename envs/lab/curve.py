@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +15,8 @@ from typing import Any
 import orjson
 
 from envs.records.atif import parts
+from envs.records.disk import json_lines
+from envs.records.metrics import Metrics
 from envs.records.read import read_counts, read_from
 from envs.records.stats import NO_INTERVAL, Interval, interval, share_interval
 from sandboxes.plurals import plural
@@ -57,8 +59,15 @@ class Evaluation:
 
     @classmethod
     def read(cls, path: Path, step: int) -> Evaluation:
-        tasks = orjson.loads(path.read_bytes())["tasks"]
-        return cls(step, {t["task_id"]: t["solved"] / t["samples"] for t in tasks}, sum(t["samples"] for t in tasks))
+        """Read an evaluation's file. Raises ValueError, with the remedy, for a damaged one."""
+        try:
+            found = {
+                task["task_id"]: (task["solved"], task["samples"]) for task in orjson.loads(path.read_bytes())["tasks"]
+            }
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{path} can't be read ({error}); delete it, and it is made from its samples") from error
+        rates = {name: solved / samples for name, (solved, samples) in found.items()}
+        return cls(step, rates, sum(samples for _, samples in found.values()))
 
     @property
     def mean(self) -> float:
@@ -157,7 +166,7 @@ class Curve:
         """Take in the new values."""
         rollouts = self._rollouts.read()
         known = {step["step"] for step in self.steps}
-        for line in _lines(self.run_dir / "trainer/steps.jsonl"):
+        for line in json_lines(self.run_dir / "trainer/steps.jsonl"):
             if line["step"] in known:
                 continue
             mine = [rollouts[name] for name in line["rollout_ids"] if name in rollouts]
@@ -181,12 +190,7 @@ class Curve:
         return points
 
     def _failures(self) -> int:
-        path = self.run_dir / "environment/metrics.json"
-        return sum(orjson.loads(path.read_bytes())["failures"].values()) if path.is_file() else 0
-
-
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    if path.is_file():
-        for line in path.read_bytes().splitlines():
-            if line.endswith(b"}"):
-                yield orjson.loads(line)
+        try:
+            return Metrics.from_json((self.run_dir / "environment/metrics.json").read_bytes()).failures.total()
+        except (OSError, ValueError, TypeError):  # the run writes it again
+            return 0

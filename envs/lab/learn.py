@@ -44,6 +44,7 @@ from envs.lab.synthetic import Example, examples
 from envs.messages import SWE, describe_error, replace_command
 from envs.records.disk import NoFolder, make_folder, replace_file
 from envs.records.provenance import commit, machine, versions
+from envs.running.database import RunDirectoryError, lock_directory
 from envs.running.proxies import bypass_proxies_for_loopback
 from envs.runs.reader import holds_run
 from envs.swe import STARTER
@@ -91,11 +92,12 @@ def main(argv: list[str]) -> int:
         options.run_dir = make_folder(options.run_dir, usual, "--run-dir").resolve()
         if holds_run(options.run_dir):
             raise NoFolder(f"{options.run_dir} holds a run of another command; give another --run-dir")
-        return asyncio.run(run_until_signal(_learn(options)))
+        with lock_directory(options.run_dir, "--run-dir"):
+            return asyncio.run(run_until_signal(_learn(options)))
     except asyncio.CancelledError:
         print(f"interrupted; it goes on with --run-dir {options.run_dir}", file=sys.stderr)
         return 130
-    except NoFolder as error:
+    except (NoFolder, RunDirectoryError) as error:
         learn_parser().error(str(error))
     except (PartError, WeightsRefusedError, SandboxError, OSError, ValueError) as error:
         print(f"learn: {describe_error(error)}", file=sys.stderr)
@@ -370,7 +372,12 @@ def _check_run_facts(options: argparse.Namespace, preset: Preset) -> dict[str, A
         "adapter": str(options.adapter.resolve()) if options.adapter else "",
     }
     if path.is_file():
-        saved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        try:
+            saved: dict[str, Any] = json.loads(path.read_bytes())
+        except ValueError as error:
+            raise ValueError(
+                f"{path} can't be read ({error}); bring it back from a copy, or give another --run-dir for a new run"
+            ) from error
         if "rung" in saved:  # as runs of 0.1 call it
             saved["preset"] = saved.pop("rung")
         # Runs of 0.2 say neither their trainer's name nor the adapter.

@@ -214,6 +214,7 @@ def _rollout(rollout: Rollout) -> dict[str, Any]:
             "id": rollout.task.id,
             "tags": list(rollout.task.tags),
             "band": str(rollout.task.metadata.get("band", "")),
+            **({"digest": rollout.task.digest} if rollout.task.digest else {}),
         },
         "verdict": {
             "reward": float(verdict.reward),

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import logging
 import math
+import os
 import resource
 import sqlite3
 import time
@@ -132,15 +133,17 @@ def append(file: FileIO, data: bytes) -> None:
         view = view[file.write(view) :]
 
 
-def append_line(path: Path, line: bytes) -> None:
+def append_line(path: Path, line: bytes, *, flush: bool = False) -> None:
     """Add a line to a file, whole or, on a full disk, not at all. Makes a missing file, but not its folder, because
-    somebody may have moved that."""
+    somebody may have moved that. flush: it is on the disk, not only with the system, when this returns."""
     with path.open("ab", buffering=0) as file:
         with suppress(OSError):  # of a file system without locks
             fcntl.flock(file, fcntl.LOCK_EX)  # or it would cut off the lines of others with its own
         end = file.seek(0, 2)
         try:
             append(file, line + b"\n")
+            if flush:
+                os.fsync(file.fileno())
         except OSError:
             file.truncate(end)
             raise

@@ -44,7 +44,7 @@ class UnknownFormat(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SavedRollout:
-    """A rollout as read back: everything of `Rollout`, with the task's name in place of the task."""
+    """A rollout as read back: everything of `Rollout`, with the task's name and digest in place of the task."""
 
     id: str
     task_id: str
@@ -56,6 +56,7 @@ class SavedRollout:
     band: str = ""
     timings_s: Mapping[str, float] = field(default_factory=dict)
     work: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
+    digest: str = ""
 
 
 def from_atif(document: Mapping[str, Any]) -> SavedRollout:
@@ -196,6 +197,7 @@ def _rollout(ours: Mapping[str, Any], document: Mapping[str, Any]) -> SavedRollo
         task_id=ours["task"]["id"],
         tags=tuple(ours["task"]["tags"]),
         band=ours["task"]["band"],
+        digest=ours["task"].get("digest", ""),
         timings_s=_floats(ours["timings_s"]),
         reward=_reward(ours),
         seat=_seat(ours),

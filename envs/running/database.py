@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import logging
+import os
 import sqlite3
 import uuid
 from collections import Counter
@@ -86,22 +87,29 @@ class DirectoryInUse(RunDirectoryError):
     """Another process works in the run directory."""
 
 
+REPAIRED = "repaired"
+"""The key, in the table `run`, of a file that has lost rows, so that it may be older than the run."""
+
 OVER = "over"
 """The file in a directory whose last process has ended in good order."""
 
 
 @contextlib.contextmanager
-def lock_directory(directory: Path) -> Iterator[BinaryIO]:
+def lock_directory(directory: Path, option: str = "--env.run_dir") -> Iterator[BinaryIO]:
     """Make a directory, and have it to this process alone while the block runs. Its file says that it is the run's, so
-    it stays; another one says afterwards that the run is over. Raises DirectoryInUse."""
+    it stays; another one says afterwards that the run is over. option: names it. Raises RunDirectoryError:
+    DirectoryInUse for one in use."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / LOCK).open("a+b") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise DirectoryInUse(
-                f"another process works in {directory}; stop it, or give another --env.run_dir"
-            ) from None
+            raise DirectoryInUse(f"another process works in {directory}; stop it, or give another {option}") from None
+        except OSError as error:
+            raise RunDirectoryError(
+                f"{directory} is on a file system without locks ({error.strerror}), where a second process could write "
+                f"as well; give {option} on another one"
+            ) from error
         (directory / OVER).unlink(missing_ok=True)
         try:
             yield lock
@@ -136,15 +144,18 @@ def read_database(path: Path) -> Iterator[sqlite3.Connection]:
         raise RunDirectoryError(f"{path.parent} holds no run: there is no {path.name} in it")
     if not path.stat().st_size:
         raise RunDirectoryError(f"{path} is empty; bring it back from a copy, or move it away to do without it")
-    db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    # SQLite reads a log by a file beside it, which it can't make here; without a log nobody writes the file either.
+    still = not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists()
+    address = f"{path.absolute().as_uri()}?{'immutable=1' if still else 'mode=ro'}"
     try:
-        (version,) = db.execute("PRAGMA user_version").fetchone()
-        _check_version(version, path)
-        yield db
+        with contextlib.closing(sqlite3.connect(address, uri=True)) as db:
+            (version,) = db.execute("PRAGMA user_version").fetchone()
+            _check_version(version, path)
+            yield db
     except sqlite3.DatabaseError as error:
-        raise RunDirectoryError(f"{path} can't be read ({error}); go on with the run, which repairs it") from error
-    finally:
-        db.close()
+        away = is_transient(error)
+        remedy = "read it as its owner, or copy its folder" if away else "go on with the run, which repairs it"
+        raise RunDirectoryError(f"{path} can't be read ({error}); {remedy}") from error
 
 
 def mark_suspect(path: Path) -> None:
@@ -169,8 +180,8 @@ def _check(db: sqlite3.Connection, path: Path) -> None:
 def _connect(path: Path) -> sqlite3.Connection:
     """Raise sqlite3.DatabaseError when the file is damaged."""
     before = frames_of(path, boot_time())
-    with contextlib.closing(_connect_with_log(path)):
-        _refuse_lost_commits(path, before.lost(frames_of(path)))
+    with contextlib.closing(_connect_with_log(path)) as db:
+        _refuse_lost_commits(db, path, before.lost(frames_of(path)))
     # Closing a file drops all locks of this process on it. SQLite's were on the index just read, and without them
     # whoever opens the journal next cuts the index, which kills the process that has it mapped: open it again.
     db = _connect_with_log(path)
@@ -192,11 +203,13 @@ def _connect_with_log(path: Path) -> sqlite3.Connection:
     return db
 
 
-def _refuse_lost_commits(path: Path, frames: int) -> None:
+def _refuse_lost_commits(db: sqlite3.Connection, path: Path, frames: int) -> None:
     """Raise RunDirectoryError if commits were lost, now or at an earlier start: until the user has decided."""
     note = path.with_name(f"{path.name}.rolled-back")
     if frames:
         note.write_text(f"{path.name}-wal was damaged: its last {frames} pages with commits are lost.\n", "utf-8")
+        with contextlib.suppress(sqlite3.DatabaseError):  # also of its only page
+            _mark_repaired(db)
     if note.exists():
         raise RunDirectoryError(
             f"{note.read_text('utf-8').strip()} What the run did since is forgotten, so that groups may be made and "
@@ -241,6 +254,10 @@ def _salvage(path: Path) -> sqlite3.Connection:
     return _connect(path)
 
 
+def _mark_repaired(db: sqlite3.Connection) -> None:
+    db.execute("INSERT OR REPLACE INTO run VALUES (?, '')", (REPAIRED,))
+
+
 def _salvage_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.salvaged")
 
@@ -265,6 +282,7 @@ def _copy_readable_rows(db: sqlite3.Connection, source: sqlite3.Connection) -> t
                     insert = f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({marks})"
                     copied += db.execute(insert, list(row.values())).rowcount
         lost = _reconcile(db)
+        _mark_repaired(db)
         if not db.execute("SELECT 1 FROM groups LIMIT 1").fetchone():
             logger.error("nothing could be taken over: a new run begins, whose groups are numbered from 0")
             db.execute("INSERT OR REPLACE INTO run VALUES ('id', ?)", (uuid.uuid4().hex[:12],))

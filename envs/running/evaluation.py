@@ -82,6 +82,8 @@ async def evaluate(
         about["resources"] = versions_of(resources)
     samples = await Samples.open(run_dir / f"eval-{step}.samples.jsonl", about)
     planned = _plan_samples(tasks, config)
+    if changed := samples.drop_changed(planned):
+        logger.warning("%s changed since the earlier start: their samples are made again", plural(changed, "task"))
     on_sample(len(samples.rewards), "", total=len(planned))
     left = [one for one in planned if (one.task.id, one.number) not in samples.rewards]
     if len(left) < len(planned):
@@ -175,11 +177,13 @@ def _summary(
 
 @dataclass(slots=True)
 class Samples:
-    """The samples of an evaluation, each written when it is made. rewards: by task and number; rollouts: their ids."""
+    """The samples of an evaluation, each written when it is made. rewards: by task and number; rollouts: their ids;
+    digests: of the tasks, if known."""
 
     path: Path
     rewards: dict[tuple[str, int], float] = field(default_factory=dict)
     rollouts: dict[tuple[str, int], str] = field(default_factory=dict)
+    digests: dict[tuple[str, int], str] = field(default_factory=dict)
 
     @classmethod
     async def open(cls, path: Path, about: Mapping[str, Any]) -> Samples:
@@ -204,19 +208,33 @@ class Samples:
             )
         for line in lines[first:]:
             if "reward" in line:
-                samples._take(line["task"], line["sample"], line["reward"], line["rollout"])
+                samples._take(line)
         return samples
 
     async def add(self, one: _PlannedSample, reward: float, rollout: str) -> None:
         """Write one down."""
-        named = {"agent": one.agent} if one.agent else {}
-        line = orjson.dumps({"task": one.task.id, "sample": one.number, **named, "reward": reward, "rollout": rollout})
-        await retry_until_space(self.path, lambda: append_line(self.path, line), home=self.path.parent)
-        self._take(one.task.id, one.number, reward, rollout)
+        line = {"task": one.task.id, "sample": one.number, "reward": reward, "rollout": rollout}
+        line |= {"agent": one.agent} if one.agent else {}
+        line |= {"digest": one.task.digest} if one.task.digest else {}
+        data = orjson.dumps(line)
+        await retry_until_space(self.path, lambda: append_line(self.path, data), home=self.path.parent)
+        self._take(line)
 
-    def _take(self, task: str, number: int, reward: float, rollout: str) -> None:
-        self.rewards[task, number] = float(reward)
-        self.rollouts[task, number] = str(rollout)
+    def drop_changed(self, planned: Sequence[_PlannedSample]) -> int:
+        """Drop the samples of tasks that are no longer the same. Returns the number of these tasks."""
+        changed = set()
+        for one in planned:
+            key = one.task.id, one.number
+            if self.digests.get(key, "") not in ("", one.task.digest):
+                changed.add(one.task.id)
+                del self.rewards[key], self.rollouts[key], self.digests[key]
+        return len(changed)
+
+    def _take(self, line: Mapping[str, Any]) -> None:
+        key = line["task"], line["sample"]
+        self.rewards[key] = float(line["reward"])
+        self.rollouts[key] = str(line["rollout"])
+        self.digests[key] = str(line.get("digest", ""))
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

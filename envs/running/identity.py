@@ -12,7 +12,8 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from envs.running.database import RunDirectoryError
+from envs.running.database import REPAIRED, RunDirectoryError
+from envs.types import GroupState
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +63,30 @@ def is_known(
 
 def name_run(db: sqlite3.Connection, lock: BinaryIO, path: Path) -> None:
     """Give a new run its id, also noted in the file of the lock. path: the database's file. Raises
-    RunDirectoryError when the lock's file names a run that is unknown to the database."""
+    RunDirectoryError when the lock's file names another run, and for an older database than the run's last one."""
     lock.seek(0)
-    named = lock.read(100).decode("ascii", "replace").strip()
-    found = db.execute("SELECT value FROM run WHERE key = 'id'").fetchone()
+    named, counted = lock.read(100).decode("ascii", "replace").strip(), _counted_groups(path.parent)
+    values = dict(db.execute("SELECT key, value FROM run WHERE key IN ('id', ?)", (REPAIRED,)))
+    found = values.get("id")
     nothing = found is None and not db.execute("SELECT 1 FROM groups LIMIT 1").fetchone()
-    if nothing and (named or _has_counted_groups(path.parent)):
+    if nothing and (named or counted):
         raise RunDirectoryError(
             f"{path} is empty, although {path.parent} holds what a run has made. Bring the file back "
             "from a copy to go on with that run; for a new one give another --env.run_dir"
         )
-    name = str(found[0]) if found is not None else named or uuid.uuid4().hex[:12]
+    if found and named not in ("", found) and REPAIRED not in values:
+        raise RunDirectoryError(
+            f"{path} is of run {found}, and {path.parent} is of run {named}: bring that one's back, or give another "
+            "--env.run_dir"
+        )
+    done, ever = _finished(dict(db.execute("SELECT state, count FROM states"))), _finished(counted)
+    if done < ever and REPAIRED not in values:
+        raise RunDirectoryError(
+            f"{path} knows of {done} finished groups, and metrics.json beside it counts {ever}: it is an older copy. "
+            "Groups since then would be made, and rows sent, a second time. Bring the newest back, or give another "
+            "--env.run_dir; delete metrics.json to go on from the older state all the same"
+        )
+    name = found or named or uuid.uuid4().hex[:12]
     db.execute("INSERT OR IGNORE INTO run VALUES ('id', ?)", (name,))
     if named != name:
         lock.truncate(0)
@@ -80,10 +94,16 @@ def name_run(db: sqlite3.Connection, lock: BinaryIO, path: Path) -> None:
         lock.flush()
 
 
-def _has_counted_groups(directory: Path) -> bool:
-    """Tell whether a run has counted groups in the directory; its metrics have their number."""
+def _finished(states: Mapping[str, int]) -> int:
+    """Return the number of groups by states, without those that a later start may open again."""
+    again = (GroupState.WORKING, GroupState.TAKEN, GroupState.CONFIRMED)
+    return sum(count for state, count in states.items() if state not in again)
+
+
+def _counted_groups(directory: Path) -> dict[str, int]:
+    """Return the numbers of a run's groups by state, as its metrics have them; nothing without readable ones."""
     try:
         states = orjson.loads((directory / "metrics.json").read_bytes())["states"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
-    return bool(states)
+        return {str(state): int(count) for state, count in states.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}

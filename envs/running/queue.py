@@ -221,6 +221,8 @@ def _read_members(run_dir: Path, left: UnfinishedGroup, task: Task) -> dict[int,
     for member, place in left.members.items():
         try:
             saved = read_at(run_dir, place)
+            if saved.digest not in ("", task.digest):
+                raise ValueError("the task has changed since")
         except (OSError, ValueError) as error:
             logger.warning("a rollout of task %s is made again: %s", task.id, error)
             continue

@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import orjson
@@ -47,20 +48,20 @@ class GroupFile:
         line = await asyncio.to_thread(lambda: orjson.dumps(scored.to_wire()))
         async with self._writing:
             self._unfinished[name] = _size(self.path)
-            # A later start looks at what stands behind this place only: the file may be very large.
-            await self._run.journal.replace(_place_key(self.path), str(min(self._unfinished.values())))
             try:
                 env = self._run.env
-                await retry_until_space(
-                    self.path, lambda: append_line(self.path, line), lambda: env.stopping.requested, home=env.run_dir
-                )
+                write = partial(append_line, self.path, line, flush=True)  # as is what the journal will say of it
+                await retry_until_space(self.path, write, lambda: env.stopping.requested, home=env.run_dir)
             except OSError:
                 del self._unfinished[name]
                 raise
 
-    def settle(self, scored: ScoredGroup) -> None:
-        """Take note that the state of a group says that it is written."""
+    async def settle(self, scored: ScoredGroup) -> None:
+        """Note that the state of a group says that it is written."""
         self._unfinished.pop(scored.origin.group_id, None)
+        # A later start looks at what stands behind this place only: the file may be very large. It ends no sooner.
+        place = min(self._unfinished.values(), default=_size(self.path))
+        await self._run.journal.replace(_place_key(self.path), str(place))
 
 
 async def open_group_file(run: Run, path: Path) -> GroupFile:
@@ -98,7 +99,7 @@ class FileSink:
     async def _take(self, group: Group, scored: ScoredGroup) -> None:
         await self._file.append(scored)
         await group.close(GroupState.SAVED, f"written to {self._file.path.name}", self._file.path.name)
-        self._file.settle(scored)
+        await self._file.settle(scored)
         count(self._run, group, scored)
 
 
@@ -127,7 +128,7 @@ class TrainerSink:
         if not await close_if_useless(self._run, group, scored):
             await self._store(group, scored)
         if self._file is not None:
-            self._file.settle(scored)
+            await self._file.settle(scored)
         count(self._run, group, scored)
 
     async def _store(self, group: Group, scored: ScoredGroup) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import sqlite3
 import tempfile
 import time
@@ -90,6 +91,8 @@ class Index:
         self.path = directory / FILE_NAME
         self._elsewhere: tempfile.TemporaryDirectory[str] | None = None
         try:
+            if not all(os.access(one, os.W_OK) for one in (directory, self.path) if one.exists()):
+                raise sqlite3.OperationalError(f"{self.path} is another user's")  # which SQLite opens, to read it
             self._make()
         except sqlite3.OperationalError:
             self._elsewhere = tempfile.TemporaryDirectory(prefix="atropos-page-")

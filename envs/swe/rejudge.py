@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 import time
 from collections import Counter
@@ -51,6 +52,8 @@ def main(argv: Sequence[str]) -> int:
     try:
         if not any(options.run_dir.glob("rollouts*.jsonl")):
             raise BadTask(f"{options.run_dir} holds no rollouts; name the directory of a run")
+        if options.out is None and not os.access(options.run_dir, os.W_OK):
+            raise BadTask(f"this user can't write in {options.run_dir}; give --out FILE")
         setting = read_setting(options)
         return run_to_end(_rejudge(options, setting))
     except (ValueError, SandboxError, OSError) as error:
@@ -69,7 +72,9 @@ def read_setting(options: argparse.Namespace) -> Setting:
             f"{options.run_dir} has no {FILE_NAME} that names a folder of tasks, and nothing else has tests to run "
             "again; give --tasks"
         )
-    sources = [options.tasks] if options.tasks else [saved.get("tasks") or "starter", saved.get("eval_tasks")]
+    kept = Path(saved["manifest"]) if saved.get("manifest") else None
+    of_run: dict[Any, Path | None] = {saved.get("eval_tasks"): None, saved.get("tasks") or "starter": kept}
+    sources = {options.tasks: None} if options.tasks else of_run
     gone = [one for one in sources if one not in (None, "", "starter") and not Path(one).expanduser().exists()]
     if gone and not options.tasks:
         raise BadTask(
@@ -77,7 +82,8 @@ def read_setting(options: argparse.Namespace) -> Setting:
             "directory of its start); give --tasks"
         )
     judge = judge_model(*(saved.get(name, "") for name in ("judge", "judge_model", "judge_key")))
-    tasks = {task.id: task for source in sources if source for task in load_source(source, None, "skip", judge)}
+    loaded = [load_source(one, manifest, "skip", judge) for one, manifest in sources.items() if one]
+    tasks = {task.id: task for some in loaded for task in some}
     sandbox = options.sandbox or saved.get("sandbox") or "docker"
     reward = options.reward or saved.get("reward", "")
     return Setting(

@@ -91,7 +91,7 @@ def test_doubts_come_from_the_saved_rollouts_of_runs_and_from_judging_them_again
         {**one, "task": "the same", "tests": {"new": [None, "passed"]}},
         {**one, "task": "not judged", "problem": "why", "now": None},
     ]
-    (run / "rejudged-1.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    (run / "rejudged-1.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines) + '{"task": "torn')
     assert doubts_of([run]) == {"shaky": {"a"}, "changed": {"b"}, "rewarded": set()}
 
 

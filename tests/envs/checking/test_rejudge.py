@@ -116,6 +116,17 @@ async def test_steps_are_judged_each_by_its_own_tests(judged):
     assert found.now == 0.5
 
 
+async def test_a_step_begins_only_after_one_that_is_good_enough(judged):
+    one, two = Step("one", "one", TASK.hidden, least={"reward": 1.0}), Step("two", "two", TASK.hidden)
+    several = judge([replace(TASK, steps=[one, two])])
+    fails = await several.rejudge(saved("r-1", Changes(deleted=("b",)), Changes(deleted=("a",))))
+    assert ([part for part, _ in judged], fails.now) == (["one"], 0.0)
+    missing = await several.rejudge(saved("r-2"))
+    assert missing.problem == "step two would begin now, and no agent has worked on it"
+    fewer = await judge().rejudge(saved("r-3", Changes(deleted=("a",)), Changes(deleted=("a",))))
+    assert fewer.problem == "the run kept the work of 2 steps, and the task has 1 now"
+
+
 async def test_evaluations_are_rewarded_by_the_verdict_alone(judged):
     half = judge(rewarding=lambda task, outcome: outcome.verdict.reward / 2)
     trained = await half.rejudge(saved())

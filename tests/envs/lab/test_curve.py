@@ -99,6 +99,20 @@ async def test_a_run_is_read_as_it_grows(tmp_path: Path) -> None:
     assert [(one.step, one.mean) for one in curve.evaluations] == [(0, 0.5), (1, 1.0)]
 
 
+def test_a_run_with_damaged_files_is_read_or_named(tmp_path: Path) -> None:
+    (tmp_path / "trainer").mkdir()
+    (tmp_path / "environment").mkdir()
+    (tmp_path / "eval-000000").mkdir()
+    lines = [json.dumps(step(n, [0.5]) | {"rollout_ids": []}) for n in range(3)]
+    (tmp_path / "trainer/steps.jsonl").write_text("\n".join([lines[0], lines[1][1:], lines[2]]) + "\n")
+    (tmp_path / "environment/metrics.json").touch()
+    (tmp_path / "eval-000000/eval-0.json").touch()
+    curve = Curve(tmp_path)
+    with pytest.raises(ValueError, match=r"eval-0.json can't be read .*; delete it, and it is made from its samples"):
+        curve.read()
+    assert [one["step"] for one in curve.steps] == [0, 2]
+
+
 async def test_all_parts_of_the_saved_rollouts_are_read_while_they_are_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

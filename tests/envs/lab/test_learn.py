@@ -40,6 +40,7 @@ from envs.lab.learn import (
 from envs.lab.parsers import learn_parser
 from envs.lab.parts import PartError, Parts
 from envs.lab.presets import PRESETS
+from envs.running.database import lock_directory
 from envs.swe.environment import SWEEnv
 from sandboxes.installing import install
 
@@ -198,6 +199,9 @@ def test_a_run_goes_on_with_the_same_settings_only_and_also_when_it_is_an_old_on
     del config["trained by"], config["adapter"]
     file.write_text(json.dumps(config))
     _check_run_facts(options(tmp_path, "--trainer", "trl"), SMOKE)
+    file.write_bytes(b"")
+    with pytest.raises(ValueError, match=r"config.json can't be read .*; bring it back from a copy, or give another"):
+        _check_run_facts(options(tmp_path), SMOKE)
 
 
 def test_a_run_of_another_command_is_not_mixed_with_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -206,6 +210,18 @@ def test_a_run_of_another_command_is_not_mixed_with_it(tmp_path: Path, capsys: p
         main(["--run-dir", str(tmp_path)])
     assert "holds a run of another command; give another --run-dir" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["rollouts.jsonl"]
+
+
+def test_two_processes_do_not_learn_in_one_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def learn(_: object) -> int:
+        return 0
+
+    monkeypatch.setattr("envs.lab.learn._learn", learn)
+    with lock_directory(tmp_path), pytest.raises(SystemExit, match="2"):
+        main(["--preset", "smoke", "--run-dir", str(tmp_path)])
+    assert f"another process works in {tmp_path}; stop it, or give another --run-dir" in capsys.readouterr().err
 
 
 def test_the_trainer_is_a_module_or_a_file_of_ones_own(tmp_path: Path) -> None:

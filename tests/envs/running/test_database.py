@@ -1,7 +1,10 @@
 """The journal's file: damaged ones, and those of other versions."""
 
 import contextlib
+import errno
+import os
 import random
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -10,9 +13,10 @@ from pathlib import Path
 import pytest
 from descriptors import used_up
 from packets import draw, fill_outbox
+from readers import reading_only, shared_folder
 
 from envs.running import database
-from envs.running.database import RunDirectoryError, open_database
+from envs.running.database import RunDirectoryError, lock_directory, open_database
 from envs.running.group import count_states, group_outcomes
 from envs.running.journal import Journal
 from envs.running.outbox import Outbox
@@ -42,6 +46,16 @@ async def test_a_damaged_file_costs_what_can_not_be_read_of_it(tmp_path, seed):
     assert counts["delivered"] == sent
     assert set(counts) <= {"delivered", "corrupt"}
     assert number == counts.total() <= 40, "every group that is known of is accounted for"
+
+
+def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch):
+    def refuse(file, how):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(database.fcntl, "flock", refuse)
+    why = r"without locks \(Function not impl.*give --env.run_dir on another"
+    with pytest.raises(RunDirectoryError, match=why), lock_directory(tmp_path):
+        pass
 
 
 async def test_a_file_that_can_not_be_opened_now_is_not_taken_for_damaged(tmp_path):
@@ -114,6 +128,28 @@ def test_an_empty_file_is_not_taken_for_one_of_an_earlier_version(tmp_path):
     (tmp_path / "state.db").touch()
     with pytest.raises(RunDirectoryError, match="is empty; bring it back from a copy"), Journal.reading(tmp_path):
         pass
+
+
+@pytest.mark.parametrize("left", ["closed", "open", "killed"])
+async def test_a_run_of_another_user_is_read(left):
+    with shared_folder() as directory, contextlib.ExitStack() as stack:
+        async with Journal(directory) as journal:
+            await fill_outbox(journal, range(3))
+            if left == "killed":
+                shutil.copytree(directory, directory / "copy")
+            if left == "open":
+                stack.enter_context(Journal.reading(directory)).execute("SELECT 1 FROM groups").fetchone()
+        run = directory / "copy" if left == "killed" else directory
+        stack.enter_context(reading_only(run))
+        assert len(list(group_outcomes(run))) == 3
+
+
+async def test_a_file_that_only_its_owner_may_read_is_no_damage():
+    with shared_folder() as directory:
+        async with Journal(directory) as journal:
+            journal.path.chmod(0o000)
+        with reading_only(directory), pytest.raises(RunDirectoryError, match="read it as its owner, or copy"):
+            list(group_outcomes(directory))
 
 
 def test_an_open_journals_index_is_locked_against_other_processes(tmp_path):

@@ -5,6 +5,7 @@ import json
 import random
 import re
 from collections import Counter
+from dataclasses import replace
 
 import orjson
 import pytest
@@ -216,6 +217,18 @@ async def test_samples_without_their_conditions_are_made_again_at_every_later_st
     assert "has lost its first line, which names the conditions of its 3 samples: these are made again" in caplog.text
     await evaluate_once(other)
     assert sum(other.attempts.values()) == 3
+
+
+async def test_the_samples_of_a_task_that_has_changed_are_made_again(directory, caplog):
+    config, made = AgentEnvConfig(eval_samples=2), Scripted()
+    for old, new in [("a", "b"), ("b", "b")]:
+        await evaluate(made, [SOLVED, replace(UNSOLVED, digest=old)], config, directory)
+        summary = await evaluate(made, [SOLVED, replace(UNSOLVED, digest=new)], config, directory)
+    assert summary.about["samples"]["made"] == 4
+    assert len(made.seats) == 6, "and those of the others are not"
+    assert [record.message for record in caplog.records if "made again" in record.message] == [
+        "1 task changed since the earlier start: their samples are made again"
+    ]
 
 
 async def test_another_evaluation_in_the_same_directory_is_refused(make_env):

@@ -1,5 +1,9 @@
 """The task queue: which group is worked on next."""
 
+import pytest
+from samples import rollout
+
+from envs.records.atif import RolloutWriter
 from envs.records.metrics import Metrics
 from envs.records.redaction import Redactor
 from envs.running.concurrency import CircuitBreaker
@@ -69,6 +73,19 @@ async def test_a_task_that_can_not_be_made_as_it_is_ends_at_once_with_its_reason
     (outcome,) = [outcome for outcome in group_outcomes(tmp_path) if outcome.state == "quarantined"]
     assert outcome.reason == "its task is quarantined: it can't be made: line 3: there is no instruction RUNN"
     assert "RUNN" in (tmp_path / "quarantined.jsonl").read_text()
+
+
+@pytest.mark.parametrize(("before", "now", "kept"), [("a", "a", [0]), ("a", "b", []), ("", "b", [0])])
+async def test_a_task_that_has_changed_has_no_earlier_rollouts(tmp_path, before, now, kept):
+    failures = FailureLog(tmp_path / "quarantined.jsonl", Metrics(), CircuitBreaker(0.5), Redactor())
+    async with Journal(tmp_path) as journal, RolloutWriter(tmp_path) as writer:
+        queue = await TaskQueue.open(journal, [Task("t", "", digest=before)], failures, seed=0, task_failures=2)
+        group = await queue.next()
+        made = rollout(of=group.task)
+        await group.add(0, made, await writer.write(made))
+    async with Journal(tmp_path) as journal:
+        queue = await TaskQueue.open(journal, [Task("t", "", digest=now)], failures, seed=0, task_failures=2)
+        assert [*(await queue.next()).members] == kept, "a group is judged by one verifier"
 
 
 async def test_a_group_whose_task_is_not_there_any_more_is_gone(tmp_path):

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from envs.running.database import RunDirectoryError, open_database
+from envs.running.database import REPAIRED, RunDirectoryError, open_database
 from envs.running.wal import Frames, frames_of
 
 KILLED = """
@@ -50,7 +50,10 @@ def test_what_was_lost_with_it_is_told_until_somebody_has_decided(killed, damage
         with pytest.raises(RunDirectoryError, match=r"state.db-wal was damaged: .* delete .*state.db.rolled-back"):
             open_database(killed)
     killed.with_name("state.db.rolled-back").unlink()
-    open_database(killed).close()
+    db = open_database(killed)
+    if damage is not os.unlink:
+        assert db.execute("SELECT 1 FROM run WHERE key = ?", (REPAIRED,)).fetchone(), "it is asked for once"
+    db.close()
 
 
 def test_a_log_that_is_whole_costs_nothing(killed):

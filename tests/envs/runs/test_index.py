@@ -4,6 +4,7 @@ import shutil
 import sqlite3
 
 import pytest
+from readers import reading_only, shared_folder
 from samples import rollout
 from shown_runs import GROUPS, indexed, member_of
 
@@ -80,6 +81,21 @@ def test_a_damaged_index_is_made_again(directory):
     indexed(directory).close()
     (directory / FILE_NAME).write_bytes(b"no database" * 1000)
     assert len(ids(indexed(directory))) == 16
+
+
+def test_beside_an_index_of_another_user_there_is_one_of_ours(directory, monkeypatch):
+    monkeypatch.setattr("envs.runs.index.PATIENCE_S", 0.1)
+    with shared_folder() as shared:
+        shutil.copytree(directory, shared, dirs_exist_ok=True)
+        index = indexed(shared)
+        with index.reading() as db, (shared / "rollouts.jsonl").open("ab") as lines:
+            db.execute("SELECT * FROM covered").fetchone()  # somebody looks at it
+            lines.write(b"{}\n")
+            lines.flush()
+            with reading_only(shared):
+                ours = indexed(shared)
+                ours.close()
+    assert ours.path != index.path
 
 
 def test_where_the_directory_can_not_be_written_it_lies_elsewhere(directory, monkeypatch):

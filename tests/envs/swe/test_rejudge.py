@@ -8,14 +8,17 @@ from types import SimpleNamespace
 import orjson
 import pytest
 from otlp_receiver import OTLPReceiver
+from readers import reading_only, shared_folder
 from scripted_engine import ScriptedEngine
 
+from envs.checking.manifest import CheckResult, write_manifest
 from envs.options import EngineConfig
 from envs.records.read import read_rollouts
 from envs.running.commands import process_groups
 from envs.swe import STARTER
 from envs.swe.environment import SWEEnv, SWEEnvConfig
-from envs.swe.rejudge import main
+from envs.swe.parsers import rejudge_parser
+from envs.swe.rejudge import main, read_setting
 from envs.tasks.harbor import load_task
 
 COMMANDS = {
@@ -206,9 +209,29 @@ def test_a_run_that_does_not_say_its_tasks_needs_them_named(tmp_path, capsys, op
     assert "give --tasks" in capsys.readouterr().err
 
 
+def test_a_run_of_another_user_needs_another_place_for_the_verdicts(tmp_path, capsys):
+    with shared_folder() as run:
+        (run / "rollouts.jsonl").touch()
+        with reading_only(run):
+            assert main([str(run), "--tasks", "starter", "--sandbox", "local"]) == 2
+    assert f"this user can't write in {run}; give --out FILE" in capsys.readouterr().err
+
+
 def test_tasks_that_were_elsewhere_are_named(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rollouts.jsonl").touch()
     (tmp_path / "run.json").write_text('{"starts": [{"options": {"tasks": "my-tasks"}}]}')
     assert main([str(tmp_path)]) == 2
     assert f"{tmp_path} had its tasks in my-tasks, and nothing is there" in capsys.readouterr().err
+
+
+def test_the_tasks_are_those_of_the_runs_own_manifest(tmp_path):
+    shutil.copytree(STARTER / "create-greeting", tmp_path / "tasks/create-greeting")
+    digest = load_task(tmp_path / "tasks/create-greeting").digest
+    record = '[{"tests": ["test_greeting"]}]'
+    checked = CheckResult("create-greeting", digest, "image", (1.0,), (0.0,), 1.0, record=record)
+    write_manifest(tmp_path / "elsewhere.json", [checked])
+    saved = {"tasks": str(tmp_path / "tasks"), "manifest": str(tmp_path / "elsewhere.json")}
+    (tmp_path / "run.json").write_bytes(orjson.dumps({"starts": [{"options": saved}]}))
+    setting = read_setting(rejudge_parser().parse_args([str(tmp_path)]))
+    assert setting.tasks["create-greeting"].hidden.record == record
