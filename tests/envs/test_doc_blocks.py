@@ -166,6 +166,13 @@ async def test_a_session_of_the_gateway_ends_with_a_result(code, make_env):
     assert names["result"].num_steps == 1
 
 
+@of("docs/options.md: env: {tasks")
+def test_options_are_read_from_a_file(code, tmp_path):
+    (tmp_path / "run.yaml").write_text(code)
+    options = read_options(SWEEnvConfig, ["--config", str(tmp_path / "run.yaml"), "--env.tags", "terminal"])
+    assert (options.env.group_size, options.env.tags, options.openai[0].api_key) == (16, ["terminal"], "KEY")
+
+
 @of("docs/options.md: class Patient")
 async def test_a_removed_option_lives_in_a_subclass(code):
     env_cls = (await names_after(code, SWEEnv=SWEEnv, SWEEnvConfig=SWEEnvConfig))["MyEnv"]
