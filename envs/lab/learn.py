@@ -93,7 +93,7 @@ def main(argv: list[str]) -> int:
             raise NoFolder(f"{options.run_dir} holds a run of another command; give another --run-dir")
         return asyncio.run(run_until_signal(_learn(options)))
     except asyncio.CancelledError:
-        print(f"interrupted; it goes on with --run-dir {options.run_dir}", file=sys.stderr)
+        print(f"interrupted; continue it with --run-dir {options.run_dir}", file=sys.stderr)
         return 130
     except NoFolder as error:
         learn_parser().error(str(error))
