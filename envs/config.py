@@ -75,11 +75,11 @@ Condition = Literal[
 
 NO_EFFECT = "has no effect in this environment; remove it"
 REMOVED = {
-    "env.shaping": "it went; --env.reward does its work (docs/reward.md)",
-    "env.curriculum": "it went; each task comes once an epoch (docs/options.md)",
+    "env.shaping": "it was removed; use --env.reward (docs/reward.md)",
+    "env.curriculum": "it was removed; each task comes once an epoch (docs/options.md)",
 }
 """Options of earlier versions, with their successors, as docs/options.md has them."""
-IN_PYTHON = "is set in Python alone: give a subclass of the options another default (docs/options.md)"
+IN_PYTHON = "is set only in Python, as the default of a subclass of the options (docs/options.md)"
 
 
 def _check_not_zero(steps: int) -> int:
@@ -244,10 +244,10 @@ class AgentEnvConfig(StrictOptions):
     group_size: Annotated[int, Field(ge=1, le=10_000)] = 8
     """Rollouts of one task, scored together"""
     estimator: Literal["group-std", "group-mean", "leave-one-out", "none"] = "group-std"
-    """Advantages of a group's rewards: less their mean, divided by their standard deviation; less their mean; less the
-    mean of the others; none, to learn from a teacher or from turns alone"""
+    """Advantage of a rollout: its reward minus the group's mean (group-std also divides by the standard deviation), or
+    minus the mean of the others; none is 0, to learn from a teacher or from turns alone"""
     length_penalty: Share = 0.0
-    """Share of a positive reward lost in the advantage by the longest rollouts of a group"""
+    """Share of a positive reward that the longest rollouts of a group lose in their advantage"""
     max_num_workers: Count = 16
     """Most groups in progress"""
     max_concurrent_rollouts: Count = 64
@@ -259,39 +259,39 @@ class AgentEnvConfig(StrictOptions):
     max_steps: Count = 20
     """Turns in one rollout"""
     rollout_timeout_s: Positive = 900.0
-    """Seconds of a rollout, for commands and sampling at a fair speed; then its work is graded"""
+    """Seconds for the commands and replies of a rollout, without waiting for busy servers; then its work is graded"""
     request_timeout_s: Positive = 600.0
-    """Wall time of one request to the inference server in seconds"""
+    """Longest time of one request to the inference server in seconds"""
     temperature: NotNegative = 1.0
     """Sampling temperature in training and process"""
     top_p: PositiveShare = 1.0
-    """Nucleus sampling threshold; below 1 for evaluate and process alone"""
+    """Nucleus sampling threshold; below 1 only for evaluate and process"""
     top_k: Natural = 0
-    """Likeliest tokens to sample from, 0 for all; for evaluate and process alone"""
+    """Likeliest tokens to sample from, 0 for all; only for evaluate and process"""
     min_p: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Likelihood of a token, relative to the likeliest, below which it is not sampled; for evaluate and process
-    alone"""
+    """Likelihood of a token, relative to the likeliest, below which it is not sampled; only for evaluate and
+    process"""
     workers: Literal["process", "ray"] = "process"
     """Run rollouts in this process, or in worker processes of a Ray cluster (docs/ray.md)"""
     ray: RayOptions = RayOptions()
     """The Ray cluster"""
     tool_format: str = "auto"
-    """The model's tool calls: auto takes the chat template's, or text if no format reads them; template refuses then;
-    otherwise a name of docs/formats.md, or package.module:Class"""
+    """Format of tool calls: auto takes the chat template's, or text if no format can read that; template ends the run
+    instead; or a name of docs/formats.md, or package.module:Class"""
     history: Literal["template", "sampled"] = "template"
-    """Earlier turns: as the chat template writes them, or as sampled with their thinking"""
+    """Earlier turns in the prompt: as the chat template writes them, or as sampled, with their thinking"""
     compaction: Literal["none", "cut", "summary", "notes"] = "none"
-    """What our agent does where little room is left: cut old results, go on from the model's summary, or begin again
-    with its notes in a file (docs/compaction.md)"""
+    """When little room is left, our agent cuts old results, continues from the model's summary, or begins again with
+    the model's notes in a file (docs/compaction.md)"""
     trains_summaries: bool = True
-    """Whether the tokens of summaries are trained, also of other people's agents"""
+    """Train the tokens of summaries, also of other people's agents"""
     summary_weight: NotNegative = 1.0
     """Factor on a rollout's advantage in the tokens of its summaries"""
     agent: str = "atropos"
-    """The agent: atropos, or package.module:Class, made like AtroposAgent; envs.swe also knows codex, claude-code and
-    the others of docs/agents.md by name, and files; several as codex:1,pi:2, a group each by weight"""
+    """The agent: atropos is ours; package.module:Class is your own subclass of AtroposAgent; envs.swe also takes codex,
+    claude-code and the other names of docs/agents.md, or a file; codex:1,pi:2 draws one for each group, by weight"""
     reward: str = ""
-    """Reward in training, as package.module:function of (task, outcome), such as envs.rewards:fraction; empty for the
+    """Reward in training: package.module:function of (task, outcome), such as envs.rewards:fraction; empty for the
     environment's own"""
     teacher: Annotated[str, check_if_given(web_address)] = ""
     """Address of an inference server (vLLM's protocol) with another model of the same tokenizer; it scores the sampled
@@ -303,18 +303,18 @@ class AgentEnvConfig(StrictOptions):
     teacher_top_k: Annotated[int, Field(ge=0, le=20)] = 0
     """The teacher's likeliest tokens kept in rows beside the sampled one"""
     teacher_weight: NotNegative = 0.0
-    """Factor on the reverse KL to the teacher in each token's advantage; 0 gives the trainer its logprobs alone"""
+    """Factor on the reverse KL to the teacher in each token's advantage; 0 adds only the teacher's logprobs to rows"""
     tool_role: Literal["auto", "user", "tool"] = "auto"
-    """Chat role of tool results: auto leaves tools, calls and results to a chat template with support; user and tool
-    make text of them all"""
+    """Chat role of tool results: auto lets a chat template with support write tools, calls and results; user and tool
+    make them plain text"""
     chat_template_kwargs: dict[str, Any] = {}
     """Variables of the chat template, such as enable_thinking=false"""
     fold_system: bool = False
-    """Put the system prompt in front of the first user message, for templates without a fixed one"""
+    """Put the system prompt into the first user message, for chat templates that move it along"""
     system_prompt: str | None = None
-    """Replaces the first lines of the system prompt"""
+    """Text at the beginning of the system prompt, in place of ours"""
     attempts: Count = 3
-    """Attempts at a rollout with infrastructure failures, before its task is put back"""
+    """Attempts at a rollout with infrastructure failures, before its group goes to the end of the queue"""
     task_failures: Count = 3
     """Times that a task's group may be put back before the task is quarantined"""
     failure_rate: PositiveShare = 0.5
@@ -322,10 +322,10 @@ class AgentEnvConfig(StrictOptions):
     overtime_s: Positive = 3600.0
     """Seconds beyond its own time and its verifier's, after which a rollout counts as hung"""
     equal_rewards: Literal["drop", "send", "resample", "top_up"] = "drop"
-    """A group with equal rewards is dropped, sent, sampled again up to twice, or gets more members, up to three times
-    group_size, until rewards differ"""
+    """A group with equal rewards is dropped, sent, made again up to twice, or topped up with more rollouts, up to three
+    times group_size, until rewards differ"""
     max_stale_steps: Natural = 16
-    """Trainer steps after which an undelivered group is kept aside instead"""
+    """Trainer steps after which an undelivered group is not sent any more"""
     outbox_mb: Count = 2048
     """Size of undelivered groups on disk; above it no new rollouts are started"""
     shutdown_s: NotNegative = 3.0
@@ -340,7 +340,7 @@ class AgentEnvConfig(StrictOptions):
     tokenizer_name: str = ""
     """Tokenizer (a folder or a hub name); empty for the one named by the inference server"""
     trust_remote_code: bool = False
-    """Run the Python program that some tokenizers are (Kimi's), in this process"""
+    """Run a tokenizer's own Python code in this process, as Kimi's needs"""
     track: list[Literal["wandb", "trackio", "tensorboard"]] = []
     """Trackers for figures of training and evaluations: wandb, trackio, tensorboard"""
     use_wandb: bool = False
@@ -378,11 +378,11 @@ class AgentEnvConfig(StrictOptions):
     eval_temperature: NotNegative = 0.0
     """Sampling temperature in evaluations"""
     eval_top_p: PositiveShare | None = None
-    """The same as top_p in evaluations; top_p where not given"""
+    """top_p of evaluations; by default that of training"""
     eval_top_k: Natural | None = None
-    """The same as top_k in evaluations; top_k where not given"""
+    """top_k of evaluations; by default that of training"""
     eval_min_p: Annotated[float, Field(ge=0, lt=1)] | None = None
-    """The same as min_p in evaluations; min_p where not given"""
+    """min_p of evaluations; by default that of training"""
     eval_ks: Annotated[list[Count], Field(min_length=1)] = [1]
     """The k of each pass@k to report; each at most eval_samples"""
     eval_lost: Share = 0.1

@@ -184,6 +184,11 @@ def another_machine(_stack: ExitStack, place: Path) -> dict[str, str]:
     return leads(place, {"10.0.0.5:9001": 9001})
 
 
+def a_task_in_doubt(_stack: ExitStack, place: Path) -> dict[str, str]:
+    a_task(place / "tasks/ID")
+    return {}
+
+
 def a_judge(stack: ExitStack, place: Path) -> dict[str, str]:
     a_task(place / "DIR/notes", judged=True)
     return {"JUDGE_KEY": "k", **leads(place, {"judge:8000": hosted(stack)})}
@@ -214,6 +219,8 @@ ELSEWHERE = {
     "swe agents": agents_that_ran,
     "swe join": parts_that_ran,
     "tasks get": a_hub,
+    "--only ID": a_task_in_doubt,
+    "--env.tags ID": a_task_in_doubt,
     "--env.hosts": hosts,
     "api.anthropic.com": an_endpoint,
     "10.0.0.5": another_machine,

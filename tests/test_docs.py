@@ -15,6 +15,7 @@ import pytest
 
 from envs.checking import manifest
 from envs.cli.program import parse
+from envs.delivery.rows import Origin, ScoredGroup
 from envs.functions.config import FunctionConfig
 from envs.records import atif, provenance
 from envs.running import database
@@ -107,6 +108,12 @@ def test_the_page_of_compatibility_names_the_versions_of_today() -> None:
         assert rows[file] == version
 
 
+def test_the_page_of_saved_files_names_every_field_of_a_group() -> None:
+    wire = ScoredGroup(Origin(0, "group", "task"), ()).to_wire()
+    named = set(re.findall(r"`(\w+)`", (ROOT / "docs/rollouts.md").read_text()))
+    assert {*wire, *wire["generation_params"], "delivery_id"} - named == set()
+
+
 def test_every_module_has_a_file_of_tests_that_is_found_by_its_name() -> None:
     """As CONTRIBUTING.md says; `test_tool_base.py` is one for `tools/base.py`, as other rooms have a base too."""
 
@@ -157,7 +164,7 @@ NOT_OURS = {
 
 
 def test_each_line_of_shell_is_ours_or_is_known_not_to_be():
-    pages = [page for page in OF_TODAY if page.parent.name == "docs" or page.name == "README.md"]
+    pages = [page for page in OF_TODAY if page.parent == ROOT / "docs" or page.name == "README.md"]
     blocks = [
         block for page in pages for block in re.findall(r"^```(?:sh|console)\n(.*?)^```", page.read_text(), re.M | re.S)
     ]

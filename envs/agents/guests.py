@@ -189,7 +189,7 @@ class Guest:
             else:
                 reason = StopReason.BROKE_OFF
                 code = None if ran is None else ran.exit_code
-                meant = self._agent.failures.get(code or 0, "it went on no more")
+                meant = self._agent.failures.get(code or 0, "it stopped in the middle of its work")
                 error = f"{self._agent.name} ended with status {code}: {meant}"
         packages = self._agent.recipe.packages_for(self._platform, self._agent.name)
         about = {

@@ -1,8 +1,8 @@
-"""`python -m envs.swe agents RUN_DIR RUN_DIR…`: agents side by side, from evaluations of the same tasks and model.
+"""`python -m envs.swe agents RUN_DIR RUN_DIR…`: compare agents by evaluations of the same tasks and model.
 
-`agents update` shows which agents have newer versions.
+`agents update` shows newer versions of agents.
 
-Each row is a directory of `evaluate`: the share solved, and the cost, as means over rollouts.
+Each row is a directory of `evaluate`, with the share of solved rollouts and the mean cost of a rollout.
 """
 
 from __future__ import annotations

@@ -60,15 +60,15 @@ WRONG_USE = 2
 _WRONG_USE = (UsageError, BadTask, ModelNotServed, NotThisServer, RunDirectoryError)
 
 COMMANDS = {
-    "serve": "make groups for a trainer that is registered with the Atropos API",
+    "serve": "make groups for a trainer at the Atropos API",
     "process": "make --env.total_steps groups without a trainer and write them as JSONL and HTML",
     "evaluate": "attempt every evaluation task and report pass@k",
 }
 MORE = {
-    "doctor": "is everything there, and would training be right? A certificate, also with --json",
-    "export": "a run's rollouts as tables, triplets, or rows for TRL, verl, verifiers, tinker: `export RUN OUT`",
-    "groups": "what became of a run's groups, and why, in one table: `groups RUN_DIR`",
-    "view": "runs in a browser, while they go on and afterwards, or rollouts in one file: `view RUN`",
+    "doctor": "check inference server, tokenizer, rows and sandboxes before you train; with --json for programs",
+    "export": "write rollouts as tables, triplets, or rows for TRL, verl, verifiers, tinker: `export RUN OUT`",
+    "groups": "show each group's state and reason: `groups RUN_DIR`",
+    "view": "show live or finished runs in a browser, or write rollouts into one file: `view RUN`",
 }
 
 _MODULES = {"export": "envs.running.exporting", "groups": "envs.running.groups", "view": "envs.viewer.command"}

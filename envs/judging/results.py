@@ -67,7 +67,7 @@ def read_verdict(ran: ScriptRun) -> Verdict:
     counted = f"; {len(tests) - len(failed)} of {plural(len(tests), 'test')} passed{named}" if tests else ""
     wants = "".join(f"\nverifier: {line}" for line in ran.seen.wants) if ran.seen is not None else ""
     # Values are compared outside of the sandbox, so a wrong one fails no test inside.
-    doubted = "The output of test.sh, which the verifier does not take at its word:\n" * (
+    doubted = "The output of test.sh, which the verifier does not trust:\n" * (
         reward < _reward(rewards) and not ran.result.timed_out
     )
     sign = ran.seen.sign if ran.watched and ran.seen is not None and not ran.result.timed_out else None
@@ -107,7 +107,7 @@ def _decided(ran: ScriptRun, rewards: Mapping[str, float], problem: str | None) 
         return 0.0, f"No reward: {problem} ({_ended(ran)})"
     written = _reward(rewards)
     if not ran.watched:
-        return written, f"Reward {written:g} by the word of test.sh, since the task is unwatched"
+        return written, f"Reward {written:g}, as test.sh wrote, because the task is unwatched"
     seen = ran.seen
     why = "no test was seen to run" if seen is None else seen.problem
     if why is None and written > 1:

@@ -17,7 +17,7 @@ def add_env_option(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="another option of the environment, such as workers=ray; as often as there are some",
+        help="another option of the environment, such as workers=ray; may be repeated",
     )
 
 

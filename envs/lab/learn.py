@@ -95,7 +95,7 @@ def main(argv: list[str]) -> int:
         with lock_directory(options.run_dir, "--run-dir"):
             return asyncio.run(run_until_signal(_learn(options)))
     except asyncio.CancelledError:
-        print(f"interrupted; it goes on with --run-dir {options.run_dir}", file=sys.stderr)
+        print(f"interrupted; continue it with --run-dir {options.run_dir}", file=sys.stderr)
         return 130
     except (NoFolder, RunDirectoryError) as error:
         learn_parser().error(str(error))

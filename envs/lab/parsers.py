@@ -32,11 +32,11 @@ each as a process of its own, then stands in for the trainer: registers, pulls b
 row. After the requested groups it stops everything it started and reports its findings.
 """
 _LEARN = """\
-`python -m envs.swe learn`: a model gets better, on this machine, by one command.
+`python -m envs.swe learn`: train a small model on this machine, and plot its progress.
 
-It starts the Atropos API, the inference server, the environment with Docker sandboxes and a trainer, evaluates
-on held-out tasks before, during and after, and draws the curve. A dead part is started again;
-the same `--run-dir` given once more continues the run.
+It starts the Atropos API, the inference server, the environment with Docker sandboxes and a trainer, and evaluates
+on held-out tasks before, during and after. A process that dies is started again; the same `--run-dir` continues the
+run.
 """
 _WARM_START = """\
 Train the first adapter of SmolLM2-135M: `python -m envs.swe warmstart`.
@@ -54,10 +54,10 @@ WITHIN: dict[str, list[str]] = {"trl": ["-m", "envs.lab.with_trl"]}
 
 
 GIVEN = {
-    "steps": "of the trainer",
-    "groups": "of a step",
+    "steps": "steps of the trainer",
+    "groups": "groups of a step",
     "group_size": "rollouts of a group",
-    "evaluations": "on held-out tasks, the first before and the last after training; 2 or more",
+    "evaluations": "evaluations on held-out tasks, the first before and the last after training; 2 or more",
 }
 """The fields of a preset that an option replaces, each with its help."""
 
@@ -72,11 +72,14 @@ def demo_parser() -> Parser:
         "--tags", type=nonempty_text, default=",".join(EASY), help="tasks with one of these tags (default: %(default)s)"
     )
     add(
-        "--model", type=nonempty_text, default="smollm2", help="of the embedded inference server (default: %(default)s)"
+        "--model",
+        type=nonempty_text,
+        default="smollm2",
+        help="model of the embedded inference server (default: %(default)s)",
     )
-    add("--engine-url", type=url, help="use the inference server that answers here, and start none")
+    add("--engine-url", type=url, help="address of an inference server to use, instead of starting one")
     add("--adapter", type=existing_path, help="begin with this warm start of SmolLM2 (default: made on first use)")
-    add("--run-dir", type=output_folder, help="where results go (default: a new folder under runs/)")
+    add("--run-dir", type=output_folder, help="directory of the run (default: a new one under runs/)")
     add_env_option(parser)
     return parser
 
@@ -88,8 +91,12 @@ def learn_parser() -> Parser:
     add("--preset", choices=sorted(PRESETS), default="smoke", help="size of the run (default: %(default)s)")
     # The name of 0.1.
     add("--rung", choices=sorted(PRESETS), dest="preset", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
-    add("--run-dir", type=output_folder, help="where it goes, or went before (default: a new one under runs/)")
-    add("--engine-url", type=url, help="use the inference server that answers here, and start none")
+    add(
+        "--run-dir",
+        type=output_folder,
+        help="directory of the run; that of an earlier run continues it (default: a new one under runs/)",
+    )
+    add("--engine-url", type=url, help="address of an inference server to use, instead of starting one")
     add("--model", type=nonempty_text, help="folder or hub name of the model that your server serves")
     add(
         "--trainer",
@@ -104,12 +111,12 @@ def learn_parser() -> Parser:
     add(
         "--agent",
         type=_check_agent,
-        help="who works on the tasks: a name of docs/agents.md, or a file (default: our own)",
+        help="the agent for the tasks: a name of docs/agents.md, or a file (default: our own)",
     )
     add_env_option(parser)
     for name, about in GIVEN.items():
         add(f"--{name.replace('_', '-')}", type=positive_int, help=f"{about} (default: as the preset says)")
-    add("--seed", type=int, default=0, help="of task order and trainer (default: %(default)s)")
+    add("--seed", type=int, default=0, help="seed of task order and trainer (default: %(default)s)")
     return parser
 
 
@@ -129,25 +136,35 @@ def warm_start_parser() -> Parser:
     """Return the parser of `warmstart`."""
     parser = Parser(prog=replace_command(f"{SWE} warmstart"), description=replace_command(_WARM_START))
     add = parser.add_argument
-    add("--recipe", choices=sorted(RECIPES), default="full", help="what it is made of (default: %(default)s)")
-    add("--examples", type=positive_int, help="transcripts to train on, instead of the recipe's")
-    add("--rank", type=positive_int, help="of the adapter, instead of the recipe's")
-    add("--learning-rate", type=positive_float, help="at the start, instead of the recipe's")
-    add("--seed", type=int, help="of tasks and training, instead of the recipe's")
     add(
-        "--tool-format", type=_check_tool_format, help="in which calls are taught, as --env.tool_format (default: auto)"
+        "--recipe",
+        choices=sorted(RECIPES),
+        default="full",
+        help="transcripts and settings to train with (default: %(default)s)",
+    )
+    add("--examples", type=positive_int, help="transcripts to train on, instead of the recipe's")
+    add("--rank", type=positive_int, help="rank of the adapter, instead of the recipe's")
+    add("--learning-rate", type=positive_float, help="learning rate at the start, instead of the recipe's")
+    add("--seed", type=int, help="seed of tasks and training, instead of the recipe's")
+    add(
+        "--tool-format",
+        type=_check_tool_format,
+        help="format of the calls in transcripts, as --env.tool_format (default: auto)",
     )
     add(
         "--agent",
         type=_check_agent,
-        help="who attempts the tasks: a name of docs/agents.md, or a output_file (default: our own)",
+        help="the agent for the tasks: a name of docs/agents.md, or a file (default: our own)",
     )
-    add("--trials", type=nonnegative_int, default=54, help="replies to try it with afterwards (default: %(default)s)")
-    add("--threads", type=positive_int, default=1, help="threads of one operation (default: %(default)s)")
-    add("--out", type=output_file, help="copy the adapter to this output_file as well")
     add(
-        "--cache", type=output_folder, default=CACHE, help="output_folder of models and adapters (default: %(default)s)"
+        "--trials",
+        type=nonnegative_int,
+        default=54,
+        help="replies sampled afterwards to test it (default: %(default)s)",
     )
+    add("--threads", type=positive_int, default=1, help="threads of one operation (default: %(default)s)")
+    add("--out", type=output_file, help="copy the adapter to this file as well")
+    add("--cache", type=output_folder, default=CACHE, help="folder of models and adapters (default: %(default)s)")
     return parser
 
 

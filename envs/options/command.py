@@ -44,12 +44,12 @@ class EngineConfig(StrictOptions):
     base_url: str = "http://localhost:9001/v1"
     """Address of the inference server; separate several by commas"""
     server_type: Literal["vllm", "sglang", "atropos", "openai", "responses", "anthropic"] = "vllm"
-    """Protocol: vLLM's completions or SGLang's /generate by token ids, atroposlib's own /generate, OpenAI's chat or
-    Responses, or Anthropic's Messages (the last three without tokens: evaluate and process only)"""
+    """Protocol of the inference server; openai, responses and anthropic give no token ids, so evaluate and process
+    alone take them (docs/hosted.md)"""
     model_name: str = "default"
-    """The model's name at the inference server; default for its only one"""
+    """The model's name at the inference server; "default" is its only model"""
     api_key: str | None = ""
-    """The inference server's key"""
+    """API key of the inference server"""
     timeout: Annotated[int, Field(gt=0)] = 1200
     """Longest wait for an answer in seconds"""
     num_max_requests_at_once: Count = 512

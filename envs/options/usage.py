@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
@@ -24,7 +24,8 @@ def usage(prog: str, about: str, config_cls: type[AgentEnvConfig], command: str,
         *_format_options("openai", EngineConfig, EngineConfig.essential),
         *_format_options("env", config_cls, config_cls.essential),
     ]
-    blocks = [f"{prog} {command} [--OPTION VALUE …]\n\n{about}", _format_block("Essential", essential)]
+    head = f"{prog} {command} [--OPTION VALUE …]\n\n{about}\n\nDefaults are in parentheses."
+    blocks = [head, _format_block("Essential", essential)]
     if whole:
         left = [name for name in config_cls.model_fields if name not in {*config_cls.essential, *config_cls.inherited}]
         left = [name for name in left if name not in config_cls.for_python]
@@ -61,7 +62,8 @@ def _format_options(place: str, kind: type[BaseModel], names: Iterable[str]) -> 
         if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
             yield from _format_options(path, info.annotation, info.annotation.model_fields)
         else:
-            yield _format_option(f"--{path}", f"{info.description or name}{_format_default(info.default)}")
+            given = _format_default(info.default, _choices(info.annotation))
+            yield _format_option(f"--{path}", f"{info.description or name}{given}")
 
 
 def _format_option(option: str, text: str) -> str:
@@ -71,9 +73,18 @@ def _format_option(option: str, text: str) -> str:
     return f"  {option}\n{wrapped}" if len(option) > _COLUMN - 4 else f"  {option:{_COLUMN - 2}}" + wrapped[_COLUMN:]
 
 
-def _format_default(value: Any) -> str:
+def _choices(kind: Any) -> list[str]:
+    """Return the possible values of an option with a choice of names; none of others."""
+    return [str(value) for one in (kind, *get_args(kind)) if get_origin(one) is Literal for value in get_args(one)]
+
+
+def _format_default(value: Any, choices: Sequence[str] = ()) -> str:
+    if isinstance(value, list) or value is PydanticUndefined or isinstance(value, Path):
+        choices = ()  # several of them may be given, and the explanation names them
+    others = ", ".join(choice for choice in choices if choice != value)
     if value is PydanticUndefined or value is None or value in ("", [], {}):
-        return ""
+        return f" ({others})" if others else ""
     if isinstance(value, list):
-        value = ",".join(map(str, value))
-    return f" ({str(value).lower() if isinstance(value, bool) else value})" if not isinstance(value, Path) else ""
+        value = ", ".join(map(str, value))
+    more = f"; or {others}" if others else ""
+    return f" ({str(value).lower() if isinstance(value, bool) else value}{more})" if not isinstance(value, Path) else ""

@@ -53,7 +53,7 @@ def main(
     prog = replace_command(prog)
     parser = Parser(prog=f"{prog} export", description=replace_command(__doc__, prog))
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory, or a file of spans")
-    parser.add_argument("out", type=output_path, metavar="OUT", help="where it goes; it must not be there yet")
+    parser.add_argument("out", type=output_path, metavar="OUT", help="folder or file to write; it must not exist")
     forms = (*FORMS, *more)
     written = f"what is written, one of {', '.join(forms)} (%(default)s)"
     parser.add_argument("--to", choices=forms, default="parquet", metavar="FORM", help=written)

@@ -1,7 +1,7 @@
-"""`python -m envs.swe join OUT RUN_DIR RUN_DIR…`: make one evaluation of several processes' parts.
+"""`python -m envs.swe join OUT RUN_DIR RUN_DIR…`: join the parts of an evaluation that several processes made.
 
-In each directory `evaluate` ran with another `--env.shard` and the same options. OUT is a file like each of theirs: for
-`--against`, and for every other reader of evaluations.
+In each directory `evaluate` ran with another `--env.shard` and the same options. OUT is a file like `eval-0.json` of
+each part, for `--against` and every other reader of evaluations.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""`python -m envs.swe groups RUN_DIR`: the outcomes of a run's groups, and why, in one table.
+"""`python -m envs.swe groups RUN_DIR`: show the state of each group of a run, and the reason, in one table.
 
-It reads the journal, also while the run goes on. The last column names the place of the evidence, in the run's
-directory.
+It reads the journal, also during the run. The last column names the file with the evidence, in the run's directory.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def is_known(
         changes = "; ".join(differs[name] for name in refused)
         remedy = "Set them back, or give another --env.run_dir"
         if free := [name for name in refused if name not in identity]:
-            remedy += f"; --env.allow_change {','.join(free)} goes on all the same"
+            remedy += f"; --env.allow_change {','.join(free)} continues in spite of that"
         raise RunDirectoryError(
             f"{directory} holds a run that can't be continued with these options: {changes}. {remedy}"
         )

@@ -16,9 +16,9 @@ from typing import Self
 logger = logging.getLogger(__name__)
 
 _LASTING = (
-    "the event loop has been blocked for %.0f s, and nothing else goes on in this process until that ends. What waits "
-    "without `await`, such as a sync client in an async function, belongs in a function without `async`, which runs in "
-    "a thread; a reward function returns at once. Now in:\n%s"
+    "the event loop has been blocked for %.0f s, and the whole process waits. Await slow calls, or move a sync client "
+    "into a function without `async`, which runs in a thread; a reward function must return at once. It is blocked in:"
+    "\n%s"
 )
 
 

@@ -18,20 +18,20 @@ from sandboxes.naming import did_you_mean, lazy_import
 USAGE = """\
 python -m envs.swe COMMAND [OPTIONS]
 
-  serve      make groups for a trainer that is registered with the Atropos API
-  process    make groups without a trainer; JSONL and an HTML page
-  evaluate   attempt every evaluation task; pass@k with standard errors
-  doctor     is everything there, and would training be right? A certificate, also with --json
-  demo       everything at once, on this machine: engine, trainer API, environment, a stand-in trainer
-  agents     agents side by side, from evaluations: `agents RUN_DIR RUN_DIR…`
-  export     a run's rollouts as tables, triplets, or rows for TRL, verl, verifiers, tinker: `export RUN OUT`
-  join       one evaluation of the parts that several processes made: `join OUT RUN_DIR RUN_DIR…`
-  groups     what became of a run's groups, and why, in one table: `groups RUN_DIR`
-  learn      a model gets better on this machine: everything above with a trainer, and its curve
-  rejudge    score a run's rollouts again, without a model: other tests, rewards or verifiers
+  serve      make groups for a trainer at the Atropos API
+  process    make groups without a trainer, as JSONL and an HTML page
+  evaluate   attempt every evaluation task; report pass@k with standard errors
+  doctor     check inference server, tokenizer, rows and sandboxes before you train
+  view       show live or finished runs in a browser, or write rollouts into one file: `view RUN`
+  groups     show each group's state and reason: `groups RUN_DIR`
+  export     write rollouts as tables, triplets, or rows for TRL, verl, verifiers, tinker: `export RUN OUT`
+  rejudge    judge a run's rollouts again, by other tests, rewards or verifiers: `rejudge RUN`
   tasks      `tasks get NAME`, `tasks check FOLDER`, `tasks attack FOLDER`, `tasks forge PACKAGE...`, `tasks convert …`
-  view       runs in a browser, while they go on and afterwards, or rollouts in one file: `view RUN`
-  warmstart  train the small model's adapter for the demo
+  agents     compare agents by their evaluations: `agents RUN_DIR RUN_DIR…`; `agents update` finds newer versions
+  join       join the parts of an evaluation that several processes made: `join OUT RUN_DIR RUN_DIR…`
+  demo       run inference server, trainer API, environment and a stand-in trainer on this machine
+  learn      train a small model on this machine, and plot its progress
+  warmstart  train the small model's adapter for `demo` and `learn`
 
 COMMAND --help shows the options of each; --version the package's version.
 """

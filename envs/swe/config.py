@@ -33,13 +33,13 @@ class SWEEnvConfig(AgentEnvConfig):
     bad_tasks: Literal["skip", "refuse"] = "skip"
     """Skip and list unusable tasks, or end the run"""
     unwatched: Literal["use", "refuse"] = "use"
-    """Use or refuse tasks without pytest and unittest, with rewards by the word of their test.sh (docs/reward.md)"""
+    """Use or refuse training tasks without pytest and unittest, whose reward is test.sh's alone (docs/reward.md)"""
     manifest: Path | None = None
     """Manifest of `tasks check`: failed and changed tasks are not used; by default the one in the tasks' folder"""
     shard: str = "1/1"
     """This process's part of the tasks, for training and evaluation, as "2/4"; parts don't overlap (docs/ray.md)"""
     eval_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Share of the tasks held out for evaluation, without eval_tasks"""
+    """Share of the tasks held out for evaluation, if there are no eval_tasks"""
     difficulty_from: list[Path] = Field(default=[])
     """Directories of earlier runs: skip tasks always or never solved there"""
     difficulty_rollouts: Count = 8
@@ -54,15 +54,15 @@ class SWEEnvConfig(AgentEnvConfig):
     """Tools of the agent, in their order; package.module:name for your own; settings follow a colon, as in
     terminal:timeout=300"""
     mcp_servers: Path | None = None
-    """File with MCP servers for every task, JSON or YAML, as other agents have it under `mcpServers` (docs/mcp.md)"""
+    """File with MCP servers for every task: JSON or YAML with `mcpServers` (docs/mcp.md)"""
     judge: Annotated[str, check_if_given(web_address)] = ""
-    """API of the model that judges for tasks that ask one, with /v1 (docs/judges.md)"""
+    """Address, with /v1, of the model that judges in tasks with a judge (docs/judges.md)"""
     judge_model: str = ""
-    """That model's name; empty for the one that the task names"""
+    """Name of the judge model; empty for the task's own"""
     judge_key: str = ""
-    """Name of the environment variable with that model's key"""
+    """Name of the environment variable with the judge model's key"""
     judge_requests: Count = 32
-    """Most requests of one verdict to that model"""
+    """Most requests to the judge model for one verdict"""
     sandbox: str = "docker"
     """Backend of the sandboxes: docker, kubernetes, e2b, or package.module:factory of your own"""
     pods: PodOptions = Field(default_factory=PodOptions)
@@ -75,11 +75,11 @@ class SWEEnvConfig(AgentEnvConfig):
     """Docker hosts of the sandboxes, such as ssh://a,ssh://b or a YAML file; by default this machine's Docker daemon
     (docs/hosts.md)"""
     base_image: str | None = None
-    """Image in place of the tasks' `FROM`, if theirs can't be pulled"""
+    """Image in place of those in the `FROM` of the tasks' Dockerfiles, if these can't be pulled"""
     warm_sandboxes: Natural = 0
-    """Ready containers of each recently used kind, and of the next task's"""
+    """Containers started ahead, of each recently used kind and of the next task's"""
     sandbox_runtime: str | None = None
     """Container runtime, such as runsc (gVisor); empty for the Docker daemon's default"""
     sandbox_starter: Literal["docker", "crun"] | None = None
-    """Starter of containers: docker for the Docker daemon, or crun, past it and cheaper; by default crun if possible
-    (`doctor` names it)"""
+    """Starter of containers: the Docker daemon, or crun beside it, with less CPU; by default crun if possible (`doctor`
+    names it)"""

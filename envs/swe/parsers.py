@@ -14,26 +14,25 @@ from envs.tasks.adapters.sets import SETS
 from sandboxes.arguments import Parser, new_output_file, output_file, output_folder, positive_int, url
 from sandboxes.naming import lazy_import
 
-_CHECK = "Each task's reference solution passes, and doing nothing does not."
+_CHECK = "Check that each task rewards its reference solution with 1, and an untouched tree not."
 _ATTACK = """\
-Look for tasks whose tests accept a wrong patch: generic cheats are tried on each, or a model attacks it, with the
-options of `evaluate` (--openai.NAME, --env.NAME, --config FILE) after those below. Tasks that were not checked are
-checked first.
+Find tasks whose tests accept a wrong patch: try generic cheats on each, or a model, with the options of `evaluate`
+(--openai.NAME, --env.NAME, --config FILE) after those below. Tasks that were not checked are checked first.
 """
-_FORGE = "Make tasks from Python packages that have tests: bugs are planted that the tests find."
+_FORGE = "Make tasks from Python packages with tests: add bugs that some of the tests find."
 _CONVERT = "Convert tasks of another format into Harbor task directories, which every command takes."
 _GET = """\
 Download a published set of tasks in one revision, and convert it. Unusable tasks are left out and listed in a file.
 """
-_SKIP_BAD = "leave out what can't be used, and say what and why"
-_HOSTS = "Docker hosts to work on, such as ssh://a,ssh://b or a YAML file, instead of this machine's daemon"
+_SKIP_BAD = "leave out unusable tasks or rows, and list them with the reasons"
+_HOSTS = "Docker hosts for the sandboxes, such as ssh://a,ssh://b or a YAML file, instead of this machine's daemon"
 CACHE = Path.home() / ".cache/atropos-agent/forge"
 _REJUDGE = """\
-`python -m envs.swe rejudge RUN`: score a run's rollouts again, by other tests, rewards or verifiers, without a
+`python -m envs.swe rejudge RUN`: judge the saved work of a run again, by other tests, rewards or verifiers, without a
 model.
 
-Each agent's work is judged again by the tasks in the folder of --tasks, or by the run's own in their
-present state. The table shows the rollouts with a changed verdict; a new file beside the run's has all of them.
+It uses the tasks of --tasks, or the run's own in their present state. The table shows the rollouts with a changed
+verdict; a new file in the run's directory has all of them.
 """
 _READ_HOSTS = lazy_import("sandboxes.fleet:read_hosts")
 
@@ -77,24 +76,26 @@ def _add_attack(commands: argparse._SubParsersAction[Parser]) -> None:
 def _add_checking(command: Parser) -> None:
     """Add the options of a check."""
     command.add_argument("folder", nargs="?", default="starter", help='Harbor task directories, or "starter"')
-    command.add_argument("--only", nargs="*", default=[], metavar="NAME", help="tasks with one of these tags or ids")
-    command.add_argument("--repeats", type=positive_int, default=1, help="checks of each task; rewards must agree")
+    command.add_argument(
+        "--only", nargs="*", default=[], metavar="NAME", help="only tasks with one of these tags or ids"
+    )
+    command.add_argument("--repeats", type=positive_int, default=1, help="checks of each task; results must agree (1)")
     command.add_argument(
         "--seen",
         nargs="+",
         type=Path,
         default=[],
         metavar="RUN",
-        help="tasks in which these runs got different verdicts on the same changes are checked many times",
+        help="check tasks many times in which these runs got different verdicts on the same changes",
     )
-    command.add_argument("--concurrency", type=positive_int, default=4, help="tasks at the same time")
+    command.add_argument("--concurrency", type=positive_int, default=4, help="tasks at the same time (4)")
     command.add_argument(
         "--manifest",
         type=output_file,
-        help=f"where results are kept ({NAME} in the folder): tasks that haven't changed since are not checked again",
+        help=f"file of results ({NAME} in the folder); unchanged sound tasks in it are not checked again",
     )
     command.add_argument("--skip-bad", action="store_true", help=_SKIP_BAD)
-    command.add_argument("--again", action="store_true", help="all tasks, whatever the manifest says")
+    command.add_argument("--again", action="store_true", help="check all tasks again, whatever the manifest says")
     command.add_argument("--base-image", help="replaces the image in the tasks' FROM")
     command.add_argument("--hosts", type=_parse_hosts, help=_HOSTS)
     command.add_argument("--judge", type=url, metavar="URL", help="as --env.judge of a run")
@@ -107,19 +108,21 @@ def _add_forge(commands: argparse._SubParsersAction[Parser]) -> None:
     forging.set_defaults(command="forge")
     forging.add_argument("sources", nargs="+", metavar="PACKAGE_OR_DIR", help="NAME, NAME==VERSION or a source tree")
     forging.add_argument(
-        "--out", type=output_folder, required=True, metavar="DIR", help="where the task directories go"
+        "--out", type=output_folder, required=True, metavar="DIR", help="folder for the task directories"
     )
     forging.add_argument(
-        "--per-package", type=positive_int, default=30, metavar="N", help="tasks from each package, at most"
+        "--per-package", type=positive_int, default=30, metavar="N", help="most tasks from each package (30)"
     )
-    forging.add_argument("--limit", type=positive_int, metavar="N", help="tasks in all, at most")
+    forging.add_argument("--limit", type=positive_int, metavar="N", help="most tasks in all")
     forging.add_argument("--seed", type=int, default=0, metavar="S", help="the same seed makes the same tasks")
-    forging.add_argument("--concurrency", type=positive_int, default=2, help="packages at the same time")
+    forging.add_argument("--concurrency", type=positive_int, default=2, help="packages at the same time (2)")
     forging.add_argument(
-        "--cache", type=output_folder, default=CACHE, help="where downloaded sources are kept (%(default)s)"
+        "--cache", type=output_folder, default=CACHE, help="folder for downloaded sources (%(default)s)"
     )
     forging.add_argument("--hosts", type=_parse_hosts, help=_HOSTS)
-    forging.add_argument("--no-check", action="store_true", help="leave out `tasks check`, which removes what fails it")
+    forging.add_argument(
+        "--no-check", action="store_true", help="don't run `tasks check`, which removes the tasks that fail it"
+    )
 
 
 def _add_convert(commands: argparse._SubParsersAction[Parser]) -> None:
@@ -144,14 +147,14 @@ def _add_get(commands: argparse._SubParsersAction[Parser]) -> None:
 def _add_converted(command: Parser) -> None:
     """Add the options for what becomes of converted tasks."""
     command.add_argument(
-        "--out", type=output_folder, required=True, metavar="DIR", help="where the task directories go"
+        "--out", type=output_folder, required=True, metavar="DIR", help="folder for the task directories"
     )
-    command.add_argument("--check", action="store_true", help="run `tasks check` on what was converted")
+    command.add_argument("--check", action="store_true", help="run `tasks check` on the converted tasks")
     command.add_argument("--hosts", type=_parse_hosts, help=_HOSTS)
     command.add_argument(
         "--printed-results",
         action="store_true",
-        help="also rows whose tests only print their results, which what they test could do too (docs/reward.md)",
+        help="also rows whose tests only print their results, which the tested code could fake (docs/tasks.md)",
     )
 
 
@@ -169,17 +172,17 @@ def rejudge_parser() -> Parser:
     parser = Parser(prog=replace_command(f"{SWE} rejudge"), description=replace_command(_REJUDGE))
     add = parser.add_argument
     add("run_dir", type=Path, metavar="RUN", help="directory of the run")
-    add("--tasks", metavar="FOLDER", help='by these tasks, or "starter"; the run\'s own, as they are now, without it')
-    add("--reward", metavar="PATH", help="by this reward, package.module:function of (task, outcome)")
-    add("--only", nargs="+", default=[], metavar="NAME", help="rollouts of tasks with one of these tags or ids")
+    add("--tasks", metavar="FOLDER", help='folder of tasks, or "starter"; by default the run\'s own')
+    add("--reward", metavar="PATH", help="reward: package.module:function of (task, outcome); by default the run's own")
+    add("--only", nargs="+", default=[], metavar="NAME", help="only rollouts of tasks with one of these tags or ids")
     add("--concurrency", type=positive_int, default=4, help="rollouts at the same time (%(default)s)")
     add(
         "--out",
         type=new_output_file,
         metavar="FILE",
-        help="where each rollout's verdicts are written (a new file of the run's)",
+        help="file for the verdicts of each rollout (by default a new one in RUN)",
     )
-    add("--sandbox", help="docker, or package.module:factory; the run's own without it")
-    add("--hosts", help="Docker hosts to make the sandboxes on, as --env.hosts; the run's own without it")
+    add("--sandbox", help="docker, or package.module:factory; by default the run's own")
+    add("--hosts", help="Docker hosts for the sandboxes, as --env.hosts; by default the run's own")
     add("--base-image", help="replaces the image in the tasks' FROM")
     return parser

@@ -9,7 +9,7 @@ from envs.messages import SWE, replace_command
 from sandboxes.arguments import Parser, nonnegative_int, output_file, port, positive_int
 
 _VIEW = """\
-`python -m envs.swe view RUN [RUN ...]`: show runs in a browser, or chosen rollouts in one file for sending.
+`python -m envs.swe view RUN [RUN ...]`: show runs in a browser, or write chosen rollouts into one file.
 
 It reads the files of live and finished runs. The page has an overview over the trainer's steps, groups with their
 members side by side, rollouts with their conversation, patch and tokens, and a search in all messages; two runs are
@@ -22,16 +22,18 @@ def view_parser(prog: str = SWE) -> Parser:
     prog = replace_command(prog)
     parser = Parser(prog=f"{prog} view", description=replace_command(_VIEW, prog))
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="directory of a run, or of several")
-    parser.add_argument("--port", type=port, default=0, help="where the page answers on this machine (a free port)")
+    parser.add_argument("--port", type=port, default=0, help="port of the page on this machine (a free one)")
     parser.add_argument(
-        "--tokenizer", type=_file, help="a tokenizer.json, where the run's directory has none (tokens are ids without)"
+        "--tokenizer",
+        type=_file,
+        help="a tokenizer.json, if the run's directory has none; without it tokens are shown as ids",
     )
-    chosen = parser.add_argument_group("one file for sending, of chosen rollouts")
-    chosen.add_argument("--export", type=_page, metavar="PAGE.html", help="write it, and serve nothing")
-    chosen.add_argument("--latest", type=positive_int, help="so many of the latest (20 where nothing is chosen)")
-    chosen.add_argument("--step", type=nonnegative_int, help="only of this trainer's step")
-    chosen.add_argument("--best", type=positive_int, help="so many with the highest rewards")
-    chosen.add_argument("--worst", type=positive_int, help="so many with the lowest rewards")
+    chosen = parser.add_argument_group("one file with chosen rollouts")
+    chosen.add_argument("--export", type=_page, metavar="PAGE.html", help="write this file, and start no server")
+    chosen.add_argument("--latest", type=positive_int, help="number of newest rollouts (20 if nothing is chosen)")
+    chosen.add_argument("--step", type=nonnegative_int, help="only rollouts of this step of the trainer")
+    chosen.add_argument("--best", type=positive_int, help="number of rollouts with the highest rewards")
+    chosen.add_argument("--worst", type=positive_int, help="number of rollouts with the lowest rewards")
     chosen.add_argument("--group", type=nonnegative_int, help="the members of this group")
     chosen.add_argument("--rollout", action="append", default=[], help="the rollout with this id; may be repeated")
     return parser

@@ -44,12 +44,12 @@ class PodOptions(BaseModel):
     memory_share: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the memory limit that a pod requests; below 1 a node can run out, and kills pods below their limit"""
     network_off: Literal["auto", "namespace", "policy"] = "auto"
-    """Guard of pods without a network: their own namespace is taken down, or the NetworkPolicy alone is relied on and
-    tried; auto takes the first if the cluster admits NET_ADMIN"""
+    """How pods have no network: their interfaces are taken down, or a NetworkPolicy is made and tried; auto takes the
+    first if the cluster admits NET_ADMIN"""
     network_probe: list[str] = []
     """Addresses (IPv4:PORT) that a pod without a network must not reach, beside its kubelet's"""
     warm: Annotated[int, Field(ge=0)] = 0
-    """Pods of each kind that agent-sandbox's controller keeps ready; 0 for none, then it isn't needed"""
+    """Pods of each kind that agent-sandbox's controller keeps ready; 0 needs no controller"""
     sandbox_template: str = ""
     """SandboxTemplate with more settings of those pods, such as affinities; with warm"""
     max_starts: Annotated[int, Field(ge=1)] = 16

@@ -33,10 +33,12 @@ from envs.lab.practice import write_tasks
 from envs.options.reading import read_options
 from envs.runs import open_run
 from envs.swe.environment import SWEEnv, SWEEnvConfig
+from envs.tasks.task_toml import parse_config
 from envs.types import Task
 from sandboxes.base import Limits, PtySize, SandboxSpec
 from sandboxes.docker import DockerBackend
 from sandboxes.fleet.host import read_hosts
+from tools import ToolError, ToolRegistry
 from tools.mcp.servers import parse_servers, read_servers
 
 ROOT = Path(__file__).parents[2]
@@ -112,6 +114,20 @@ def test_a_user_who_speaks_is_the_example(code):
     ]
 
 
+@of("docs/extending.md: def careful")
+def test_a_reward_is_the_example(code):
+    assert code in (ROOT / "examples/reward.py").read_text()
+
+
+@of("docs/extending.md: async def weather")
+async def test_a_tool_has_a_schema_and_answers_the_model(code):
+    tools = ToolRegistry([(await names_after(code, ToolError=ToolError))["weather"]])
+    (schema,) = tools.schemas
+    assert schema["function"]["parameters"]["properties"]["days"]["description"] == "the number of days ahead."
+    assert await tools.answer("weather", '{"city": "Oslo"}') == "Oslo: rain"
+    assert "at most 7 days" in await tools.answer("weather", '{"city": "Oslo", "days": 8}')
+
+
 @of("docs/functions.md: @rollout(tasks=TASKS")
 async def test_a_function_takes_a_prompt_and_hooks(code):
     class Log(Hooks):
@@ -150,10 +166,24 @@ async def test_a_session_of_the_gateway_ends_with_a_result(code, make_env):
     assert names["result"].num_steps == 1
 
 
+@of("docs/options.md: env: {tasks")
+def test_options_are_read_from_a_file(code, tmp_path):
+    (tmp_path / "run.yaml").write_text(code)
+    options = read_options(SWEEnvConfig, ["--config", str(tmp_path / "run.yaml"), "--env.tags", "terminal"])
+    assert (options.env.group_size, options.env.tags, options.openai[0].api_key) == (16, ["terminal"], "KEY")
+
+
 @of("docs/options.md: class Patient")
 async def test_a_removed_option_lives_in_a_subclass(code):
     env_cls = (await names_after(code, SWEEnv=SWEEnv, SWEEnvConfig=SWEEnvConfig))["MyEnv"]
     assert read_options(env_cls.env_config_cls, []).env.overtime_s == 7200
+
+
+@of("docs/tasks.md: [metadata]")
+def test_a_task_names_its_limits(code):
+    config = parse_config(code, "task.toml")
+    assert (config.environment.memory_mb, config.environment.allowed_hosts) == (512, ["pypi.org"])
+    assert not [*config.ignored_fields()]
 
 
 @of("docs/trainers.md: from envs.running.feed")

@@ -84,4 +84,4 @@ async def test_what_nothing_watches_is_believed_and_marked(judge_tasks, tmp_path
     assert wrong(table, verdicts, 1.0) == {}
     for verdict in verdicts:
         assert verdict.metrics[TESTS_UNSEEN] == 1.0
-        assert "by the word of test.sh, since the task is unwatched" in verdict.explanation
+        assert "as test.sh wrote, because the task is unwatched" in verdict.explanation

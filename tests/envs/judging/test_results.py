@@ -113,7 +113,7 @@ def test_a_reward_that_is_no_number_is_the_tasks_where_nothing_speaks_against_th
 def test_an_ok_of_test_sh_beside_a_reward_of_0_is_not_left_unexplained(written, doubted):
     wrong = seen("1 test not seen to pass: b", share=0.0, b="failed")
     ran = ScriptRun(ExecResult(0, b"OK"), {"reward.txt": written.encode()}, wrong, None, watched=True, known=True)
-    words = "The output of test.sh, which the verifier does not take at its word:\nOK"
+    words = "The output of test.sh, which the verifier does not trust:\nOK"
     assert (words in read_verdict(ran).explanation) is doubted
 
 
@@ -147,7 +147,7 @@ def test_where_no_test_was_seen_of_a_watched_task_nothing_is_earned():
 def test_of_an_unwatched_task_the_word_of_test_sh_counts_and_is_marked(outcome):
     verdict = read("0.75", outcome, watched=False)
     assert (verdict.reward, verdict.metrics[TESTS_UNSEEN], verdict.signs) == (0.75, 1.0, ())
-    assert "Reward 0.75 by the word of test.sh, since the task is unwatched" in verdict.explanation
+    assert "Reward 0.75, as test.sh wrote, because the task is unwatched" in verdict.explanation
 
 
 def test_named_rewards_are_metrics_beside_the_one_that_counts():

@@ -142,7 +142,7 @@ def test_what_is_set_in_python_alone_is_refused_by_name(tmp_path):
     config = file(tmp_path, "env: {overtime_s: 3}\n")
     lines = refused("--config", config, "--env.task_failures", "4")
     assert len(lines) == 2
-    assert all("is set in Python alone" in line for line in lines)
+    assert all("is set only in Python" in line for line in lines)
 
     class Patient(SWEEnvConfig):
         overtime_s: float = 7200.0
@@ -172,7 +172,7 @@ BOMB = "".join(f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n" for befor
         ("env: 5\n", "--env: Input should be a valid dictionary"),
         ("openai: [3]\n", "--openai.0: Input should be a valid dictionary"),
         ("openai: []\n", "--openai: the file's list of servers is empty"),
-        ("env: {shaping: {long_reply: 9}}\n", "--env.shaping: it went; --env.reward does its work"),
+        ("env: {shaping: {long_reply: 9}}\n", "--env.shaping: it was removed; use --env.reward"),
         ("evn: {}\n", "--evn: there is no such option; did you mean --env?"),
         ("env: {group_sise: 3}\n", "--env.group_sise: there is no such option; did you mean --env.group_size?"),
         ("openai: [{base_ulr: x}]\n", "--openai.0.base_ulr: there is no such option; did you mean --openai.base_url?"),
@@ -225,8 +225,8 @@ WRONG = [
     (["--env.qqqqqq", "4"], "--env.qqqqqq: there is no such option"),
     (["--openai.healthcheck", "4"], "--openai.healthcheck: there is no such option"),
     (["stray"], "'stray' belongs to no option"),
-    (["--env.shaping.long_reply=9"], "--env.shaping.long_reply: it went; --env.reward does its work (docs/reward.md)"),
-    (["--env.curriculum", "true"], "--env.curriculum: it went; each task comes once an epoch (docs/options.md)"),
+    (["--env.shaping.long_reply=9"], "--env.shaping.long_reply: it was removed; use --env.reward (docs/reward.md)"),
+    (["--env.curriculum", "true"], "--env.curriculum: it was removed; each task comes once an epoch (docs/options.md)"),
     (["--env.use_wandb"], "--env.use_wandb: it needs a value (true or false)"),
     (["--env.group_size", "--env.seed", "1"], "--env.group_size: it needs a value"),
     (["--config"], "--config: it needs a value"),

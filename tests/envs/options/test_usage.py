@@ -1,5 +1,7 @@
 """Help: at most 15 essential options, four groups in all, and no refused name."""
 
+from typing import Literal
+
 from envs.cli import main
 from envs.config import AgentEnvConfig, Count
 from envs.options.usage import usage
@@ -34,3 +36,15 @@ def test_the_text_below_an_option_of_ones_own_explains_it():
     assert [line.split() for line in lines if "--env.rounds" in line] == [
         ["--env.rounds", "Rounds", "of", "a", "game", "(3)"]
     ]
+
+
+def test_an_option_with_a_choice_lists_its_values():
+    class Own(AgentEnvConfig):
+        pace: Literal["slow", "fast"] = "slow"
+        """Pace of a game"""
+        tone: Literal["high", "low"] | None = None
+        """Tone of a game"""
+
+    lines = usage("mine", "plays", Own, "serve", whole=True).splitlines()
+    told = {line.split()[0]: line.split("  ")[-1] for line in lines if " of a game" in line}
+    assert told == {"--env.pace": "Pace of a game (slow; or fast)", "--env.tone": "Tone of a game (high, low)"}
