@@ -122,7 +122,9 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
                 raise NotThisServer(f"{self.label} can't be used: {why}") from error
             if self._has_key or not self.url.startswith("https:"):
                 raise
-            raise NotThisServer(f"--openai.api_key is not set, which a hosted model needs; {error}") from error
+            raise NotThisServer(
+                f"give --openai.api_key_var or --openai.api_key, which a hosted model needs; {error}"
+            ) from error
 
     async def chat_completion(self, **options: Any) -> Any:
         """Return a reply to `messages` in OpenAI's shape. Raises AgentError with the server's message."""

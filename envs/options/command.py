@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -35,7 +36,7 @@ class EngineConfig(StrictOptions):
     """Reach one inference server. The class replaces atroposlib's `APIServerConfig`: see `envs.config`."""
 
     unused: ClassVar[Mapping[str, Any]] = MappingProxyType({"health_check": True, "tokenizer_name": "none"})
-    essential: ClassVar[Sequence[str]] = ("base_url", "server_type", "model_name", "api_key")
+    essential: ClassVar[Sequence[str]] = ("base_url", "server_type", "model_name", "api_key_var")
     inherited: ClassVar[Sequence[str]] = (
         *("timeout", "num_max_requests_at_once", "num_requests_for_eval", "n_kwarg_is_ignored"),
         "rolling_buffer_length",
@@ -50,6 +51,8 @@ class EngineConfig(StrictOptions):
     """The model's name at the inference server; "default" is its only model"""
     api_key: str | None = ""
     """API key of the inference server"""
+    api_key_var: str = ""
+    """Environment variable with the API key, such as OPENAI_API_KEY"""
     timeout: Annotated[int, Field(gt=0)] = 1200
     """Longest wait for an answer in seconds"""
     num_max_requests_at_once: Count = 512
@@ -73,8 +76,17 @@ class EngineConfig(StrictOptions):
         if self.server_type in WITHOUT_TOKENS and "base_url" not in self.model_fields_set:
             raise ValueError(
                 f"give --openai.base_url for --openai.server_type {self.server_type}, such as "
-                f"{_HOSTED[self.server_type]}, and --openai.api_key unless the server is a local one"
+                f"{_HOSTED[self.server_type]}, and --openai.api_key_var unless the server is a local one"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _read_key(self) -> Self:
+        """Take the key from its variable, which other machines of the run need not have."""
+        if self.api_key and self.api_key_var:
+            raise ValueError("give --openai.api_key or --openai.api_key_var, not both")
+        self.api_key = self.api_key or self._check_key(os.environ.get(self.api_key_var))
+        self.api_key_var = ""
         return self
 
     @field_validator("base_url", mode="before")
@@ -111,6 +123,13 @@ class EngineConfig(StrictOptions):
         if not all("!" <= sign <= "~" for sign in value):
             raise ValueError("no key has spaces, line ends or letters beyond ASCII in it; copy it again")
         return value
+
+    @field_validator("api_key_var")
+    @classmethod
+    def _check_variable(cls, name: str) -> str:
+        if name and not os.environ.get(name):
+            raise ValueError(f"the environment has no variable {name}; set it, also in a file .env")
+        return name
 
     def per_url(self) -> list[EngineConfig]:
         """Return one for each URL."""

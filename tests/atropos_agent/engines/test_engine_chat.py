@@ -130,7 +130,7 @@ async def test_a_server_that_is_away_is_named():
 @pytest.mark.parametrize("kind", ["openai", "responses", "anthropic"])
 @pytest.mark.parametrize(
     ("key", "raised", "first"),
-    [("", NotThisServer, "--openai.api_key is not set"), ("x", EngineDown, "the endpoint at")],
+    [("", NotThisServer, "give --openai.api_key_var or"), ("x", EngineDown, "the endpoint at")],
 )
 async def test_a_hosted_model_that_cannot_be_reached_is_not_waited_for_without_a_key(kind, key, raised, first):
     config = EngineConfig(base_url="https://localhost:1/v1", server_type=kind, model_name="m", api_key=key)

@@ -193,6 +193,19 @@ def test_a_key_that_can_not_be_sent_is_refused_and_not_shown(tmp_path):
     assert options("--config", file(tmp_path, "openai:\n  api_key: |\n    sk-1\n")).engines[0].api_key == "sk-1"
 
 
+def test_a_key_is_read_from_its_variable(monkeypatch):
+    monkeypatch.setenv("SOME_KEY", "sk-1")
+    engine = options("--openai.api_key_var", "SOME_KEY").engines[0]
+    assert (engine.api_key, engine.api_key_var) == ("sk-1", "")  # so that other machines need no such variable
+    assert "give --openai.api_key or" in refused("--openai.api_key_var=SOME_KEY", "--openai.api_key=sk-2")[0]
+    monkeypatch.setenv("SOME_KEY", "sk secret")
+    (line,) = refused("--openai.api_key_var=SOME_KEY")
+    assert "no key has spaces" in line
+    assert "secret" not in line
+    monkeypatch.delenv("SOME_KEY")
+    assert "api_key_var: the environment has no variable SOME_KEY" in refused("--openai.api_key_var=SOME_KEY")[0]
+
+
 def test_the_home_directory_is_found_where_the_shell_leaves_its_sign(monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
     env = options("--env.run_dir=~/runs/a", "--env.difficulty_from=~/b,~/c", "--env.tokenizer_name=~/model").env
@@ -339,7 +352,7 @@ def test_every_option_is_read_somewhere():
     said_here = {root / "envs/swe/config.py"}
     text = "\n".join(path.read_text() for path in ours if path not in said_here)
     text += (root / "envs/config.py").read_text().split('@model_validator(mode="after")')[1]
-    text += (root / "envs/options/command.py").read_text().split("def per_url")[1]
+    text += (root / "envs/options/command.py").read_text().split('@model_validator(mode="after")', 1)[1]
     theirs = Path(atroposlib.__file__).parent / "envs/server_handling"
     text += "".join((theirs / name).read_text() for name in ("server_baseline.py", "openai_server.py"))
     for option, info in every_option():
