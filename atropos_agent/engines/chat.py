@@ -25,7 +25,7 @@ from atropos_agent.engines.errors import (
     shown,
 )
 from atropos_agent.engines.hosted import Usage, pause_s, refused_option, room_left
-from atropos_agent.engines.http import LARGEST, NoAnswer, needs_environment, whole
+from atropos_agent.engines.http import LARGEST, NoAnswer, is_packed_twice, needs_environment, whole
 from atropos_agent.engines.load import Load
 from atropos_agent.engines.token_server import note_request
 from atropos_agent.tokens.chat import read_chat
@@ -63,6 +63,8 @@ class _BoundedClient(openai.DefaultAsyncHttpxClient):  # type: ignore[misc]  # o
             return response
         body = bytearray()
         try:
+            if is_packed_twice(response.headers):
+                raise NoAnswer("its answer is compressed several times")
             async for part in response.aiter_bytes():
                 body += part
                 if len(body) > LARGEST:
@@ -70,7 +72,9 @@ class _BoundedClient(openai.DefaultAsyncHttpxClient):  # type: ignore[misc]  # o
         finally:
             await response.aclose()
         headers = [(name, value) for name, value in response.headers.items() if name not in _OF_THE_WIRE]
-        return type(response)(response.status_code, headers=headers, content=whole(body), request=response.request)
+        bounded = type(response)(response.status_code, headers=headers, content=whole(body), request=response.request)
+        bounded.encoding = "utf-8"  # as in `Response.text`
+        return bounded
 
 
 class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
@@ -206,7 +210,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
             raise add_pause(refusal(self.label, error.status_code, text), error.response.headers) from error
         except (openai.APIConnectionError, NoAnswer) as error:
             raise self._no_answer_error(error) from error
-        except (openai.OpenAIError, ValueError) as error:  # the second: no JSON
+        except (openai.OpenAIError, ValueError, RecursionError) as error:  # the latter: no JSON, or too deep
             raise NoCompletion(f"{self.label} answered with something that is no completion: {error}") from error
         try:
             read_chat(answer)
@@ -226,7 +230,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
             ) from error
         except (openai.APIConnectionError, NoAnswer) as error:
             raise self._no_answer_error(error) from error
-        except (openai.OpenAIError, ValueError, AttributeError, TypeError):
+        except (openai.OpenAIError, *ODD):
             return []
 
     async def _only_model(self) -> str:
