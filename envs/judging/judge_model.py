@@ -23,6 +23,7 @@ from typing import Any, Self
 from aiohttp import web
 
 from atropos_agent.engines.http import HttpClient, NoAnswer, Response
+from atropos_agent.tokens.chat import count_of
 from envs.types import Failure, InfraError, JudgeModel
 from sandboxes.shielding import stop
 from tools.output import truncate
@@ -333,7 +334,7 @@ def _tokens_of(content: bytes) -> int:
     with suppress(ValueError, TypeError, AttributeError, RecursionError):
         usage = json.loads(content).get("usage") or {}
         return sum(
-            int(usage.get(name) or 0)
+            count_of(usage.get(name))
             for name in ("prompt_tokens", "completion_tokens", "input_tokens", "output_tokens")
         )
     return 0

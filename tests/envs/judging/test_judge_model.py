@@ -12,7 +12,7 @@ from judge_samples import RIGHT, judge_task, judging, naive, question_of
 from envs.checking.attack import attack_tasks
 from envs.checking.check import check_tasks
 from envs.checking.generic_cheats import CHEATS
-from envs.judging.judge_model import Bench, JudgeRefuses
+from envs.judging.judge_model import Bench, JudgeRefuses, _tokens_of
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.workplace import PlainGuest, open_workplace
@@ -53,6 +53,11 @@ async def test_a_judges_score_and_words_are_in_the_verdict(tmp_path, base_image,
     assert headers["Authorization"] == "Bearer the-key" and body["model"] == "judge-7b"
     assert headers.get("anthropic-version") == (None if wire == "openai" else "2023-06-01")
     assert body["max_tokens"] == (16_384 if wire == "openai" else 100)
+
+
+@pytest.mark.parametrize("count", [b"1e400", b"1" + b"0" * 400, b"-1", b'"7"'])
+def test_a_senseless_count_of_a_judges_tokens_is_none(count):
+    assert _tokens_of(b'{"usage": {"prompt_tokens": %b, "completion_tokens": 5}}' % count) == 5
 
 
 @pytest.mark.docker
