@@ -38,7 +38,7 @@ class Chat(Protocol):
             forced["response_format"] = str(body["response_format"]["type"])
         return GatewayRequest(
             messages,
-            fields.text(body.get("model"), "model", default=""),
+            fields.model(body),
             () if hidden else tools,
             limit or fields.whole(body.get("max_tokens"), "max_tokens", least=1),
             fields.strings(body.get("stop"), "stop"),

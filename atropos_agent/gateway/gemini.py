@@ -58,7 +58,7 @@ class Gemini(Protocol):
             forced["responseMimeType"] = str(config["responseMimeType"])[:60]
         return GatewayRequest(
             list(_history(body)),
-            fields.text(body.get("model"), "model", default=""),
+            fields.model(body),
             () if mode == "NONE" else _tools(body),
             fields.whole(_number(config), "generationConfig.maxOutputTokens", least=1),
             fields.strings(config.get("stopSequences"), "generationConfig.stopSequences"),

@@ -210,8 +210,10 @@ class Session:
     # A request
 
     def _locate_request(self, request: GatewayRequest) -> tuple[GatewayRequest, HistoryMatch]:
-        """Return a request with its whole history, in order, and the history's end in the forest. Raises Refusal."""
+        """Return a request with its whole history, in order, and the history's end in the forest. Raises Refusal,
+        TooLong."""
         request = self._forest.whole(request)
+        self.bounds.check_number(request.messages)
         self._note_settings(request)
         request = replace(request, messages=order_history(request.messages, self._forest.find_turn))
         return request, self._forest.locate(request)
