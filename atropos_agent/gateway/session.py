@@ -28,6 +28,7 @@ from atropos_agent.gateway.encoding import foreign_calls
 from atropos_agent.gateway.forest import Forest, HistoryMatch, SampledReply, Turn, change
 from atropos_agent.gateway.histories import order_history
 from atropos_agent.gateway.prompts import Prompts, check_request
+from atropos_agent.gateway.protocol import NOTED
 from atropos_agent.gateway.requests import Fault, GatewayRequest, HistoryCall, Refusal
 from atropos_agent.harvest import compaction_of, take_in
 from atropos_agent.offload import offload
@@ -37,8 +38,6 @@ from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig, AgentError, AgentResult, Branch, Counts, Reply, StopReason, Unanswered
 
 _OURS = re.compile(r"call_(\d{1,6})")
-_NOTED = 100
-"""The most names of settings to count when they are not followed."""
 
 
 class Session:
@@ -222,7 +221,7 @@ class Session:
         """Note a request's settings that are not followed. Raises Refusal if no reply can follow it."""
         check_request(request, self._tolerates)
         for name in (*request.noted, *request.forced):
-            if name in self._noted or len(self._noted) < _NOTED:
+            if name in self._noted or len(self._noted) < NOTED:
                 self._noted[name] += 1
 
     def _check_budget(self) -> None:
