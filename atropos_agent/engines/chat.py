@@ -236,9 +236,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
     async def _only_model(self) -> str:
         served = await self._list_models()
         if len(served) != 1:
-            raise ModelNotServed(
-                f"no model is named; set --openai.model_name to {_model_choices(served)} of {self.label}"
-            )
+            raise ModelNotServed(f"no model is named; set --openai.model_name to {name_models(served)} of {self.label}")
         return served[0]
 
     async def _translate_refusal(self, error: Refused) -> EngineError:
@@ -247,7 +245,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
             return self._wrong_key_error(str(error))
         served = await self._list_models()
         if served and self.config.model_name not in served:
-            return ModelNotServed(f"{error}; set --openai.model_name to {_model_choices(served)}")
+            return ModelNotServed(f"{error}; set --openai.model_name to {name_models(served)}")
         if error.status == 404:
             return NotThisServer(f"{error}; set --openai.model_name, or --openai.base_url, to what is there")
         return NotThisServer(f"{error}; it refuses what every rollout asks of it")
@@ -299,8 +297,9 @@ def _strip_unknown_keys(message: Mapping[str, Any]) -> dict[str, Any]:
     return {name: message[name] for name in ("role", "content", "tool_calls", "tool_call_id") if name in message}
 
 
-def _model_choices(served: Sequence[str]) -> str:
+def name_models(served: Sequence[str]) -> str:
+    """Return the first of a server's models in words: it may list any number, with names of any length."""
     if not served:
         return "a model"
     more = f" and {len(served) - _SHOWN} more" if len(served) > _SHOWN else ""
-    return f"one of {', '.join(served[:_SHOWN])}{more}"
+    return f"one of {', '.join(name[:200] for name in served[:_SHOWN])}{more}"
