@@ -52,7 +52,7 @@ class Usage:
         counts = [count_of(getattr(usage, name, None)) for name in ("prompt_tokens", "completion_tokens")]
         self.input, self.output = self.input + counts[0], self.output + counts[1]
         self.cached += count_of(getattr(details, "cached_tokens", None))
-        reported = getattr(usage, "cost", None)  # some gateways name it
+        reported: Any = getattr(usage, "cost", None)  # some gateways name it
         known = prices and any(counts)
         price = sum(count * one / 1e6 for count, one in zip(counts, prices, strict=True)) if known else None
         named = type(reported) in (int, float) and 0 <= reported < _MOST_DOLLARS
