@@ -94,7 +94,8 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
             base_url=config.base_url,
             timeout=config.timeout,
             max_retries=0,  # `chat_completion` tries again, with the provider's pauses
-            http_client=_BoundedClient(trust_env=needs_environment(str(config.base_url))),
+            # A server has no say in where requests go from here: it may name another machine's, or this one's.
+            http_client=_BoundedClient(follow_redirects=False, trust_env=needs_environment(str(config.base_url))),
         )
         super(OpenAIServer, self).__init__(config, reasoning_config=reasoning_config)
         self.url = str(config.base_url)
@@ -202,6 +203,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
         try:
             answer = await self.openai.chat.completions.create(**request)
         except openai.APIStatusError as error:
+            refuse_redirect(self.label, error.status_code, error.response.headers)
             message = error.body.get("message") if isinstance(error.body, dict) else None
             text = str(message or error.response.text)
             if error.status_code == 400 and "max_completion_tokens" in text and "max_tokens" in options:
@@ -265,6 +267,13 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
     def _wrong_key_error(self, message: str) -> NotThisServer:
         given = "its key" if self._has_key else "its key (none was given)"
         return NotThisServer(f"{message}; set --openai.api_key to {given}")
+
+
+def refuse_redirect(label: str, status: int, headers: Mapping[str, str]) -> None:
+    """Raise Refused for an answer that points to another address."""
+    if onward := headers.get("location"):
+        what = f"{label} answered {status} and points to {onward}"
+        raise Refused(f"{what}; set --openai.base_url to an address there", status=status)
 
 
 def add_pause(error: AgentError, headers: Mapping[str, str]) -> AgentError:

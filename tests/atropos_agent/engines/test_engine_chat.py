@@ -306,6 +306,20 @@ async def test_what_no_endpoint_answers_is_no_answer(endpoint, content, headers)
             await server.chat_completion(messages=QUESTION)
 
 
+async def test_a_server_does_not_send_requests_elsewhere(endpoint):
+    elsewhere = endpoint.url.replace("/v1", "/elsewhere")
+    asked = []
+    endpoint.server.clear()
+    endpoint.server.expect_request("/v1/chat/completions").respond_with_data("", 307, {"Location": elsewhere})
+    endpoint.server.expect_request("/elsewhere").respond_with_handler(
+        lambda request: asked.append(request) or Response()
+    )
+    async with endpoint.opened() as server:
+        with pytest.raises(Refused, match=r"answered 307 and points to \S+/elsewhere; set --openai\.base_url"):
+            await server.chat_completion(messages=QUESTION)
+    assert len(endpoint.server.log) == 1
+
+
 async def test_an_error_is_utf8_whatever_its_header_says(endpoint):
     answer = Response("caf-dma", 401, {"Content-Type": "text/plain; charset=punycode"})
     endpoint.server.clear()
