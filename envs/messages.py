@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from sandboxes.log import without_control
 from sandboxes.tls import missing_authority
 
 SWE = "python -m envs.swe"
@@ -49,7 +50,7 @@ def describe_error(error: BaseException) -> str:
         return remedy
     if isinstance(error, ImportError) and "SOCKS" in str(error):
         return SOCKS
-    return str(error) or type(error).__name__
+    return without_control(str(error)) or type(error).__name__  # it may quote a server
 
 
 def _missing_place() -> str | None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from envs.types import TESTS_UNSEEN, Failure, InfraError, Outcome, Reward, Task, TestStatus
+from envs.types import MOST_REWARD, TESTS_UNSEEN, Failure, InfraError, Outcome, Reward, Task, TestStatus
 from sandboxes.naming import resolve
 
 RewardFunction = Callable[[Task, Outcome], float | Reward]
@@ -49,12 +48,13 @@ def reward_of(value: float | Reward, turns: int) -> Reward:
 def _number(what: str, value: Any) -> float:
     try:
         number = float(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         problem = f"{what} is a {type(value).__name__}; return a number or a Reward"
         raise InfraError(Failure.VERIFIER, problem) from error
-    if not math.isfinite(number):
+    if not abs(number) <= MOST_REWARD:
         problem = (
-            f"{what} is {number}; a reward function (--env.reward, or `reward` of the environment) returns finite ones"
+            f"{what} is {number}; a reward function (--env.reward, or `reward` of the environment) returns finite ones "
+            f"of at most {MOST_REWARD:g}"
         )
         raise InfraError(Failure.VERIFIER, problem) from ValueError(problem)
     return number

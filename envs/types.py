@@ -284,6 +284,10 @@ class Verdict:
         return tuple(name.removeprefix(SIGN) for name in sorted(self.metrics) if name.startswith(SIGN))
 
 
+MOST_REWARD = 1e12
+"""The largest reward, either way: of larger ones a group's mean may be no finite number."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reward:
     """A rollout's worth in training.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterable
 from functools import lru_cache
@@ -17,6 +18,21 @@ _ROOT = Path(__file__).resolve().parents[1]
 _OURS = tuple(f"{_ROOT / name}{os.sep}" for name in ("atropos_agent", "envs", "sandboxes", "tools"))
 _STANDARD = f"{Path(os.__file__).resolve().parent}{os.sep}"
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+
+
+_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def without_control(text: str) -> str:
+    """Return a text in which others have a part, without colours and whatever else may steer a terminal."""
+    return _CONTROL.sub("", text)
+
+
+class PlainFormatter(logging.Formatter):
+    """Writes records without control characters: they quote servers, and programs of sandboxes."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return without_control(super().format(record))
 
 
 class OwnRecordsFilter(logging.Filter):
@@ -70,7 +86,9 @@ def set_up_log(
     own: Iterable[str] = (),
 ) -> None:
     """Write this process's log to stderr, or to `stream`, without repetitions. own: see `OwnRecordsFilter`."""
-    logging.basicConfig(level=level, format=form, stream=stream or sys.stderr)
+    ours = logging.StreamHandler(stream or sys.stderr)
+    ours.setFormatter(PlainFormatter(form))
+    logging.basicConfig(level=level, handlers=[ours])
     for handler in logging.getLogger().handlers:
         handler.addFilter(OwnRecordsFilter(own))
         handler.addFilter(LogOnceFilter())

@@ -189,7 +189,7 @@ class ToolRegistry:
         mistakes; see `execute`."""
         try:
             given = json.loads(arguments or "{}")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             return f"Error: the arguments of {name} are no JSON: {error}"
         if not isinstance(given, dict):
             return f"Error: the arguments of {name} are no JSON object"

@@ -34,7 +34,7 @@ exec find -H "$1" -name .git -prune -o -type d "$2" "$3" -exec printf '%s/\\n' {
     -o ! -type d "$2" "$3" -print 2>/dev/null
 """
 
-_MATCH = re.compile(r"(?P<path>.+?):(?P<line>\d+):(?P<text>.*)")
+_MATCH = re.compile(r"(?P<path>.+?):(?P<line>\d{1,9}):(?P<text>.*)")
 
 
 class Search:

@@ -13,8 +13,8 @@ from typing import Any
 
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig, ReasoningConfig
 
-from atropos_agent.engines.chat import NOT_OPENAI, ChatServer, add_pause
-from atropos_agent.engines.errors import ODD, EngineDown, NoCompletion, Refused, parse_error, refusal, shown
+from atropos_agent.engines.chat import NOT_OPENAI, ChatServer, add_pause, refuse_redirect
+from atropos_agent.engines.errors import ODD, EngineDown, NoCompletion, parse_error, refusal, shown
 from atropos_agent.engines.http import HttpClient, NoAnswer, Response
 from atropos_agent.tokens.chat import RAW
 from atropos_agent.types import Message
@@ -69,9 +69,7 @@ class HttpChatServer(ChatServer):
             response = await self._http.post(self.path, json=self.request(options))
         except NoAnswer as error:
             raise EngineDown(f"{self.label} did not answer: {error}") from error
-        if onward := response.headers.get("location"):
-            what = f"{self.label} answered {response.status_code} and points to {onward}"
-            raise Refused(f"{what}; set --openai.base_url to an address there", status=response.status_code)
+        refuse_redirect(self.label, response.status_code, response.headers)
         if response.status_code != 200:
             raise add_pause(refusal(self.label, response.status_code, _error_text(response)), response.headers)
         try:

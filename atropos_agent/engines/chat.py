@@ -25,7 +25,7 @@ from atropos_agent.engines.errors import (
     shown,
 )
 from atropos_agent.engines.hosted import Usage, pause_s, refused_option, room_left
-from atropos_agent.engines.http import LARGEST, NoAnswer, needs_environment, whole
+from atropos_agent.engines.http import LARGEST, NoAnswer, is_packed_twice, needs_environment, whole
 from atropos_agent.engines.load import Load
 from atropos_agent.engines.token_server import note_request
 from atropos_agent.tokens.chat import read_chat
@@ -63,6 +63,8 @@ class _BoundedClient(openai.DefaultAsyncHttpxClient):  # type: ignore[misc]  # o
             return response
         body = bytearray()
         try:
+            if is_packed_twice(response.headers):
+                raise NoAnswer("its answer is compressed several times")
             async for part in response.aiter_bytes():
                 body += part
                 if len(body) > LARGEST:
@@ -70,7 +72,9 @@ class _BoundedClient(openai.DefaultAsyncHttpxClient):  # type: ignore[misc]  # o
         finally:
             await response.aclose()
         headers = [(name, value) for name, value in response.headers.items() if name not in _OF_THE_WIRE]
-        return type(response)(response.status_code, headers=headers, content=whole(body), request=response.request)
+        bounded = type(response)(response.status_code, headers=headers, content=whole(body), request=response.request)
+        bounded.encoding = "utf-8"  # as in `Response.text`
+        return bounded
 
 
 class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
@@ -90,7 +94,8 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
             base_url=config.base_url,
             timeout=config.timeout,
             max_retries=0,  # `chat_completion` tries again, with the provider's pauses
-            http_client=_BoundedClient(trust_env=needs_environment(str(config.base_url))),
+            # A server has no say in where requests go from here: it may name another machine's, or this one's.
+            http_client=_BoundedClient(follow_redirects=False, trust_env=needs_environment(str(config.base_url))),
         )
         super(OpenAIServer, self).__init__(config, reasoning_config=reasoning_config)
         self.url = str(config.base_url)
@@ -200,6 +205,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
         try:
             answer = await self.openai.chat.completions.create(**request)
         except openai.APIStatusError as error:
+            refuse_redirect(self.label, error.status_code, error.response.headers)
             message = error.body.get("message") if isinstance(error.body, dict) else None
             text = str(message or error.response.text)
             if error.status_code == 400 and "max_completion_tokens" in text and "max_tokens" in options:
@@ -208,7 +214,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
             raise add_pause(refusal(self.label, error.status_code, text), error.response.headers) from error
         except (openai.APIConnectionError, NoAnswer) as error:
             raise self._no_answer_error(error) from error
-        except (openai.OpenAIError, ValueError) as error:  # the second: no JSON
+        except (openai.OpenAIError, ValueError, RecursionError) as error:  # the latter: no JSON, or too deep
             raise NoCompletion(f"{self.label} answered with something that is no completion: {error}") from error
         try:
             read_chat(answer)
@@ -228,15 +234,13 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
             ) from error
         except (openai.APIConnectionError, NoAnswer) as error:
             raise self._no_answer_error(error) from error
-        except (openai.OpenAIError, ValueError, AttributeError, TypeError):
+        except (openai.OpenAIError, *ODD):
             return []
 
     async def _only_model(self) -> str:
         served = await self._list_models()
         if len(served) != 1:
-            raise ModelNotServed(
-                f"no model is named; set --openai.model_name to {_model_choices(served)} of {self.label}"
-            )
+            raise ModelNotServed(f"no model is named; set --openai.model_name to {name_models(served)} of {self.label}")
         return served[0]
 
     async def _translate_refusal(self, error: Refused) -> EngineError:
@@ -245,7 +249,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
             return self._wrong_key_error(str(error))
         served = await self._list_models()
         if served and self.config.model_name not in served:
-            return ModelNotServed(f"{error}; set --openai.model_name to {_model_choices(served)}")
+            return ModelNotServed(f"{error}; set --openai.model_name to {name_models(served)}")
         if error.status == 404:
             return NotThisServer(f"{error}; set --openai.model_name, or --openai.base_url, to what is there")
         return NotThisServer(f"{error}; it refuses what every rollout asks of it")
@@ -265,6 +269,13 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
     def _wrong_key_error(self, message: str) -> NotThisServer:
         given = "its key" if self._has_key else "its key (none was given)"
         return NotThisServer(f"{message}; set --openai.api_key to {given}")
+
+
+def refuse_redirect(label: str, status: int, headers: Mapping[str, str]) -> None:
+    """Raise Refused for an answer that points to another address."""
+    if onward := headers.get("location"):
+        what = f"{label} answered {status} and points to {onward}"
+        raise Refused(f"{what}; set --openai.base_url to an address there", status=status)
 
 
 def add_pause(error: AgentError, headers: Mapping[str, str]) -> AgentError:
@@ -297,8 +308,9 @@ def _strip_unknown_keys(message: Mapping[str, Any]) -> dict[str, Any]:
     return {name: message[name] for name in ("role", "content", "tool_calls", "tool_call_id") if name in message}
 
 
-def _model_choices(served: Sequence[str]) -> str:
+def name_models(served: Sequence[str]) -> str:
+    """Return the first of a server's models in words: it may list any number, with names of any length."""
     if not served:
         return "a model"
     more = f" and {len(served) - _SHOWN} more" if len(served) > _SHOWN else ""
-    return f"one of {', '.join(served[:_SHOWN])}{more}"
+    return f"one of {', '.join(name[:200] for name in served[:_SHOWN])}{more}"

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig, ReasoningConfig
 from tenacity import AsyncRetrying, before_sleep_log, retry_if_exception, stop_after_attempt
 
-from atropos_agent.engines.chat import UNNAMED
+from atropos_agent.engines.chat import UNNAMED, name_models
 from atropos_agent.engines.errors import (
     ODD,
     ContextOverflow,
@@ -124,7 +124,7 @@ class CompletionsServer(TokenServer):
         if self.config.model_name in UNNAMED and len(served) == 1:
             self.config.model_name = next(iter(served))
         if self.config.model_name not in served:
-            remedy = f"set --openai.model_name to one of {', '.join(served)}" if served else "load a model there"
+            remedy = f"set --openai.model_name to {name_models([*served])}" if served else "load a model there"
             name = self.config.model_name
             problem = "is not told which model is meant" if name in UNNAMED else f"does not serve {name!r}"
             raise ModelNotServed(f"{self.label} {problem}; {remedy}")

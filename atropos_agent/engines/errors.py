@@ -7,6 +7,7 @@ import reprlib
 from collections.abc import Callable
 from typing import Any
 
+from atropos_agent.tokens.chat import count_of
 from atropos_agent.types import AgentError, EngineError
 
 RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
@@ -21,6 +22,9 @@ _TOO_LONG = re.compile(
     re.IGNORECASE,
 )
 """Their words for it."""
+
+_READ = 20_000
+"""Characters of an error that are read: an answer may have 256 MB of them, and a pattern takes minutes for these."""
 
 ODD = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """Exceptions from reading an answer that is not of its protocol. JSON numbers may be infinite or without bound, and
@@ -99,6 +103,7 @@ def refusal(label: str, status: int | None, text: str, *, known: bool = False) -
     label: the server's name in messages. status: HTTP's, or the one in the answer's body; None if it names none.
     known: whether the server has answered such a request before. It may find a thing again that it finds no more: it
     was restarted and has not loaded its adapter yet, or something else answers in its place."""
+    text = text[:_READ]
     message = f"{label} answered {'with an error' if status is None else status}: {text[:300]}"
     if "is out of vocabulary" in text:  # vLLM's words
         message += "; the tokenizer has more tokens than the model: set --env.tokenizer_name to the model's own"
@@ -138,6 +143,6 @@ def shown(value: Any) -> str:
 def count_or_zero(count: Callable[[Any], int], body: Any) -> int:
     """Return how many tokens an answer holds; 0 if it is too odd to tell."""
     try:
-        return count(body)
+        return count_of(count(body))
     except ODD:
         return 0

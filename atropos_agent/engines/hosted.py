@@ -10,10 +10,13 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from atropos_agent.tokens.chat import count_of
 from sandboxes.plurals import plural
 
 LONGEST_S = 300.0
 """The longest pause that is kept when a provider asks for one, in seconds."""
+_MOST_DOLLARS = 1e6
+"""No reply costs as much."""
 OPTIONAL = ("top_p", "top_k", "min_p", "stop", "n", "include", "temperature")
 """Options of a request without which a model answers by its own default, in the order in which they are left out."""
 _NAMES = {"stop": ("stop", "stop_sequences"), "include": ("include", "encrypted content")}
@@ -46,13 +49,14 @@ class Usage:
         """Add a reply's. usage: OpenAI's, as an object. prices: of a million tokens of input and of output."""
         self.requests += 1
         details = getattr(usage, "prompt_tokens_details", None)
-        counts = [_count(getattr(usage, name, None)) for name in ("prompt_tokens", "completion_tokens")]
+        counts = [count_of(getattr(usage, name, None)) for name in ("prompt_tokens", "completion_tokens")]
         self.input, self.output = self.input + counts[0], self.output + counts[1]
-        self.cached += _count(getattr(details, "cached_tokens", None))
-        reported = getattr(usage, "cost", None)  # some gateways name it
+        self.cached += count_of(getattr(details, "cached_tokens", None))
+        reported: Any = getattr(usage, "cost", None)  # some gateways name it
         known = prices and any(counts)
         price = sum(count * one / 1e6 for count, one in zip(counts, prices, strict=True)) if known else None
-        if (cost := reported if isinstance(reported, int | float) else price) is not None:
+        named = type(reported) in (int, float) and 0 <= reported < _MOST_DOLLARS
+        if (cost := reported if named else price) is not None:
             self.cost = (self.cost or 0.0) + cost
 
     def __str__(self) -> str:
@@ -117,10 +121,6 @@ def pause_s(headers: Mapping[str, str], now: datetime | None = None) -> float | 
         ]
         wait = max((one for one in left if one is not None), default=None)
     return None if wait is None else min(max(wait, 0.0), LONGEST_S)
-
-
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) else 0
 
 
 def _number(text: str | None) -> float | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from atropos_agent.engines.errors import shown
-from atropos_agent.tokens.chat import read_chat
+from atropos_agent.tokens.chat import count_of, read_chat
 from atropos_agent.tokens.conversation import Completion
 from atropos_agent.tokens.experts import Experts, read_experts
 from atropos_agent.tokens.record import first_difference
@@ -115,8 +115,7 @@ def check_answer(
 
 def check_chat_answer(response: Any) -> Completion:
     """Return the one reply in an OpenAI ChatCompletion, as text without ids. Raises UnsoundReply."""
-    count = getattr(getattr(response, "usage", None), "completion_tokens", None)
-    lost = count if isinstance(count, int) else 0
+    lost = count_of(getattr(getattr(response, "usage", None), "completion_tokens", None))
     if not response.choices:
         raise UnsoundReply(Defect.MISSING, "the inference server returned no reply")
     if len(response.choices) > 1:

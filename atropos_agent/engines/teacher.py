@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -22,6 +22,8 @@ FIRST_S = 120.0
 """Seconds for its first answer: a long row takes its time on a busy server."""
 _ANSWER_S = 1200
 """Longest wait for one answer, in seconds."""
+_MOST_ID = 2**31
+"""No vocabulary has as many tokens."""
 _NAMES = (
     *(("--openai.model_name", "--env.teacher_model"), ("--openai.base_url", "--env.teacher")),
     *(("--openai.api_key", "--env.teacher_key"), (", or --openai.server_type to what it speaks", "")),
@@ -103,11 +105,16 @@ class Teacher:
         logprobs = [found[row.tokens[place]] for place, found in zip(sampled, kept, strict=True)]
         if not all(-math.inf < value <= 0 for value in logprobs):
             raise EngineError(f"{self.server.label} returned logprobs that are positive or not finite")
-        best = [sorted(found, key=found.__getitem__, reverse=True)[: self._top] for found in kept]
+        best = [sorted(_possible(found), key=found.__getitem__, reverse=True)[: self._top] for found in kept]
         if any(len(found) < self._top for found in best):
             raise EngineError(f"{self.server.label} did not return its {self._top} likeliest tokens everywhere")
         likeliest = best, [[found[i] for i in chosen] for found, chosen in zip(kept, best, strict=True)]
         return replace(row, teacher=TeacherScores(logprobs, *(likeliest if self._top else ())))
+
+
+def _possible(found: Mapping[int, float]) -> list[int]:
+    """Return the ids that a row can hold, of those with a logprob that is one."""
+    return [i for i, value in found.items() if 0 <= i < _MOST_ID and -math.inf < value <= 0]
 
 
 def _conversation(template: ChatTemplate) -> str:

@@ -118,7 +118,7 @@ def _broken_calls(
 
 def _name(span: str, tools: Sequence[str]) -> str | None:
     """Return the name of an unreadable call: the first tool named in it, else the value of its "name"."""
-    found = [(place, name) for name in tools if (place := _place(span, name)) >= 0]
+    found = [(place, name) for name in tools if name in span and (place := _place(span, name)) >= 0]
     named = _NAMED.search(span)
     return min(found)[1] if found else named[1] if named else None
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
+
+T = TypeVar("T")
 
 UNKNOWN = 1 << 20
 """Tokens of a prompt at most, if nothing sets a limit."""
@@ -47,13 +49,17 @@ class Bounds:
         if len(messages) > most:
             raise TooLong(f"{len(messages)} messages > {most} maximum")
 
-    def check_size(self, values: Sequence[Mapping[str, Any]]) -> None:
-        """Raise TooLong for messages or tools with more text than a prompt can hold."""
+    def check_size(self, values: Iterable[T]) -> list[T]:
+        """Return messages or tools as a list. Raises TooLong where they have more text than a prompt can hold, and has
+        no more of them made."""
         most = left = _CHARACTERS + _CHARACTERS_OF_TOKEN * self.tokens
+        found = []
         for value in values:
             left -= len(str(value))
             if left < 0:
                 raise TooLong(f"more than {most} characters")
+            found.append(value)
+        return found
 
 
 class Share:

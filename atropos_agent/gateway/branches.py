@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from atropos_agent.gateway.echo import same_messages, same_tools
+from atropos_agent.gateway.echo import same_messages
 from atropos_agent.gateway.forest import Forest, Line, SampledReply, Turn
 from atropos_agent.gateway.requests import HistoryMessage
 from atropos_agent.gateway.summaries import Compactions, find_shortened
@@ -95,7 +95,7 @@ def _kind_of(root: Turn, main: Turn | None) -> Branch:
 
 
 def _same_head(root: Turn, main: Turn) -> bool:
-    return same_tools(root.request.tools, main.request.tools) and same_messages(_head(root.given), _head(main.given))
+    return root.request.toolset == main.request.toolset and same_messages(_head(root.given), _head(main.given))
 
 
 def _head(messages: Sequence[HistoryMessage]) -> list[HistoryMessage]:
@@ -111,9 +111,7 @@ def _is_given_up(turn: Turn, forest: Forest) -> bool:
     beside = [
         other
         for other in (forest.roots if turn.parent is None else turn.parent.children)
-        if other.sampled
-        and same_tools(other.request.tools, turn.request.tools)
-        and same_messages(other.given, turn.given)
+        if other.sampled and other.request.toolset == turn.request.toolset and same_messages(other.given, turn.given)
     ]
     return any(other.children for other in beside) or beside.index(turn) < len(beside) - 1
 

@@ -35,10 +35,10 @@ class Chat(Protocol):
         tools = [tool(one, f"tools[{n}]") for n, one in enumerate(given)]
         forced, hidden = _choice(body.get("tool_choice"))
         if fields.mapping(body.get("response_format"), "response_format").get("type", "text") != "text":
-            forced["response_format"] = str(body["response_format"]["type"])
+            forced["response_format"] = str(body["response_format"]["type"])[:60]
         return GatewayRequest(
             messages,
-            fields.text(body.get("model"), "model", default=""),
+            fields.model(body),
             () if hidden else tools,
             limit or fields.whole(body.get("max_tokens"), "max_tokens", least=1),
             fields.strings(body.get("stop"), "stop"),
@@ -122,7 +122,7 @@ def _choice(choice: Any) -> tuple[dict[str, str], bool]:
     if choice in (None, "auto", "none"):
         return {}, choice == "none"
     if isinstance(choice, str):
-        return {"tool_choice": choice}, False
+        return {"tool_choice": choice[:60]}, False
     function = fields.mapping(choice, "tool_choice").get("function")
     name = function.get("name") if isinstance(function, dict) else choice.get("name")
     return {"tool_choice": str(name or choice.get("type"))[:60]}, False

@@ -14,6 +14,10 @@ from atropos_agent.gateway.app import UNTAKEN
 logger = logging.getLogger(__name__)
 logger.setLevel(logging.ERROR)  # what is wrong with a client's requests is its own business, and may have no end
 
+_LINES, _LINE = 200, 64
+"""Lines of chunks that come at once, and bytes of each on an average: a megabyte in chunks of a byte holds up the event
+loop for two seconds."""
+
 
 class Connection(H11Protocol):
     """HTTP/1.1 for one client. A client that goes away with bytes unread resets the connection: then it has not had the
@@ -29,6 +33,9 @@ class Connection(H11Protocol):
         self._late = self.loop.call_later(self.head_s, transport.close)
 
     def data_received(self, data: bytes) -> None:
+        if data.count(b"\r\n") > _LINES + len(data) // _LINE and self._is_chunked():
+            self.transport.abort()
+            return
         try:
             super().data_received(data)
         except h11.LocalProtocolError:  # what it sends is wrong, and it is being answered: nothing else can be sent
@@ -40,6 +47,9 @@ class Connection(H11Protocol):
             self._late = None
         elif not begun and self._late is None:
             self._late = self.loop.call_later(self.head_s, self.transport.close)
+
+    def _is_chunked(self) -> bool:
+        return self.scope is not None and any(name == b"transfer-encoding" for name, _ in self.scope["headers"])
 
     def eof_received(self) -> None:
         """Take note that the client has gone away: everything written from now on is dropped, before the connection is

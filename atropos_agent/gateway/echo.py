@@ -6,12 +6,11 @@ of keys and how arguments are written, thinking that is not sent back, the order
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from atropos_agent.gateway.requests import Answer, HistoryCall, HistoryMessage, ReplyCall, Schemas
+from atropos_agent.gateway.requests import Answer, HistoryCall, HistoryMessage, ReplyCall
 
 
 def is_echo(message: HistoryMessage, answer: Answer) -> bool:
@@ -54,7 +53,7 @@ def same_message(message: HistoryMessage, ours: HistoryMessage) -> bool:
         and same(message.text, ours.text)
         and len(message.calls) == len(ours.calls)
         and all(
-            a.id == b.id and a.name == b.name and (a.arguments == b.arguments or arguments_of(a) == arguments_of(b))
+            a.id == b.id and a.name == b.name and (a.arguments == b.arguments or a.meant == b.meant)
             for a, b in zip(message.calls, ours.calls, strict=True)
         )
     )
@@ -65,27 +64,8 @@ def same(text: str, ours: str) -> bool:
     return text == ours or text.strip() == ours.strip()
 
 
-def same_tools(tools: Schemas, ours: Schemas) -> bool:
-    """Tell whether two lists hold the same tools, in any order."""
-    return tools == ours or (
-        len(tools) == len(ours) and sorted(map(_canonical, tools)) == sorted(map(_canonical, ours))
-    )
-
-
-def arguments_of(call: HistoryCall) -> Any:
-    """Return a call's arguments as they were meant; the text if it is no JSON."""
-    if not isinstance(call.arguments, str):
-        return call.arguments
-    try:
-        return json.loads(call.arguments or "{}")
-    except (ValueError, RecursionError):
-        return call.arguments
-
-
 def _is_same_call(call: HistoryCall, ours: ReplyCall) -> bool:
-    return call.arguments == ours.text or (
-        ours.call is not None and _is_same_value(arguments_of(call), ours.call.arguments)
-    )
+    return call.arguments == ours.text or (ours.call is not None and _is_same_value(call.meant, ours.call.arguments))
 
 
 def _is_same_value(value: Any, ours: Any) -> bool:
@@ -108,7 +88,3 @@ def _double(number: float) -> float:
         return float(number)
     except OverflowError:
         return math.inf if number > 0 else -math.inf
-
-
-def _canonical(tool: Mapping[str, Any]) -> str:
-    return json.dumps(tool, sort_keys=True)

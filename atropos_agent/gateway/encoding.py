@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count, takewhile
 
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.formats.reading import write_json
-from atropos_agent.gateway.echo import arguments_of
 from atropos_agent.gateway.forest import SampledReply, Turn
 from atropos_agent.gateway.requests import HistoryCall, HistoryMessage, Schemas
 from atropos_agent.types import Message
@@ -20,16 +19,15 @@ def opening(
     fitted: FittedFormat,
     schemas: Schemas,
     find_turn: Callable[[HistoryMessage], Turn | None],
-    check: Callable[[Sequence[Message]], None] | None = None,
+    check: Callable[[Iterable[Message]], list[Message]] = list,
 ) -> list[Message]:
     """Return the messages before a first reply, with the tools in a system message if the template shows none.
 
-    find_turn: finds replies of ours; they keep our own words. check: is given the messages with these replies."""
+    find_turn: finds replies of ours; they keep our own words. check: makes the list of messages, with
+    these replies: an agent may name a long one in a few words, again and again."""
     turns = [find_turn(message) for message in messages]
     names = _call_ids(messages, turns, fitted)
-    given = [_message(message, turn, ids) for message, turn, ids in zip(messages, turns, names, strict=True)]
-    if check is not None:
-        check(given)
+    given = check(_message(message, turn, ids) for message, turn, ids in zip(messages, turns, names, strict=True))
     _name_results(messages, given, fitted)
     if schemas and not fitted.shows_tools:
         preamble = given.pop(0)["content"] if given[0]["role"] == "system" else ""
@@ -138,7 +136,7 @@ def _message(message: HistoryMessage, turn: Turn | None, ids: Sequence[str]) -> 
     rendered: Message = {"role": message.role, "content": message.text}
     if message.role == "tool":
         rendered["tool_call_id"] = message.call_id
-    calls = [(call.name, arguments_of(call)) for call in message.calls]
+    calls = [(call.name, call.meant) for call in message.calls]
     thinking = message.thinking
     if turn is not None and turn.sampled is not None:
         answer = turn.sampled.answer

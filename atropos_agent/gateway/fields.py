@@ -44,6 +44,11 @@ def text(value: Any, where: str, *, default: str | None = None) -> str:
     return value
 
 
+def model(body: Mapping[str, Any]) -> str:
+    """Return the name of the model, cut: an answer repeats it, in each event of a stream. Raises Refusal."""
+    return text(body.get("model"), "model", default="")[:_CHARACTERS]
+
+
 def whole(value: Any, where: str, *, least: int = 0) -> int | None:
     """Return an integer; None if it is missing. Raises Refusal."""
     if value is None:

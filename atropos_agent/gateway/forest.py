@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from atropos_agent.fitted import FittedFormat
-from atropos_agent.gateway.echo import is_echo, same, same_messages, same_tools
+from atropos_agent.gateway.echo import is_echo, same, same_messages
 from atropos_agent.gateway.requests import Answer, GatewayRequest, HistoryCall, HistoryMessage, Refusal
 from atropos_agent.tokens.chat import ChatLog
 from atropos_agent.tokens.conversation import Conversation, Place
@@ -108,7 +108,7 @@ class Forest:
     def locate(self, request: GatewayRequest) -> HistoryMatch:
         """Find how much of a request's history is ours."""
         messages = request.messages
-        roots = [root for root in self.roots if same_tools(root.request.tools, request.tools)]
+        roots = [root for root in self.roots if root.request.toolset == request.toolset]
         deepest: tuple[Turn | None, int] = None, 0
         stack = [(root, 0) for root in roots]
         while stack:
@@ -153,7 +153,7 @@ class Forest:
             return message
         turn = self._answered.get(-1 if message.handle is None else message.handle)
         answer = turn.sampled.answer if turn is not None and turn.sampled is not None else None
-        places = [place for place in message.refers if isinstance(place, int)]
+        places = [place for place in dict.fromkeys(message.refers) if isinstance(place, int)]
         if answer is None or any(place >= len(answer.calls) for place in places):
             raise Refusal(f"item_reference: response {message.handle} has no such item", param="input")
         calls = [HistoryCall(call.id, call.name, call.text) for call in (answer.calls[place] for place in places)]
@@ -210,7 +210,7 @@ def change(found: HistoryMatch, turn: Turn, roots: Sequence[Turn]) -> str | None
     if found.turn is not None and turn.parent is None:
         return "edited"
     beside = roots if turn.parent is None else turn.parent.children
-    if any(begins(turn.given, other.given) for other in beside if same_tools(other.request.tools, turn.request.tools)):
+    if any(begins(turn.given, other.given) for other in beside if other.request.toolset == turn.request.toolset):
         return "reply dropped"
     if turn.parent is None:
         return "rewritten" if turn.retells else None

@@ -16,7 +16,7 @@ from atropos_agent.engines.http import dump_json
 from atropos_agent.gateway import fields, parts, refusals
 from atropos_agent.gateway.answers import object_of
 from atropos_agent.gateway.chat import schema
-from atropos_agent.gateway.protocol import Protocol, event
+from atropos_agent.gateway.protocol import Protocol, event, noted
 from atropos_agent.gateway.requests import Answer, Fault, GatewayRequest, HistoryCall, HistoryMessage, Refusal
 
 PATH = r"models/(?P<model>.+):(?P<verb>generateContent|streamGenerateContent|countTokens)"
@@ -58,13 +58,13 @@ class Gemini(Protocol):
             forced["responseMimeType"] = str(config["responseMimeType"])[:60]
         return GatewayRequest(
             list(_history(body)),
-            fields.text(body.get("model"), "model", default=""),
+            fields.model(body),
             () if mode == "NONE" else _tools(body),
             fields.whole(_number(config), "generationConfig.maxOutputTokens", least=1),
             fields.strings(config.get("stopSequences"), "generationConfig.stopSequences"),
             fields.flag(body.get("stream"), "stream"),
             forced=forced,
-            noted=_ignored_settings(config),
+            noted=noted(config, _FOLLOWED),
         )
 
     def body(self, answer: Answer, request: GatewayRequest) -> Mapping[str, Any]:
@@ -126,10 +126,6 @@ def _number(config: Mapping[str, Any]) -> Any:
     if any(one.upper() != "TEXT" for one in wanted):
         raise fields.wrong("generationConfig.responseModalities", "only text is served")
     return config.get("maxOutputTokens")
-
-
-def _ignored_settings(config: Mapping[str, Any]) -> Sequence[str]:
-    return tuple(sorted(key[:60] for key, value in config.items() if key not in _FOLLOWED and value is not None))
 
 
 def _tools(body: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from atropos_agent.gateway.echo import arguments_of, same
+from atropos_agent.gateway.echo import same
 from atropos_agent.gateway.requests import HistoryMessage
 from atropos_agent.types import THINK, THINK_END
 
@@ -91,7 +91,7 @@ def _order_results(reply: HistoryMessage | None, messages: Sequence[HistoryMessa
         if there:
             # The last of several calls with one id has all that is left.
             results.append(there.popleft() if of_one[call.id] else _merge_results(sent.pop(call.id)))
-        elif isinstance(arguments_of(call), dict):  # of one that can't be read there need be none
+        elif isinstance(call.meant, dict):  # of one that can't be read there need be none
             results.append(HistoryMessage("tool", MISSING, call_id=call.id))
     foreign = [_mark_foreign(message) for some in sent.values() for message in some]
     if results and foreign:

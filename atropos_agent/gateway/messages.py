@@ -54,7 +54,7 @@ class Messages(Protocol):
             forced["output_format"] = str(output_format.get("type"))[:60]
         return GatewayRequest(
             messages,
-            fields.text(body.get("model"), "model", default=""),
+            fields.model(body),
             () if kind == "none" else tools,
             fields.whole(body.get("max_tokens"), "max_tokens", least=1),
             fields.strings(body.get("stop_sequences"), "stop_sequences"),

@@ -56,7 +56,6 @@ class Prompts:
 
         counting: nothing is to be changed. Raises TooLong, and Refusal for messages that the chat template takes in no
         form."""
-        bounds.check_number(request.messages)
         try:
             return self._place_request(request, found, bounds, counting)
         except TemplateError as error:

@@ -9,6 +9,9 @@ from typing import Any
 from atropos_agent.engines.http import dump_json
 from atropos_agent.gateway.requests import Answer, GatewayRequest, Refusal
 
+NOTED = 100
+"""The most names of settings to count when they are not followed."""
+
 
 class Protocol(ABC):
     """One protocol. It keeps nothing: one object serves every session.
@@ -50,5 +53,5 @@ def event(data: Mapping[str, Any], name: str | None = None) -> bytes:
 
 
 def noted(body: Mapping[str, Any], known: Sequence[str]) -> Sequence[str]:
-    """Return the names of a request's settings that are not followed."""
-    return tuple(sorted(name[:60] for name, value in body.items() if name not in known and value is not None))
+    """Return the names of a request's settings that are not followed, at most `NOTED`: they are kept with its turn."""
+    return tuple(sorted(name[:60] for name, value in body.items() if name not in known and value is not None)[:NOTED])

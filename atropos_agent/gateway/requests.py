@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import enum
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from tools.base import ToolCall
@@ -53,13 +56,23 @@ class Refusal(Exception):
         self.param = param
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HistoryCall:
     """A call in a message of an agent's request. arguments: as they were sent, an object or text."""
 
     id: str
     name: str
     arguments: Any
+
+    @cached_property
+    def meant(self) -> Any:
+        """Return the arguments as they were meant; the text if it is no JSON. They are compared again and again."""
+        if not isinstance(self.arguments, str):
+            return self.arguments
+        try:
+            return json.loads(self.arguments or "{}")
+        except (ValueError, RecursionError):
+            return self.arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +96,7 @@ class HistoryMessage:
     unshown: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GatewayRequest:
     """A request for a reply.
 
@@ -108,6 +121,13 @@ class GatewayRequest:
     forced: Mapping[str, str] = field(default_factory=dict)
     noted: Sequence[str] = ()
     extras: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def toolset(self) -> bytes:
+        """Return a digest of the tools, the same in any order. They are compared again and again."""
+        return hashlib.sha256(
+            "\n".join(sorted(json.dumps(tool, sort_keys=True) for tool in self.tools)).encode()
+        ).digest()
 
 
 @dataclass(frozen=True, slots=True)

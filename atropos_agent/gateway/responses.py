@@ -39,7 +39,7 @@ class Responses(Protocol):
             forced["text.format"] = str(text_format["type"])[:60]
         return GatewayRequest(
             messages,
-            fields.text(body.get("model"), "model", default=""),
+            fields.model(body),
             () if choice == "none" else shown,
             fields.whole(body.get("max_output_tokens"), "max_output_tokens", least=1),
             (),

@@ -28,6 +28,7 @@ from atropos_agent.gateway.encoding import foreign_calls
 from atropos_agent.gateway.forest import Forest, HistoryMatch, SampledReply, Turn, change
 from atropos_agent.gateway.histories import order_history
 from atropos_agent.gateway.prompts import Prompts, check_request
+from atropos_agent.gateway.protocol import NOTED
 from atropos_agent.gateway.requests import Fault, GatewayRequest, HistoryCall, Refusal
 from atropos_agent.harvest import compaction_of, take_in
 from atropos_agent.offload import offload
@@ -37,8 +38,6 @@ from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig, AgentError, AgentResult, Branch, Counts, Reply, StopReason, Unanswered
 
 _OURS = re.compile(r"call_(\d{1,6})")
-_NOTED = 100
-"""The most names of settings to count when they are not followed."""
 
 
 class Session:
@@ -210,8 +209,10 @@ class Session:
     # A request
 
     def _locate_request(self, request: GatewayRequest) -> tuple[GatewayRequest, HistoryMatch]:
-        """Return a request with its whole history, in order, and the history's end in the forest. Raises Refusal."""
+        """Return a request with its whole history, in order, and the history's end in the forest. Raises Refusal,
+        TooLong."""
         request = self._forest.whole(request)
+        self.bounds.check_number(request.messages)
         self._note_settings(request)
         request = replace(request, messages=order_history(request.messages, self._forest.find_turn))
         return request, self._forest.locate(request)
@@ -220,7 +221,7 @@ class Session:
         """Note a request's settings that are not followed. Raises Refusal if no reply can follow it."""
         check_request(request, self._tolerates)
         for name in (*request.noted, *request.forced):
-            if name in self._noted or len(self._noted) < _NOTED:
+            if name in self._noted or len(self._noted) < NOTED:
                 self._noted[name] += 1
 
     def _check_budget(self) -> None:

@@ -12,6 +12,8 @@ from atropos_agent.types import THINK, THINK_END, EngineError, Message, Sequence
 RAW, THOUGHT = "raw", "reasoning"
 """Keys of a message: its parts in the endpoint's own protocol, such as signed thinking, which are sent back as they
 came; its thinking, which is not."""
+_MOST_TOKENS = 10**12
+"""No endpoint has counted as many. Sums of larger ones may be more than a file takes."""
 
 
 class ChatLog:
@@ -86,6 +88,11 @@ def read_chat(response: Any) -> Completion:
     return Completion((), (), choice.finish_reason or "stop", text_of(message), message=message, used=_used(response))
 
 
+def count_of(value: Any) -> int:
+    """Return a count of tokens as an endpoint reports it; 0 for what is none: no number, or one beyond all sense."""
+    return int(value) if type(value) in (int, float) and 0 <= value < _MOST_TOKENS else 0
+
+
 def _texts(content: Any) -> tuple[str, str]:
     """Return the text of a content, and its thinking: some servers, such as Mistral's, give parts of these."""
     if not isinstance(content, list):
@@ -114,4 +121,4 @@ def _call(call: Any) -> dict[str, Any]:
 def _used(response: Any) -> tuple[int, int] | None:
     usage = getattr(response, "usage", None)
     counts = [getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens")]
-    return (int(counts[0] or 0), int(counts[1] or 0)) if all(type(count) is int for count in counts) else None
+    return (count_of(counts[0]), count_of(counts[1])) if all(type(count) is int for count in counts) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from atropos_agent.gateway import Session
-from atropos_agent.gateway.echo import same_messages, same_tools
+from atropos_agent.gateway.echo import same_messages
 from atropos_agent.gateway.forest import SampledReply, Turn
 from atropos_agent.gateway.requests import GatewayRequest, Refusal
 from atropos_agent.types import StopReason
@@ -101,5 +101,5 @@ def _branches_off(other: Turn, turn: Turn) -> bool:
     """Tell whether the agent requested one turn after another instead of going on from it."""
     if other.parent is None:
         again = turn.parent is None and same_messages(other.given, turn.given)
-        return (other.retells or again) and same_tools(other.request.tools, turn.request.tools)
+        return (other.retells or again) and other.request.toolset == turn.request.toolset
     return other.parent is turn.parent

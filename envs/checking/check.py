@@ -27,10 +27,11 @@ from envs.judging.start_trees import StartTrees
 from envs.judging.verifier import judge
 from envs.judging.watched_tasks import lists_tests
 from envs.judging.workplace import PlainGuest, open_workplace
-from envs.records.tables import Sheet, without_control
+from envs.records.tables import Sheet
 from envs.types import TESTS_UNSEEN, BadTask, Failure, InfraError, Task, TestStatus, Verdict
 from sandboxes.base import Backend, DaemonUnavailable, Sandbox, SandboxError
 from sandboxes.docker import DockerBackend
+from sandboxes.log import without_control
 from sandboxes.plurals import plural
 from sandboxes.shielding import run_concurrently
 from tools.mcp import tools_of

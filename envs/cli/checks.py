@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
+from sandboxes.log import without_control
+
 
 class Status(enum.StrEnum):
     OK = "ok"
@@ -59,5 +61,6 @@ def _wrap(name: str, text: str) -> str:
     """Return a text after a name, wrapped between words; its lines stay lines."""
     indent, columns = " " * len(name), shutil.get_terminal_size().columns
     wrap = partial(textwrap.fill, width=columns, initial_indent=indent, subsequent_indent=indent)
-    lines = [wrap(line, break_long_words=False, break_on_hyphens=False) for line in text.splitlines()]
+    plain = without_control(text)  # it may quote a server
+    lines = [wrap(line, break_long_words=False, break_on_hyphens=False) for line in plain.splitlines()]
     return name + "\n".join(lines)[len(name) :]

@@ -32,6 +32,7 @@ from envs.running.stopping import CLOSING_S, STATUS, SignalHandler
 from envs.running.teaching import open_teacher, teacher_of
 from envs.running.waiting import retry_until_reachable
 from envs.viewer.live import live_page
+from sandboxes.log import without_control
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +89,7 @@ async def evaluate_and_compare(env: AgentEnv[Any], options: Options) -> EvalSumm
         make_console().print(table_of(summary))
         for server in env.servers:
             if isinstance(server, ChatServer) and server.usage.requests:
-                print(f"{server.config.model_name}: {server.usage}")
+                print(without_control(f"{server.config.model_name}: {server.usage}"))
         if before is not None and options.against is not None:
             now = read_rates(env.run_dir / "eval-0.json")
             make_console().print(f"against {options.against}: {compare(before, now)}", markup=False)

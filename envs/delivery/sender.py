@@ -43,6 +43,9 @@ logger = logging.getLogger(__name__)
 ALONE = 0.999
 """Share of the weights above which no other environment is connected."""
 
+LOOKS = 10
+"""How often several questions are asked again that must be answered in one step of the trainer."""
+
 
 class UnfillableBatchError(ValueError):
     """Groups of this size would never fill a batch of the trainer's."""
@@ -324,15 +327,15 @@ class Sender:
         ids."""
         if self._known is None:
             raise RuntimeError("an API is followed only after registering")
-        status = await self._api.status(self.env_id)
-        left = {self.env_id: status.self_queue_size}
-        for former in await self._outbox.environments():
-            if former in left:
-                continue
-            now = await self._api.status(former)
-            if now.current_step != status.current_step:
-                return await self._fetch_state()  # packets of the batch formed meanwhile are counted in `left`, or not
-            left[former] = now.self_queue_size
+        for _ in range(LOOKS):
+            status = await self._api.status(self.env_id)
+            others = [former for former in await self._outbox.environments() if former != self.env_id]
+            answers = {former: await self._api.status(former) for former in others}
+            if all(now.current_step == status.current_step for now in answers.values()):
+                break  # else packets of the batch formed meanwhile are counted in `left`, or not
+        else:
+            raise InvalidResponseError(f"{self._api.url} tells of another step in each answer")
+        left = {self.env_id: status.self_queue_size, **{name: one.self_queue_size for name, one in answers.items()}}
         self._answered_at = time.monotonic()
         queued = sum(left.values())
         alone = status.env_weight > ALONE and status.queue_size <= queued

@@ -60,6 +60,6 @@ def verdict_of(name: str, value: object) -> Verdict:
         raise InfraError(Failure.VERIFIER, f"{name} returned nothing: there is no reward; return a number or a Verdict")
     try:
         return Verdict(float(value), f"{name} returned {value!r}"[:500])  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         what = f"{name} returned a {type(value).__name__}; return a number or a Verdict"
         raise InfraError(Failure.VERIFIER, what) from None

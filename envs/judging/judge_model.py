@@ -23,6 +23,7 @@ from typing import Any, Self
 from aiohttp import web
 
 from atropos_agent.engines.http import HttpClient, NoAnswer, Response
+from atropos_agent.tokens.chat import count_of
 from envs.types import Failure, InfraError, JudgeModel
 from sandboxes.shielding import stop
 from tools.output import truncate
@@ -147,8 +148,8 @@ class Bench:
         if request.method != "POST" or path not in _PATHS:
             return _problem(404, f"the judge has no {request.method} {request.path}")
         try:
-            request_body = json.loads(await _body(request))
-            body = self._bounded(request_body, *_PATHS[path][:2])
+            content = await _body(request)
+            self._bounded(json.loads(content), *_PATHS[path][:2])
         except (ValueError, RecursionError, TypeError, OverflowError) as error:
             return _problem(400, f"no request for a judge: {error}")
         if self._taken >= self.model.requests:
@@ -159,7 +160,8 @@ class Bench:
         async with self._alone:
             self._asking = asyncio.current_task()
             try:
-                return await self._answer(_end_of(request_body), path, body, headers)
+                given = json.loads(content)  # again: of those that wait, 4 MB may be 90 MB of Python's
+                return await self._answer(_end_of(given), path, self._bounded(given, *_PATHS[path][:2]), headers)
             finally:
                 self._asking = None
 
@@ -333,7 +335,7 @@ def _tokens_of(content: bytes) -> int:
     with suppress(ValueError, TypeError, AttributeError, RecursionError):
         usage = json.loads(content).get("usage") or {}
         return sum(
-            int(usage.get(name) or 0)
+            count_of(usage.get(name))
             for name in ("prompt_tokens", "completion_tokens", "input_tokens", "output_tokens")
         )
     return 0

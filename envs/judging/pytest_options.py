@@ -44,7 +44,7 @@ def merged(name: str, theirs: bytes, image: bytes | None) -> bytes | None:
 
 
 def _toml(text: str) -> _Read:
-    if any(line.count(".") > _MOST_DOTS for line in text.splitlines()):
+    if any(line.count(".") > _MOST_DOTS for line in text.split("\n")):  # TOML's own lines
         raise ValueError("a key is too long")
     rest: dict[str, Any] = tomllib.loads(text)
     options = []

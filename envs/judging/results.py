@@ -10,21 +10,19 @@ unwatched one test.sh's word counts.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from envs.judging.prepare import SHOWN
 from envs.judging.reports.outcome import Outcome
-from envs.types import SIGN, TESTS_UNSEEN, VERIFIER_TIMED_OUT, Failure, InfraError, TestStatus, Verdict
+from envs.types import MOST_REWARD, SIGN, TESTS_UNSEEN, VERIFIER_TIMED_OUT, Failure, InfraError, TestStatus, Verdict
 from sandboxes.base import ExecResult
 from sandboxes.plurals import plural
 from tools.output import truncate
 
 WRITTEN = "test_sh_reward"
 """The metric of test.sh's own figure."""
-_MOST = sys.float_info.max
-"""Further numbers are no finite ones. An int may be too large for a float."""
+_LIMIT = f" of at most {MOST_REWARD:g}"
 _NAMES = 200
 _LONGEST = 6000
 """Characters of an explanation before the output: code under test may name its tests as it likes."""
@@ -150,8 +148,8 @@ def _rewards(logs: Mapping[str, bytes]) -> dict[str, float]:
         except (ValueError, RecursionError) as error:
             raise UnclearReward(f"reward.json is not JSON: {error}") from None
         table = found if isinstance(found, dict) else {"reward": found}
-        if not table or not all(type(value) in (int, float) and abs(value) <= _MOST for value in table.values()):
-            raise UnclearReward(f"reward.json holds {str(found)[:100]}, not finite numbers")
+        if not table or not all(type(value) in (int, float) and abs(value) <= MOST_REWARD for value in table.values()):
+            raise UnclearReward(f"reward.json holds {str(found)[:100]}, not finite numbers{_LIMIT}")
         if "reward" not in table:
             if len(table) > 1:
                 names = ", ".join(sorted(map(str, table)))[:_NAMES]
@@ -165,8 +163,8 @@ def _rewards(logs: Mapping[str, bytes]) -> dict[str, float]:
         reward = float(text)
     except ValueError:
         raise UnclearReward(f"reward.txt holds {text[:100]!r}, not a number") from None
-    if not abs(reward) <= _MOST:
-        raise UnclearReward(f"reward.txt holds {text[:100]!r}, not a finite number")
+    if not abs(reward) <= MOST_REWARD:
+        raise UnclearReward(f"reward.txt holds {text[:100]!r}, not a finite number{_LIMIT}")
     return {"reward": reward}
 
 

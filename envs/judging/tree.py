@@ -24,6 +24,8 @@ MAX_CHANGED_BYTES = 256 * 2**20
 _DEEPEST = 200
 """Most parts of a path: the comparison looks at each folder above a path."""
 MAX_DATA_BYTES = 2**20
+_LATEST = 8**11 - 1
+"""The latest time in an archive, in 2242: some file systems keep times that no other takes."""
 KEPT_WHOLE = frozenset({"setup.cfg", "tox.ini", "pyproject.toml"})
 """Names of files that may hold options of the tests among others: their contents are compared."""
 _PYTHON = re.compile(r"python[0-9.]*")
@@ -137,7 +139,7 @@ class Scan:
                 info = tarfile.TarInfo(path)
                 # The owner may have given away its own access; the verifier must still get in.
                 info.mode = entry.mode | 0o700 if entry.kind == "dir" else entry.mode
-                info.mtime = max(0, int(member.mtime))
+                info.mtime = min(max(0, int(member.mtime)), _LATEST)
                 info.uid, info.gid = member.uid, member.gid
                 if entry.kind == "dir":
                     info.type = tarfile.DIRTYPE

@@ -11,17 +11,12 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from sandboxes.log import without_control
+
 _GAP = 2
 """Spaces after each column."""
 _FOLDED = "↩"
 """Ends a line whose last word goes on in the next one."""
-
-_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-
-
-def without_control(text: str) -> str:
-    """Return a text that programs printed, without colours and whatever else may steer a terminal."""
-    return _CONTROL.sub("", text)
 
 
 def make_console() -> Console:

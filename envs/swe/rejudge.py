@@ -30,6 +30,7 @@ from envs.swe.source import judge_model, load_source
 from envs.tasks.selection import is_named
 from envs.types import BadTask, Task
 from sandboxes.base import SandboxError
+from sandboxes.log import without_control
 from sandboxes.plurals import plural
 from sandboxes.registry import load_backend
 
@@ -131,7 +132,7 @@ async def _rejudge(options: argparse.Namespace, setting: Setting) -> int:
     if changed:
         make_console().print(table(changed))
     for one in problems:
-        print(f"{one.rollout} of {one.task} was not judged: {one.problem}", file=sys.stderr)
+        print(f"{one.rollout} of {one.task} was not judged: {without_control(one.problem)}", file=sys.stderr)
     print(
         f"{plural(counts['judged'], 'rollout')} judged again, {plural(len(changed), 'verdict')} changed, "
         f"{len(problems)} not judged; "

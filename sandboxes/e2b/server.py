@@ -22,7 +22,7 @@ from sandboxes.base import DaemonRefused, DaemonUnavailable, SandboxDied, Sandbo
 from sandboxes.docker.executor.streams import TAKEN_S, ProgramStream
 from sandboxes.e2b.options import E2BOptions
 from sandboxes.patience import patiently
-from sandboxes.remote.api import ANSWER_S, Api, describe_cause, failure, message_of
+from sandboxes.remote.api import ANSWER_S, Api, describe_cause, failure, message_of, text_of
 from sandboxes.shielding import on_failure
 
 logger = logging.getLogger(__name__)
@@ -35,6 +35,8 @@ _ENVELOPE = struct.Struct(">BI")
 _LAST = 2
 _MESSAGE = 1 << 19
 """The most input in one request: aiohttp warns of bodies above 1 MiB, and proxies refuse them."""
+_LARGEST = 16 << 20
+"""Bytes of the largest event: one holds what a program wrote at once."""
 _STATUSES = {
     "invalid_argument": 400,
     "unauthenticated": 401,
@@ -118,7 +120,7 @@ class Envd(Api):
                 self._http.post(url, data=form, headers=await self._headers()) as answer,
             ):
                 if answer.status >= 400:
-                    raise self.failure(answer.status, message_of(await answer.text()), f"POST /files for {path}")
+                    raise self.failure(answer.status, message_of(await text_of(answer)), f"POST /files for {path}")
         except (aiohttp.ClientError, TimeoutError) as error:
             raise DaemonUnavailable(
                 f"a file can't be put into sandbox {self._sandbox}: {describe_cause(error)}"
@@ -139,7 +141,7 @@ class Envd(Api):
                     timeout=aiohttp.ClientTimeout(total=None, sock_read=_SILENT_S),
                 )
                 if answer.status >= 400:
-                    raise self.failure(answer.status, message_of(await answer.text()), doing)
+                    raise self.failure(answer.status, message_of(await text_of(answer)), doing)
                 return await EnvdStream.open(answer, self._send_input, doing)
         except SandboxError:
             raise
@@ -203,6 +205,8 @@ class EnvdStream(ProgramStream):
         """Return the next event, {} at the end."""
         try:
             flags, size = _ENVELOPE.unpack(await self._answer.content.readexactly(_ENVELOPE.size))
+            if size > _LARGEST:
+                raise ValueError(f"an event of {size} bytes")
             frame = json.loads(await self._answer.content.readexactly(size) or b"{}")
         except (aiohttp.ClientError, EOFError, TimeoutError, ValueError) as error:
             raise ConnectionResetError(f"the stream broke: {describe_cause(error)}") from error

@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 ANSWER_S = 60.0
 _RIGHTS_S = 60.0
+_LARGEST = 256 << 20
+"""Bytes of the largest answer: a list of thousands of pods has a tenth."""
 _PATCH = {"Content-Type": "application/merge-patch+json"}
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 5.0
 _MOMENT_S, _CALM_S = 5.0, 60.0
@@ -123,7 +125,7 @@ class Api(ABC):
                     proxy=self._proxy,
                 ) as answer,
             ):
-                text = await answer.text()
+                text = await text_of(answer)
                 if answer.status < 400:
                     return self._parse_response(doing, text)
                 raise self.failure(answer.status, message_of(text), doing, _seconds(answer.headers.get("Retry-After")))
@@ -181,6 +183,17 @@ class Api(ABC):
 
     def _url(self, path: str, params: Mapping[str, str]) -> str:
         return f"{self._root}{path}" + (f"?{urlencode(params)}" if params else "")
+
+
+async def text_of(answer: aiohttp.ClientResponse) -> str:
+    """Return an answer's text, which is UTF-8 whatever a header says: some come from inside of a sandbox, and Python
+    knows encodings that take hours. Raises ClientPayloadError for one without end."""
+    body = bytearray()
+    async for piece in answer.content.iter_any():
+        body += piece
+        if len(body) > _LARGEST:
+            raise aiohttp.ClientPayloadError(f"an answer of more than {_LARGEST} bytes")
+    return body.decode(errors="replace")
 
 
 def describe_cause(error: Exception) -> str:

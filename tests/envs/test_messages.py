@@ -44,6 +44,10 @@ def test_an_error_without_a_text_is_called_by_its_name():
     assert describe_error(AssertionError()) == "AssertionError"
 
 
+def test_an_error_that_quotes_a_server_steers_no_terminal():
+    assert describe_error(ValueError("it said \x1b[2J\x1b]0;x\x07\ttab\nline")) == "it said ]0;x\ttab\nline"
+
+
 def test_a_working_directory_that_was_deleted_is_named(tmp_path, monkeypatch):
     gone = tmp_path / "gone"
     gone.mkdir()

@@ -6,8 +6,8 @@ import pytest
 from samples import rollout
 
 from atropos_agent.types import Counts
-from envs.rewards import Shaping, find_reward, fraction
-from envs.types import Outcome, Reward, Task, TestStatus, Verdict
+from envs.rewards import Shaping, find_reward, fraction, reward_of
+from envs.types import InfraError, Outcome, Reward, Task, TestStatus, Verdict
 
 PASSED, FAILED = TestStatus.PASSED, TestStatus.FAILED
 RESULT = rollout().result  # two replies, the first with a malformed call and one that a tool refused
@@ -41,6 +41,12 @@ def test_malformed_calls_and_length_may_cost():
 def test_a_turn_may_cost_its_own_tokens():
     reward = Shaping(turn_malformed=0.25, turn_error=0.5)(TASK, Outcome(RESULT, SOLVED))
     assert reward == Reward(1.0, (-0.75, 0.0))
+
+
+@pytest.mark.parametrize("value", [-1.7e308, 10**400, float("nan")])
+def test_a_reward_whose_mean_with_others_is_no_number_is_none(value):
+    with pytest.raises(InfraError, match="the reward is"):
+        reward_of(value, 0)
 
 
 async def waits(task, outcome):

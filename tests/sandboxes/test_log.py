@@ -39,6 +39,18 @@ def test_set_up_every_handler_leaves_them_out(monkeypatch):
     assert stream.getvalue().count("\n") == 1 and "INFO mine: said" in stream.getvalue()
 
 
+def test_what_a_record_quotes_steers_no_terminal(monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr(logging, "root", logging.RootLogger(logging.WARNING))
+    log.set_up_log("INFO", stream=stream)
+    try:
+        raise ValueError("a server said \x1b[31m\x9b2J")
+    except ValueError:
+        logging.root.warning("it answered %s", "503 \x1b]0;mine\x07 busy", exc_info=True)
+    assert "it answered 503 ]0;mine busy\n" in stream.getvalue()
+    assert not {"\x1b", "\x07", "\x9b"} & set(stream.getvalue())
+
+
 def test_a_message_is_said_once_a_minute_and_one_with_a_traceback_each_time():
     once = LogOnceFilter()
     waiting, error = record("/home/me/a.py", logging.ERROR), record("/home/me/a.py", logging.ERROR)

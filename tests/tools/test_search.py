@@ -3,6 +3,7 @@
 import pytest
 import pytest_asyncio
 
+from sandboxes.base import ExecResult
 from tools import Files, Search, ToolError
 
 
@@ -40,6 +41,17 @@ async def test_git_and_binary_files_are_left_out_but_hidden_ones_are_not(search,
     assert ".git" not in await search.search("return")
     assert await search.find("config") == "(no names)"
     assert await search.search("hidden") == ".config/app.toml:1:hidden = 1"
+
+
+async def test_a_cut_line_of_digits_is_no_line_number():
+    class Cut:
+        workdir = "/"
+
+        async def exec(self, *_, **__):
+            output = b"./f:1:one\n[... 9 bytes dropped ...]\n" + b"1" * 5000 + b":" + b"1" * 5000 + b":x\n"
+            return ExecResult(0, output, truncated=True)
+
+    assert await Search(Cut()).search("1") == "f:1:one"
 
 
 async def test_no_match_says_so(search, tree):

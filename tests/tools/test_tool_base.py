@@ -294,6 +294,7 @@ def test_the_registry_keeps_its_order():
     ("name", "arguments", "said"),
     [
         ("weather", '{"city": "Oslo"', "are no JSON: "),
+        ("weather", "[" * 100_000, "are no JSON: "),
         ("weather", "[1]", "are no JSON object"),
         ("weather", "", "city is missing"),
         ("python", "{}", "unknown tool 'python'; the tools are weather"),

@@ -167,7 +167,13 @@ class _Connection:
         self.listed = await self._list_tools()
 
     async def call(self, tool: str, arguments: Mapping[str, Any], seconds: float) -> types.CallToolResult:
+        """Call a tool. Raises ToolError, CallInterruptedError, MCPServerError, SandboxError."""
         params = types.CallToolRequestParams(name=tool, arguments=dict(arguments))
+        try:
+            params.model_dump_json()
+        except (ValueError, RecursionError):
+            problem = "half of a surrogate pair, which is no text, or too deep nesting"
+            raise MalformedCall(f"wrong arguments for {tool}: {problem}") from None
         # Not `call_tool`, which checks answers against schemas whose patterns may take for ever.
         request = self._session.result().send_request(types.CallToolRequest(params=params), types.CallToolResult)
         try:

@@ -292,7 +292,12 @@ async def test_a_server_that_is_not_there_yet_may_be_waited_for(status):
 
 
 async def test_a_server_without_a_model_is_told_from_one_with_others():
-    for listed, remedy in [([], "load a model there"), (["a", "b"], "set --openai.model_name to one of a, b")]:
+    many = "set --openai.model_name to one of x{200}, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 990 more"
+    for listed, remedy in [
+        ([], "load a model there"),
+        (["a", "b"], "set --openai.model_name to one of a, b"),
+        (["x" * 300, *map(str, range(1, 1000))], many),
+    ]:
         served = {"data": [{"id": name} for name in listed]}
         server = server_with(lambda request, served=served: httpx.Response(200, json=served))
         with pytest.raises(ModelNotServed, match=f"does not serve .*; {remedy}$"):

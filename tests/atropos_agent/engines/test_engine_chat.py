@@ -290,6 +290,56 @@ async def test_an_answer_without_end_is_none(endpoint, monkeypatch, packed):
             await server.connect()
 
 
+@pytest.mark.parametrize(
+    ("content", "headers"),
+    [
+        (b"[" * 100_000, {}),
+        (gzip.compress(gzip.compress(json.dumps(ANSWER).encode())), {"Content-Encoding": "gzip, gzip"}),
+    ],
+)
+async def test_what_no_endpoint_answers_is_no_answer(endpoint, content, headers):
+    answer = Response(content, 200, {"Content-Type": "application/json", **headers})
+    endpoint.server.clear()
+    endpoint.server.expect_request("/v1/chat/completions").respond_with_handler(lambda _: answer)
+    async with endpoint.opened() as server:
+        with pytest.raises(EngineDown, match=r"no completion|compressed several times"):
+            await server.chat_completion(messages=QUESTION)
+
+
+async def test_a_server_does_not_send_requests_elsewhere(endpoint):
+    elsewhere = endpoint.url.replace("/v1", "/elsewhere")
+    asked = []
+    endpoint.server.clear()
+    endpoint.server.expect_request("/v1/chat/completions").respond_with_data("", 307, {"Location": elsewhere})
+    endpoint.server.expect_request("/elsewhere").respond_with_handler(
+        lambda request: asked.append(request) or Response()
+    )
+    async with endpoint.opened() as server:
+        with pytest.raises(Refused, match=r"answered 307 and points to \S+/elsewhere; set --openai\.base_url"):
+            await server.chat_completion(messages=QUESTION)
+    assert len(endpoint.server.log) == 1
+
+
+async def test_an_error_is_utf8_whatever_its_header_says(endpoint):
+    answer = Response("caf-dma", 401, {"Content-Type": "text/plain; charset=punycode"})
+    endpoint.server.clear()
+    endpoint.server.expect_request("/v1/chat/completions").respond_with_handler(lambda _: answer)
+    async with endpoint.opened() as server:
+        with pytest.raises(Refused, match=r"401: caf-dma$"):
+            await server.chat_completion(messages=QUESTION)
+
+
+async def test_senseless_usage_counts_nothing(endpoint):
+    senseless = [10**400, -5, True, 1e400, float("nan")]
+    endpoint.answers = [
+        ({**ANSWER, "usage": {"prompt_tokens": one, "completion_tokens": one, "cost": one}}, 200) for one in senseless
+    ]
+    async with endpoint.opened() as server:
+        for _ in senseless:
+            assert read_chat(await server.chat_completion(messages=QUESTION)).used in (None, (0, 0))
+        assert (server.usage.input, server.usage.output, server.usage.cost) == (0, 0, None)
+
+
 async def test_a_failure_without_words_is_named_by_its_kind(endpoint):
     config = EngineConfig(base_url=endpoint.url, server_type="openai", model_name="m", timeout=1)
     endpoint.server.clear()

@@ -33,6 +33,15 @@ def test_each_status_means_one_thing(status, text, expected):
     assert str(error).startswith("the server answered")
 
 
+def test_the_beginning_of_an_error_is_read():
+    assert type(refusal("the server", 400, "x" * 30_000 + " input is too long")) is Refused
+
+
+@pytest.mark.parametrize("count", [10**30, -1, True, float("inf"), float("nan"), "7"])
+def test_a_senseless_count_of_lost_tokens_is_none(count):
+    assert count_or_zero(lambda body: count, None) == 0
+
+
 def test_a_token_that_the_model_lacks_is_refused_with_the_remedy():
     error = refusal("the server", 400, "Token id 49160 is out of vocabulary")
     assert type(error) is Refused

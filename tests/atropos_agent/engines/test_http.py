@@ -6,6 +6,7 @@ import json
 import math
 from contextlib import asynccontextmanager
 
+import httpx
 import pytest
 from aiohttp import web
 
@@ -157,12 +158,22 @@ def test_whatever_python_reads_as_json_is_written():
     assert dump_json(json.loads(deep)) == deep
 
 
-def test_text_in_any_encoding_is_text():
-    assert Response(200, b"caf\xe9", "latin-1").text == "café"
+async def test_text_is_utf8_whatever_a_header_says():
+    async def strange(request):
+        return web.Response(body=b"caf-dma", headers={"Content-Type": "text/plain; charset=punycode"})
+
+    async with served(strange) as (client, _):
+        assert (await client.get("/")).text == "caf-dma"
     assert Response(200, b"caf\xe9").text == "caf\ufffd"
-    assert Response(200, b"x", "no-such-one").text == "x"
-    assert Response(200, b"x", "undefined").text == "x"
-    assert Response(200, b"x", "idna").text == "x"
+
+
+async def test_an_answer_compressed_several_times_is_not_unpacked():
+    async def packed(request):
+        return web.Response(body=gzip.compress(gzip.compress(b"{}")), headers={"Content-Encoding": "gzip, gzip"})
+
+    async with served(packed) as (client, _), http.client_of(client._url) as other:
+        with pytest.raises(httpx.DecodingError, match="several times"):
+            await other.get("/")
 
 
 def test_the_environment_says_by_which_proxy_a_server_is_reached(monkeypatch):

@@ -68,6 +68,18 @@ async def test_impossible_logprobs_are_refused(engine, value, monkeypatch):
             await teacher.score(result(row(7)))
 
 
+@pytest.mark.parametrize("other", [{5: float("nan")}, {5: 0.5}, {-5: -1.0}, {10**30: -1.0}, {5: -float("inf")}])
+async def test_impossible_tokens_and_logprobs_are_not_among_the_likeliest(engine, other, monkeypatch):
+    async with Teacher(engine.url, "scripted", top=1) as teacher:
+
+        async def scores(ids, top):
+            return [{i: -2.0, **other} for i in ids[1:]]
+
+        monkeypatch.setattr(teacher.server, "scores", scores)
+        (made,) = (await teacher.score(result(row(7)))).segments
+    assert made.teacher == TeacherScores([-2.0], [[7]], [[-2.0]])
+
+
 async def test_a_teacher_that_fits_is_accepted(engine, smollm2_tokenizer):
     async with Teacher(engine.url, "default") as teacher:
         await teacher.check(ChatTemplate(smollm2_tokenizer), 1000)

@@ -47,7 +47,7 @@ class Server:
         if self.answers is None:
             raise NoAnswer("refused")
         status, text = self.answers.get(path, (404, "<html>"))
-        return Response(status, text.encode(), "utf-8")
+        return Response(status, text.encode())
 
 
 @pytest.mark.parametrize(

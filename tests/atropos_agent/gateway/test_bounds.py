@@ -9,7 +9,7 @@ import pytest
 from agents import SCHEMAS, ChatAgent, Told, opened
 from native import DONE, Said, asks
 
-from atropos_agent.gateway import bounds, forest
+from atropos_agent.gateway import bounds, encoding, forest, session
 from atropos_agent.gateway.bounds import Bounds, TooLong
 from atropos_agent.gateway.responses import Responses
 from atropos_agent.types import StopReason, Unanswered
@@ -41,6 +41,8 @@ async def test_what_can_be_no_prompt_is_too_long_before_it_is_encoded(fitted, mo
     async with opened(fitted, [DONE], max_total_tokens=TOKENS) as (client, engine):
         with monkeypatch.context() as patched:
             patched.setattr(fitted.template, "render", lambda *_, **__: 1 / 0)
+            if kind == "many messages":
+                patched.setattr(session, "order_history", lambda *_: 1 / 0)
             with pytest.raises(Told, match="prompt is too long") as caught:
                 await client.call(f"/v1/{path}", body)
         assert caught.value.status == 400
@@ -69,18 +71,21 @@ async def test_new_messages_behind_a_reply_have_the_same_bounds(fitted, monkeypa
         assert len((await client.session.result()).segments) == 1
 
 
-async def test_a_reply_of_ours_that_is_told_in_few_words_counts_as_long_as_it_is(fitted):
+async def test_a_reply_of_ours_that_is_told_in_few_words_counts_as_long_as_it_is(fitted, monkeypatch):
     """Of a broken call an agent may tell anything: it is told in our own words."""
+    made, make = [], encoding._message
     broken = Said(content="word " * 500 + '<tool_call>\n{"name": "say", "arguments": {"text": </tool_call>')
     async with opened(fitted, [broken, DONE], max_total_tokens=TOKENS) as (client, engine):
         agent = ChatAgent(client)
         agent.user("go")
         (call,) = (await agent.ask())["tool_calls"]
         short = {"role": "assistant", "tool_calls": [{**call, "function": {"name": "x", "arguments": ""}}]}
-        messages = [{"role": "user", "content": "Begin."}, *[short] * 100, {"role": "user", "content": "go"}]
+        messages = [{"role": "user", "content": "Begin."}, *[short] * 400, {"role": "user", "content": "go"}]
+        monkeypatch.setattr(encoding, "_message", lambda *args: made.append(args) or make(*args))
         with pytest.raises(Told, match="more than 129536 characters"):
             await client.call(agent.path, {"messages": messages, "tools": SCHEMAS})
         assert len(engine.options) == 1
+    assert len(made) < 200, "the rest of them is not made"
 
 
 def test_bounds_grow_with_the_tokens():

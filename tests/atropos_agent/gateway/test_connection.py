@@ -54,6 +54,16 @@ async def connected():
     return connection, client, untaken
 
 
+@pytest.mark.parametrize(("size", "closed"), [(1, True), (100, False)])
+async def test_very_many_small_chunks_close_the_connection(connected, size, closed):
+    connection, client, _ = connected
+    connection.connection_made(client)
+    connection.data_received(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+    connection.data_received(b"%x\r\n%s\r\n" % (size, b"a" * size) * (30_000 // (size + 5)))
+    assert client.closed.is_set() is closed
+    connection.connection_lost(None)
+
+
 async def test_a_head_that_does_not_come_closes_the_connection(connected, monkeypatch):
     connection, client, _ = connected
     monkeypatch.setattr(Connection, "head_s", 0.01)

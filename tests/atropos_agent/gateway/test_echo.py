@@ -2,7 +2,7 @@
 
 import pytest
 
-from atropos_agent.gateway.echo import arguments_of, is_echo, same_message, same_tools
+from atropos_agent.gateway.echo import is_echo, same_message
 from atropos_agent.gateway.requests import Answer, HistoryCall, HistoryMessage, ReplyCall
 from tools.base import ToolCall
 
@@ -82,15 +82,3 @@ def test_the_id_of_a_broken_call_tells_it_whatever_became_of_it():
 def test_messages_are_compared_without_white_space_at_their_ends():
     assert same_message(HistoryMessage("tool", "a\n", call_id="c"), HistoryMessage("tool", "a", call_id="c"))
     assert not same_message(HistoryMessage("tool", "a", call_id="c"), HistoryMessage("tool", "a", call_id="d"))
-
-
-def test_tools_are_a_set():
-    one, two = ({"type": "function", "function": {"name": name}} for name in "ab")
-    assert same_tools([one, two], [two, one])
-    assert not same_tools([one], [one, two])
-
-
-def test_arguments_that_are_no_json_are_text():
-    assert arguments_of(HistoryCall("c", "say", "")) == {}
-    assert arguments_of(HistoryCall("c", "say", "{x")) == "{x"
-    assert arguments_of(HistoryCall("c", "say", "[" * 100_000)) == "[" * 100_000

@@ -41,6 +41,16 @@ async def test_a_history_named_by_an_id_has_the_system_message_of_the_request(fi
     assert result.segments[1].full_text.count("Be bad.") == 1
 
 
+async def test_a_part_of_a_reply_that_is_named_twice_is_there_once(fitted):
+    async with opened(fitted, [asks("one"), DONE]) as (client, engine):
+        agent = AGENTS["responses"](client, system=None)
+        agent.user("go")
+        await agent.ask()
+        named = [{"type": "item_reference", "id": "fc_gw_0_0"}] * 1000
+        await client.call("/v1/responses", {**agent.body, "input": [*named, {"role": "user", "content": "more"}]})
+    assert fitted.template.decode(engine.exchanges[1].prompt).count('"one"') <= 1
+
+
 async def test_a_known_reply_in_new_history_is_told_in_our_own_words(with_calls):
     async with opened(with_calls, [asks("one", content="First."), DONE]) as (client, engine):
         agent = ChatAgent(client)

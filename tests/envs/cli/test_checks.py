@@ -22,6 +22,10 @@ def test_a_long_text_is_wrapped_between_words_behind_the_names(monkeypatch):
     ]
 
 
+def test_a_text_that_quotes_a_server_steers_no_terminal():
+    assert Certificate([Check("rows", Status.OK, "it said \x1b[2J\x07no")]).render().startswith("✓ rows  it said no\n")
+
+
 def test_one_wrong_check_is_enough():
     found = Certificate([Check("rows", Status.OK, "exact"), Check("tokenizer", Status.WRONG, "another")])
     assert not found.ok

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from contextlib import asynccontextmanager
+from itertools import count
 
 import httpx
 import pytest
@@ -11,9 +12,10 @@ from proxy import Proxy
 from row_samples import rollout, score
 from waiting import until
 
+from envs.delivery.notes import KnownAPI
 from envs.delivery.packing import RowPacker
 from envs.delivery.sender import Registration, Sender, UnfillableBatchError
-from envs.delivery.trainer_api import TrainerAPI
+from envs.delivery.trainer_api import EnvStatus, RegisteredEnv, TrainerAPI
 from envs.lab.consumer import Consumer
 from envs.records.metrics import Metrics
 from envs.running.group import Group, count_states
@@ -206,6 +208,26 @@ async def test_nonsense_ends_nothing_and_is_not_believed(tmp_path, run_api, path
             await side.add(2)
             await trainer.has("g2", "g3")
             await side.reaches(delivered=4)
+
+
+async def test_an_api_with_another_step_in_each_answer_is_not_asked_for_ever(tmp_path):
+    steps = count()
+
+    async def status(env_id):
+        return EnvStatus(current_step=next(steps), queue_size=1, self_queue_size=1, env_weight=1.0)
+
+    async def environments():
+        return [3]
+
+    async with Side(tmp_path, "http://127.0.0.1:9") as side:
+        side.api.status, side.outbox.environments = status, environments
+        side.sender.answer = RegisteredEnv(
+            env_id=5, wandb_name="a_0", starting_step=0, num_steps=1, checkpoint_dir="", checkpoint_interval=1
+        )
+        side.sender._known = KnownAPI.from_registration(side.sender.answer, 1)
+        with pytest.raises(httpx.HTTPError, match="another step in each answer"):
+            await side.sender._fetch_state()
+    assert next(steps) < 50
 
 
 async def test_a_step_that_can_not_be_is_not_believed(tmp_path, run_api):

@@ -42,6 +42,14 @@ def test_permissions_are_carried_and_no_other_modes(before, after, mode):
         assert tar.getmember("x").mode == mode
 
 
+def test_a_time_that_other_file_systems_do_not_take_is_the_latest_that_all_take():
+    info, data = member("new", b"1")
+    info.mtime = 2**63  # as `touch -d @9223372036854775807` makes it in memory
+    changes = changes_of(start(), archive((info, data)))
+    with tarfile.open(fileobj=io.BytesIO(changes.archive)) as tar:
+        assert [found.mtime for found in tar] == [8**11 - 1]
+
+
 def test_a_directory_of_another_mode_keeps_what_is_in_it():
     before, after = [folder("x"), member("x/y"), folder("z"), member("w")], [folder("x", 0o700), member("x/y")]
     changes = changes_of(start(*before), archive(*after, member("z"), folder("w")))

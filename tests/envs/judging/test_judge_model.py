@@ -1,6 +1,7 @@
 """A judge by model: asked by test.sh through a door, bounded, and never blamed on the policy."""
 
 import asyncio
+import gc
 import io
 import json
 from contextlib import asynccontextmanager
@@ -8,11 +9,12 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import ClientSession, web
 from judge_samples import RIGHT, judge_task, judging, naive, question_of
+from waiting import until
 
 from envs.checking.attack import attack_tasks
 from envs.checking.check import check_tasks
 from envs.checking.generic_cheats import CHEATS
-from envs.judging.judge_model import Bench, JudgeRefuses
+from envs.judging.judge_model import Bench, JudgeRefuses, _tokens_of
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.workplace import PlainGuest, open_workplace
@@ -53,6 +55,11 @@ async def test_a_judges_score_and_words_are_in_the_verdict(tmp_path, base_image,
     assert headers["Authorization"] == "Bearer the-key" and body["model"] == "judge-7b"
     assert headers.get("anthropic-version") == (None if wire == "openai" else "2023-06-01")
     assert body["max_tokens"] == (16_384 if wire == "openai" else 100)
+
+
+@pytest.mark.parametrize("count", [b"1e400", b"1" + b"0" * 400, b"-1", b'"7"'])
+def test_a_senseless_count_of_a_judges_tokens_is_none(count):
+    assert _tokens_of(b'{"usage": {"prompt_tokens": %b, "completion_tokens": 5}}' % count) == 5
 
 
 @pytest.mark.docker
@@ -153,6 +160,16 @@ async def test_the_door_takes_nothing_but_requests_to_models():
         for data in (b"[1]", b"[" * 100_000, b'{"max_tokens": "many"}', b"x" * 5_000_000):
             assert await ask(path="messages", data=io.BytesIO(data)) == 400
     assert not asked
+
+
+async def test_requests_that_wait_are_held_as_they_came():
+    async with at_the_door(naive) as (bench, ask, _):
+        async with bench._alone:
+            before = sum(type(one) is list for one in gc.get_objects())
+            asking = [asyncio.create_task(ask(padding=[[]] * 50_000)) for _ in range(3)]
+            await until(lambda: bench._taken == 3)
+            assert sum(type(one) is list for one in gc.get_objects()) - before < 50_000
+        assert await asyncio.gather(*asking) == [200] * 3
 
 
 @pytest.mark.parametrize("in_pieces", [False, True])

@@ -81,7 +81,7 @@ def test_what_can_not_be_told_apart_is_withheld(name, theirs):
     assert merged(name, theirs, PYPROJECT if name.endswith("toml") else SETUP) is None
 
 
-@pytest.mark.parametrize("line", ["a{} = 1", "x{}" + ".a" * 8000 + " = 1"])
+@pytest.mark.parametrize("line", ["a{} = 1", "x{}" + ".a" * 8000 + " = 1", "x{}" + '."\u2028"' * 40_000 + " = 1"])
 def test_a_large_file_holds_nobody_up(line):
     watch = Stopwatch()
     lines = "\n".join(line.format(number) for number in range(300_000 // len(line)))

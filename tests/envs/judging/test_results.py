@@ -56,6 +56,8 @@ async def test_what_test_sh_leaves_decides(docker_backend, base_image, tmp_path,
         ("json", '{"a": NaN}', 0.0, "not finite numbers"),
         ("json", "{", 0.0, "reward.json is not JSON"),
         ("json", "1" + "0" * 400, 0.0, "not finite numbers"),
+        ("json", '{"reward": -1e300}', 0.0, "not finite numbers of at most 1e+12"),
+        ("txt", "-1e300", 0.0, "reward.txt holds '-1e300', not a finite number of at most 1e+12"),
     ],
 )
 def test_a_reward_is_one_number(kind, text, reward, said):

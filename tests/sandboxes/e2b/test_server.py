@@ -141,3 +141,9 @@ async def test_a_key_that_is_not_there_is_refused_before_a_run(monkeypatch):
     monkeypatch.delenv("E2B_API_KEY", raising=False)
     with pytest.raises(ValueError, match="E2B_API_KEY is not set"):
         await check_server(E2BOptions())
+
+
+async def test_an_event_that_says_it_is_huge_breaks_the_stream():
+    stream = await begun(struct.pack(">BI", 0, 1 << 31), b"x" * 100)
+    with pytest.raises(ConnectionError, match="an event of 2147483648 bytes"):
+        await asyncio.wait_for(stream.read(), 5)

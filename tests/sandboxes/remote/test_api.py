@@ -1,6 +1,8 @@
 """Answers of a server as exceptions."""
 
 import pytest
+from aiohttp import ClientPayloadError, web
+from aiohttp.test_utils import TestClient, TestServer
 
 from sandboxes.base import DaemonRefused, SandboxDied, SandboxError, SandboxUnreachable
 from sandboxes.remote import api
@@ -32,6 +34,24 @@ def test_an_outage_is_told_once_and_the_next_one_again(monkeypatch):
         if outage.should_report():
             told.append(now[0])
     assert told == [6, 206], "a single refusal is nothing; a minute of calm ends an outage"
+
+
+@pytest.mark.parametrize("size", [5, 5000])
+async def test_an_answer_is_utf8_and_has_an_end(monkeypatch, size):
+    async def answer(request):
+        return web.Response(
+            body=b"caf-dma"[:size] * (size // 5), headers={"Content-Type": "text/plain; charset=punycode"}
+        )
+
+    monkeypatch.setattr(api, "_LARGEST", 1000)
+    app = web.Application()
+    app.router.add_get("/", answer)
+    async with TestClient(TestServer(app)) as client, client.get("/") as got:
+        if size == 5:
+            assert await api.text_of(got) == "caf-d"
+        else:
+            with pytest.raises(ClientPayloadError, match="more than 1000 bytes"):
+                await api.text_of(got)
 
 
 async def test_what_cannot_be_reached_in_time_is_a_failure_of_its_own():
