@@ -228,6 +228,8 @@ class AgentEnvConfig(StrictOptions):
         *("reward", "teacher", "teacher_model", "teacher_key", "teacher_top_k", "teacher_weight"),
     )
     """Options explained together by `--help-all`, beside those of the inference server."""
+    for_training: ClassVar[Sequence[str]] = ()
+    """Options that select tasks for training, not for evaluations."""
     inherited: ClassVar[Sequence[str]] = (
         *("max_num_workers", "use_wandb", "wandb_name", "inference_weight", "ensure_scores_are_not_same"),
         *("data_path_to_save_groups", "data_dir_to_save_evals", "include_messages", "max_batches_offpolicy"),

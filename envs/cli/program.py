@@ -199,9 +199,13 @@ def parse(program: Program, command: str, argv: Sequence[str]) -> Options:
     if command != "evaluate":
         given = [name for name in Options.of_evaluate if getattr(options, name) is not None]
         problems += [f"--{name}: {command} makes no evaluation; leave it out, or use evaluate" for name in given]
-    if command == "evaluate" and options.against is not None:
+    else:
+        written = {word.partition("=")[0] for word in argv}  # a file of options may be another command's, too
+        selects = "it selects tasks for training; --env.eval_tags and --env.skip_tags select those of an evaluation"
+        problems += [f"--env.{name}: {selects}" for name in options.env.for_training if f"--env.{name}" in written]
         try:
-            _READ_RATES()(options.against)
+            if options.against is not None:
+                _READ_RATES()(options.against)
         except ValueError as error:
             problems.append(f"--against: {error}")
     if problems:

@@ -19,6 +19,7 @@ class SWEEnvConfig(AgentEnvConfig):
 
     essential: ClassVar[Sequence[str]] = ("tasks", "tools", *AgentEnvConfig.essential)
     for_python: ClassVar[Sequence[str]] = (*AgentEnvConfig.for_python, "keep_work_mb", "difficulty_rollouts")
+    for_training: ClassVar[Sequence[str]] = ("tags", "unwatched", "difficulty_from")
     needing: ClassVar[Mapping[str, Sequence[str]]] = {
         **AgentEnvConfig.needing,
         "judge": ("judge_model", "judge_key", "judge_requests"),
