@@ -140,6 +140,14 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Service:
+    """A program that runs in a container from its start, such as a server. user: None for the commands' own."""
+
+    command: tuple[str, ...]
+    user: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """One problem: the model's instruction, its place of work, and, apart, its verifier's parts.
 
@@ -151,6 +159,7 @@ class Task:
     steps: the parts of a task of several; `instruction` and `hidden` then hold for all together.
     last_counts: the reward is the last begun part's; False for the mean.
     mcp_servers: of tools for the agent, in its sandbox.
+    service: runs in the sandboxes of its image; None for nothing.
     """
 
     id: str
@@ -169,6 +178,7 @@ class Task:
     steps: Sequence[Step] = ()
     last_counts: bool = False
     mcp_servers: Sequence[MCPServer] = ()
+    service: Service | None = None
 
     def __post_init__(self) -> None:
         """Raise BadTask for a value of another type, which would fail each of its rollouts, or end the run."""
