@@ -22,12 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from envs.judging.archives import add_file, add_link, pack_directories, pack_some, regular_files
+from envs.judging.begin import begin
 from envs.judging.decoys.insertion import DecoyedTests, insert_decoys
 from envs.judging.decoys.node_ids import is_test_module
 from envs.judging.judge_model import Bench
 from envs.judging.reports.receiver import Receiver
 from envs.judging.reports.required import RequiredTests
-from envs.judging.specs import start_service, verifier_spec
+from envs.judging.specs import verifier_spec
 from envs.judging.watched_tasks import files_of, folders_of, speak_of_runners
 from envs.types import Failure, InfraError, Task
 from sandboxes.base import Backend, NotSupported, Sandbox, SandboxError
@@ -129,7 +130,7 @@ async def _prepare(sandbox: Sandbox, task: Task, receiver: Receiver) -> Prepared
         made = await asyncio.to_thread(insert_decoys, modules if watched else {}, required.failing())
         path = await _upload(sandbox, tests, made, runner=watched and tests.call_pytest)
         if own is None or not own.holds_tests:
-            await start_service(sandbox, task.service)
+            await begin(sandbox, task if own is None else replace(task, health=None))  # as Harbor
     except (SandboxError, OSError, ValueError, tarfile.TarError) as error:
         raise InfraError(Failure.VERIFIER, f"could not prepare the verifier's sandbox: {error}") from error
     known = task.hidden.watched is not None or bool(required.tests)

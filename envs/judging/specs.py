@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from envs.types import Service, Task, VerifierImage
-from sandboxes.base import Sandbox, SandboxSpec
-
-_START = """"$@" < /dev/null > /dev/null 2>&1 &
-for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-    case $(tr '\\0' ' ' 2> /dev/null < /proc/$!/cmdline) in "" | sleep* | "sh -c sleep "*) break ;; esac
-    sleep 0.1
-done"""
-"""Runs a program beside the commands to come, and waits up to 2 s until it has become its own command."""
+from envs.types import Task, VerifierImage
+from sandboxes.base import SandboxSpec
 
 
 def agent_spec(task: Task, image: str) -> SandboxSpec:
@@ -42,9 +35,3 @@ def verifier_spec(task: Task, image: str) -> SandboxSpec:
     if hidden.own is None and hidden.network is not None:
         limits = replace(limits, network=hidden.network, allowed_hosts=hidden.allowed_hosts)
     return SandboxSpec(image, workdir=own.workdir, env=own.env, limits=limits, switch_users=True)
-
-
-async def start_service(sandbox: Sandbox, service: Service | None) -> None:
-    """Start what a container runs from its start. What fails there, the tests will show. Raises SandboxError."""
-    if service is not None:
-        await sandbox.exec(["sh", "-c", _START, "sh", *service.command], user=service.user)

@@ -22,12 +22,13 @@ from typing import Generic, Protocol, TypeVar
 from atropos_agent.tracing import record_opening, span
 from atropos_agent.types import AgentResult
 from envs.judging.areas import Start
+from envs.judging.begin import begin
 from envs.judging.changes import Changes, collect_changes
 from envs.judging.cheating import with_signs
 from envs.judging.prefetch import Prefetch
 from envs.judging.run_tests import OUT_OF_MEMORY
 from envs.judging.saved_changes import pack_all
-from envs.judging.specs import rollout_spec, start_service
+from envs.judging.specs import rollout_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.steps import combined, good_enough, joined, parts, set_up
 from envs.judging.verifier import Verifier, open_verifier
@@ -147,7 +148,7 @@ class Workplace(Generic[G]):
         self.sandbox = await self._inside.enter_async_context(
             record_opening("sandbox", self._backend.open(self.guest.spec))
         )
-        await start_service(self.sandbox, self._task.service)
+        await begin(self.sandbox, self._task)
         self._note("open")
 
     async def _expect(self) -> None:

@@ -13,7 +13,7 @@ from envs.judging.path_rules import refusal
 from envs.tasks.compose import NAME, ContainerSettings, read_compose
 from envs.tasks.named_paths import named_paths
 from envs.tasks.task_toml import Artifact, Config, Environment, NetworkSection, Verifier
-from envs.types import BadTask, Collect, Hidden, Service, VerifierImage
+from envs.types import BadTask, Collect, HealthCheck, Hidden, Service, VerifierImage
 from sandboxes.base import Limits
 from sandboxes.docker.images.dockerfile import Dockerfile, DockerfileError
 from tools.mcp.servers import MCPServer, parse_servers
@@ -115,8 +115,16 @@ class Source:
                 entrypoint = tuple(map(str, json.loads(text))) if text.startswith("[") else entrypoint
         if not entrypoint and container.command is None:
             return None
-        user = self._last("USER") or (self.config.agent.user and "root")
-        return Service((*entrypoint, *(container.command or WAITING)), user)
+        return Service((*entrypoint, *(container.command or WAITING)), self._images_user())
+
+    def health(self) -> HealthCheck | None:
+        """Return the health check of the container. Raises BadTask."""
+        check = self.config.environment.healthcheck
+        return check.settled(self._images_user()) if check is not None else None
+
+    def _images_user(self) -> str | None:
+        """Return the image's user; None if commands have no other."""
+        return self.config.agent.user and (self._last("USER") or "root")
 
     def home(self, user: str | None) -> str:
         """Return the usual home of a user, by default the Dockerfile's. Raises BadTask."""

@@ -8,7 +8,8 @@
 | `solution/solve.sh` | `Hidden.solution` |
 | `[agent]`, `[verifier]`, `artifacts` | as of the task, whose own hold where a step says nothing |
 | `min_reward` | `Step.least` |
-| `healthcheck`, `[agent] user, network_mode` | named in a warning, and left out |
+| `healthcheck` | `Step.health` |
+| `[agent] user, network_mode` | named in a warning, and left out |
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ def read_steps(source: Source) -> tuple[Step, ...]:
                 replace(judged, solution=source.solution("steps", table.name, "solution")),
                 files=source.folder("steps", table.name, "workdir"),
                 timeout_s=table.agent.timeout_sec or config.agent.timeout_sec,
+                health=table.healthcheck.settled() if table.healthcheck is not None else None,
                 least=least if isinstance(least, dict) else {} if least is None else {"reward": least},
             )
         )

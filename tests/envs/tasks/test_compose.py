@@ -4,7 +4,7 @@ import pytest
 from harbor_samples import make_task
 
 from envs.tasks.harbor import load_task
-from envs.types import BadTask, Service
+from envs.types import BadTask, HealthCheck, Service
 
 
 @pytest.mark.parametrize(
@@ -65,11 +65,12 @@ def test_what_a_container_runs_from_its_start_is_read(tmp_path, service, line, c
     assert load_task(directory).service == (None if command is None else Service(command))
 
 
-def test_a_service_is_run_by_the_user_of_the_image_whoever_the_agent_is(tmp_path):
-    directory = make_task(tmp_path, '[agent]\nuser = "agent"\n')
+def test_a_service_and_health_check_are_run_by_the_user_of_the_image_whoever_the_agent_is(tmp_path):
+    directory = make_task(tmp_path, '[agent]\nuser = "agent"\n[environment]\nhealthcheck = { command = "up" }\n')
     for text, user in (("FROM x\nENTRYPOINT a\n", "root"), ("FROM x\nUSER web\nENTRYPOINT a\n", "web")):
         (directory / "environment/Dockerfile").write_text(text)
-        assert load_task(directory).service.user == user
+        task = load_task(directory)
+        assert (task.service.user, task.health) == (user, HealthCheck("up", user))
 
 
 def test_a_compose_file_of_another_name_is_the_tasks_own(tmp_path):
