@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -239,7 +239,7 @@ def hidden(source: Source, levels: Sequence[tuple[Verifier, Path | None]], artif
         user=user,
         network=network,
         allowed_hosts=hosts,
-        protected=tuple(config.metadata.protected_paths),
+        protected=(*config.metadata.protected_paths, *(_excluded(artifacts) if separate else ())),
         graded=_graded_paths(source, folders, artifacts, separate, user),
         graded_alone=separate,
         own=own,
@@ -273,6 +273,12 @@ def _graded_paths(
         if (why := refusal(one.source)) is not None:
             raise source.bad_task(f"task.toml: artifacts: {one.source!r} {why}")
     return tuple(dict.fromkeys([*(declared or []), _PUBLISHED, *(one.source for one in artifacts)]))
+
+
+def _excluded(artifacts: Sequence[Artifact]) -> Iterator[str]:
+    """Yield the patterns of the paths that artifacts leave out: as tar's, they match at any depth, with all below."""
+    for pattern in (one.removeprefix("./").strip("/") for artifact in artifacts for one in artifact.exclude):
+        yield from (pattern, f"*/{pattern}", f"{pattern}/*", f"*/{pattern}/*")
 
 
 def _own_image(source: Source, levels: Sequence[tuple[Verifier, Path | None]]) -> tuple[VerifierImage | None, bool]:
