@@ -58,7 +58,7 @@ class PreparedSandbox:
 
     decoyed: the hidden tests. receiver: takes their reports. required, record: the tests that must pass. watched:
     whether the tests' observed results decide. known: whether the reference's were seen before, by `tasks check` or
-    by the author of the list. path: PATH of test.sh. bench: of the judge by model; None without one.
+    by the author of the list. path: PATH of test.sh. command: runs it. bench: of the judge by model; None without one.
     """
 
     sandbox: Sandbox
@@ -69,6 +69,7 @@ class PreparedSandbox:
     watched: bool
     known: bool
     path: str
+    command: Sequence[str]
     bench: Bench | None = None
 
     @property
@@ -81,7 +82,8 @@ class PreparedSandbox:
 class _Tests:
     """The content for /tests. folders: of this machine; none if the image has it. modules: of tests, by absolute path.
     listed: its tests.json. in_tree: modules of tests in the working directory. patch: makes these; None if they are
-    there. speak_of_runners: whether any file names pytest or unittest. call_pytest: whether one may call it."""
+    there. speak_of_runners: whether any file names pytest or unittest. call_pytest: whether one may call it. command:
+    runs test.sh."""
 
     folders: Sequence[Path]
     modules: Mapping[str, bytes]
@@ -90,6 +92,7 @@ class _Tests:
     patch: bytes | None
     speak_of_runners: bool
     call_pytest: bool
+    command: Sequence[str]
 
 
 @asynccontextmanager
@@ -134,7 +137,7 @@ async def _prepare(sandbox: Sandbox, task: Task, receiver: Receiver) -> Prepared
     except (SandboxError, OSError, ValueError, tarfile.TarError) as error:
         raise InfraError(Failure.VERIFIER, f"could not prepare the verifier's sandbox: {error}") from error
     known = task.hidden.watched is not None or bool(required.tests)
-    return PreparedSandbox(sandbox, made, receiver, required, record, watched, known, path)
+    return PreparedSandbox(sandbox, made, receiver, required, record, watched, known, path, tests.command)
 
 
 def _tests_of_task(folders: Sequence[Path]) -> _Tests:
@@ -154,7 +157,16 @@ def _tests(folders: Sequence[Path], files: Mapping[str, bytes]) -> _Tests:
         files.get("test.patch"),
         speak_of_runners(files.items()),
         any(b"pytest" in data or b"py.test" in data for data in files.values()),
+        command_of("/tests/test.sh", files.get("test.sh", b"")),
     )
+
+
+def command_of(path: str, script: bytes) -> list[str]:
+    """Return the command for a script: by the program in its first line, as the kernel reads it, by default bash."""
+    line = script.partition(b"\n")[0].decode("utf-8", "replace")
+    words = line[2:].split(None, 1) if line.startswith("#!") else []
+    plain = not words or words == ["/usr/bin/env", "bash"] or (len(words) == 1 and words[0].endswith("/bash"))
+    return ["bash", path] if plain else [words[0], *(word.strip() for word in words[1:]), path]
 
 
 async def _tests_of_tree(sandbox: Sandbox, tests: _Tests) -> dict[str, bytes]:

@@ -6,7 +6,7 @@ import pytest
 from verifier_samples import REWARD, FailingBackend, image_of, survives, task, verdict_after
 
 from envs.judging.changes import Changes
-from envs.judging.prepare import open_prepared
+from envs.judging.prepare import command_of, open_prepared
 from envs.judging.verifier import judge
 from envs.types import Hidden, InfraError, Task
 
@@ -104,3 +104,20 @@ async def test_an_environment_that_uv_makes_with_a_network_reports_its_tests(doc
     for answer in (6, 7):
         verdict = await verdict_after(docker_backend, image, sample, f"printf {answer} > a")
         assert (verdict.reward, len(verdict.tests)) == (float(answer == 6), 1), verdict.explanation
+
+
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        ("echo 1", ["bash"]),
+        ("#!/bin/bash", ["bash"]),
+        ("#! /usr/bin/env bash", ["bash"]),
+        ("#!/bin/bash -e", ["/bin/bash", "-e"]),
+        ("#!/bin/sh", ["/bin/sh"]),
+        ("#!/usr/bin/env python3", ["/usr/bin/env", "python3"]),
+        ("#!/usr/bin/env -S uv run --script ", ["/usr/bin/env", "-S uv run --script"]),
+        ("#!", ["bash"]),
+    ],
+)
+def test_a_script_is_run_by_the_program_in_its_first_line(line, command):
+    assert command_of("/tests/test.sh", f"{line}\necho 2\n".encode()) == [*command, "/tests/test.sh"]
