@@ -115,14 +115,14 @@ class Source:
                 entrypoint = tuple(map(str, json.loads(text))) if text.startswith("[") else entrypoint
         if not entrypoint and container.command is None:
             return None
-        return Service((*entrypoint, *(container.command or WAITING)), self._images_user())
+        return Service((*entrypoint, *(container.command or WAITING)), self.images_user())
 
     def health(self) -> HealthCheck | None:
         """Return the health check of the container. Raises BadTask."""
         check = self.config.environment.healthcheck
-        return check.settled(self._images_user()) if check is not None else None
+        return check.settled(self.images_user()) if check is not None else None
 
-    def _images_user(self) -> str | None:
+    def images_user(self) -> str | None:
         """Return the image's user; None if commands have no other."""
         return self.config.agent.user and (self._last("USER") or "root")
 
@@ -245,7 +245,9 @@ def hidden(source: Source, levels: Sequence[tuple[Verifier, Path | None]], artif
         own=own,
         asks_judge=bool(_OF_JUDGES & {*env}) or source.config.metadata.judge or any(map(_has_judge, folders)),
         collect=tuple(
-            Collect(hook.command, hook.user, hook.timeout_sec) for level, _ in levels for hook in level.collect
+            Collect(hook.command, hook.user or source.images_user(), hook.timeout_sec)
+            for level, _ in levels
+            for hook in level.collect
         ),
     )
 

@@ -32,6 +32,11 @@ def test_a_separate_verifier_sees_the_artifacts_alone(tmp_path):
     assert hidden.own is None
 
 
+def test_a_hook_is_run_by_the_images_user_whoever_the_agent_is(tmp_path):
+    toml = '[agent]\nuser = "agent"\n[[verifier.collect]]\ncommand = "dump"\n'
+    assert load_task(make_task(tmp_path, toml)).hidden.collect == (Collect("dump", "root", 60.0),)
+
+
 def test_what_artifacts_exclude_is_not_carried(tmp_path):
     toml = 'artifacts = [{ source = "/app", exclude = ["node_modules", "./out/*.log"] }]\n[verifier]\n'
     task = load_task(make_task(tmp_path, toml + 'environment_mode = "separate"\n'))

@@ -42,6 +42,7 @@ def test_steps_have_tests_of_their_own_over_the_shared_ones(tmp_path, caplog):
     assert caplog.text.count("[steps] depends is not a field that is known here") == 1
     assert (one.hidden.tests, one.hidden.shared_tests, one.files) == (directory / "tests", None, None)
     assert (two.hidden.tests, two.hidden.shared_tests) == (directory / "steps/two/tests", directory / "tests")
+    assert one.hidden.solution == directory / "solution"
     assert (two.files, two.hidden.solution) == (directory / "steps/two/workdir", directory / "steps/two/solution")
     assert (one.least, two.least) == ({"reward": 0.5}, {"quality": 1.0})
     assert (two.timeout_s, two.hidden.timeout_s) == (50.0, 7.0)
