@@ -18,6 +18,7 @@ import tarfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -80,10 +81,10 @@ class PreparedSandbox:
 
 @dataclass(frozen=True, slots=True)
 class _Tests:
-    """The content for /tests. folders: of this machine; none if the image has it. modules: of tests, by absolute path.
-    listed: its tests.json. in_tree: modules of tests in the working directory. patch: makes these; None if they are
-    there. speak_of_runners: whether any file names pytest or unittest. call_pytest: whether one may call it. command:
-    runs test.sh."""
+    """The content for /tests. folders: of this machine; none if the image has it. modules: of tests, by absolute path,
+    without those with a digest that test.sh asks for. listed: its tests.json. in_tree: modules of tests in the working
+    directory. patch: makes these; None if they are there. speak_of_runners: whether any file names pytest or unittest.
+    call_pytest: whether one may call it. command: runs test.sh."""
 
     folders: Sequence[Path]
     modules: Mapping[str, bytes]
@@ -149,9 +150,14 @@ def _tests(folders: Sequence[Path], files: Mapping[str, bytes]) -> _Tests:
     listed = json.loads(files.get("tests.json", b"{}"))
     if not isinstance(listed, dict):
         raise ValueError("/tests/tests.json is not a table")
+    texts = b"\0".join(files.values())
     return _Tests(
         folders,
-        {f"/tests/{name}": data for name, data in files.items() if is_test_module(name.rpartition("/")[2], data)},
+        {
+            f"/tests/{name}": data
+            for name, data in files.items()
+            if is_test_module(name.rpartition("/")[2], data) and sha256(data).hexdigest().encode() not in texts
+        },
         listed,
         [str(name) for name in listed.get("IN_TREE", [])],
         files.get("test.patch"),
