@@ -19,7 +19,7 @@ _READ = {"build", "command", "entrypoint", "environment", "volumes", "working_di
 _HARMLESS = {
     *("image", "container_name", "ports", "expose", "init", "tty", "stdin_open", "deploy", "mem_limit", "cpus"),
     *("memswap_limit", "shm_size", "platform", "pull_policy", "restart", "hostname", "networks", "network_mode"),
-    *("stop_signal", "stop_grace_period", "labels", "logging"),
+    *("stop_signal", "stop_grace_period", "labels", "logging", "cap_drop"),
 }
 """Keys allowed in a service without effect: the sandbox has its own setting, or needs none."""
 _DOCKERFILES = {"Dockerfile", "./Dockerfile", "${CONTEXT_DIR}/Dockerfile"}
@@ -52,7 +52,7 @@ def read_compose(folder: Path, name: str) -> ContainerSettings:
     service = next(iter(services.values()), None) or {}
     if not isinstance(service, dict) or not isinstance(service.get("environment") or {}, dict | list):
         raise BadTask(f"{where}: a service is a table, and its environment a table or a list of NAME=VALUE")
-    unknown = sorted(set(map(str, service)) - _HARMLESS - _READ)
+    unknown = sorted(key for key in set(map(str, service)) - _HARMLESS - _READ if not _is_plain(key, service.get(key)))
     if unknown:
         raise BadTask(f"{where}: {', '.join(unknown)} can't be kept; put what it does into the Dockerfile")
     workdir = service.get("working_dir")
@@ -62,6 +62,14 @@ def read_compose(folder: Path, name: str) -> ContainerSettings:
     _check_volumes(folder, service.get("volumes") or [], where)
     command, entrypoint = map(_read_command, (service.get("command"), service.get("entrypoint")))
     return ContainerSettings(_read_variables(service.get("environment")), workdir, entrypoint, command or None)
+
+
+def _is_plain(key: str, value: Any) -> bool:
+    """Tell whether a key has no effect with this value: memory of the usual places, or rights that nothing here has."""
+    words = tuple(map(str, value if isinstance(value, list) else [value]))
+    if key == "tmpfs":
+        return all(word in ("/tmp", "/run", "/var/run", "/var/tmp", "/dev/shm") for word in words)
+    return key == "security_opt" and all(word.startswith(("label", "no-new-privileges")) for word in words)
 
 
 def _check_build(folder: Path, build: Any, where: str) -> None:

@@ -20,6 +20,8 @@ from envs.types import BadTask, HealthCheck, Service
         ("main: {1: 2, z: 3}", "1, z can't be kept"),
         ("main: {working_dir: app}", "working_dir 'app' is no absolute path; write one"),
         ("main: {working_dir: '${DIR:-/app}'}", "is no absolute path"),
+        ("main: {tmpfs: '/app:size=9m'}", "tmpfs can't be kept"),
+        ("main: {security_opt: ['seccomp=unconfined']}", "security_opt can't be kept"),
         ("main: {build: {context: docker}}", "build: the image of docker by Dockerfile can't be made"),
         ("main: {build: {context: ., dockerfile: Dockerfile.dev}}", "by Dockerfile.dev can't be made"),
         ("main: {build: {context: ., args: {A: b}}}", "build: args can't be kept"),
@@ -40,7 +42,7 @@ def test_a_compose_file_of_one_container_is_followed(tmp_path):
         "services:\n  main:\n    build: {context: '${CONTEXT_DIR}'}\n    command: [sh, -c, sleep infinity]\n"
         "    working_dir: /srv\n    ports: ['80:80']\n    environment: [A=1, B=file, 'C=${HOST}', 'D=${D:-d}']\n"
         "    networks: [a]\n    shm_size: 1g\n    volumes: ['${LOGS}:/logs', './none:/x', 'named:/y']\n"
-        "networks: {a: {}}\n"
+        "    security_opt: [label=disable]\n    tmpfs: /tmp\n    cap_drop: [ALL]\nnetworks: {a: {}}\n"
     )
     task = load_task(directory)
     assert (task.workdir, task.env) == ("/srv", {"A": "1", "B": "task", "D": "d"})
