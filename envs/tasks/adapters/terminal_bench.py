@@ -2,7 +2,7 @@
 
 | file or field | becomes |
 |---|---|
-| `task.yaml` `instruction` | the instruction |
+| `task.yaml` `instruction`, in older tasks `descriptions` | the instruction |
 | `difficulty`, `category`, `tags` | `[metadata]` |
 | `max_agent_timeout_sec`, `max_test_timeout_sec` | `[agent] timeout_sec` (360), `[verifier] timeout_sec` (60) |
 | `Dockerfile` and the files beside it | `environment/`; `task.yaml`, tests, solution, run-tests.sh stay out |
@@ -64,7 +64,7 @@ def _convert(folder: Path, root: Path, out: Path) -> Path:
     table = read_yaml(folder / "task.yaml", name)
     if not isinstance(table, dict):
         raise BadTask(f"task {name}: task.yaml must be a table of fields")
-    instruction = table.get("instruction")
+    instruction = _read_instruction(table)
     if not isinstance(instruction, str) or not instruction.strip():
         raise BadTask(f"task {name}: task.yaml: instruction is missing or empty")
     if table.get("parser_name", "pytest") != "pytest":
@@ -87,6 +87,15 @@ def _convert(folder: Path, root: Path, out: Path) -> Path:
     elif (folder / "solution.yaml").is_file():
         files["solution/solve.sh"] = _read_commands(folder / "solution.yaml", name)
     return write_task(out, name, files)
+
+
+def _read_instruction(table: Mapping[str, Any]) -> Any:
+    """Return the instruction. Older tasks have it in `descriptions`, by the key that `instruction` names, or "base"."""
+    listed = table.get("descriptions")
+    entries = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    texts = {str(one.get("key")): one.get("description") for one in entries}
+    given = table.get("instruction")
+    return texts.get(str(given or "base").strip(), given)
 
 
 def _make_environment(folder: Path, name: str) -> tuple[dict[str, str | bytes | Path], list[str]]:

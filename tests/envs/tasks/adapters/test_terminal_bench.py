@@ -61,6 +61,15 @@ def test_fields_are_kept_and_the_agent_sees_neither_tests_nor_solution(tmp_path)
     assert sorted(path.name for path in task.context.iterdir()) == ["Dockerfile", "data.txt", "docker-compose.yaml"]
 
 
+@pytest.mark.parametrize(
+    ("given", "text"), [("", "Easy."), ("instruction: hard\n", "Hard."), ("instruction: Do.\n", "Do.")]
+)
+def test_older_tasks_have_their_instructions_by_keys(tmp_path, given, text):
+    keys = "descriptions:\n- {key: base, description: Easy.}\n- {key: hard, description: Hard.}\n"
+    (task,) = load(folder(tmp_path, **{"task.yaml": keys + given}), tmp_path / "out")
+    assert task.instruction == text
+
+
 def test_settings_of_the_compose_file_are_kept(tmp_path):
     compose = (
         "services:\n  web:\n    build: {context: ./docker, dockerfile: dev.Dockerfile}\n    command: serve\n"
