@@ -123,12 +123,27 @@ class Hidden:
 
 
 @dataclass(frozen=True, slots=True)
+class HealthCheck:
+    """A shell command that has to pass before the work. user: None for the commands' own. grace_s: before it, failures
+    are none of the `retries`. interval_s, grace_interval_s: between attempts, after the grace and in it."""
+
+    command: str
+    user: str | None = None
+    timeout_s: float = 30.0
+    interval_s: float = 5.0
+    grace_s: float = 0.0
+    grace_interval_s: float = 5.0
+    retries: int = 3
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """A part of a task with its own instruction and verdict, in the sandbox as the part before left it.
 
     files: directory copied into the working directory before it; its `setup.sh` is run there. None for none.
     timeout_s: of the agent, as in `Task`.
     least: rewards, by name, required for the next part.
+    health: before the agent begins, after the files; None for none.
     """
 
     name: str
@@ -137,6 +152,15 @@ class Step:
     files: Path | None = None
     timeout_s: float | None = None
     least: Mapping[str, float] = field(default_factory=dict)
+    health: HealthCheck | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A program that runs in a container from its start, such as a server. user: None for the commands' own."""
+
+    command: tuple[str, ...]
+    user: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +175,7 @@ class Task:
     steps: the parts of a task of several; `instruction` and `hidden` then hold for all together.
     last_counts: the reward is the last begun part's; False for the mean.
     mcp_servers: of tools for the agent, in its sandbox.
+    service, health: of the sandboxes of its image; None for none.
     """
 
     id: str
@@ -169,6 +194,8 @@ class Task:
     steps: Sequence[Step] = ()
     last_counts: bool = False
     mcp_servers: Sequence[MCPServer] = ()
+    service: Service | None = None
+    health: HealthCheck | None = None
 
     def __post_init__(self) -> None:
         """Raise BadTask for a value of another type, which would fail each of its rollouts, or end the run."""

@@ -20,6 +20,7 @@ from envs.checking.flakes import disagreement
 from envs.checking.manifest import CheckResult, with_record
 from envs.judging.archives import pack_directory
 from envs.judging.changes import Changes
+from envs.judging.prepare import command_of
 from envs.judging.record import REFERENCE, merged, named, unverified
 from envs.judging.results import WRITTEN
 from envs.judging.specs import agent_spec
@@ -140,8 +141,9 @@ async def _run_reference(task: Task, sandbox: Sandbox) -> str:
         raise BadTask(f"task {task.id} has no solution/solve.sh; without a reference it can't be checked")
     await sandbox.exec("rm -rf /solution && mkdir -p /solution", user="root")
     await sandbox.upload(await asyncio.to_thread(pack_directory, task.hidden.solution), "/solution")
+    script = await asyncio.to_thread((task.hidden.solution / "solve.sh").read_bytes)
     ran = await sandbox.exec(
-        ["bash", "/solution/solve.sh"],
+        command_of("/solution/solve.sh", script),
         timeout=task.timeout_s or _REFERENCE_S,
         cwd=sandbox.workdir,
         env=task.hidden.solution_env,

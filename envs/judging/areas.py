@@ -83,6 +83,9 @@ async def scan_tree(sandbox: Sandbox, path: str, *, git: bool, start: Tree | Non
     Raises SandboxError, OSError, TarError, and ValueError when it is over the caps."""
     make = partial(Scan, path, git=git, start=start)
     scan = await sandbox.read_tree(path, make, skip=skipped(git=git))
+    if scan.unread:  # too large, perhaps by what was built
+        make = partial(make, spares=True)
+        scan = await sandbox.read_tree(path, make, skip=skipped(git=git))
     if scan.lacking:  # other names of unchanged files
         scan = await sandbox.read_tree(path, partial(make, needed=scan.lacking), skip=skipped(git=git))
     return await asyncio.to_thread(scan.done)

@@ -18,7 +18,7 @@ from functools import partial
 from envs.judging.areas import Start, inside, is_ours, scan_of, scan_tree
 from envs.judging.path_rules import obeyed_by_git, stays
 from envs.judging.pytest_options import merged
-from envs.judging.tree import KEPT_WHOLE, MAX_CHANGED_BYTES, Entry, Scan, Tree, parents
+from envs.judging.tree import KEPT_WHOLE, MAX_CHANGED_BYTES, Entry, Scan, Tree, is_built, parents
 from envs.types import Failure, InfraError
 from sandboxes.base import Sandbox, SandboxError
 
@@ -164,6 +164,8 @@ def _difference(
     differing = {path for path, entry in scan.tree.items() if start.get(path) != entry}
     differing.update(path for path in start if path not in scan.tree)
     kept = set(filter(is_kept, differing))
+    if scan.spares or len(differing & scan.tree.keys()) > MAX_CHANGED_ENTRIES:
+        kept |= set(filter(is_built, differing))
     contents: dict[str, bytes] = {}
     withheld = {path for path in differing if is_protected(path)}
     for path in differing - withheld:

@@ -18,10 +18,12 @@ import tarfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from envs.judging.archives import add_file, add_link, pack_directories, pack_some, regular_files
+from envs.judging.begin import begin
 from envs.judging.decoys.insertion import DecoyedTests, insert_decoys
 from envs.judging.decoys.node_ids import is_test_module
 from envs.judging.judge_model import Bench
@@ -57,7 +59,7 @@ class PreparedSandbox:
 
     decoyed: the hidden tests. receiver: takes their reports. required, record: the tests that must pass. watched:
     whether the tests' observed results decide. known: whether the reference's were seen before, by `tasks check` or
-    by the author of the list. path: PATH of test.sh. bench: of the judge by model; None without one.
+    by the author of the list. path: PATH of test.sh. command: runs it. bench: of the judge by model; None without one.
     """
 
     sandbox: Sandbox
@@ -68,6 +70,7 @@ class PreparedSandbox:
     watched: bool
     known: bool
     path: str
+    command: Sequence[str]
     bench: Bench | None = None
 
     @property
@@ -78,9 +81,10 @@ class PreparedSandbox:
 
 @dataclass(frozen=True, slots=True)
 class _Tests:
-    """The content for /tests. folders: of this machine; none if the image has it. modules: of tests, by absolute path.
-    listed: its tests.json. in_tree: modules of tests in the working directory. patch: makes these; None if they are
-    there. speak_of_runners: whether any file names pytest or unittest. call_pytest: whether one may call it."""
+    """The content for /tests. folders: of this machine; none if the image has it. modules: of tests, by absolute path,
+    without those with a digest that test.sh asks for. listed: its tests.json. in_tree: modules of tests in the working
+    directory. patch: makes these; None if they are there. speak_of_runners: whether any file names pytest or unittest.
+    call_pytest: whether one may call it. command: runs test.sh."""
 
     folders: Sequence[Path]
     modules: Mapping[str, bytes]
@@ -89,6 +93,7 @@ class _Tests:
     patch: bytes | None
     speak_of_runners: bool
     call_pytest: bool
+    command: Sequence[str]
 
 
 @asynccontextmanager
@@ -128,10 +133,12 @@ async def _prepare(sandbox: Sandbox, task: Task, receiver: Receiver) -> Prepared
         # Unwatched tests may run where nothing knows of decoys.
         made = await asyncio.to_thread(insert_decoys, modules if watched else {}, required.failing())
         path = await _upload(sandbox, tests, made, runner=watched and tests.call_pytest)
+        if own is None or not own.holds_tests:
+            await begin(sandbox, task if own is None else replace(task, health=None))  # as Harbor
     except (SandboxError, OSError, ValueError, tarfile.TarError) as error:
         raise InfraError(Failure.VERIFIER, f"could not prepare the verifier's sandbox: {error}") from error
     known = task.hidden.watched is not None or bool(required.tests)
-    return PreparedSandbox(sandbox, made, receiver, required, record, watched, known, path)
+    return PreparedSandbox(sandbox, made, receiver, required, record, watched, known, path, tests.command)
 
 
 def _tests_of_task(folders: Sequence[Path]) -> _Tests:
@@ -143,15 +150,29 @@ def _tests(folders: Sequence[Path], files: Mapping[str, bytes]) -> _Tests:
     listed = json.loads(files.get("tests.json", b"{}"))
     if not isinstance(listed, dict):
         raise ValueError("/tests/tests.json is not a table")
+    texts = b"\0".join(files.values())
     return _Tests(
         folders,
-        {f"/tests/{name}": data for name, data in files.items() if is_test_module(name.rpartition("/")[2], data)},
+        {
+            f"/tests/{name}": data
+            for name, data in files.items()
+            if is_test_module(name.rpartition("/")[2], data) and sha256(data).hexdigest().encode() not in texts
+        },
         listed,
         [str(name) for name in listed.get("IN_TREE", [])],
         files.get("test.patch"),
         speak_of_runners(files.items()),
         any(b"pytest" in data or b"py.test" in data for data in files.values()),
+        command_of("/tests/test.sh", files.get("test.sh", b"")),
     )
+
+
+def command_of(path: str, script: bytes) -> list[str]:
+    """Return the command for a script: by the program in its first line, as the kernel reads it, by default bash."""
+    line = script.partition(b"\n")[0].decode("utf-8", "replace")
+    words = line[2:].split(None, 1) if line.startswith("#!") else []
+    plain = not words or words == ["/usr/bin/env", "bash"] or (len(words) == 1 and words[0].endswith("/bash"))
+    return ["bash", path] if plain else [words[0], *(word.strip() for word in words[1:]), path]
 
 
 async def _tests_of_tree(sandbox: Sandbox, tests: _Tests) -> dict[str, bytes]:

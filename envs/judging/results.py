@@ -1,6 +1,7 @@
 """Read the hidden tests' results as a verdict.
 
-`reward.json` (a number, or a flat table of numbers; its `reward` counts) comes before `reward.txt` (one number).
+`reward.json` (a number, or a flat table of numbers; its `reward` counts, else the mean of shares) comes before
+`reward.txt` (one number).
 In a watched task the observed tests make the reward, and test.sh's own figure can only make it less. In an
 unwatched one test.sh's word counts.
 
@@ -148,13 +149,13 @@ def _rewards(logs: Mapping[str, bytes]) -> dict[str, float]:
         except (ValueError, RecursionError) as error:
             raise UnclearReward(f"reward.json is not JSON: {error}") from None
         table = found if isinstance(found, dict) else {"reward": found}
-        if not table or not all(type(value) in (int, float) and abs(value) <= MOST_REWARD for value in table.values()):
+        if not table or not all(isinstance(value, int | float) and abs(value) <= MOST_REWARD for value in table.values()):
             raise UnclearReward(f"reward.json holds {str(found)[:100]}, not finite numbers{_LIMIT}")
         if "reward" not in table:
-            if len(table) > 1:
+            if len(table) > 1 and not all(0 <= value <= 1 for value in table.values()):
                 names = ", ".join(sorted(map(str, table)))[:_NAMES]
                 raise UnclearReward(f"reward.json has {names} and no `reward`; write which of them counts")
-            table = dict.fromkeys(["reward"], *table.values())
+            table = {**table, "reward": sum(table.values()) / len(table)}
         return {name: float(value) for name, value in table.items()}
     text = logs.get("reward.txt", b"").decode("utf-8-sig", "replace").strip()
     if not text:

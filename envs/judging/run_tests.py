@@ -1,7 +1,7 @@
 """Run the hidden tests on the agent's changes in a prepared sandbox, and read their outcome.
 
-The changes are applied, and `bash /tests/test.sh` runs in the working directory as the task's user. The test
-runners' reports come meanwhile by the sandbox's door; /logs/verifier is read afterwards.
+The changes are applied, and /tests/test.sh runs in the working directory as the task's user, by default the
+image's. The test runners' reports come meanwhile by the sandbox's door; /logs/verifier is read afterwards.
 """
 
 from __future__ import annotations
@@ -206,11 +206,11 @@ async def _run_test_sh(prepared: PreparedSandbox, task: Task, timeout_s: float) 
     sandbox = prepared.sandbox
     try:
         ran = await sandbox.exec(
-            ["bash", "/tests/test.sh"],
+            prepared.command,
             timeout=timeout_s,
             cwd=sandbox.workdir,
             env={**_GIT, "PATH": prepared.path, **task.hidden.test_env, **prepared.judge_env},
-            user=task.hidden.user or "root",
+            user=task.hidden.user,
             max_output=_MAX_REPORT_BYTES,
         )
     except (SandboxDied, SandboxTimeout) as error:

@@ -7,6 +7,7 @@ import logging
 import tarfile
 
 from envs.judging.areas import Area, Start, graded_git, graded_paths, is_ours, scan_of, scan_tree
+from envs.judging.begin import begin
 from envs.judging.specs import agent_spec
 from envs.judging.tree import Tree
 from envs.types import Failure, Hidden, InfraError, Task
@@ -48,6 +49,8 @@ class StartTrees:
             hidden.graded_alone,
             hidden.own is None,
             tuple(hidden.collect),
+            task.service,
+            task.health,
         )
         reading = self._trees.pop(key, None)
         if reading is None or (reading.done() and (reading.cancelled() or reading.exception() is not None)):
@@ -69,6 +72,7 @@ class StartTrees:
     async def _read(self, task: Task, image: str) -> Start:
         try:
             async with self._backend.open(agent_spec(task, image)) as sandbox:
+                await begin(sandbox, task)
                 return await _read_start(sandbox, task.hidden)
         except (SandboxError, tarfile.TarError, OSError) as error:
             raise InfraError(Failure.SANDBOX, f"could not read the source tree of {image}: {error}") from error

@@ -14,6 +14,7 @@ from dataclasses import replace
 from atropos_agent.harvest import metadata_of
 from atropos_agent.types import AgentResult, Counts
 from envs.judging.archives import pack_directory
+from envs.judging.begin import examine
 from envs.types import SIGN, VERIFIER_TIMED_OUT, Step, Task, Verdict
 from sandboxes.base import Sandbox
 
@@ -88,15 +89,15 @@ def joined(results: Sequence[AgentResult]) -> AgentResult:
 
 async def set_up(sandbox: Sandbox, step: Step) -> str | None:
     """Make the start of a step. Returns why it can't begin, None normally. Raises SandboxError."""
-    if step.files is None:
-        return None
-    await sandbox.upload(await asyncio.to_thread(pack_directory, step.files), sandbox.workdir)
-    if not (step.files / "setup.sh").is_file():
-        return None
-    ran = await sandbox.exec(["bash", f"{sandbox.workdir.rstrip('/')}/setup.sh"], timeout=_SETUP_S)
-    if ran.ok:
-        return None
-    return f"Step {step.name} could not begin: its setup.sh ended with {ran.exit_code}: {ran.output[-_SHOWN:]}"
+    problem = None
+    if step.files is not None:
+        await sandbox.upload(await asyncio.to_thread(pack_directory, step.files), sandbox.workdir)
+        if (step.files / "setup.sh").is_file():
+            ran = await sandbox.exec(["bash", f"{sandbox.workdir.rstrip('/')}/setup.sh"], timeout=_SETUP_S)
+            problem = None if ran.ok else f"its setup.sh ended with {ran.exit_code}: {ran.output[-_SHOWN:]}"
+    if problem is None and step.health is not None:
+        problem = await examine(sandbox, step.health)
+    return None if problem is None else f"Step {step.name} could not begin: {problem}"
 
 
 def good_enough(step: Step, verdict: Verdict) -> bool:

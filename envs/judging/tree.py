@@ -31,6 +31,10 @@ KEPT_WHOLE = frozenset({"setup.cfg", "tox.ini", "pyproject.toml"})
 _PYTHON = re.compile(r"python[0-9.]*")
 _SYSTEMS_PYTHON = re.compile(r"/usr/(local/)?bin/python[0-9.]*")
 _CACHES = frozenset({"__pycache__", ".pytest_cache"})
+_BUILT = frozenset(
+    {"target", "build", "_build", "obj", "node_modules", ".gradle", ".cache", ".next", ".stack-work", "dist-newstyle"}
+)
+"""Folders of what builds make, which may be larger than can be carried: the verifier builds it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +75,21 @@ class Scan:
 
     root: the path of the directory. git: `.git` directories are part of the tree. start: the tree before the work: the
     contents of files that differ from it are kept, for `pack`; None keeps none. needed: files whose contents are kept
-    in any case.
+    in any case. spares: what builds have made is not read; it is too large.
     lacking: files whose contents are needed and were not kept; another reading has to ask for them. unread: changed
     files that are too large.
     """
 
     def __init__(
-        self, root: str, *, git: bool = False, start: Tree | None = None, needed: Collection[str] = ()
+        self,
+        root: str,
+        *,
+        git: bool = False,
+        start: Tree | None = None,
+        needed: Collection[str] = (),
+        spares: bool = False,
     ) -> None:
-        self._root, self._git = root, git
+        self._root, self._git, self.spares = root, git, spares
         self._compares, self._start, self._needed = start is not None, start or {}, needed
         self._members: dict[str, tarfile.TarInfo] = {}
         self._contents: dict[str, bytes] = {}
@@ -172,6 +182,8 @@ class Scan:
         return None
 
     def _file(self, path: str, mode: int, size: int, content: Content) -> Entry:
+        if self.spares and is_built(path):
+            return Entry("file", mode, size)
         before = self._start.get(path)
         fits = self._compares and size <= MAX_CHANGED_BYTES - self._held
         if self._compares and not fits and (before is None or before.size != size):
@@ -201,6 +213,11 @@ class Scan:
 
 
 _DIR = Entry("dir")
+
+
+def is_built(path: str) -> bool:
+    """Tell whether a path lies in a folder of what builds make."""
+    return not _BUILT.isdisjoint(path.split("/")[:-1])
 
 
 def _is_interpreter(path: str, target: str) -> bool:

@@ -22,6 +22,7 @@ from typing import Generic, Protocol, TypeVar
 from atropos_agent.tracing import record_opening, span
 from atropos_agent.types import AgentResult
 from envs.judging.areas import Start
+from envs.judging.begin import begin
 from envs.judging.changes import Changes, collect_changes
 from envs.judging.cheating import with_signs
 from envs.judging.prefetch import Prefetch
@@ -147,6 +148,7 @@ class Workplace(Generic[G]):
         self.sandbox = await self._inside.enter_async_context(
             record_opening("sandbox", self._backend.open(self.guest.spec))
         )
+        await begin(self.sandbox, self._task)
         self._note("open")
 
     async def _expect(self) -> None:

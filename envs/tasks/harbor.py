@@ -26,6 +26,8 @@ by Harbor 0.26 is readable here, of every schema and with old field names. Field
 | `[environment] env, workdir` | `Task.env`, `Task.workdir` |
 | `[environment] network_mode`, old `allow_internet` | `Task.limits.network`; silent means none (Harbor: public) |
 | `[environment] allowed_hosts`, with `network_mode = "allowlist"` | `Task.limits.allowed_hosts` |
+| `ENTRYPOINT` of environment/Dockerfile, `entrypoint` and `command` of its docker-compose.yaml | `Task.service` |
+| `[environment] healthcheck` | `Task.health` |
 | both in `[agent]`, `[verifier]` | override them for the agent, and for the verifier in `Hidden` |
 | `[[steps]]`, `multi_step_reward_strategy` | `Task.steps`, see `envs.tasks.harbor_steps`; `Task.last_counts` |
 | `[environment] build_timeout_sec`, `gpu_types`, `source` | not used: the verdict is the same |
@@ -33,7 +35,7 @@ by Harbor 0.26 is readable here, of every schema and with old field names. Field
 `${NAME:-default}` in an `env` value is its default. Lines with a canary at the beginning of
 an instruction are left out, as by Harbor.
 
-Named in a warning, and left out: fields unknown to Harbor too, health checks, skills, `.harborignore`.
+Named in a warning, and left out: fields unknown to Harbor too, skills, `.harborignore`.
 Refused with `BadTask`, because the reward would be wrong: a docker-compose.yaml of several containers, gpus and tpu,
 `os = "windows"`, trajectory.json, an MCP server outside of the sandbox. One difference from Harbor's own run: the
 verifier sees the agent's changes below the working directory and in `graded_paths` (see `envs.judging.verifier`).
@@ -182,6 +184,8 @@ def _make_task(directory: Path, digest: str | None) -> tuple[Task, Sequence[str]
         steps=steps,
         last_counts=config.multi_step_reward_strategy == "final",
         mcp_servers=source.mcp_servers(),
+        service=source.service(container),
+        health=source.health(),
     )
     left_out = [f"{what}; it is left out" for what in dict.fromkeys([*config.ignored_fields(), *_unused_files(source)])]
     left_out += dict.fromkeys(source.remarks)

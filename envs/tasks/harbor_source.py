@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from envs.judging.path_rules import refusal
 from envs.tasks.compose import NAME, ContainerSettings, read_compose
 from envs.tasks.named_paths import named_paths
 from envs.tasks.task_toml import Artifact, Config, Environment, NetworkSection, Verifier
-from envs.types import BadTask, Collect, Hidden, VerifierImage
+from envs.types import BadTask, Collect, HealthCheck, Hidden, Service, VerifierImage
 from sandboxes.base import Limits
 from sandboxes.docker.images.dockerfile import Dockerfile, DockerfileError
 from tools.mcp.servers import MCPServer, parse_servers
@@ -30,6 +32,8 @@ _OF_JUDGES = frozenset(
 _FILLED_LATER = "judge"
 _JUDGE_TABLE = re.compile(r"^\s*\[judge\]", re.MULTILINE)
 """In a file of Reward Kit's."""
+WAITING = ("sh", "-c", "sleep infinity")
+"""Harbor's command for a container."""
 _CANARY = re.compile(r"(?:<!--.*canary.*-->|#.*canary.*)", re.IGNORECASE)
 
 
@@ -99,6 +103,39 @@ class Source:
     def container(self) -> ContainerSettings:
         """Return the settings in the environment's docker-compose.yaml. Raises BadTask."""
         return read_compose(self.directory / "environment", self.name)
+
+    def service(self, container: ContainerSettings) -> Service | None:
+        """Return what the container runs from its start: the Dockerfile's ENTRYPOINT, with Harbor's command in place of
+        CMD, or what the compose file says. Raises BadTask."""
+        text = self._last("ENTRYPOINT") or ""
+        entrypoint = container.entrypoint
+        if entrypoint is None:
+            entrypoint = ("/bin/sh", "-c", text) if text else ()
+            with suppress(ValueError):  # what is no list is a command of the shell
+                entrypoint = tuple(map(str, json.loads(text))) if text.startswith("[") else entrypoint
+        if not entrypoint and container.command is None:
+            return None
+        return Service((*entrypoint, *(container.command or WAITING)), self.images_user())
+
+    def health(self) -> HealthCheck | None:
+        """Return the health check of the container. Raises BadTask."""
+        check = self.config.environment.healthcheck
+        return check.settled(self.images_user()) if check is not None else None
+
+    def images_user(self) -> str | None:
+        """Return the image's user; None if commands have no other."""
+        return self.config.agent.user and (self._last("USER") or "root")
+
+    def home(self, user: str | None) -> str:
+        """Return the usual home of a user, by default the Dockerfile's. Raises BadTask."""
+        name = (user or self._last("USER") or "root").partition(":")[0]
+        return "/root" if name in ("root", "0") else f"/home/{name}"
+
+    def _last(self, keyword: str) -> str | None:
+        """Return what the environment's Dockerfile says last with an instruction; None if that is not known."""
+        file = self.dockerfile("environment")
+        found = file.last(keyword) if file is not None else None
+        return found if found is None or "$" not in found else None
 
     def folder(self, *parts: str) -> Path | None:
         """Return a folder of the task's; None without one."""
@@ -191,6 +228,7 @@ def hidden(source: Source, levels: Sequence[tuple[Verifier, Path | None]], artif
         raise source.bad_task(f"{where}/test.sh is missing; it runs the tests and writes the reward file")
     for folder in folders:
         source.check_script(folder / "test.sh")
+    user = next((level.user for level, _ in reversed(levels) if level.user), None)
     env = {name: value for level, _ in levels for name, value in source.fill_variables("verifier", level.env).items()}
     return Hidden(
         tests=folders[-1] if folders else None,
@@ -198,16 +236,18 @@ def hidden(source: Source, levels: Sequence[tuple[Verifier, Path | None]], artif
         test_env=env,
         solution_env=source.fill_variables("solution", config.solution.env),
         timeout_s=verifier.timeout_sec,
-        user=next((level.user for level, _ in reversed(levels) if level.user), None),
+        user=user,
         network=network,
         allowed_hosts=hosts,
-        protected=tuple(config.metadata.protected_paths),
-        graded=_graded_paths(source, folders, artifacts, separate),
+        protected=(*config.metadata.protected_paths, *(_excluded(artifacts) if separate else ())),
+        graded=_graded_paths(source, folders, artifacts, separate, user),
         graded_alone=separate,
         own=own,
         asks_judge=bool(_OF_JUDGES & {*env}) or source.config.metadata.judge or any(map(_has_judge, folders)),
         collect=tuple(
-            Collect(hook.command, hook.user, hook.timeout_sec) for level, _ in levels for hook in level.collect
+            Collect(hook.command, hook.user or source.images_user(), hook.timeout_sec)
+            for level, _ in levels
+            for hook in level.collect
         ),
     )
 
@@ -219,20 +259,28 @@ def _has_judge(tests: Path) -> bool:
 
 
 def _graded_paths(
-    source: Source, folders: Sequence[Path], artifacts: Sequence[Artifact], separate: bool
+    source: Source, folders: Sequence[Path], artifacts: Sequence[Artifact], separate: bool, user: str | None
 ) -> tuple[str, ...]:
     """Return the judged paths beside the working directory: the task's own list, else those named in its tests. Raises
     BadTask for artifacts out of a separate verifier's reach."""
     declared = source.config.metadata.graded_paths
     if not separate:
         listed = any((folder / "tests.json").is_file() for folder in folders)  # a repository's, which name examples
-        return tuple(declared) if declared is not None else () if listed else named_paths(folders)
+        if declared is not None or listed:
+            return tuple(declared or ())
+        return named_paths(folders, source.home(user))
     for one in artifacts:
         if one.service not in (None, "main"):
             raise source.bad_task(f"task.toml: artifacts: service {one.service!r}: several containers aren't supported")
         if (why := refusal(one.source)) is not None:
             raise source.bad_task(f"task.toml: artifacts: {one.source!r} {why}")
     return tuple(dict.fromkeys([*(declared or []), _PUBLISHED, *(one.source for one in artifacts)]))
+
+
+def _excluded(artifacts: Sequence[Artifact]) -> Iterator[str]:
+    """Yield the patterns of the paths that artifacts leave out: as tar's, they match at any depth, with all below."""
+    for pattern in (one.removeprefix("./").strip("/") for artifact in artifacts for one in artifact.exclude):
+        yield from (pattern, f"*/{pattern}", f"{pattern}/*", f"*/{pattern}/*")
 
 
 def _own_image(source: Source, levels: Sequence[tuple[Verifier, Path | None]]) -> tuple[VerifierImage | None, bool]:

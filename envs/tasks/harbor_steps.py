@@ -5,10 +5,11 @@
 | `instruction.md` | `Step.instruction`: each begins a conversation of its own, as with Harbor's agents |
 | `workdir/`, with `setup.sh` | `Step.files` |
 | `tests/`, over the task's own `tests/` | `Hidden.tests`, `Hidden.shared_tests` |
-| `solution/solve.sh` | `Hidden.solution` |
+| `solution/solve.sh`, else the task's own | `Hidden.solution` |
 | `[agent]`, `[verifier]`, `artifacts` | as of the task, whose own hold where a step says nothing |
 | `min_reward` | `Step.least` |
-| `healthcheck`, `[agent] user, network_mode` | named in a warning, and left out |
+| `healthcheck` | `Step.health` |
+| `[agent] user, network_mode` | named in a warning, and left out |
 """
 
 from __future__ import annotations
@@ -30,14 +31,16 @@ def read_steps(source: Source) -> tuple[Step, ...]:
             (table.verifier, source.folder("steps", table.name, "tests")),
         ]
         judged = hidden(source, levels, [*config.artifacts, *table.artifacts])
+        solution = source.solution("steps", table.name, "solution") or source.solution("solution")
         least = table.min_reward
         steps.append(
             Step(
                 table.name,
                 source.instruction(f"{place}/instruction.md"),
-                replace(judged, solution=source.solution("steps", table.name, "solution")),
+                replace(judged, solution=solution),
                 files=source.folder("steps", table.name, "workdir"),
                 timeout_s=table.agent.timeout_sec or config.agent.timeout_sec,
+                health=table.healthcheck.settled() if table.healthcheck is not None else None,
                 least=least if isinstance(least, dict) else {} if least is None else {"reward": least},
             )
         )

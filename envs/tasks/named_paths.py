@@ -34,8 +34,8 @@ _FOLDERS = frozenset({"/usr/local", "/usr/local/bin", "/usr/local/lib", "/usr/lo
 }
 
 
-def named_paths(folders: Iterable[Path]) -> tuple[str, ...]:
-    """Return the absolute paths named in the files of test folders, and ".git" if they ask git. Home is root's.
+def named_paths(folders: Iterable[Path], home: str = "/root") -> tuple[str, ...]:
+    """Return the absolute paths named in the files of test folders, and ".git" if they ask git. home: of their user.
 
     Paths present on every machine, and programs of the system, are left out; so are all if there are more than
     `MOST`.
@@ -48,8 +48,8 @@ def named_paths(folders: Iterable[Path]) -> tuple[str, ...]:
                 continue
             text = path.read_text(encoding="utf-8", errors="replace")
             git = git or _GIT.search(text) is not None
-            text = _BELOW_HOME.sub(lambda found: "/root/" + re.sub(r"['\"\s]", "", found[1]) + " ", text)
-            for name in _PATH.findall(_HOME.sub("/root", text)):
+            text = _BELOW_HOME.sub(lambda found: f"{home}/" + re.sub(r"['\"\s]", "", found[1]) + " ", text)
+            for name in _PATH.findall(_HOME.sub(home, text)):
                 plain = name.rstrip("./-")
                 if plain and _is_task_path(plain):
                     found[plain] = None

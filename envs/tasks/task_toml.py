@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from envs.judging.path_rules import refusal
-from envs.types import BadTask
+from envs.types import BadTask, HealthCheck
 from sandboxes.base import Capabilities
 from sandboxes.hosts import AllowList
 
@@ -31,7 +31,6 @@ _UNSUPPORTED_FIELDS = {
 _DAY_S = 86_400.0
 """The stand-in for an infinite time: nothing waits for ever."""
 _NOT_FOLLOWED = {
-    "healthcheck": "is not waited for",
     "skills_dir": "is not shown to the agent",
 }
 """Fields left out without harm to the reward: a task in need of one fails `tasks check`."""
@@ -88,6 +87,7 @@ SchemaVersion = Annotated[str, BeforeValidator(str)]
 NetworkMode = Annotated[str | None, BeforeValidator(_check_network)]
 Hosts = Annotated[list[str], AfterValidator(_hosts)]
 Seconds = Annotated[float, Field(gt=0), AfterValidator(lambda seconds: min(seconds, _DAY_S))]
+Pause = Annotated[float, Field(ge=0), AfterValidator(lambda seconds: min(seconds, _DAY_S))]
 Megabytes = Annotated[int, Field(ge=0), BeforeValidator(_megabytes)]
 Reach = tuple[bool, tuple[str, ...]]
 """Whether there is a network, and the reachable hosts without one."""
@@ -156,6 +156,26 @@ class Artifact(_Section):
         return {"source": value} if isinstance(value, str) else value
 
 
+class Healthcheck(_Section):
+    command: str
+    interval_sec: Pause = 5.0
+    timeout_sec: Seconds = 30.0
+    start_period_sec: Pause = 0.0
+    start_interval_sec: Pause = 5.0
+    retries: int = 3
+
+    def settled(self, user: str | None = None) -> HealthCheck:
+        return HealthCheck(
+            self.command,
+            user,
+            self.timeout_sec,
+            self.interval_sec,
+            self.start_period_sec,
+            self.start_interval_sec,
+            self.retries,
+        )
+
+
 class Environment(NetworkSection):
     docker_image: str | None = None
     build_timeout_sec: float = 600.0
@@ -168,7 +188,7 @@ class Environment(NetworkSection):
     tpu: dict[str, Any] | None = None
     env: dict[str, str] = {}
     workdir: Annotated[Annotated[str, Field(pattern="^/")] | None, BeforeValidator(lambda path: path or None)] = None
-    healthcheck: dict[str, Any] | None = None
+    healthcheck: Healthcheck | None = None
     mcp_servers: list[Any] = []
     skills_dir: str | None = None
     allow_internet: bool | None = None
@@ -220,7 +240,7 @@ class StepTable(_Section):
     agent: _Agent = _Agent()
     verifier: Verifier = Verifier()
     min_reward: float | dict[str, float] | None = None
-    healthcheck: dict[str, Any] | None = None
+    healthcheck: Healthcheck | None = None
     artifacts: list[Artifact] = []
 
     def ignored_fields(self, where: str = "") -> Iterator[str]:

@@ -1,5 +1,5 @@
 #!/bin/sh
-# `sudo` of what is root already: no program gains rights in the verifier's sandbox.
+# `sudo` of what is root already, or else of the same user: no program gains rights in the verifier's sandbox.
 user=
 while :; do
     case $1 in

@@ -2,11 +2,13 @@
 
 | file or field | becomes |
 |---|---|
-| `task.yaml` `instruction` | the instruction |
+| `task.yaml` `instruction`, in older tasks `descriptions` | the instruction |
 | `difficulty`, `category`, `tags` | `[metadata]` |
 | `max_agent_timeout_sec`, `max_test_timeout_sec` | `[agent] timeout_sec` (360), `[verifier] timeout_sec` (60) |
 | `Dockerfile` and the files beside it | `environment/`; `task.yaml`, tests, solution, run-tests.sh stay out |
-| `docker-compose.yaml` | read for what one container can't do, which is refused; then left out |
+| those of them that the Dockerfile copies | empty files; the verifier puts the tests in their place. Files beside the |
+| | tests are shown if the Dockerfile names them |
+| `docker-compose.yaml` | `environment/`; the Dockerfile copies the task's own files in its `volumes` |
 | `run-tests.sh`, `tests/` | `tests/`, run with `TEST_DIR=/tests` |
 | `solution.sh`, or `solution.yaml` (commands) | `solution/solve.sh` |
 | `author_*`, `run_tests_in_same_shell`, `expert_time_estimate_min`, ... | not used |
@@ -21,17 +23,24 @@ has the network, the agent has it too, as in terminal-bench.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import posixpath
+import shlex
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from envs.judging.decoys.node_ids import is_test_module
 from envs.tasks.adapters.directory import INSIDE, check_separate, convert_each, write_task
+from envs.tasks.compose import NAME as COMPOSE
 from envs.tasks.compose import read_compose, read_yaml
 from envs.tasks.task_folders import check_links
 from envs.types import BadTask, Task
+from sandboxes.docker.images.dockerfile import Dockerfile, DockerfileError
 
-_NOT_CONTEXT = frozenset({"task.yaml", "tests", "run-tests.sh", "solution.sh", "solution.yaml", "docker-compose.yaml"})
+_HIDDEN = ("task.yaml", "tests", "run-tests.sh", "solution.sh", "solution.yaml")
 
 
 def load(folder: Path, out: Path) -> list[Task]:
@@ -55,30 +64,122 @@ def _convert(folder: Path, root: Path, out: Path) -> Path:
     table = read_yaml(folder / "task.yaml", name)
     if not isinstance(table, dict):
         raise BadTask(f"task {name}: task.yaml must be a table of fields")
-    instruction = table.get("instruction")
+    instruction = _read_instruction(table)
     if not isinstance(instruction, str) or not instruction.strip():
         raise BadTask(f"task {name}: task.yaml: instruction is missing or empty")
     if table.get("parser_name", "pytest") != "pytest":
         raise BadTask(f"task {name}: task.yaml: parser_name {table['parser_name']!r} isn't supported; only pytest is")
-    for needed in ("Dockerfile", "run-tests.sh", "tests"):
+    for needed in ("run-tests.sh", "tests"):
         if not (folder / needed).exists():
             raise BadTask(f"task {name}: {needed} is missing")
-    read_compose(folder, name)
+    environment, places = _make_environment(folder, name)
+    script = (INSIDE / "terminal_bench.sh").read_text(encoding="utf-8")
     files: dict[str, str | bytes | Path] = {
+        **environment,
         "task.toml": _make_task_toml(table, name),
         "instruction.md": instruction.strip() + "\n",
         "tests": folder / "tests",
         "tests/run-tests.sh": folder / "run-tests.sh",
-        "tests/test.sh": (INSIDE / "terminal_bench.sh").read_text(encoding="utf-8"),
+        "tests/test.sh": script.replace("@PLACES@", " ".join(map(shlex.quote, places))),
     }
-    for path in sorted(folder.iterdir()):
-        if path.name not in _NOT_CONTEXT:
-            files[f"environment/{path.name}"] = path
     if (folder / "solution.sh").is_file():
         files["solution/solve.sh"] = folder / "solution.sh"
     elif (folder / "solution.yaml").is_file():
         files["solution/solve.sh"] = _read_commands(folder / "solution.yaml", name)
     return write_task(out, name, files)
+
+
+def _read_instruction(table: Mapping[str, Any]) -> Any:
+    """Return the instruction. Older tasks have it in `descriptions`, by the key that `instruction` names, or "base"."""
+    listed = table.get("descriptions")
+    entries = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    texts = {str(one.get("key")): one.get("description") for one in entries}
+    given = table.get("instruction")
+    return texts.get(str(given or "base").strip(), given)
+
+
+def _make_environment(folder: Path, name: str) -> tuple[dict[str, str | bytes | Path], list[str]]:
+    """Return the files of the image, and where the verifier puts tests: a name in /tests and a place, by turns. Raises
+    BadTask."""
+    files: dict[str, str | bytes | Path] = {}
+    service = _read_service(folder, name)
+    build = service.pop("build", None) or {}
+    build = {**build} if isinstance(build, dict) else {"context": str(build)}
+    context = folder / str(build.pop("context", "."))
+    file = context / str(build.pop("dockerfile", "Dockerfile"))
+    if not file.is_file() or not file.resolve().is_relative_to(folder.resolve()):
+        raise BadTask(f"task {name}: {file.relative_to(folder).as_posix()} is missing")
+    for path in sorted(context.iterdir()):
+        if path.name not in (*_HIDDEN, COMPOSE) or path.parent != folder:
+            files[f"environment/{path.name}"] = path
+    text = file.read_text(encoding="utf-8-sig", errors="replace").rstrip("\n") + "\n"
+    text += "".join(f"COPY {source} {place}/\n" for source, place in _take_own(service, context))
+    files["environment/Dockerfile"] = text
+    places: list[str] = []
+    for source, place in _copied(text, name):
+        if source == ".":
+            places += [".", posixpath.join(place, "tests")]
+        elif context.resolve() == folder.resolve() and source.partition("/")[0] in _HIDDEN:
+            for one in [*folder.glob(source), *folder.glob(f"{source}/**/*")]:
+                if one.is_file():
+                    used = one == folder / source or one.name in text.replace(source, "")
+                    shown = source.startswith("tests") and used and not is_test_module(one.name)
+                    files[f"environment/{one.relative_to(folder).as_posix()}"] = one if shown else b""
+            if source.startswith("tests"):
+                places += [posixpath.relpath(source, "tests"), place]
+    if service:
+        table = {**service, **({"build": build} if build else {})}
+        files[f"environment/{COMPOSE}"] = yaml.safe_dump({"services": {"main": table}})
+    return files, places
+
+
+def _read_service(folder: Path, name: str) -> dict[str, Any]:
+    """Return the settings of the task's container. Raises BadTask for several containers."""
+    path = folder / COMPOSE
+    table = (read_yaml(path, name) or {}) if path.is_file() else {}
+    services = table.get("services") or {} if isinstance(table, dict) else None
+    if (
+        not isinstance(services, dict)
+        or len(services) > 1
+        or not all(isinstance(one, dict) for one in services.values())
+    ):
+        read_compose(folder, name)
+    return {**next(iter((services or {}).values()), {})}
+
+
+def _take_own(service: dict[str, Any], context: Path) -> Iterator[tuple[str, str]]:
+    """Take the task's own files out of a service's volumes, and yield each, and its place."""
+    volumes = service.pop("volumes", None) or []
+    left = []
+    for one in volumes if isinstance(volumes, list) else [volumes]:
+        source, _, place = str(one).partition(":")
+        if isinstance(one, dict):
+            source, place = str(one.get("source", "")), str(one.get("target", ""))
+        plain = posixpath.normpath(source)
+        if source.startswith(".") and not plain.startswith("..") and (context / plain).exists():
+            yield plain, place.partition(":")[0].rstrip("/")
+        else:
+            left.append(one)
+    if left:
+        service["volumes"] = left
+
+
+def _copied(text: str, name: str) -> Iterator[tuple[str, str]]:
+    """Yield what a Dockerfile copies from its folder, and where: a place with "/" at its end is a folder. name: the
+    task's. Raises BadTask."""
+    try:
+        instructions = Dockerfile.read(text).instructions
+    except DockerfileError as error:
+        raise BadTask(f"task {name}: Dockerfile: {error}") from None
+    workdir = "/"
+    for one in instructions:
+        if one.keyword in ("FROM", "WORKDIR"):
+            workdir = posixpath.join(workdir, one.rest.strip("\"'")) if one.keyword == "WORKDIR" else "/"
+        elif one.keyword in ("COPY", "ADD") and "from" not in one.options:
+            *sources, place = [word.strip("\"',[]") for word in one.rest.split()] or [""]
+            end = "/" if place.endswith(("/", ".")) else ""
+            for source in sources:
+                yield posixpath.normpath(source), posixpath.normpath(posixpath.join(workdir, place)).rstrip("/") + end
 
 
 def _make_task_toml(table: Mapping[str, Any], name: str) -> str:

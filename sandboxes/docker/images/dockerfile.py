@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 Version = tuple[int, int]
 """A Docker daemon's, such as (20, 10)."""
@@ -75,11 +75,12 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """base: an image, or the name of a stage before it. workdir: whether it says one."""
+    """base: an image, or the name of a stage before it. last: the arguments of the last of its instructions of each
+    kind."""
 
     name: str
     base: str
-    workdir: bool
+    last: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +131,8 @@ class Dockerfile:
             words = _expand_variables(one.rest, known).split()
             inside = self.instructions[at + 1 :]
             end = next((i for i, other in enumerate(inside) if other.keyword == "FROM"), len(inside))
-            workdir = any(other.keyword == "WORKDIR" for other in inside[:end])
-            stages.append(Stage(words[2].lower() if len(words) > 2 else "", words[0] if words else "", workdir))
+            last = {other.keyword: other.rest for other in inside[:end]}
+            stages.append(Stage(words[2].lower() if len(words) > 2 else "", words[0] if words else "", last))
         return stages
 
     @property
@@ -158,18 +159,25 @@ class Dockerfile:
     def workdir_of(self, base_image: str | None = None) -> str | None:
         """Return the image with the same working directory as the image made here; None if this one has its own, or
         nothing is known. base_image: in place of the last stage's image."""
-        stages = self.stages
-        if stages and base_image is not None:
-            stages[-1] = replace(stages[-1], base=base_image)
-        while stages and not self.has_foreign_frontend:
-            stage = stages.pop()
-            if stage.workdir:
-                return None
-            while stages and stages[-1].name != stage.base.lower():
+        stages = self._built if base_image is None else self._built[:1]
+        if not stages or any("WORKDIR" in stage.last for stage in stages):
+            return None
+        return base_image or stages[-1].base
+
+    def last(self, keyword: str) -> str | None:
+        """Return the arguments of the last such instruction for the image made here; None without one, or if nothing is
+        known."""
+        return next((stage.last[keyword] for stage in self._built if keyword in stage.last), None)
+
+    @property
+    def _built(self) -> list[Stage]:
+        """Return the last stage, the stage that it begins from, and so on; none if nothing is known."""
+        stages, found = self.stages if not self.has_foreign_frontend else [], list[Stage]()
+        while stages:
+            found.append(stages.pop())
+            while stages and stages[-1].name != found[-1].base.lower():
                 stages.pop()
-            if not stages:
-                return stage.base
-        return None
+        return found
 
     def _arguments(self) -> dict[str, str]:
         """Return the variables with a value before the first stage."""

@@ -79,6 +79,20 @@ def test_too_much_change_is_a_result(monkeypatch, limit):
     assert "changed paths" in changes_of(start(*old), archive(*old, *(new if limit == "paths" else []), *more)).problem
 
 
+@pytest.mark.parametrize("limit", ["bytes", "paths"])
+def test_what_a_build_made_stays_as_it_was_if_all_together_is_too_much(monkeypatch, limit):
+    for module in (tree, changes):
+        monkeypatch.setattr(module, "MAX_CHANGED_BYTES", 10 if limit == "bytes" else 99)
+    monkeypatch.setattr(changes, "MAX_CHANGED_ENTRIES", 9 if limit == "bytes" else 3)
+    built = [folder("target"), member("target/debug", b"1" * 8), member("web/node_modules/x/y", b"2" * 8)]
+    before = start(member("target/debug", b"old"), member("target/gone", b"old"), member("a", b"1"))
+    found = changes_of(before, archive(*built, member("a", b"22"), member("target", kind=tarfile.DIRTYPE)))
+    assert (found.problem, carried(found)["a"][1], found.deleted) == (None, b"22", ())
+    assert {"target/debug", "web/node_modules/x/y", "target/gone"} <= {*found.dropped}
+    less = changes_of(before, archive(member("target/debug", b"1" * 8)))
+    assert (less.changed, less.deleted) == (("target/debug",), ("a", "target/gone"))
+
+
 def test_what_stays_as_it_was_may_be_of_any_size(monkeypatch):
     for module in (tree, changes):
         monkeypatch.setattr(module, "MAX_CHANGED_BYTES", 10)

@@ -1,12 +1,13 @@
 """Preparing the verifier's sandbox: the tests among decoys, and what reports them."""
 
 import sys
+from hashlib import sha256
 
 import pytest
 from verifier_samples import REWARD, FailingBackend, image_of, survives, task, verdict_after
 
 from envs.judging.changes import Changes
-from envs.judging.prepare import open_prepared
+from envs.judging.prepare import command_of, open_prepared
 from envs.judging.verifier import judge
 from envs.types import Hidden, InfraError, Task
 
@@ -27,15 +28,20 @@ async def test_without_python_what_test_sh_may_run_runs_as_ever(docker_backend, 
 
 @pytest.mark.docker
 async def test_tests_lie_among_decoys_with_their_data_and_what_is_no_python_as_it_is(docker_backend, tmp_path):
-    sample = task(tmp_path, f"cat /tests/test_a.py /tests/data/want.txt /tests/test_old.py; {REWARD.format(1)}")
+    script = (
+        f"cat /tests/test_a.py /tests/data/want.txt /tests/test_old.py; sha256sum -c /tests/sums; {REWARD.format(1)}"
+    )
+    sample = task(tmp_path, script)
     (tmp_path / "tests/data").mkdir()
+    (tmp_path / "tests/test_sum.py").write_text(text := "def test_a():\n    assert f(3) == 7431\n")
+    (tmp_path / "tests/sums").write_text(f"{sha256(text.encode()).hexdigest()}  /tests/test_sum.py\n")
     (tmp_path / "tests/data/want.txt").write_text("wanted\n")
     (tmp_path / "tests/test_old.py").write_text("print 'x'\n")
     (tmp_path / "tests/test_a.py").write_text("import pytest\n\ndef test_a():  # 7431\n    assert f(3) == 7431\n")
     image = await docker_backend.ensure_image(None, image_of(tmp_path, True))
     verdict = await judge(docker_backend, sample, image, Changes())
     shown = verdict.explanation
-    assert "wanted\nprint 'x'\n" in shown
+    assert "wanted\nprint 'x'\n/tests/test_sum.py: OK\n" in shown
     assert (
         "assert [__verifier__.equal(1000000000,(f(3)),__verifier__.want(1000000000,(" in shown and "# 7431" not in shown
     )
@@ -104,3 +110,20 @@ async def test_an_environment_that_uv_makes_with_a_network_reports_its_tests(doc
     for answer in (6, 7):
         verdict = await verdict_after(docker_backend, image, sample, f"printf {answer} > a")
         assert (verdict.reward, len(verdict.tests)) == (float(answer == 6), 1), verdict.explanation
+
+
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        ("echo 1", ["bash"]),
+        ("#!/bin/bash", ["bash"]),
+        ("#! /usr/bin/env bash", ["bash"]),
+        ("#!/bin/bash -e", ["/bin/bash", "-e"]),
+        ("#!/bin/sh", ["/bin/sh"]),
+        ("#!/usr/bin/env python3", ["/usr/bin/env", "python3"]),
+        ("#!/usr/bin/env -S uv run --script ", ["/usr/bin/env", "-S uv run --script"]),
+        ("#!", ["bash"]),
+    ],
+)
+def test_a_script_is_run_by_the_program_in_its_first_line(line, command):
+    assert command_of("/tests/test.sh", f"{line}\necho 2\n".encode()) == [*command, "/tests/test.sh"]

@@ -50,7 +50,9 @@ async def test_what_test_sh_leaves_decides(docker_backend, base_image, tmp_path,
         ("txt", "\n", 0.0, "test.sh wrote no reward"),
         ("txt", "0.25\n", 0.25, "Reward 0.25"),
         ("json", '{"a": 0.5}', 0.5, "Reward 0.5"),
-        ("json", '{"a": 1, "b": 0}', 0.0, "reward.json has a, b and no `reward`"),
+        ("json", '{"reward": true, "b": false}', 1.0, "Reward 1"),
+        ("json", '{"a": 1, "b": 0}', 0.5, "Reward 0.5"),
+        ("json", '{"a": 1, "b": 3}', 0.0, "reward.json has a, b and no `reward`"),
         ("json", "0.75", 0.75, "Reward 0.75"),
         ("json", "[1]", 0.0, "reward.json holds [1], not finite numbers"),
         ("json", '{"a": NaN}', 0.0, "not finite numbers"),
@@ -64,6 +66,11 @@ def test_a_reward_is_one_number(kind, text, reward, said):
     ran = ScriptRun(ExecResult(0, b""), {f"reward.{kind}": text.encode()}, None, None, watched=False, known=True)
     verdict = read_verdict(ran)
     assert (verdict.reward, said in verdict.explanation) == (reward, True)
+
+
+def test_each_named_reward_is_known_by_its_name():
+    ran = ScriptRun(ExecResult(0, b""), {"reward.json": b'{"quality": 0.5}'}, None, None, watched=False, known=True)
+    assert read_verdict(ran).metrics["reward/quality"] == 0.5  # a step's min_reward may ask for it
 
 
 def seen(problem: str | None = None, sign: str | None = None, share: float = 1.0, **tests: str) -> Outcome:

@@ -50,7 +50,7 @@ async def test_changes_deletions_and_new_kinds_are_applied(docker_backend, tmp_p
 async def test_what_a_user_has_made_writable_first_can_be_deleted(docker_backend, tmp_path):
     lines = "RUN mkdir -p sealed && touch sealed/old kept && chown -R 1000:1000 . && chmod 555 sealed", "USER 1000"
     image = await docker_backend.ensure_image(None, image_of(tmp_path, True, *lines))
-    sample = task(tmp_path, f"[ ! -e sealed/old ] && [ $(id -u) = 0 ] && {REWARD.format(1)}", workdir=None)
+    sample = task(tmp_path, f"[ ! -e sealed/old ] && [ $(id -u) = 1000 ] && {REWARD.format(1)}", workdir=None)
     for behind in ("", " && chmod 555 sealed"):
         command = f"chmod 755 sealed && rm sealed/old{behind}"
         verdict = await verdict_after(docker_backend, image, sample, command)

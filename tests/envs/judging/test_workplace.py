@@ -7,13 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 from samples import rollout
-from verifier_samples import AnsweringSandbox
+from verifier_samples import REWARD, AnsweringSandbox, image_of, task
 
 from envs.judging import workplace
 from envs.judging.areas import Start
 from envs.judging.specs import agent_spec
+from envs.judging.start_trees import StartTrees
 from envs.judging.workplace import PlainGuest, open_workplace
-from envs.types import Failure, Hidden, InfraError, Step, Task
+from envs.types import Failure, HealthCheck, Hidden, InfraError, Service, Step, Task
 from sandboxes.base import ExecResult
 
 
@@ -187,3 +188,22 @@ async def test_all_that_is_open_is_closed_where_the_work_fails(tmp_path):
                 await asyncio.sleep(0)
                 raise ValueError("the agent failed")
     assert sorted(backend.log) == ["agent closed", "agent opened", "verifier closed", "verifier opened"]
+
+
+@pytest.mark.docker
+async def test_what_an_image_starts_with_runs_beside_the_work_and_its_tests(docker_backend, tmp_path):
+    start = '#!/bin/sh\\n(sleep 0.3; touch /up; sleep 60) &\\nexec "$@"\\n'
+    lines = f"RUN printf '{start}' > /start && chmod +x /start && touch .hidden"
+    sample = task(tmp_path, f"[ -e /up ] && [ -e seen ] && [ ! -e .hidden ] && {REWARD.format(1)}", workdir=None)
+    check = HealthCheck("[ -e /up ] && rm -f .hidden", interval_s=0.1, retries=30)
+    service = Service(("/start", "sleep", "60"))
+    sample = replace(sample, context=image_of(tmp_path, True, lines), service=service, health=check)
+    image = await docker_backend.ensure_image(None, sample.context)
+    guest = PlainGuest(agent_spec(sample, image))
+    async with open_workplace(docker_backend, StartTrees(docker_backend), sample, image, guest) as place:
+        async for _ in place:
+            await place.sandbox.exec("[ -e /up ] && [ ! -e .hidden ] && touch seen")
+            changes = await place.collect()
+            await place.judge(changes)
+    assert place.verdict().solved, place.verdict().explanation
+    assert (changes.added, changes.deleted) == (("seen",), ())  # beside what the health check has changed

@@ -42,6 +42,9 @@ def changes_of(before, after, protected=(), *, git=False, root=ROOT):
     try:
         scan = Scan(root, git=git, start=before)
         read_archive(io.BytesIO(after), scan)
+        if scan.unread:
+            scan = Scan(root, git=git, start=before, spares=True)
+            read_archive(io.BytesIO(after), scan)
         if scan.done().lacking:
             scan = Scan(root, git=git, start=before, needed=scan.lacking)
             read_archive(io.BytesIO(after), scan)

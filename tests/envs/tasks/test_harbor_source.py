@@ -5,6 +5,7 @@ import re
 import pytest
 from harbor_samples import make_task
 
+from envs.judging.changes import _is_protected
 from envs.judging.specs import verifier_spec
 from envs.tasks.harbor import load_task
 from envs.types import BadTask, Collect
@@ -29,6 +30,19 @@ def test_a_separate_verifier_sees_the_artifacts_alone(tmp_path):
     assert (hidden.graded, hidden.graded_alone) == (("/logs/artifacts", "/app/out.json", "/app/logs"), True)
     assert hidden.collect == (Collect("dump > /app/out.json", "0", 60.0),)
     assert hidden.own is None
+
+
+def test_a_hook_is_run_by_the_images_user_whoever_the_agent_is(tmp_path):
+    toml = '[agent]\nuser = "agent"\n[[verifier.collect]]\ncommand = "dump"\n'
+    assert load_task(make_task(tmp_path, toml)).hidden.collect == (Collect("dump", "root", 60.0),)
+
+
+def test_what_artifacts_exclude_is_not_carried(tmp_path):
+    toml = 'artifacts = [{ source = "/app", exclude = ["node_modules", "./out/*.log"] }]\n[verifier]\n'
+    task = load_task(make_task(tmp_path, toml + 'environment_mode = "separate"\n'))
+    names = ("node_modules", "web/node_modules/a/b", "out/x.log", "src/out.log", "a.py")
+    assert [_is_protected(name, task.hidden.protected) for name in names] == [True, True, True, False, False]
+    assert load_task(make_task(tmp_path, toml, "shared")).hidden.protected == ()
 
 
 def test_artifacts_of_a_shared_verifier_are_not_carried(tmp_path):

@@ -4,7 +4,7 @@ import pytest
 from harbor_samples import make_task
 
 from envs.tasks.harbor import load_task
-from envs.types import BadTask
+from envs.types import BadTask, HealthCheck
 
 
 def test_steps_have_tests_of_their_own_over_the_shared_ones(tmp_path, caplog):
@@ -19,6 +19,7 @@ def test_steps_have_tests_of_their_own_over_the_shared_ones(tmp_path, caplog):
     depends = []
     min_reward = 0.5
     agent = { timeout_sec = 5, user = "dev" }
+    healthcheck = { command = "up", retries = 9 }
     [[steps]]
     name = "two"
     depends = ["one"]
@@ -36,10 +37,12 @@ def test_steps_have_tests_of_their_own_over_the_shared_ones(tmp_path, caplog):
     task = load_task(directory)
     one, two = task.steps
     assert (one.name, one.instruction, one.timeout_s) == ("one", "Do one.", 5.0)
+    assert (one.health, two.health) == (HealthCheck("up", retries=9), None)
     assert "[steps.agent] user holds for the whole task" in caplog.text
     assert caplog.text.count("[steps] depends is not a field that is known here") == 1
     assert (one.hidden.tests, one.hidden.shared_tests, one.files) == (directory / "tests", None, None)
     assert (two.hidden.tests, two.hidden.shared_tests) == (directory / "steps/two/tests", directory / "tests")
+    assert one.hidden.solution == directory / "solution"
     assert (two.files, two.hidden.solution) == (directory / "steps/two/workdir", directory / "steps/two/solution")
     assert (one.least, two.least) == ({"reward": 0.5}, {"quality": 1.0})
     assert (two.timeout_s, two.hidden.timeout_s) == (50.0, 7.0)

@@ -29,6 +29,18 @@ def test_paths_below_home_are_roots(tmp_path):
     assert named(tmp_path, text) == (*("/root/.ssh/id_rsa", "/root/notes/a.txt", "/root/.netrc", "/root/x", "/root/y"),)
 
 
+def test_home_is_that_of_the_tests_user(tmp_path):
+    for toml, home in (
+        ("", "/home/me"),
+        ('[verifier]\nuser = "root"\n', "/root"),
+        ('[verifier]\nuser = "it"\n', "/home/it"),
+    ):
+        directory = make_task(tmp_path, toml, name=home.replace("/", "-"))
+        (directory / "environment/Dockerfile").write_text("FROM x AS a\nUSER me:me\nFROM a\nWORKDIR /app\n")
+        (directory / "tests/test.sh").write_text("grep x ~/.netrc\n")
+        assert load_task(directory).hidden.graded == (f"{home}/.netrc",)
+
+
 def test_what_every_machine_has_is_left_out(tmp_path):
     text = (
         '#!/usr/bin/env python3\n"/tmp" "/etc" "/bin/sh" "/usr/bin/gcc" "/proc/1" "/tests/x" "/logs/verifier/r" "/"\n'

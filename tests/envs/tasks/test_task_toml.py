@@ -100,7 +100,6 @@ def test_fields_that_are_not_known_or_not_followed_are_named(tmp_path, caplog):
     [environment]
     cpu = 1
     skills_dir = "/s"
-    healthcheck = { command = "x" }
     [verifier.environment]
     disk = 1
     """
@@ -114,7 +113,6 @@ def test_fields_that_are_not_known_or_not_followed_are_named(tmp_path, caplog):
             "[agent] kwargs is not a field that is known here",
             "[verifier.environment] disk is not a field that is known here",
             "[environment] cpu is not a field that is known here",
-            "[environment] healthcheck is not waited for",
             "[environment] skills_dir is not shown to the agent",
         )
     ]

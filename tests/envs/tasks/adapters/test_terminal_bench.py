@@ -4,7 +4,7 @@ import pytest
 
 from envs.checking.check import check_tasks
 from envs.tasks.adapters.terminal_bench import load
-from envs.types import BadTask
+from envs.types import BadTask, Service
 
 FILES = {
     "task.yaml": (
@@ -58,7 +58,47 @@ def test_fields_are_kept_and_the_agent_sees_neither_tests_nor_solution(tmp_path)
     assert task.instruction == "Write hello into /app/hello.txt."
     assert (task.timeout_s, task.hidden.timeout_s) == (360, 60)
     assert task.tags == ("files", "terminal-bench", "easy")
-    assert sorted(path.name for path in task.context.iterdir()) == ["Dockerfile", "data.txt"]
+    assert sorted(path.name for path in task.context.iterdir()) == ["Dockerfile", "data.txt", "docker-compose.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("given", "text"), [("", "Easy."), ("instruction: hard\n", "Hard."), ("instruction: Do.\n", "Do.")]
+)
+def test_older_tasks_have_their_instructions_by_keys(tmp_path, given, text):
+    keys = "descriptions:\n- {key: base, description: Easy.}\n- {key: hard, description: Hard.}\n"
+    (task,) = load(folder(tmp_path, **{"task.yaml": keys + given}), tmp_path / "out")
+    assert task.instruction == text
+
+
+def test_settings_of_the_compose_file_are_kept(tmp_path):
+    compose = (
+        "services:\n  web:\n    build: {context: ./docker, dockerfile: dev.Dockerfile}\n    command: serve\n"
+        "    working_dir: /srv\n    environment: ['TEST_DIR=${T_BENCH_TEST_DIR}', LANG=C.UTF-8]\n"
+        "    volumes: ['${T_BENCH_TASK_LOGS_PATH}:/logs', './data:/srv/data:ro']\n"
+    )
+    made = {"docker/dev.Dockerfile": "FROM x\n", "docker/data/a": "1", "docker-compose.yaml": compose}
+    (task,) = load(folder(tmp_path, **made, **{"Dockerfile": None}), tmp_path / "out")
+    assert (task.workdir, task.env, task.service) == ("/srv", {"LANG": "C.UTF-8"}, Service(("serve",)))
+    assert (task.context / "Dockerfile").read_text() == "FROM x\nCOPY data /srv/data/\n"
+    assert (task.context / "data/a").read_text() == "1"
+
+
+@pytest.mark.docker
+async def test_tests_that_the_image_would_have_are_put_there_by_the_verifier_alone(docker_backend, tmp_path):
+    lines = (
+        "COPY --chmod=644 solution.sh /oracle/\nCOPY tests/make.sh ./\nRUN sh make.sh\n"
+        "COPY ./tests/ seen/\nCOPY tests/test_outputs.py .\nCOPY . /all\n"
+        "RUN grep made x && [ ! -s seen/test_outputs.py ] && [ ! -s test_outputs.py ] && [ ! -s /oracle/solution.sh ]\n"
+    )
+    compose = "services: {client: {build: ., volumes: ['./tests:/app/mounted:ro']}}\n"
+    run = "for one in seen mounted /all/tests/test_outputs.py test_outputs.py; do pytest $one || exit 1; done\n"
+    made = folder(
+        tmp_path,
+        **{"Dockerfile": FILES["Dockerfile"] + lines, "docker-compose.yaml": compose, "run-tests.sh": run},
+        **{"tests/make.sh": "echo made > x\n"},
+    )
+    (result,) = await check_tasks(docker_backend, load(made, tmp_path / "out"))
+    assert result.problem is None
 
 
 @pytest.mark.parametrize(

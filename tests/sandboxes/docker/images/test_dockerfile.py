@@ -104,3 +104,10 @@ def test_a_working_directory_is_that_of_the_stage_that_is_built_or_of_what_it_be
 def test_the_image_that_the_last_stage_begins_from_may_be_another():
     assert Dockerfile.read("FROM x AS a\nWORKDIR /app\nFROM a\n").workdir_of("base") == "base"
     assert Dockerfile.read("FROM x\nWORKDIR /app\n").workdir_of("base") is None
+
+
+def test_the_last_instruction_of_a_kind_is_that_of_the_stages_that_make_the_image():
+    text = 'FROM x AS a\nUSER one\nENTRYPOINT ["/a"]\nFROM y AS b\nUSER other\nFROM a\nENTRYPOINT \\\n run it\n'
+    made = Dockerfile.read(text)
+    assert (made.last("USER"), made.last("ENTRYPOINT"), made.last("SHELL")) == ("one", "run it", None)
+    assert Dockerfile.read("# syntax=mine/frontend\nFROM x\nUSER one\n").last("USER") is None
