@@ -149,7 +149,9 @@ def _rewards(logs: Mapping[str, bytes]) -> dict[str, float]:
         except (ValueError, RecursionError) as error:
             raise UnclearReward(f"reward.json is not JSON: {error}") from None
         table = found if isinstance(found, dict) else {"reward": found}
-        if not table or not all(isinstance(value, int | float) and abs(value) <= MOST_REWARD for value in table.values()):
+        if not table or not all(
+            isinstance(value, int | float) and abs(value) <= MOST_REWARD for value in table.values()
+        ):
             raise UnclearReward(f"reward.json holds {str(found)[:100]}, not finite numbers{_LIMIT}")
         if "reward" not in table:
             if len(table) > 1 and not all(0 <= value <= 1 for value in table.values()):
