@@ -29,7 +29,8 @@ python -m envs.swe COMMAND [OPTIONS]
   groups     what became of a run's groups, and why, in one table: `groups RUN_DIR`
   learn      a model gets better on this machine: everything above with a trainer, and its curve
   rejudge    score a run's rollouts again, without a model: other tests, rewards or verifiers
-  tasks      `tasks get NAME`, `tasks check FOLDER`, `tasks attack FOLDER`, `tasks forge PACKAGE...`, `tasks convert …`
+  tasks      `tasks get NAME`, `tasks check FOLDER`, `tasks attack FOLDER`, `tasks forge PACKAGE...`, `tasks convert …`,
+             `tasks shell FOLDER ID`
   view       runs in a browser, while they go on and afterwards, or rollouts in one file: `view RUN`
   warmstart  train the small model's adapter for the demo
 
