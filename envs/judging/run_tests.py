@@ -90,7 +90,9 @@ async def run_tests(prepared: PreparedSandbox, task: Task, changes: Changes, tim
     """
     try:
         before = await old_files(prepared.sandbox, changes)
-        problem = await _apply(prepared, task, changes)
+        problem = await apply_changes(prepared.sandbox, changes, task.user)
+        if problem is None:
+            await _listen_in(prepared.sandbox, changes)
     except (SandboxError, OSError) as error:
         raise InfraError(Failure.VERIFIER, f"could not apply the changes in the verifier's sandbox: {error}") from error
     if problem is not None:
@@ -142,22 +144,23 @@ async def _said(sandbox: Sandbox, path: str) -> str:
     return ""
 
 
-async def _apply(prepared: PreparedSandbox, task: Task, changes: Changes) -> str | None:
-    """Make the agent's changes in a clean tree. Return why they can't be made, None normally. Raises InfraError when
+async def apply_changes(sandbox: Sandbox, changes: Changes, user: str | None) -> str | None:
+    """Make an agent's changes in a clean tree. Return why they can't be made, None normally. Raises InfraError when
     nothing tells.
 
     Changed paths are removed first, but for folders that remain folders: nothing is written through a link or into a
     file of another kind.
+
+    user: the one that removes.
     """
-    problem = await _change(prepared, prepared.sandbox.workdir, changes, task.user)
+    problem = await _change(sandbox, sandbox.workdir, changes, user)
     for folder, one in changes.elsewhere:
-        problem = problem or await _change(prepared, folder, one, task.user)
+        problem = problem or await _change(sandbox, folder, one, user)
     return problem
 
 
-async def _change(prepared: PreparedSandbox, folder: str, changes: Changes, user: str | None) -> str | None:
-    """Make the changes below one folder. user: the one that removes. Returns and raises as `_apply`."""
-    sandbox = prepared.sandbox
+async def _change(sandbox: Sandbox, folder: str, changes: Changes, user: str | None) -> str | None:
+    """Make the changes below one folder. Returns and raises as `apply_changes`."""
     remain = frozenset(changes.folders)
     going = [*changes.deleted, *(path for path in changes.changed if path not in remain)]
     doomed = "".join(f"./{path}\0" for path in going)
@@ -179,7 +182,6 @@ async def _change(prepared: PreparedSandbox, folder: str, changes: Changes, user
             raise InfraError(Failure.VERIFIER, f"deleting ended with {removed.exit_code}: {removed.output[-SHOWN:]}")
     if changes.added or changes.changed:
         await _unpack(sandbox, changes.archive, folder)
-        await _listen_in(sandbox, folder, changes)
     return None
 
 
@@ -193,12 +195,13 @@ async def _unpack(sandbox: Sandbox, archive: bytes, folder: str) -> None:
     await sandbox.upload(archive, folder)
 
 
-async def _listen_in(sandbox: Sandbox, folder: str, changes: Changes) -> None:
+async def _listen_in(sandbox: Sandbox, changes: Changes) -> None:
     """Have the Pythons of the agent's virtual environments report their tests."""
-    made = [path.rpartition("/")[0] for path in (*changes.added, *changes.changed) if _PYVENV.search(path)]
-    if made:
-        places = [f"{folder.rstrip('/')}/{path}" for path in made]
-        await sandbox.exec(["sh", f"{HOME}/setup.sh", *places], user="root")
+    for folder, one in ((sandbox.workdir, changes), *changes.elsewhere):
+        made = [path.rpartition("/")[0] for path in (*one.added, *one.changed) if _PYVENV.search(path)]
+        if made:
+            places = [f"{folder.rstrip('/')}/{path}" for path in made]
+            await sandbox.exec(["sh", f"{HOME}/setup.sh", *places], user="root")
 
 
 async def _run_test_sh(prepared: PreparedSandbox, task: Task, timeout_s: float) -> ExecResult:

@@ -26,7 +26,8 @@ python -m envs.swe COMMAND [OPTIONS]
   groups     show each group's state and reason: `groups RUN_DIR`
   export     write rollouts as tables, triplets, or rows for TRL, verl, verifiers, tinker: `export RUN OUT`
   rejudge    judge a run's rollouts again, by other tests, rewards or verifiers: `rejudge RUN`
-  tasks      `tasks get NAME`, `tasks check FOLDER`, `tasks attack FOLDER`, `tasks forge PACKAGE...`, `tasks convert …`
+  tasks      `tasks get NAME`, `tasks check FOLDER`, `tasks attack FOLDER`, `tasks forge PACKAGE...`, `tasks convert …`,
+             `tasks shell FOLDER ID`
   agents     compare agents by their evaluations: `agents RUN_DIR RUN_DIR…`; `agents update` finds newer versions
   join       join the parts of an evaluation that several processes made: `join OUT RUN_DIR RUN_DIR…`
   demo       run inference server, trainer API, environment and a stand-in trainer on this machine

@@ -19,6 +19,10 @@ _ATTACK = """\
 Find tasks whose tests accept a wrong patch: try generic cheats on each, or a model, with the options of `evaluate`
 (--openai.NAME, --env.NAME, --config FILE) after those below. Tasks that were not checked are checked first.
 """
+_SHELL = """\
+Open a shell in a task's sandbox, as its agent gets it. Options of a run (--env.sandbox, --env.pods.NAME, --env.judge,
+--config FILE) come after those below. Without a terminal the shell reads stdin. Its exit status is the command's.
+"""
 _FORGE = "Make tasks from Python packages with tests: add bugs that some of the tests find."
 _CONVERT = "Convert tasks of another format into Harbor task directories, which every command takes."
 _GET = """\
@@ -38,12 +42,12 @@ _READ_HOSTS = lazy_import("sandboxes.fleet:read_hosts")
 
 
 class _TasksParser(Parser):
-    """A parser that leaves the options of `evaluate` behind those of `attack` alone, as `model`."""
+    """A parser that leaves the options of a run behind those of `attack` and `shell` alone, as `model`."""
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         words = list(args or ())
         theirs = (i for i, word in enumerate(words) if word.startswith(("--openai.", "--env.", "--config")))
-        end = next(theirs, len(words)) if words[:1] == ["attack"] else len(words)
+        end = next(theirs, len(words)) if words[:1] in (["attack"], ["shell"]) else len(words)
         found = super().parse_args(words[:end], namespace)
         found.model = words[end:]
         return found
@@ -55,6 +59,7 @@ def tasks_parser() -> Parser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
     _add_check(commands)
     _add_attack(commands)
+    _add_shell(commands)
     _add_forge(commands)
     _add_convert(commands)
     _add_get(commands)
@@ -71,6 +76,17 @@ def _add_attack(commands: argparse._SubParsersAction[Parser]) -> None:
     attack = commands.add_parser("attack", help=_ATTACK, description=_ATTACK)
     attack.set_defaults(command="attack")
     _add_checking(attack)
+
+
+def _add_shell(commands: argparse._SubParsersAction[Parser]) -> None:
+    shell = commands.add_parser("shell", help=_SHELL, description=_SHELL)
+    shell.set_defaults(command="shell")
+    shell.add_argument("folder", metavar="FOLDER", help='Harbor task directories, or "starter"')
+    shell.add_argument("id", metavar="ID", help="the task; of several steps it is the first")
+    shell.add_argument("--rollout", type=Path, metavar="RUN/ID", help="begin with this saved rollout's changes")
+    judged = "judge what was done in it, as an agent's work; status 0 means a reward of 1"
+    shell.add_argument("--judge", action="store_true", help=judged)
+    shell.add_argument("--hosts", type=_parse_hosts, help=_HOSTS)
 
 
 def _add_checking(command: Parser) -> None:

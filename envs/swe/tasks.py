@@ -1,4 +1,4 @@
-"""`python -m envs.swe tasks`: get published tasks, check tasks, attack them, make them, convert other formats."""
+"""`python -m envs.swe tasks`: get published tasks, check, attack, make and convert tasks, open a shell in one."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from envs.running.stopping import run_to_end
 from envs.swe import STARTER
 from envs.swe.config import SWEEnvConfig
 from envs.swe.parsers import CACHE, tasks_parser
+from envs.swe.shell import shell_command
 from envs.swe.source import judge_model, with_judge
 from envs.tasks.adapters import ADAPTERS, PRINTED
 from envs.tasks.adapters.published import download, write_origin
@@ -55,7 +56,8 @@ _ATTACKING = Program(replace_command(SWE), SWEEnvConfig, lazy_import("envs.swe.a
 
 
 def main(argv: list[str]) -> int:
-    """Run one of the commands. Return 0 when every task is sound, 1 when one is not, 2 when they can't be read."""
+    """Run one of the commands. Return 0 when every task is sound, 1 when one is not, 2 when they can't be read; of a
+    shell its own status."""
     options = tasks_parser().parse_args(argv)
     try:
         return _COMMANDS[options.command](options)
@@ -327,4 +329,5 @@ _COMMANDS = {
     "forge": _forge_command,
     "convert": _convert_command,
     "get": _get_command,
+    "shell": shell_command,
 }

@@ -57,6 +57,7 @@ from envs.tasks.task_folders import check_links, find_below
 from envs.tasks.task_toml import parse_config
 from envs.types import BadTask, BadTasks, Hidden, Task
 from sandboxes.base import Limits
+from sandboxes.naming import did_you_mean
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +103,7 @@ def load_tasks(root: Path) -> list[Task]:
     tasks: dict[str, Task] = {}
     problems: list[str] = []
     ignored: dict[str, list[str]] = defaultdict(list)
-    for directory in find_below(root, lambda path: (path / "task.toml").is_file()):
+    for directory in find_below(root, _is_task):
         try:
             task, left_out = _read_directory(directory, root)
         except BadTask as problem:
@@ -122,6 +123,19 @@ def load_tasks(root: Path) -> list[Task]:
     return list(tasks.values())
 
 
+def find_task(root: Path, name: str) -> Task:
+    """Read the task of this name at or below `root`, and no other. Raises BadTask, with near names if there is none."""
+    found = find_below(root, _is_task) if root.is_dir() else ()
+    known = {directory.resolve().name: directory for directory in found}
+    if not known:
+        raise BadTask(f"{root} holds no task; {LAYOUT}")
+    if name not in known:
+        raise BadTask(f"{root} holds no task {name!r}{did_you_mean(name, known)}")
+    task, remarks = _read_directory(known[name], root)
+    log_remarks({what: [task.id] for what in remarks})
+    return task
+
+
 def directory_digest(directory: Path) -> str:
     """Return the sha256 over the names, executable bits and contents of all files, bytecode left out. A link in it may
     lead to a folder that several tasks share. Raises BadTask for a file that can't be read."""
@@ -139,6 +153,10 @@ def directory_digest(directory: Path) -> str:
     except OSError as error:
         raise _unreadable_task(directory, error) from None
     return digest.hexdigest()
+
+
+def _is_task(path: Path) -> bool:
+    return (path / "task.toml").is_file()
 
 
 def _unreadable_task(directory: Path, error: OSError) -> BadTask:

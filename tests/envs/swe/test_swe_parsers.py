@@ -11,6 +11,11 @@ def test_attack_leaves_the_options_of_evaluate_to_it():
     assert (options.command, options.folder, options.repeats, options.model) == ("attack", "folder", 2, theirs)
 
 
+def test_so_does_shell():
+    options = tasks_parser().parse_args(["shell", "folder", "id", "--judge", "--env.judge", "http://a/v1"])
+    assert (options.id, options.judge, options.model) == ("id", True, ["--env.judge", "http://a/v1"])
+
+
 def test_no_other_command_takes_them(capsys):
     with pytest.raises(SystemExit) as ended:
         tasks_parser().parse_args(["check", "--env.seed=1"])

@@ -10,7 +10,7 @@ from harbor_samples import make_task
 
 import envs.swe
 from envs.tasks.adapters.harbor_folders import load as load_published
-from envs.tasks.harbor import load_task, load_tasks
+from envs.tasks.harbor import find_task, load_task, load_tasks
 from envs.types import BadTask, BadTasks
 
 STARTER = Path(envs.swe.__file__).parent / "starter"
@@ -289,3 +289,14 @@ def test_a_file_that_can_not_be_read_costs_its_task_alone(tmp_path):
     with pytest.raises(BadTasks, match="- task odd: one of its files can't be read: Input/output error") as caught:
         load_tasks(tmp_path)
     assert [task.id for task in caught.value.usable] == ["sound"]
+
+
+def test_one_task_is_found_by_its_name_whatever_the_others_are(tmp_path):
+    make_task(tmp_path / "below", name="wanted")
+    make_task(tmp_path, "[environment]\ngpus = 1\n", name="bad")
+    assert find_task(tmp_path, "wanted").id == find_task(tmp_path / "below/wanted", "wanted").id == "wanted"
+    for name, said in (("wantd", "did you mean wanted?"), ("bad", "gpus")):
+        with pytest.raises(BadTask, match=said):
+            find_task(tmp_path, name)
+    with pytest.raises(BadTask, match="holds no task"):
+        find_task(tmp_path / "nowhere", "wanted")
