@@ -17,7 +17,7 @@ from envs.judging.steps import parts, set_up
 from envs.judging.verifier import judge
 from envs.options.reading import read_options
 from envs.records.read import read_rollouts
-from envs.records.tables import Sheet, make_console, without_control
+from envs.records.tables import Sheet, make_console
 from envs.running.stopping import run_to_end
 from envs.swe import STARTER
 from envs.swe.config import SWEEnvConfig
@@ -26,6 +26,7 @@ from envs.swe.source import judge_model, with_judge
 from envs.tasks.harbor import find_task
 from envs.types import BadTask, InfraError, Task, Verdict
 from sandboxes.interactive import run_shell
+from sandboxes.log import without_control
 from sandboxes.naming import did_you_mean
 from sandboxes.plurals import plural
 from sandboxes.registry import load_backend
