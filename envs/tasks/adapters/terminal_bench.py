@@ -107,8 +107,10 @@ def _make_environment(folder: Path, name: str) -> tuple[dict[str, str | bytes | 
     build = {**build} if isinstance(build, dict) else {"context": str(build)}
     context = folder / str(build.pop("context", "."))
     file = context / str(build.pop("dockerfile", "Dockerfile"))
-    if not file.is_file() or not file.resolve().is_relative_to(folder.resolve()):
-        raise BadTask(f"task {name}: {file.relative_to(folder).as_posix()} is missing")
+    if not all(path.resolve().is_relative_to(folder.resolve()) for path in (context, file)):
+        raise BadTask(f"task {name}: docker-compose.yaml: build: {file} is out of the task's folder")
+    if not file.is_file():
+        raise BadTask(f"task {name}: {file.relative_to(folder)} is missing")
     for path in sorted(context.iterdir()):
         if path.name not in (*_HIDDEN, COMPOSE) or path.parent != folder:
             files[f"environment/{path.name}"] = path

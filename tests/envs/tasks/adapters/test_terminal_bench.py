@@ -113,6 +113,12 @@ async def test_tests_that_the_image_would_have_are_put_there_by_the_verifier_alo
         ("task.yaml", "instruction: a\ntags: [1]\n", "tags must be a list"),
         ("run-tests.sh", None, "run-tests.sh is missing"),
         ("docker-compose.yaml", "services: {client: {}, db: {}}\n", "there must be one service"),
+        ("docker-compose.yaml", "services: {client: {build: {context: /etc}}}\n", "is out of the task's folder"),
+        (
+            "docker-compose.yaml",
+            "services: {client: {build: {context: .., dockerfile: task/Dockerfile}}}\n",
+            "is out of the task's folder",
+        ),
         ("docker-compose.yaml", "services: {client: {privileged: true}}\n", "privileged can't be kept"),
     ],
 )
