@@ -48,6 +48,7 @@ from envs.running.database import RunDirectoryError, lock_directory
 from envs.running.proxies import bypass_proxies_for_loopback
 from envs.runs.reader import holds_run
 from envs.swe import STARTER
+from envs.swe.config import SWEEnvConfig
 from envs.trainers.weights import (
     POLICY,
     PolicyServer,
@@ -280,7 +281,9 @@ async def _evaluate(
     if not any(folder.glob("eval-*.json")):
         console.print(f"Held-out tasks after step {step} …")
         usual = {"env.eval_samples": preset.eval_samples, "env.eval_temperature": 1.0}
-        arguments = format_flags({**usual, **settings, "env.run_dir": folder})
+        left_out = {f"env.{name}" for name in SWEEnvConfig.for_training}
+        kept = {name: value for name, value in settings.items() if name not in left_out}
+        arguments = format_flags({**usual, **kept, "env.run_dir": folder})
         await parts.alongside(run(f"evaluate-{step}", run_dir, "-m", "envs.swe", "evaluate", *arguments))
     written = next(folder.glob("eval-*.json"))
     found = Evaluation.read(written, step)

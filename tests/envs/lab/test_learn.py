@@ -292,7 +292,8 @@ async def test_an_option_of_evaluations_stands_in_place_of_the_presets(
     asked: list[str] = []
     monkeypatch.setattr("envs.lab.learn.run", evaluated)
     with pytest.raises(PartError):
-        await _evaluate(Parts(tmp_path), SMOKE, {"env.eval_samples": 16}, Console(), tmp_path, 2)
+        settings = {"env.eval_samples": 16, "env.tags": "of training"}
+        await _evaluate(Parts(tmp_path), SMOKE, settings, Console(), tmp_path, 2)
     assert asked[-3:] == [
         "--env.eval_samples=16",
         "--env.eval_temperature=1.0",
