@@ -303,6 +303,15 @@ class Counts:
         return Counts(*map(add, astuple(self), astuple(other)))
 
 
+_MOST_TOKENS = 10**12
+"""No endpoint has counted as many. Sums of larger ones may be more than a file takes."""
+
+
+def count_of(value: Any) -> int:
+    """Return a count of tokens as an endpoint reports it; 0 for what is none: no number, or one beyond all sense."""
+    return int(value) if type(value) in (int, float) and 0 <= value < _MOST_TOKENS else 0
+
+
 @dataclass(frozen=True, slots=True)
 class Conditions:
     """The conditions of an agent's work.

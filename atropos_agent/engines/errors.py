@@ -7,8 +7,7 @@ import reprlib
 from collections.abc import Callable
 from typing import Any
 
-from atropos_agent.tokens.chat import count_of
-from atropos_agent.types import AgentError, EngineError
+from atropos_agent.types import AgentError, EngineError, count_of
 
 RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 """Statuses after which another try may succeed; so do those over 505, which proxies have of their own."""

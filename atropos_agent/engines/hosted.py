@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from atropos_agent.tokens.chat import count_of
+from atropos_agent.types import count_of
 from sandboxes.plurals import plural
 
 LONGEST_S = 300.0

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from atropos_agent.engines.errors import shown
-from atropos_agent.tokens.chat import count_of, read_chat
+from atropos_agent.tokens.chat import read_chat
 from atropos_agent.tokens.conversation import Completion
 from atropos_agent.tokens.experts import Experts, read_experts
 from atropos_agent.tokens.record import first_difference
 from atropos_agent.tokens.template import End
-from atropos_agent.types import EngineError, TokenMismatch
+from atropos_agent.types import EngineError, TokenMismatch, count_of
 
 ENDED = frozenset({"stop", "length", "eos", "eos_token", "stop_sequence", "repetition", "tool_calls", "function_call"})
 """Finish reasons of replies that are whole, or as long as they were allowed to be."""

@@ -7,13 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from atropos_agent.tokens.conversation import Completion, Place
-from atropos_agent.types import THINK, THINK_END, EngineError, Message, SequenceData
+from atropos_agent.types import THINK, THINK_END, EngineError, Message, SequenceData, count_of
 
 RAW, THOUGHT = "raw", "reasoning"
 """Keys of a message: its parts in the endpoint's own protocol, such as signed thinking, which are sent back as they
 came; its thinking, which is not."""
-_MOST_TOKENS = 10**12
-"""No endpoint has counted as many. Sums of larger ones may be more than a file takes."""
 
 
 class ChatLog:
@@ -86,11 +84,6 @@ def read_chat(response: Any) -> Completion:
     raw = getattr(choice.message, RAW, None)
     message |= {name: value for name, value in ((THOUGHT, reasoning), ("tool_calls", calls), (RAW, raw)) if value}
     return Completion((), (), choice.finish_reason or "stop", text_of(message), message=message, used=_used(response))
-
-
-def count_of(value: Any) -> int:
-    """Return a count of tokens as an endpoint reports it; 0 for what is none: no number, or one beyond all sense."""
-    return int(value) if type(value) in (int, float) and 0 <= value < _MOST_TOKENS else 0
 
 
 def _texts(content: Any) -> tuple[str, str]:

@@ -23,7 +23,7 @@ from typing import Any, Self
 from aiohttp import web
 
 from atropos_agent.engines.http import HttpClient, NoAnswer, Response
-from atropos_agent.tokens.chat import count_of
+from atropos_agent.types import count_of
 from envs.types import Failure, InfraError, JudgeModel
 from sandboxes.shielding import stop
 from tools.output import truncate

@@ -29,7 +29,7 @@ SECRET = b"sk-a-very-secret-key"
 
 @pytest.fixture
 def engine(smollm2_tokenizer, tokenizer_folder):
-    with ScriptedEngine(right, smollm2_tokenizer, root=tokenizer_folder, delay_s=0.3) as engine:
+    with ScriptedEngine(right, smollm2_tokenizer, root=tokenizer_folder, delay_s=0.5) as engine:
         yield engine
 
 
