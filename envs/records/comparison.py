@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,13 @@ UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Solve rates by task. samples: in all. about: conditions of the evaluation, if the file has them."""
+    """Solve rates by task. samples: in all. about: conditions of the evaluation, and digests: of its tasks, as far as
+    the file has them."""
 
     rates: Mapping[str, float]
     samples: int
     about: Mapping[str, Any]
+    digests: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_rates(path: Path) -> Rates:
@@ -39,7 +41,8 @@ def read_rates(path: Path) -> Rates:
         about = found.get("about") or {}
         if not isinstance(about, dict) or not isinstance(about.get("sampling") or {}, dict):
             raise TypeError
-        return Rates(rates, sum(task["samples"] for task in found["tasks"]), about)
+        digests = {str(task["task_id"]): str(task.get("digest", "")) for task in found["tasks"]}
+        return Rates(rates, sum(task["samples"] for task in found["tasks"]), about, digests)
     except (*UNREADABLE, ZeroDivisionError) as error:
         why = why_unreadable(error)
         raise NoEvaluation(
@@ -100,7 +103,11 @@ def compare(before: Rates, now: Rates) -> Comparison:
         raise NoEvaluation("the two evaluations have no task in common")
     gains = [now.rates[task] - before.rates[task] for task in both]
     then, today = (one.about.get("sampling") or {} for one in (before, now))
-    changed = differences(then, today) if then and today else []
+    differing = differences(then, today) if then and today else []
+    changed = [f"{name} {old!r} then, {new!r} now" for name, old, new in differing]
+    digests = [(before.digests.get(task), now.digests.get(task)) for task in both]
+    if edited := [task for task, (old, new) in zip(both, digests, strict=True) if old and new and old != new]:
+        changed.append(f"{plural(len(edited), 'task')} edited in between, such as {edited[0]}")
     return Comparison(
         sum(gains) / len(gains),
         interval(gains),
@@ -109,7 +116,7 @@ def compare(before: Rates, now: Rates) -> Comparison:
         len(now.rates) - len(both),
         before.samples,
         now.samples,
-        tuple(f"{name} {old!r} then, {new!r} now" for name, old, new in changed),
+        tuple(changed),
     )
 
 

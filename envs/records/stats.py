@@ -118,7 +118,7 @@ def percent(value: float | None, sign: str = "", decimals: int = 0) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """The samples of one task. low, high: 95% interval of the solve rate."""
+    """The samples of one task. low, high: 95% interval of the solve rate. digest: of the task, "" if unknown."""
 
     task_id: str
     samples: int
@@ -126,6 +126,7 @@ class TaskResult:
     reward_mean: float
     low: float
     high: float
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,14 +213,26 @@ class EvalSummary:
 
 
 def summarise(
-    results: Mapping[str, Sequence[float]], ks: Sequence[int] = (1,), *, about: Mapping[str, Any] | None = None
+    results: Mapping[str, Sequence[float]],
+    ks: Sequence[int] = (1,),
+    *,
+    about: Mapping[str, Any] | None = None,
+    digests: Mapping[str, str] | None = None,
 ) -> EvalSummary:
     """Make a summary of each task's rewards, with pass@k for those of `ks` with enough samples of every sampled task. A
-    reward of at least 1 is correct."""
+    reward of at least 1 is correct. digests: of the tasks."""
+    known = digests or {}
     sampled = {task: rewards for task, rewards in results.items() if rewards}
     counts = {task: sum(reward >= SOLVED for reward in rewards) for task, rewards in sampled.items()}
     tasks = [
-        TaskResult(task, len(rewards), counts[task], statistics.fmean(rewards), *wilson(counts[task], len(rewards)))
+        TaskResult(
+            task,
+            len(rewards),
+            counts[task],
+            statistics.fmean(rewards),
+            *wilson(counts[task], len(rewards)),
+            digest=known.get(task, ""),
+        )
         for task, rewards in sampled.items()
     ]
     return summary_of(tasks, ks, [task for task, rewards in results.items() if not rewards], about=about)

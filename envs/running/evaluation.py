@@ -171,8 +171,9 @@ def _summary(
     counts = {"tasks": len(rewards[""]), "samples_each": config.eval_samples, "made": made}
     conditions = {**about, "samples": {**counts, "missing": len(planned) - made}}
     names = [name for name in Mix.of(config.agent).names if name in rewards]
-    agents = {name: summarise(rewards[name], config.eval_ks) for name in names}
-    return replace(summarise(rewards[""], config.eval_ks, about=conditions), agents=agents)
+    digests = {one.task.id: one.task.digest for one in planned}
+    agents = {name: summarise(rewards[name], config.eval_ks, digests=digests) for name in names}
+    return replace(summarise(rewards[""], config.eval_ks, about=conditions, digests=digests), agents=agents)
 
 
 @dataclass(slots=True)

@@ -38,7 +38,8 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedTask:
-    """A task's samples. attempts: those that are indexed. before: its solve rate in the compared evaluation."""
+    """A task's samples. attempts: those that are indexed. before: its solve rate in the compared evaluation. digest: of
+    the task, "" if unknown."""
 
     task: str
     samples: int
@@ -46,6 +47,7 @@ class EvaluatedTask:
     attempts: Sequence[Attempt] = ()
     tags: Sequence[str] = ()
     before: float | None = None
+    digest: str = ""
 
     @property
     def rate(self) -> float:
@@ -111,12 +113,16 @@ class Evaluation:
 
     def rates(self) -> Rates:
         """Return what is compared with another evaluation."""
-        return Rates({task.task: task.rate for task in self.tasks}, self.samples, self.about)
+        rates = {task.task: task.rate for task in self.tasks}
+        return Rates(rates, self.samples, self.about, {task.task: task.digest for task in self.tasks})
 
 
 def parse_evaluation(name: str, document: Mapping[str, Any]) -> Evaluation:
     """Return an evaluation as its file has it. Raises KeyError, TypeError or ValueError for a damaged one."""
-    tasks = [EvaluatedTask(str(one["task_id"]), int(one["samples"]), int(one["solved"])) for one in document["tasks"]]
+    tasks = [
+        EvaluatedTask(str(one["task_id"]), int(one["samples"]), int(one["solved"]), digest=str(one.get("digest") or ""))
+        for one in document["tasks"]
+    ]
     about = document.get("about") or {}
     missing = int((about.get("samples") or {}).get("missing", 0))
     unsampled = [str(one) for one in document.get("unsampled") or ()]

@@ -24,6 +24,14 @@ def test_a_comparison_is_paired_and_says_what_stands_behind_it():
     assert "not the same: eval_temperature 0.0 then, 1.0 now" in said
 
 
+def test_tasks_edited_between_two_evaluations_are_named():
+    names = ("t0", "t1", "t2")
+    then, now = (
+        replace(rates([0.0, 0.5, 1.0]), digests=dict(zip(names, of, strict=True))) for of in (("a", "b", ""), "axc")
+    )
+    assert "not the same: 1 task edited in between, such as t1" in str(compare(then, now))
+
+
 def test_a_sample_too_small_for_an_interval_gets_none():
     assert "no interval (too few tasks, or all alike)" in str(compare(rates([0.0, 0.5]), rates([0.5, 1.0])))
     assert compare(rates([0.5] * 9), rates([1.0] * 9)).interval is None
