@@ -301,7 +301,7 @@ class AgentEnvConfig(StrictOptions):
     teacher_model: str = "default"
     """The teacher's name there; default for its only model"""
     teacher_key: str = ""
-    """The teacher's key"""
+    """Name of the environment variable with the teacher's key"""
     teacher_top_k: Annotated[int, Field(ge=0, le=20)] = 0
     """The teacher's likeliest tokens kept in rows beside the sampled one"""
     teacher_weight: NotNegative = 0.0

@@ -237,15 +237,17 @@ async def check_teacher(env: AgentEnv[Any]) -> None:
     model's tokens."""
     if not env.config.teacher:
         return
-    async with teacher_of(env.config) as teacher:
-        await _connect(teacher.server)
     try:
+        async with teacher_of(env.config) as teacher:
+            await _connect(teacher.server)
         async with open_teacher(env):
             pass
     except (NotThisServer, ModelNotServed):
         raise
     except EngineError as error:
         raise UsageError(f"{error}; --env.teacher needs vLLM's prompt_logprobs") from error
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 async def check_tokenizer(env: AgentEnv[Any]) -> None:

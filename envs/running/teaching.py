@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,8 +14,11 @@ from envs.running.environment import Environment
 
 
 def teacher_of(config: AgentEnvConfig) -> Teacher:
-    """Return the teacher of a run's options."""
-    return Teacher(config.teacher, config.teacher_model, config.teacher_key, top=config.teacher_top_k)
+    """Return the teacher of a run's options. Raises ValueError if the environment has no variable with its key."""
+    key = os.environ.get(config.teacher_key, "")
+    if config.teacher_key and not key:
+        raise ValueError("--env.teacher_key is no variable of the environment; it names the one with the teacher's key")
+    return Teacher(config.teacher, config.teacher_model, key, top=config.teacher_top_k)
 
 
 def longest_row(config: AgentEnvConfig, servers: Iterable[Any]) -> int:

@@ -246,8 +246,15 @@ def test_a_teacher_of_a_server_without_token_ids_is_refused(endpoint, capsys):
     assert "--env.teacher scores token ids, and --openai.server_type openai gives none" in capsys.readouterr().err
 
 
-def test_a_teachers_key_is_a_secret(endpoint, tmp_path):
-    words = ["--env.teacher", "http://127.0.0.1:9/v1", "--env.teacher_key", "sk-of-the-teacher"]
+async def test_a_teachers_key_without_a_variable_ends_the_start(make_env):
+    with pytest.raises(UsageError, match=r"^--env\.teacher_key is no variable of the environment") as refused:
+        await starting.check_teacher(make_env(teacher="http://127.0.0.1:9/v1", teacher_key="sk-of-the-teacher"))
+    assert "sk-" not in str(refused.value)
+
+
+def test_a_teachers_key_is_a_secret(endpoint, tmp_path, monkeypatch):
+    monkeypatch.setenv("THE_TEACHERS", "sk-of-the-teacher")
+    words = ["--env.teacher", "http://127.0.0.1:9/v1", "--env.teacher_key", "THE_TEACHERS"]
     options = ["--env.run_dir", str(tmp_path), "--env.eval_samples", "1"]
     assert cli.main(Sums, "evaluate", [*endpoint, *options, *words]) == 0
     written = [path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file()]
