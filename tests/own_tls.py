@@ -24,14 +24,14 @@ def authority(folder: Path) -> Path:
     """Make a CA in a folder as Docker's clients want it: ca.pem, cert.pem, key.pem."""
     folder.mkdir()
     _sh(folder, f"{_KEY} -x509 -keyout ca-key.pem -out ca.pem -days 2 -subj /CN=ca")
-    _certify(folder, "client", "key.pem", "cert.pem")
+    certify(folder, "client", "key.pem", "cert.pem")
     return folder
 
 
 @asynccontextmanager
 async def served(by: Path, kind: str) -> AsyncIterator[int]:
     """Serve a Docker daemon's version to clients with a certificate of the CA `by`. Yields the port of loopback."""
-    _certify(by, kind, "server-key.pem", "server.pem")
+    certify(by, kind, "server-key.pem", "server.pem")
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(by / "server.pem", by / "server-key.pem")
 
@@ -46,7 +46,7 @@ async def served(by: Path, kind: str) -> AsyncIterator[int]:
         yield server.sockets[0].getsockname()[1]
 
 
-def _certify(by: Path, kind: str, key: str, certificate: str) -> None:
+def certify(by: Path, kind: str, key: str, certificate: str) -> None:
     extension, days = _KINDS[kind].split(" ")
     (by / "use").write_text(extension)
     _sh(by, f"{_KEY} -keyout {key} -out request -subj /CN=a")

@@ -7,7 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 
 from sandboxes.base import (
     DaemonError,
@@ -40,6 +40,8 @@ MAX_FAILURES = 3
 """Failures in a row before a host rests; one is enough if its storage is full."""
 FIRST_REST_S, LONGEST_REST_S = 10.0, 300.0
 """How long it then gets no new sandboxes, in seconds; twice as long each time."""
+REMIND_S = 300.0
+"""How often it is said why a lost host can't be reached, in seconds."""
 OPEN_S = 120.0
 """How long it may take to get in touch with a host, in seconds."""
 
@@ -69,6 +71,8 @@ class Member:
         self._probe_began = math.inf
         """The beginning of the present look."""
         self._rest_s, self._rests_until = FIRST_REST_S, 0.0
+        self._silent_until = 0.0
+        """Until when it is not said again why a lost host can't be reached."""
 
     @property
     def backend(self) -> DockerBackend:
@@ -164,15 +168,26 @@ class Member:
         while True:
             await asyncio.sleep(PROBE_S)
             if self._backend is None:
-                with suppress(SandboxError):
-                    await self.open()
-                    logger.warning("Docker host %s is back", self.host.url)
+                await self._reopen()
             elif await self._is_answering(self._backend):
                 self._missed = 0
             else:
                 self._missed += 1
                 if self._missed >= MISSED:
                     self._give_up(self._backend)
+
+    async def _reopen(self) -> None:
+        """Get in touch with a lost host, or say why this can't be done: not each time, as it is tried all the time."""
+        try:
+            await self.open()
+        except SandboxError as error:
+            now = time.monotonic()
+            if now >= self._silent_until:
+                logger.warning("Docker host %s is not back: %s", self.host.url, error)
+                self._silent_until = now + REMIND_S
+        else:
+            logger.warning("Docker host %s is back", self.host.url)
+            self._silent_until = 0.0
 
     async def _is_answering(self, backend: DockerBackend) -> bool:
         self._probe_began = time.monotonic()

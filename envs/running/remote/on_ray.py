@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import threading
 from collections.abc import Mapping, Sequence
@@ -20,13 +21,13 @@ from ray.exceptions import ActorUnavailableError, RayActorError, RayError, RayTa
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from envs.config import RayOptions
+from envs.running.remote.knock import HeadRefusesError, knock
 from envs.running.remote.messages import Link, WorkerGoneError, WorkerUnreachableError
 from envs.running.remote.process import WorkerProcess
 
-KNOCK_S = 10.0
-"""How long a connection to the head may take, in seconds."""
 CALLS = 100
 """Calls that an actor takes at the same time. None of them waits long but the one for news."""
+_TOKEN = "if it wants a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH here, as on its nodes"
 
 
 class RayCluster:
@@ -53,14 +54,14 @@ class RayCluster:
             await asyncio.to_thread(ray.shutdown)
 
     async def _check_head_answers(self) -> None:
-        """Find out whether anything listens at the head's address: Ray would take minutes, and end the process."""
+        """Find out whether a head listens, and with our settings: Ray would take minutes, and end the process."""
         host, _, port = self._options.address.rpartition(":")
         if not host:
             return
         try:
-            async with asyncio.timeout(KNOCK_S):
-                _, writer = await asyncio.open_connection(host, port)
-            writer.close()
+            await knock(host, port, os.environ)
+        except HeadRefusesError as error:
+            raise self._refused_error(error) from error
         except OSError as error:
             raise self._unreachable_error(error) from error
 
@@ -70,14 +71,21 @@ class RayCluster:
             "set --env.ray.address."
         )
 
+    def _refused_error(self, error: Exception) -> ConnectionError:
+        return ConnectionError(f"the Ray cluster at {self._options.address} can't be joined: {error}")
+
     def _join(self) -> None:
         address = self._options.address
         try:
             # Without its handlers: logs are ours, and signals, of which it says so.
             logging.getLogger("ray").setLevel(logging.ERROR)
             ray.init(address=address, log_to_driver=False, configure_logging=False)
-        except (ConnectionError, RayError, RuntimeError, ValueError) as error:
-            raise self._unreachable_error(error) from error
+        except (RayError, RuntimeError, ValueError) as error:  # these have the remedy
+            raise self._refused_error(error) from error
+        except ConnectionError as error:
+            if ":" not in address:
+                raise self._unreachable_error(error) from error
+            raise self._refused_error(ConnectionError(f"{error}; {_TOKEN}")) from error
 
     async def nodes(self) -> Sequence[str]:
         """See `Cluster`."""

@@ -104,6 +104,8 @@ async def connect(url: str | None = None, certificates: Path | None = None) -> A
             if tls is not None and address is not None:
                 address = _TCP.sub("https://", address)
             client = DaemonClient(address, here=not tunnelled, tls=tls)
+        except SandboxError:  # ours already; some are standard errors, too
+            raise
         # aiodocker asserts that it found a socket.
         except (AssertionError, ValueError, OSError, aiodocker.DockerContextError) as error:
             raise DaemonUnavailable(

@@ -43,7 +43,10 @@ async def ssh_tunnel(url: str) -> AsyncIterator[str]:
             while not socket.exists():
                 if process.returncode is not None or time.monotonic() > deadline:
                     error_text = (await process.stderr.read(2000)).decode(errors="replace") if process.stderr else ""
-                    raise DaemonUnavailable(f"no ssh connection for {url}: {error_text.strip() or 'no answer in time'}")
+                    raise DaemonUnavailable(
+                        f"no ssh connection for {url}: {error_text.strip() or 'no answer in time'}; "
+                        f"`ssh {url.removesuffix(path)}` has to work without a question"
+                    )
                 await asyncio.sleep(0.02)
             yield f"unix://{socket}"
         finally:

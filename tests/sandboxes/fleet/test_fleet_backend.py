@@ -111,6 +111,17 @@ async def test_a_lost_host_gets_nothing_and_comes_back_without_what_it_had(fleet
             assert one in [await opened(stack, hosts) for _ in range(8)]
 
 
+async def test_it_is_said_once_why_a_lost_host_is_not_back(fleet, caplog):
+    one, other = FakeHost(), FakeHost()
+    async with fleet(one, other) as hosts:
+        one.down = True
+        await until(lambda: "is not back: it is down" in caplog.text)
+        await asyncio.sleep(0.1)
+        one.down = False
+        await until(lambda: hosts.members[0].is_usable)
+    assert caplog.text.count("is not back") == 1
+
+
 async def test_hosts_that_do_not_answer_at_the_start_are_used_when_they_do(fleet):
     late, there = FakeHost(processors=64), FakeHost()
     late.down = True
