@@ -27,7 +27,7 @@ from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.verifier import judge
 from envs.judging.watched_tasks import lists_tests
-from envs.judging.workplace import PlainGuest, open_workplace
+from envs.judging.workplace import open_workplace
 from envs.records.tables import Sheet
 from envs.types import TESTS_UNSEEN, BadTask, Failure, InfraError, Task, TestStatus, Verdict
 from sandboxes.base import Backend, DaemonUnavailable, Sandbox, SandboxError
@@ -90,7 +90,7 @@ async def solve(backend: Backend, starts: StartTrees, task: Task, image: str) ->
     Raises BadTask when the task has no solution, InfraError when we fail."""
     said = []
     try:
-        async with open_workplace(backend, starts, task, image, PlainGuest(agent_spec(task, image))) as place:
+        async with open_workplace(backend, starts, task, image, agent_spec(task, image)) as place:
             await _try_servers(task, place.sandbox)
             async for step in place:
                 said.append(await _run_reference(step, place.sandbox))
@@ -104,7 +104,7 @@ async def do_nothing(backend: Backend, starts: StartTrees, task: Task, image: st
     """Judge the sandbox of an agent that does nothing. Raises InfraError."""
     if not task.steps:
         return await judge(backend, task, image, Changes())
-    async with open_workplace(backend, starts, task, image, PlainGuest(agent_spec(task, image))) as place:
+    async with open_workplace(backend, starts, task, image, agent_spec(task, image)) as place:
         async for _ in place:
             await place.judge(await place.collect())
     return place.verdict()
