@@ -8,12 +8,8 @@ their expected values stay in this process. The code for the sandbox is in the f
 from __future__ import annotations
 
 import asyncio
-import functools
-import importlib.util
 import io
 import json
-import marshal
-import sys
 import tarfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -49,8 +45,6 @@ _SET_UP = f'. {HOME}/setup.sh && echo "PATH=$PATH"'
 _UVS = "/root/.local/bin"
 """uv's installer puts this in front of PATH if it isn't there yet: then nothing would stand in for uv."""
 _MAX_TEST_BYTES = 64 * 2**20
-_UNCHECKED = (1).to_bytes(4, "little")
-"""Marks a compiled module that is not compared with its source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,19 +225,4 @@ def _pack(tests: _Tests, made: DecoyedTests, port: str) -> bytes:
             add_file(tar, f"verifier/{program}", (_INSIDE / program).read_bytes(), 0o755)
             for name in names.split():
                 add_link(tar, f"verifier/bin/{name}", f"verifier/{program}")
-        for path, data in _compiled().items():
-            add_file(tar, path.lstrip("/"), data)
     return archive.getvalue()
-
-
-@functools.cache
-def _compiled() -> Mapping[str, bytes]:
-    """Return the modules of `inside` compiled for this Python, by path. An image's Python of the same version takes
-    them; another one compiles its own."""
-    found = {}
-    for module in _INSIDE.glob("*.py"):
-        source, path = module.read_bytes(), f"{HOME}/{module.name}"
-        code = compile(source, path, "exec", dont_inherit=True, optimize=0)
-        head = importlib.util.MAGIC_NUMBER + _UNCHECKED + importlib.util.source_hash(source)
-        found[f"{HOME}/__pycache__/{module.stem}.{sys.implementation.cache_tag}.pyc"] = head + marshal.dumps(code)
-    return found
