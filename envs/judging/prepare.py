@@ -11,7 +11,7 @@ import asyncio
 import io
 import json
 import tarfile
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -65,7 +65,7 @@ class PreparedSandbox:
     known: bool
     path: str
     command: Sequence[str]
-    bench: Bench | None = None
+    bench: Bench | None
 
     @property
     def judge_env(self) -> Mapping[str, str]:
@@ -101,24 +101,24 @@ async def open_prepared(backend: Backend, task: Task, image: str) -> AsyncIterat
             bench = await stack.enter_async_context(Bench(task.hidden.judge)) if task.hidden.judge else None
             doors = {_DOOR: receiver.door, **({} if bench is None else {_JUDGE: bench.door})}
             sandbox = await stack.enter_async_context(backend.open(replace(verifier_spec(task, judging), doors=doors)))
-            yield replace(await _prepare(sandbox, task, receiver), bench=bench)
+            yield await _prepare(sandbox, task, receiver, bench)
     except SandboxError as error:
         raise InfraError(Failure.VERIFIER, f"could not open the verifier's sandbox: {error}") from error
 
 
-async def _prepare(sandbox: Sandbox, task: Task, receiver: Receiver) -> PreparedSandbox:
+async def _prepare(sandbox: Sandbox, task: Task, receiver: Receiver, bench: Bench | None) -> PreparedSandbox:
     own = task.hidden.own
-    folders = folders_of(task.hidden)
-    if not folders and not (own is not None and own.holds_tests):
+    holds_tests = own is not None and own.holds_tests
+    folders = [] if holds_tests else folders_of(task.hidden)
+    if not folders and not holds_tests:
         raise InfraError(
             Failure.TASK, f"task {task.id} has no tests; give it Hidden.tests, or judge it in its environment"
         )
     try:
-        if own is not None and own.holds_tests:
-            archive = await sandbox.download("/tests", max_bytes=_MAX_TEST_BYTES)
-            tests = _tests((), dict(regular_files(archive, _MAX_TEST_BYTES)))
-        else:
-            tests = await asyncio.to_thread(_tests_of_task, folders)
+        files = files_of(folders, _MAX_TEST_BYTES)
+        if holds_tests:
+            files = regular_files(await sandbox.download("/tests", max_bytes=_MAX_TEST_BYTES), _MAX_TEST_BYTES)
+        tests = await asyncio.to_thread(_tests, folders, files)
         record = json.loads(task.hidden.record or "{}")
         record = record[0] if isinstance(record, list) and record else record or {}
         required = RequiredTests(tests.listed, record)
@@ -127,20 +127,17 @@ async def _prepare(sandbox: Sandbox, task: Task, receiver: Receiver) -> Prepared
         # Unwatched tests may run where nothing knows of decoys.
         made = await asyncio.to_thread(insert_decoys, modules if watched else {}, required.failing())
         path = await _upload(sandbox, tests, made, runner=watched and tests.call_pytest)
-        if own is None or not own.holds_tests:
+        if not holds_tests:
             await begin(sandbox, task if own is None else replace(task, health=None))  # as Harbor
     except (SandboxError, OSError, ValueError, tarfile.TarError) as error:
         raise InfraError(Failure.VERIFIER, f"could not prepare the verifier's sandbox: {error}") from error
     known = task.hidden.watched is not None or bool(required.tests)
-    return PreparedSandbox(sandbox, made, receiver, required, record, watched, known, path, tests.command)
+    return PreparedSandbox(sandbox, made, receiver, required, record, watched, known, path, tests.command, bench)
 
 
-def _tests_of_task(folders: Sequence[Path]) -> _Tests:
-    """Read a task's tests from this machine."""
-    return _tests(folders, dict(files_of(folders, _MAX_TEST_BYTES)))
-
-
-def _tests(folders: Sequence[Path], files: Mapping[str, bytes]) -> _Tests:
+def _tests(folders: Sequence[Path], named: Iterable[tuple[str, bytes]]) -> _Tests:
+    """Read the content for /tests. named: its files' names and contents."""
+    files = dict(named)
     listed = json.loads(files.get("tests.json", b"{}"))
     if not isinstance(listed, dict):
         raise ValueError("/tests/tests.json is not a table")
