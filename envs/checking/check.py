@@ -110,14 +110,6 @@ async def do_nothing(backend: Backend, starts: StartTrees, task: Task, image: st
     return place.verdict()
 
 
-def _known(task: Task, solved: Sequence[Verdict]) -> Task:
-    """Return the task as its runs will judge it: the tests of a rewarded reference are asked of everybody."""
-    if not all(verdict.solved for verdict in solved):
-        return with_record(task, "")
-    record = merged([verdict.evidence for verdict in solved])
-    return with_record(task, record, watched=_watched(task, solved, record))
-
-
 def _watched(task: Task, reference: Sequence[Verdict], record: str) -> bool:
     """Tell whether tests of the reference were seen that it has not brought along itself."""
     return not any(verdict.metrics.get(TESTS_UNSEEN) for verdict in reference) and (
@@ -250,8 +242,8 @@ async def _judge_both(
     reference: list[Verdict],
     nothing: list[Verdict],
 ) -> str | None:
-    """Judge the reference and then the untouched tree, `repeats` times each, or until two verdicts on one disagree.
-    Returns the task's problem. reference, nothing: get the verdicts."""
+    """Judge the reference and then, if it is rewarded, the untouched tree: `repeats` times each, or until two verdicts
+    on one disagree. Returns the task's problem. reference, nothing: get the verdicts."""
 
     def goes_on(verdicts: Sequence[Verdict]) -> bool:
         return len(verdicts) < repeats and disagreement(verdicts) is None
@@ -262,10 +254,14 @@ async def _judge_both(
         reference.append((await solve(backend, starts, judged, image))[0])
     if disagreement(reference) is not None:
         return None
-    known = judged if judged.hidden.watched is False else _known(task, reference)
+    if not solved.solved:
+        return f"the reference is not rewarded. {said}\n{solved.explanation}"
+    if judged.hidden.watched is not False:  # as runs judge it: the reference's tests are asked of everybody
+        record = merged([verdict.evidence for verdict in reference])
+        judged = with_record(task, record, watched=_watched(task, reference, record))
     while goes_on(nothing):
-        nothing.append(await do_nothing(backend, starts, known, image))
-    return _problem(reference[0], said, nothing[0])
+        nothing.append(await do_nothing(backend, starts, judged, image))
+    return f"an untouched tree is rewarded. {nothing[0].explanation}" if nothing[0].solved else None
 
 
 def _most(metric: str, verdicts: Sequence[Verdict]) -> float:
@@ -304,11 +300,3 @@ async def _image_mb(backend: Backend, image: str) -> float:
 def _stands(result: CheckResult, task: Task, repeats: int) -> bool:
     sound = result.ok and len(result.reference) >= repeats
     return result.digest == task.digest and (sound or result.flaky)
-
-
-def _problem(reference: Verdict, said: str, untouched: Verdict) -> str | None:
-    if not reference.solved:
-        return f"the reference is not rewarded. {said}\n{reference.explanation}"
-    if untouched.solved:
-        return f"an untouched tree is rewarded. {untouched.explanation}"
-    return None
