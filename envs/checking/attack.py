@@ -17,7 +17,7 @@ from envs.checking.generic_cheats import CHEATS, PRELUDE, Cheat
 from envs.checking.manifest import Attack, CheckResult, with_record
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
-from envs.judging.workplace import PlainGuest, open_workplace
+from envs.judging.workplace import open_workplace
 from envs.records.tables import Sheet
 from envs.types import InfraError, Task, Verdict
 from sandboxes.base import Backend, DaemonUnavailable, SandboxError
@@ -96,7 +96,7 @@ async def _attack(backend: Backend, starts: StartTrees, task: Task, result: Chec
     command, env = ["sh", "-c", PRELUDE + cheat.shell], {"CODE": cheat.code}
     try:
         image = await backend.ensure_image(task.image, task.context)
-        async with open_workplace(backend, starts, task, image, PlainGuest(agent_spec(task, image))) as place:
+        async with open_workplace(backend, starts, task, image, agent_spec(task, image)) as place:
             async for _ in place:
                 await place.sandbox.exec(command, cwd=place.sandbox.workdir, env=env, timeout=_CHEAT_S)
                 changes = await place.collect()

@@ -27,7 +27,7 @@ from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.verifier import judge
 from envs.judging.watched_tasks import lists_tests
-from envs.judging.workplace import PlainGuest, open_workplace
+from envs.judging.workplace import open_workplace
 from envs.records.tables import Sheet
 from envs.types import TESTS_UNSEEN, BadTask, Failure, InfraError, Task, TestStatus, Verdict
 from sandboxes.base import Backend, DaemonUnavailable, Sandbox, SandboxError
@@ -90,7 +90,7 @@ async def solve(backend: Backend, starts: StartTrees, task: Task, image: str) ->
     Raises BadTask when the task has no solution, InfraError when we fail."""
     said = []
     try:
-        async with open_workplace(backend, starts, task, image, PlainGuest(agent_spec(task, image))) as place:
+        async with open_workplace(backend, starts, task, image, agent_spec(task, image)) as place:
             await _try_servers(task, place.sandbox)
             async for step in place:
                 said.append(await _run_reference(step, place.sandbox))
@@ -104,18 +104,10 @@ async def do_nothing(backend: Backend, starts: StartTrees, task: Task, image: st
     """Judge the sandbox of an agent that does nothing. Raises InfraError."""
     if not task.steps:
         return await judge(backend, task, image, Changes())
-    async with open_workplace(backend, starts, task, image, PlainGuest(agent_spec(task, image))) as place:
+    async with open_workplace(backend, starts, task, image, agent_spec(task, image)) as place:
         async for _ in place:
             await place.judge(await place.collect())
     return place.verdict()
-
-
-def _known(task: Task, solved: Sequence[Verdict]) -> Task:
-    """Return the task as its runs will judge it: the tests of a rewarded reference are asked of everybody."""
-    if not all(verdict.solved for verdict in solved):
-        return with_record(task, "")
-    record = merged([verdict.evidence for verdict in solved])
-    return with_record(task, record, watched=_watched(task, solved, record))
 
 
 def _watched(task: Task, reference: Sequence[Verdict], record: str) -> bool:
@@ -250,8 +242,8 @@ async def _judge_both(
     reference: list[Verdict],
     nothing: list[Verdict],
 ) -> str | None:
-    """Judge the reference and then the untouched tree, `repeats` times each, or until two verdicts on one disagree.
-    Returns the task's problem. reference, nothing: get the verdicts."""
+    """Judge the reference and then, if it is rewarded, the untouched tree: `repeats` times each, or until two verdicts
+    on one disagree. Returns the task's problem. reference, nothing: get the verdicts."""
 
     def goes_on(verdicts: Sequence[Verdict]) -> bool:
         return len(verdicts) < repeats and disagreement(verdicts) is None
@@ -262,10 +254,14 @@ async def _judge_both(
         reference.append((await solve(backend, starts, judged, image))[0])
     if disagreement(reference) is not None:
         return None
-    known = judged if judged.hidden.watched is False else _known(task, reference)
+    if not solved.solved:
+        return f"the reference is not rewarded. {said}\n{solved.explanation}"
+    if judged.hidden.watched is not False:  # as runs judge it: the reference's tests are asked of everybody
+        record = merged([verdict.evidence for verdict in reference])
+        judged = with_record(task, record, watched=_watched(task, reference, record))
     while goes_on(nothing):
-        nothing.append(await do_nothing(backend, starts, known, image))
-    return _problem(reference[0], said, nothing[0])
+        nothing.append(await do_nothing(backend, starts, judged, image))
+    return f"an untouched tree is rewarded. {nothing[0].explanation}" if nothing[0].solved else None
 
 
 def _most(metric: str, verdicts: Sequence[Verdict]) -> float:
@@ -304,11 +300,3 @@ async def _image_mb(backend: Backend, image: str) -> float:
 def _stands(result: CheckResult, task: Task, repeats: int) -> bool:
     sound = result.ok and len(result.reference) >= repeats
     return result.digest == task.digest and (sound or result.flaky)
-
-
-def _problem(reference: Verdict, said: str, untouched: Verdict) -> str | None:
-    if not reference.solved:
-        return f"the reference is not rewarded. {said}\n{reference.explanation}"
-    if untouched.solved:
-        return f"an untouched tree is rewarded. {untouched.explanation}"
-    return None

@@ -24,7 +24,7 @@ class Prefetch:
     complete: adds the agent's needs to the spec of its sandbox.
     """
 
-    def __init__(self, backend: Backend, warm: int, complete: Complete | None = None) -> None:
+    def __init__(self, backend: Backend, warm: int, complete: Complete) -> None:
         self._backend = backend
         self._warm = warm
         self._complete = complete
@@ -47,9 +47,7 @@ class Prefetch:
             image = await self._backend.ensure_image(task.image, task.context)
             for own in filter(None, (part.hidden.own for part in parts(task))):
                 await self._backend.ensure_image(own.image, own.context)
-            spec = rollout_spec(task, image)
-            if self._complete is not None:
-                spec = await self._complete(spec)
+            spec = await self._complete(rollout_spec(task, image))
         except (SandboxError, InfraError) as error:
             logger.info("what task %s needs was not made ahead: %s", task.id, error)  # its rollout tries again
             return

@@ -8,14 +8,10 @@ their expected values stay in this process. The code for the sandbox is in the f
 from __future__ import annotations
 
 import asyncio
-import functools
-import importlib.util
 import io
 import json
-import marshal
-import sys
 import tarfile
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -49,8 +45,6 @@ _SET_UP = f'. {HOME}/setup.sh && echo "PATH=$PATH"'
 _UVS = "/root/.local/bin"
 """uv's installer puts this in front of PATH if it isn't there yet: then nothing would stand in for uv."""
 _MAX_TEST_BYTES = 64 * 2**20
-_UNCHECKED = (1).to_bytes(4, "little")
-"""Marks a compiled module that is not compared with its source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +65,7 @@ class PreparedSandbox:
     known: bool
     path: str
     command: Sequence[str]
-    bench: Bench | None = None
+    bench: Bench | None
 
     @property
     def judge_env(self) -> Mapping[str, str]:
@@ -107,24 +101,24 @@ async def open_prepared(backend: Backend, task: Task, image: str) -> AsyncIterat
             bench = await stack.enter_async_context(Bench(task.hidden.judge)) if task.hidden.judge else None
             doors = {_DOOR: receiver.door, **({} if bench is None else {_JUDGE: bench.door})}
             sandbox = await stack.enter_async_context(backend.open(replace(verifier_spec(task, judging), doors=doors)))
-            yield replace(await _prepare(sandbox, task, receiver), bench=bench)
+            yield await _prepare(sandbox, task, receiver, bench)
     except SandboxError as error:
         raise InfraError(Failure.VERIFIER, f"could not open the verifier's sandbox: {error}") from error
 
 
-async def _prepare(sandbox: Sandbox, task: Task, receiver: Receiver) -> PreparedSandbox:
+async def _prepare(sandbox: Sandbox, task: Task, receiver: Receiver, bench: Bench | None) -> PreparedSandbox:
     own = task.hidden.own
-    folders = folders_of(task.hidden)
-    if not folders and not (own is not None and own.holds_tests):
+    holds_tests = own is not None and own.holds_tests
+    folders = [] if holds_tests else folders_of(task.hidden)
+    if not folders and not holds_tests:
         raise InfraError(
             Failure.TASK, f"task {task.id} has no tests; give it Hidden.tests, or judge it in its environment"
         )
     try:
-        if own is not None and own.holds_tests:
-            archive = await sandbox.download("/tests", max_bytes=_MAX_TEST_BYTES)
-            tests = _tests((), dict(regular_files(archive, _MAX_TEST_BYTES)))
-        else:
-            tests = await asyncio.to_thread(_tests_of_task, folders)
+        files = files_of(folders, _MAX_TEST_BYTES)
+        if holds_tests:
+            files = regular_files(await sandbox.download("/tests", max_bytes=_MAX_TEST_BYTES), _MAX_TEST_BYTES)
+        tests = await asyncio.to_thread(_tests, folders, files)
         record = json.loads(task.hidden.record or "{}")
         record = record[0] if isinstance(record, list) and record else record or {}
         required = RequiredTests(tests.listed, record)
@@ -133,20 +127,17 @@ async def _prepare(sandbox: Sandbox, task: Task, receiver: Receiver) -> Prepared
         # Unwatched tests may run where nothing knows of decoys.
         made = await asyncio.to_thread(insert_decoys, modules if watched else {}, required.failing())
         path = await _upload(sandbox, tests, made, runner=watched and tests.call_pytest)
-        if own is None or not own.holds_tests:
+        if not holds_tests:
             await begin(sandbox, task if own is None else replace(task, health=None))  # as Harbor
     except (SandboxError, OSError, ValueError, tarfile.TarError) as error:
         raise InfraError(Failure.VERIFIER, f"could not prepare the verifier's sandbox: {error}") from error
     known = task.hidden.watched is not None or bool(required.tests)
-    return PreparedSandbox(sandbox, made, receiver, required, record, watched, known, path, tests.command)
+    return PreparedSandbox(sandbox, made, receiver, required, record, watched, known, path, tests.command, bench)
 
 
-def _tests_of_task(folders: Sequence[Path]) -> _Tests:
-    """Read a task's tests from this machine."""
-    return _tests(folders, dict(files_of(folders, _MAX_TEST_BYTES)))
-
-
-def _tests(folders: Sequence[Path], files: Mapping[str, bytes]) -> _Tests:
+def _tests(folders: Sequence[Path], named: Iterable[tuple[str, bytes]]) -> _Tests:
+    """Read the content for /tests. named: its files' names and contents."""
+    files = dict(named)
     listed = json.loads(files.get("tests.json", b"{}"))
     if not isinstance(listed, dict):
         raise ValueError("/tests/tests.json is not a table")
@@ -231,19 +222,4 @@ def _pack(tests: _Tests, made: DecoyedTests, port: str) -> bytes:
             add_file(tar, f"verifier/{program}", (_INSIDE / program).read_bytes(), 0o755)
             for name in names.split():
                 add_link(tar, f"verifier/bin/{name}", f"verifier/{program}")
-        for path, data in _compiled().items():
-            add_file(tar, path.lstrip("/"), data)
     return archive.getvalue()
-
-
-@functools.cache
-def _compiled() -> Mapping[str, bytes]:
-    """Return the modules of `inside` compiled for this Python, by path. An image's Python of the same version takes
-    them; another one compiles its own."""
-    found = {}
-    for module in _INSIDE.glob("*.py"):
-        source, path = module.read_bytes(), f"{HOME}/{module.name}"
-        code = compile(source, path, "exec", dont_inherit=True, optimize=0)
-        head = importlib.util.MAGIC_NUMBER + _UNCHECKED + importlib.util.source_hash(source)
-        found[f"{HOME}/__pycache__/{module.stem}.{sys.implementation.cache_tag}.pyc"] = head + marshal.dumps(code)
-    return found

@@ -1,6 +1,6 @@
 """A rollout's workplace: the sandbox for the work on a task, and the verifier of the work.
 
-    async with open_workplace(backend, starts, task, image, guest) as place:
+    async with open_workplace(backend, starts, task, image, spec) as place:
         async for step in place:
             ...                                   # somebody works in `place.sandbox`
             await place.judge(await place.collect())
@@ -14,10 +14,8 @@ before the last step is judged.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
 
 from atropos_agent.tracing import record_opening, span
 from atropos_agent.types import AgentResult
@@ -25,10 +23,8 @@ from envs.judging.areas import Start
 from envs.judging.begin import begin
 from envs.judging.changes import Changes, collect_changes
 from envs.judging.cheating import with_signs
-from envs.judging.prefetch import Prefetch
 from envs.judging.run_tests import OUT_OF_MEMORY
 from envs.judging.saved_changes import pack_all
-from envs.judging.specs import rollout_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.steps import combined, good_enough, joined, parts, set_up
 from envs.judging.verifier import Verifier, open_verifier
@@ -36,42 +32,17 @@ from envs.types import Failure, InfraError, Outcome, Task, Verdict
 from sandboxes.base import Backend, Sandbox, SandboxSpec
 
 
-class SandboxGuest(Protocol):
-    """The worker in a sandbox. spec: of its sandbox, with the needs of the work."""
-
-    @property
-    def spec(self) -> SandboxSpec: ...
-
-
-@dataclass(frozen=True, slots=True)
-class PlainGuest:
-    """A worker in a task's unchanged sandbox, such as our own agent."""
-
-    spec: SandboxSpec
-
-
-G = TypeVar("G", bound=SandboxGuest)
-GuestFactory = Callable[[SandboxSpec], Awaitable[G]]
-
-
-async def plain_guest(spec: SandboxSpec) -> PlainGuest:
-    """Invite a guest with no further needs in a sandbox."""
-    return PlainGuest(spec)
-
-
-class Workplace(Generic[G]):
-    """One rollout's place; made by `open_workplace`.
-
-    guest: the worker. sandbox: its place of work."""
+class Workplace:
+    """One rollout's place; made by `open_workplace`. sandbox: the place of the work."""
 
     sandbox: Sandbox
 
-    def __init__(self, backend: Backend, starts: StartTrees, task: Task, image: str, guest: G) -> None:
-        self.guest = guest
+    def __init__(self, backend: Backend, starts: StartTrees, task: Task, image: str, spec: SandboxSpec) -> None:
         self._backend = backend
         self._starts = starts
         self._task = task
         self._image = image
+        self._spec = spec
         self._steps = parts(task)
         self._begun = 0
         self._verdicts: list[Verdict] = []
@@ -82,7 +53,7 @@ class Workplace(Generic[G]):
         self._outside, self._inside = AsyncExitStack(), AsyncExitStack()
         """The contexts that are closed with the step's verifier, and with the sandbox."""
 
-    def __aiter__(self) -> Workplace[G]:
+    def __aiter__(self) -> Workplace:
         return self
 
     async def __anext__(self) -> Task:
@@ -145,9 +116,7 @@ class Workplace(Generic[G]):
 
     async def _open(self) -> None:
         await self._expect()
-        self.sandbox = await self._inside.enter_async_context(
-            record_opening("sandbox", self._backend.open(self.guest.spec))
-        )
+        self.sandbox = await self._inside.enter_async_context(record_opening("sandbox", self._backend.open(self._spec)))
         await begin(self.sandbox, self._task)
         self._note("open")
 
@@ -168,48 +137,11 @@ class Workplace(Generic[G]):
 
 @asynccontextmanager
 async def open_workplace(
-    backend: Backend, starts: StartTrees, task: Task, image: str, guest: G
-) -> AsyncIterator[Workplace[G]]:
-    """Open the workplace of one rollout. Raises InfraError and SandboxError, as do its methods."""
-    place = Workplace(backend, starts, task, image, guest)
+    backend: Backend, starts: StartTrees, task: Task, image: str, spec: SandboxSpec
+) -> AsyncIterator[Workplace]:
+    """Open the workplace of one rollout. spec: the sandbox for the work. Raises InfraError and SandboxError, as do its
+    methods."""
+    place = Workplace(backend, starts, task, image, spec)
     async with place._outside, place._inside:
         await place._open()
         yield place
-
-
-class Workplaces(Generic[G]):
-    """The workplaces of a run, with their shared parts. Used as `async with`, inside the backend.
-
-    invite: gets somebody ready to work in a sandbox. warm: how many sandboxes of the agent's and of the verifier's kind
-    shall stand ready for a coming task."""
-
-    def __init__(self, backend: Backend, invite: GuestFactory[G], *, warm: int = 0) -> None:
-        self._backend = backend
-        self._invite = invite
-        self._starts = StartTrees(backend)
-        self._prefetch = Prefetch(backend, warm, self._complete)
-
-    async def __aenter__(self) -> Workplaces[G]:
-        await self._prefetch.__aenter__()
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self._prefetch.__aexit__(*exc)
-
-    def expect(self, task: Task) -> None:
-        """Begin in the background the slow preparations for a task: it is drawn next."""
-        self._prefetch.begin(task)
-
-    @asynccontextmanager
-    async def open_for(self, task: Task, invite: GuestFactory[G] | None = None) -> AsyncIterator[Workplace[G]]:
-        """Open the workplace of one rollout. Raises InfraError and SandboxError.
-
-        invite: gets somebody else ready than the run's."""
-        with span("sandbox image"):
-            image = await self._backend.ensure_image(task.image, task.context)
-        guest = await (invite or self._invite)(rollout_spec(task, image))
-        async with open_workplace(self._backend, self._starts, task, image, guest) as place:
-            yield place
-
-    async def _complete(self, spec: SandboxSpec) -> SandboxSpec:
-        return (await self._invite(spec)).spec

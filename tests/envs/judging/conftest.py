@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Mapping, Sequence
 
 import pytest
 import shared_backend
-from planted_modules import Judged, judge_modules
+from planted_modules import judge_modules
 from verifier_samples import verdict_after
 
 from envs.checking.manifest import with_record
@@ -39,9 +40,9 @@ async def checked(backend: DockerBackend, starts: StartTrees, task: Task, script
     return verdict
 
 
-async def attempts(backend: DockerBackend, tasks: Sequence[tuple[Task, str]], judge=attempt) -> list[Verdict]:
-    """The verdict on each script for its task, a few at a time."""
-    turn, starts = asyncio.Semaphore(AT_ONCE), StartTrees(backend)
+async def attempts(backend: DockerBackend, tasks: Sequence[tuple[Task, str]], *, honest=False) -> list[Verdict]:
+    """The verdict on each script for its task, a few at a time. honest: as `tasks check` judges it."""
+    turn, starts, judge = asyncio.Semaphore(AT_ONCE), StartTrees(backend), checked if honest else attempt
 
     async def one(task: Task, script: str) -> Verdict:
         async with turn:
@@ -64,28 +65,11 @@ def judge_scripts(docker_backend):
 @pytest.fixture
 def judge_tasks(docker_backend):
     """Judges what scripts make of tasks, each of its own."""
-
-    async def run(tasks: Sequence[tuple[Task, str]]) -> list[Verdict]:
-        return await attempts(docker_backend, tasks)
-
-    return run
-
-
-@pytest.fixture
-def check_tasks(docker_backend):
-    """Judges honest work as `tasks check` does, on tasks of each its own."""
-
-    async def run(tasks: Sequence[tuple[Task, str]]) -> list[Verdict]:
-        return await attempts(docker_backend, tasks, checked)
-
-    return run
+    return functools.partial(attempts, docker_backend)
 
 
 @pytest.fixture
 def judged(tmp_path):
     """Judges modules of tests with a solution as they are in the sandbox, but for the sandbox."""
 
-    async def run(files: Mapping[str, str | bytes], *command: str, **how: object) -> Judged:
-        return await judge_modules(tmp_path, files, *command, **how)
-
-    return run
+    return functools.partial(judge_modules, tmp_path)

@@ -71,9 +71,9 @@ async def test_graders_give_cheats_nothing(judge_tasks, tmp_path, of):
 
 @pytest.mark.docker
 @SHARE_OR_ALL
-async def test_graders_reward_honest_work(check_tasks, tmp_path, of):
+async def test_graders_reward_honest_work(judge_tasks, tmp_path, of):
     table = of(HONEST)
-    assert wrong(table, await check_tasks(samples(tmp_path, table)), 1.0) == {}
+    assert wrong(table, await judge_tasks(samples(tmp_path, table), honest=True), 1.0) == {}
 
 
 @pytest.mark.docker

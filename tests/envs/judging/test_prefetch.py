@@ -24,9 +24,13 @@ class Slow(LocalBackend):
         return name
 
 
+async def as_it_is(spec):
+    return spec
+
+
 async def test_an_image_is_asked_for_once_at_a_time_and_its_failure_is_the_rollouts_matter():
     backend = Slow()
-    async with Prefetch(backend, 2) as prefetch:
+    async with Prefetch(backend, 2, as_it_is) as prefetch:
         for image in ("one", "missing", "one"):
             prefetch.begin(Task(image, "", image=image))
         await asyncio.sleep(0)
@@ -39,6 +43,6 @@ async def test_an_image_is_asked_for_once_at_a_time_and_its_failure_is_the_rollo
 
 
 async def test_leaving_it_does_not_wait_for_an_image():
-    async with asyncio.timeout(5), Prefetch(Slow(), 0) as prefetch:
+    async with asyncio.timeout(5), Prefetch(Slow(), 0, as_it_is) as prefetch:
         prefetch.begin(Task("one", "", image="one"))
         await asyncio.sleep(0)

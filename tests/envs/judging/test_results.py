@@ -49,6 +49,7 @@ async def test_what_test_sh_leaves_decides(docker_backend, base_image, tmp_path,
         ("txt", "1 2", 0.0, "reward.txt holds '1 2', not a number"),
         ("txt", "\n", 0.0, "test.sh wrote no reward"),
         ("txt", "0.25\n", 0.25, "Reward 0.25"),
+        ("txt", "\ufeff1\r\n", 1.0, "Reward 1"),
         ("json", '{"a": 0.5}', 0.5, "Reward 0.5"),
         ("json", '{"reward": true, "b": false}', 1.0, "Reward 1"),
         ("json", '{"a": 1, "b": 0}', 0.5, "Reward 0.5"),
@@ -66,11 +67,6 @@ def test_a_reward_is_one_number(kind, text, reward, said):
     ran = ScriptRun(ExecResult(0, b""), {f"reward.{kind}": text.encode()}, None, None, watched=False, known=True)
     verdict = read_verdict(ran)
     assert (verdict.reward, said in verdict.explanation) == (reward, True)
-
-
-def test_each_named_reward_is_known_by_its_name():
-    ran = ScriptRun(ExecResult(0, b""), {"reward.json": b'{"quality": 0.5}'}, None, None, watched=False, known=True)
-    assert read_verdict(ran).metrics["reward/quality"] == 0.5  # a step's min_reward may ask for it
 
 
 def seen(problem: str | None = None, sign: str | None = None, share: float = 1.0, **tests: str) -> Outcome:
@@ -132,10 +128,6 @@ def test_long_names_of_tests_are_not_quoted_whole():
     assert len(verdict.explanation) < 10_000 and "test[0xxx" in verdict.explanation
 
 
-def test_a_byte_order_mark_is_no_part_of_a_reward():
-    assert read("\ufeff1\r\n", seen()).reward == 1.0
-
-
 @pytest.mark.parametrize("written", ["1", "0.25"])
 def test_a_sign_of_cheating_leaves_nothing_of_a_reward(written):
     verdict = read(written, seen("no end", "ended its tests early", 0.5))
@@ -161,4 +153,4 @@ def test_of_an_unwatched_task_the_word_of_test_sh_counts_and_is_marked(outcome):
 
 def test_named_rewards_are_metrics_beside_the_one_that_counts():
     verdict = read("0", seen(), **{"reward.json": b'{"reward": 1, "speed": 3}'})
-    assert (verdict.reward, verdict.metrics["reward/speed"]) == (1.0, 3.0)
+    assert (verdict.reward, verdict.metrics["reward/speed"]) == (1.0, 3.0)  # a step's min_reward may ask for it

@@ -21,14 +21,12 @@ from verifier_samples import (
     verdict_after,
 )
 
-from envs.judging.areas import Start
-from envs.judging.changes import Changes, collect_changes
+from envs.judging.changes import Changes
 from envs.judging.specs import agent_spec
 from envs.judging.verifier import judge, open_verifier
 from envs.types import InfraError
 from sandboxes.base import DaemonUnavailable, Limits, SandboxError
 from sandboxes.docker import DockerBackend
-from sandboxes.local import LocalBackend
 
 
 @pytest.fixture
@@ -224,15 +222,6 @@ async def test_a_problem_needs_no_sandbox(tmp_path):
     changes = Changes(problem="it is too big")
     verdict = await judge(FailingBackend(survives()), task(tmp_path, ""), "image", changes)
     assert verdict.explanation == "Nothing could be judged: it is too big."
-
-
-async def test_what_an_agent_made_on_the_local_backend_is_collected(tmp_path):
-    sample = task(tmp_path, "")
-    async with LocalBackend() as backend, backend.open(agent_spec(sample, "image")) as sandbox:
-        await sandbox.exec("echo 1 > a; mkdir b; mkfifo pipe; ln -s /etc/passwd out")
-        changes = await collect_changes(sandbox, Start({}))
-    assert changes.added == ("a", "b")
-    assert "out" in changes.dropped
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from envs.judging import workplace
 from envs.judging.areas import Start
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
-from envs.judging.workplace import PlainGuest, open_workplace
+from envs.judging.workplace import open_workplace
 from envs.types import Failure, HealthCheck, Hidden, InfraError, Service, Step, Task
 from sandboxes.base import ExecResult
 
@@ -85,7 +85,7 @@ def two_steps(tmp_path, least):
 async def work(backend, task, result=None):
     """Returns the workplace that was worked in, and what each step was told."""
     told = []
-    async with open_workplace(backend, Starts(), task, "image", PlainGuest(agent_spec(task, "image"))) as place:
+    async with open_workplace(backend, Starts(), task, "image", agent_spec(task, "image")) as place:
         async for step in place:
             told.append(step.instruction)
             await place.judge(await place.collect(), result)
@@ -170,7 +170,7 @@ async def test_a_slow_start_of_the_verifiers_sandbox_is_no_time_of_the_verifier(
 
 async def test_a_step_that_is_begun_late_has_a_second_left_where_the_rollout_has_one(tmp_path):
     task = one_step(tmp_path)
-    async with open_workplace(Backend(1), Starts(), task, "image", PlainGuest(agent_spec(task, "image"))) as place:
+    async with open_workplace(Backend(1), Starts(), task, "image", agent_spec(task, "image")) as place:
         assert (place.left_s(60.0), place.left_s(0.5)) == (60.0, 0.5)
         async for _ in place:
             await asyncio.sleep(0.05)
@@ -183,7 +183,7 @@ async def test_all_that_is_open_is_closed_where_the_work_fails(tmp_path):
     backend = Backend(1)
     task = one_step(tmp_path)
     with pytest.raises(ValueError, match="the agent failed"):
-        async with open_workplace(backend, Starts(), task, "image", PlainGuest(agent_spec(task, "image"))) as place:
+        async with open_workplace(backend, Starts(), task, "image", agent_spec(task, "image")) as place:
             async for _ in place:
                 await asyncio.sleep(0)
                 raise ValueError("the agent failed")
@@ -199,8 +199,8 @@ async def test_what_an_image_starts_with_runs_beside_the_work_and_its_tests(dock
     service = Service(("/start", "sleep", "60"))
     sample = replace(sample, context=image_of(tmp_path, True, lines), service=service, health=check)
     image = await docker_backend.ensure_image(None, sample.context)
-    guest = PlainGuest(agent_spec(sample, image))
-    async with open_workplace(docker_backend, StartTrees(docker_backend), sample, image, guest) as place:
+    spec = agent_spec(sample, image)
+    async with open_workplace(docker_backend, StartTrees(docker_backend), sample, image, spec) as place:
         async for _ in place:
             await place.sandbox.exec("[ -e /up ] && [ ! -e .hidden ] && touch seen")
             changes = await place.collect()

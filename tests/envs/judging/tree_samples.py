@@ -1,12 +1,13 @@
 """Archives of small trees."""
 
+import asyncio
 import io
 import tarfile
 
+from envs.judging.areas import scan_tree
 from envs.judging.changes import Changes, compare
-from envs.judging.tree import Scan, tree_of
+from envs.judging.tree import tree_of
 from sandboxes.base import Sandbox
-from sandboxes.trees import read_archive
 
 ROOT = "/app"
 
@@ -40,15 +41,7 @@ def start(*members):
 def changes_of(before, after, protected=(), *, git=False, root=ROOT):
     """The changes from a tree to that in an archive."""
     try:
-        scan = Scan(root, git=git, start=before)
-        read_archive(io.BytesIO(after), scan)
-        if scan.unread:
-            scan = Scan(root, git=git, start=before, spares=True)
-            read_archive(io.BytesIO(after), scan)
-        if scan.done().lacking:
-            scan = Scan(root, git=git, start=before, needed=scan.lacking)
-            read_archive(io.BytesIO(after), scan)
-            scan.done()
+        scan = asyncio.run(scan_tree(Stopped({root: after}, root), root, git=git, start=before))
         return compare(before, scan, protected, git=git)
     except ValueError as problem:
         return Changes(problem=str(problem))
