@@ -175,6 +175,7 @@ class Task:
     steps: the parts of a task of several; `instruction` and `hidden` then hold for all together.
     last_counts: the reward is the last begun part's; False for the mean.
     mcp_servers: of tools for the agent, in its sandbox.
+    skills_dir: folder of skills in its sandbox, named to the agent; None for none.
     service, health: of the sandboxes of its image; None for none.
     """
 
@@ -194,6 +195,7 @@ class Task:
     steps: Sequence[Step] = ()
     last_counts: bool = False
     mcp_servers: Sequence[MCPServer] = ()
+    skills_dir: str | None = None
     service: Service | None = None
     health: HealthCheck | None = None
 

@@ -22,6 +22,7 @@ from envs.running.telemetry import trace_sandbox
 from envs.swe.config import SWEEnvConfig
 from envs.swe.daemons import backend_options, drop_unusable, sandbox_problems
 from envs.swe.servers import check_servers, servers_of
+from envs.swe.skills import with_skills
 from envs.swe.source import judge_problems, load_parts, warn_unchecked
 from envs.types import Outcome, Seat, Task
 from sandboxes.base import Backend, Sandbox, SandboxSpec
@@ -130,10 +131,11 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         left = place.left_s(self.config.rollout_timeout_s)
         most = left if step.timeout_s is None else min(left, step.timeout_s)
         sandbox = trace_sandbox(place.sandbox)
+        instruction = await with_skills(step.instruction, sandbox, step.skills_dir)
         if guest is not None:
             budgets, split = self._sampling(seat, {"max_seconds": most})
             server = self._serving(seat)
             async with WatchedSession(server, self.template, self.tool_format, budgets, split=split) as session:
-                return await guest.work(session, sandbox, step.instruction, self._servers(step))
+                return await guest.work(session, sandbox, instruction, self._servers(step))
         agent = self.agent(seat, tools, working_dir=sandbox.workdir, max_seconds=most)
-        return await agent.run(step.instruction)
+        return await agent.run(instruction)

@@ -23,6 +23,7 @@ by Harbor 0.26 is readable here, of every schema and with old field names. Field
 | `[environment] docker_image` | `Task.image`; `environment/`, with a Dockerfile or as files for it, is `Task.context` |
 | `[environment] cpus, memory_mb, storage_mb`, old `memory = "2G"`, `storage` | `Task.limits` |
 | `[environment] mcp_servers` | `Task.mcp_servers` (docs/mcp.md) |
+| `[environment] skills_dir` | `Task.skills_dir` |
 | `[environment] env, workdir` | `Task.env`, `Task.workdir` |
 | `[environment] network_mode`, old `allow_internet` | `Task.limits.network`; silent means none (Harbor: public) |
 | `[environment] allowed_hosts`, with `network_mode = "allowlist"` | `Task.limits.allowed_hosts` |
@@ -35,7 +36,7 @@ by Harbor 0.26 is readable here, of every schema and with old field names. Field
 `${NAME:-default}` in an `env` value is its default. Lines with a canary at the beginning of
 an instruction are left out, as by Harbor.
 
-Named in a warning, and left out: fields unknown to Harbor too, skills, `.harborignore`.
+Named in a warning, and left out: fields unknown to Harbor too, `.harborignore`.
 Refused with `BadTask`, because the reward would be wrong: a docker-compose.yaml of several containers, gpus and tpu,
 `os = "windows"`, trajectory.json, an MCP server outside of the sandbox. One difference from Harbor's own run: the
 verifier sees the agent's changes below the working directory and in `graded_paths` (see `envs.judging.verifier`).
@@ -202,6 +203,7 @@ def _make_task(directory: Path, digest: str | None) -> tuple[Task, Sequence[str]
         steps=steps,
         last_counts=config.multi_step_reward_strategy == "final",
         mcp_servers=source.mcp_servers(),
+        skills_dir=config.environment.skills_dir or None,
         service=source.service(container),
         health=source.health(),
     )

@@ -30,10 +30,6 @@ _UNSUPPORTED_FIELDS = {
 }
 _DAY_S = 86_400.0
 """The stand-in for an infinite time: nothing waits for ever."""
-_NOT_FOLLOWED = {
-    "skills_dir": "is not shown to the agent",
-}
-"""Fields left out without harm to the reward: a task in need of one fails `tasks check`."""
 
 
 def parse_config(text: str, where: str) -> Config:
@@ -100,9 +96,6 @@ class _Section(BaseModel):
         """Yield the ignored fields. where: the table's name in the file, "" for the file."""
         for name in self.model_extra or {}:
             yield f"{_field_name(where, name)} is not a field that is known here"
-        for name, why in _NOT_FOLLOWED.items():
-            if getattr(self, name, None):
-                yield f"{_field_name(where, name)} {why}"
         for name in type(self).model_fields:
             value = getattr(self, name)
             for section in value if isinstance(value, list) else [value]:

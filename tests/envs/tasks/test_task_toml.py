@@ -104,7 +104,7 @@ def test_fields_that_are_not_known_or_not_followed_are_named(tmp_path, caplog):
     disk = 1
     """
     task = load_task(make_task(tmp_path, toml))
-    assert task.tags == ("one",)
+    assert (task.tags, task.skills_dir) == (("one",), "/s")
     said = [record.getMessage() for record in caplog.records]
     assert said == [
         f"task sample: {what}; it is left out"
@@ -113,7 +113,6 @@ def test_fields_that_are_not_known_or_not_followed_are_named(tmp_path, caplog):
             "[agent] kwargs is not a field that is known here",
             "[verifier.environment] disk is not a field that is known here",
             "[environment] cpu is not a field that is known here",
-            "[environment] skills_dir is not shown to the agent",
         )
     ]
 
