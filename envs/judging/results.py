@@ -122,7 +122,7 @@ def _decided(ran: ScriptRun, rewards: Mapping[str, float], problem: str | None) 
 
 
 def _ended(ran: ScriptRun) -> str:
-    lacking = f"; {ran.lacking}" if ran.lacking else ""
+    lacking = f"; {ran.lacking} (default_network public gives one to tasks that name none)" if ran.lacking else ""
     return f"test.sh ended with {ran.result.exit_code}{lacking}"
 
 

@@ -33,6 +33,8 @@ class SWEEnvConfig(AgentEnvConfig):
     """Use no task with one of these tags or ids"""
     bad_tasks: Literal["skip", "refuse"] = "skip"
     """Skip and list unusable tasks, or end the run"""
+    default_network: Literal["no-network", "public"] = "no-network"
+    """Network of tasks without network settings; in Harbor it is public"""
     unwatched: Literal["use", "refuse"] = "use"
     """Use or refuse training tasks without pytest and unittest, whose reward is test.sh's alone (docs/reward.md)"""
     manifest: Path | None = None

@@ -113,6 +113,8 @@ def _add_checking(command: Parser) -> None:
     command.add_argument("--skip-bad", action="store_true", help=_SKIP_BAD)
     command.add_argument("--again", action="store_true", help="check all tasks again, whatever the manifest says")
     command.add_argument("--base-image", help="replaces the image in the tasks' FROM")
+    networks = ("no-network", "public")
+    command.add_argument("--default-network", choices=networks, default="no-network", help="as --env.default_network")
     command.add_argument("--hosts", type=_parse_hosts, help=_HOSTS)
     command.add_argument("--judge", type=url, metavar="URL", help="as --env.judge of a run")
     command.add_argument("--judge-model", default="", metavar="NAME", help="as --env.judge_model")

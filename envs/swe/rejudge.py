@@ -83,7 +83,8 @@ def read_setting(options: argparse.Namespace) -> Setting:
             "directory of its start); give --tasks"
         )
     judge = judge_model(*(saved.get(name, "") for name in ("judge", "judge_model", "judge_key")))
-    loaded = [load_source(one, manifest, "skip", judge) for one, manifest in sources.items() if one]
+    network = saved.get("default_network", "")
+    loaded = [load_source(one, manifest, "skip", network, judge) for one, manifest in sources.items() if one]
     tasks = {task.id: task for some in loaded for task in some}
     sandbox = options.sandbox or saved.get("sandbox") or "docker"
     reward = options.reward or saved.get("reward", "")

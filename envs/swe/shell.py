@@ -22,7 +22,7 @@ from envs.running.stopping import run_to_end
 from envs.swe import STARTER
 from envs.swe.config import SWEEnvConfig
 from envs.swe.daemons import backend_options, backend_problems
-from envs.swe.source import judge_model, with_judge
+from envs.swe.source import default_limits, judge_model, with_judge
 from envs.tasks.harbor import find_task
 from envs.types import BadTask, InfraError, Task, Verdict
 from sandboxes.interactive import run_shell
@@ -52,7 +52,7 @@ def shell_command(options: argparse.Namespace) -> int:
 def _find_task(options: argparse.Namespace, config: SWEEnvConfig) -> Task:
     """Return the task as a run has it: what is known of its tests is asked of everybody. Raises BadTask."""
     root = STARTER if options.folder == "starter" else Path(options.folder).expanduser()
-    task = find_task(root, options.id)
+    task = find_task(root, options.id, default_limits(config.default_network))
     if not options.judge:
         return task
     (task,) = with_judge([task], judge_model(config.judge, config.judge_model, config.judge_key))

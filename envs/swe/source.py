@@ -18,6 +18,7 @@ from envs.swe.config import SWEEnvConfig
 from envs.tasks.harbor import load_tasks
 from envs.tasks.selection import keep_sound, keep_useful, select_tagged, shard, solved_shares, split
 from envs.types import BadTask, BadTasks, JudgeModel, Task
+from sandboxes.base import Limits
 
 logger = logging.getLogger(__name__)
 
@@ -25,8 +26,9 @@ logger = logging.getLogger(__name__)
 def load_parts(config: SWEEnvConfig) -> tuple[Sequence[Task], Sequence[Task]]:
     """Return the tasks to train on and those to evaluate on. Raises BadTask."""
     judge = judge_model(config.judge, config.judge_model, config.judge_key, config.judge_requests)
-    tasks = load_source(config.tasks, config.manifest, config.bad_tasks, judge)
-    others = load_source(config.eval_tasks, None, config.bad_tasks, judge) if config.eval_tasks else tasks
+    how = config.bad_tasks, config.default_network, judge
+    tasks = load_source(config.tasks, config.manifest, *how)
+    others = load_source(config.eval_tasks, None, *how) if config.eval_tasks else tasks
     if config.eval_share and not config.eval_tasks:
         tasks, others = split(tasks, config.eval_share, config.seed)
     chosen = select_tagged(tasks, config.tags, "--env.tags", without=config.skip_tags)
@@ -38,12 +40,12 @@ def load_parts(config: SWEEnvConfig) -> tuple[Sequence[Task], Sequence[Task]]:
     return train, evaluate
 
 
-def load_source(source: str, manifest: Path | None, bad: str, judge: JudgeModel | None = None) -> list[Task]:
+def load_source(source: str, manifest: Path | None, bad: str, network: str, judge: JudgeModel | None) -> list[Task]:
     """Return the sound tasks of a folder, or of the starter pack. bad: "skip" leaves out and lists the
-    others, "refuse" raises BadTasks. judge: of the tasks that ask one."""
+    others, "refuse" raises BadTasks. network: of the tasks that name none. judge: of the tasks that ask one."""
     folder = STARTER if source == "starter" else Path(source).expanduser()
     try:
-        tasks = load_tasks(folder)
+        tasks = load_tasks(folder, default_limits(network))
     except BadTasks as error:
         tasks = select_usable(error, bad)
     try:
@@ -51,6 +53,11 @@ def load_source(source: str, manifest: Path | None, bad: str, judge: JudgeModel 
     except BadTasks as error:
         tasks = select_usable(error, bad)
     return keep_sound(tasks, folder, manifest)
+
+
+def default_limits(network: str) -> Limits:
+    """Return the limits that tasks leave open. network: as `--env.default_network`."""
+    return Limits(network=network == "public")
 
 
 def judge_model(url: str, name: str, key: str, requests: int = 32) -> JudgeModel | None:

@@ -31,7 +31,7 @@ from envs.swe import STARTER
 from envs.swe.config import SWEEnvConfig
 from envs.swe.parsers import CACHE, tasks_parser
 from envs.swe.shell import shell_command
-from envs.swe.source import judge_model, with_judge
+from envs.swe.source import default_limits, judge_model, with_judge
 from envs.tasks.adapters import ADAPTERS, PRINTED
 from envs.tasks.adapters.published import download, write_origin
 from envs.tasks.adapters.sets import SETS
@@ -102,7 +102,8 @@ async def _check(options: argparse.Namespace) -> list[CheckResult]:
 def _select_tasks(options: argparse.Namespace) -> list[Task]:
     """Return the requested tasks. Raises BadTask."""
     try:
-        tasks = load_tasks(STARTER if options.folder == "starter" else Path(options.folder))
+        folder = STARTER if options.folder == "starter" else Path(options.folder)
+        tasks = load_tasks(folder, default_limits(options.default_network))
     except BadTasks as error:
         tasks = _skip_bad(error, options.skip_bad)
     try:
@@ -131,7 +132,8 @@ def _attack_command(options: argparse.Namespace) -> int:
             run_dir = model.env.run_dir or Path("runs", f"attack-{time.strftime('%Y%m%d-%H%M%S')}")
             given = {"tasks": options.folder, "manifest": options.manifest, "hosts": options.hosts}
             given |= {name: getattr(options, name) or "" for name in ("judge", "judge_model", "judge_key")}
-            given |= {"base_image": options.base_image, "eval_tags": ",".join(options.only)}
+            given |= {name: getattr(options, name) for name in ("base_image", "default_network")}
+            given |= {"eval_tags": ",".join(options.only)}
             given |= {} if model.env.run_dir else {"run_dir": run_dir}
             arguments = [f"--env.{name}={value}" for name, value in given.items() if value]
             if status := run_command(_ATTACKING, "evaluate", [*options.model, *arguments]):

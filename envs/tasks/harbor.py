@@ -83,7 +83,7 @@ def load_task(directory: Path, digest: str | None = None) -> Task:
 
 def read_task(directory: Path, digest: str | None = None) -> tuple[Task, Sequence[str]]:
     """Return the task of `load_task`, and the remarks about it, for `log_remarks`. Raises BadTask."""
-    return _read_directory(directory, directory, digest)
+    return _read_directory(directory, directory, Limits(), digest)
 
 
 def log_remarks(remarks: Mapping[str, Sequence[str]]) -> None:
@@ -93,8 +93,9 @@ def log_remarks(remarks: Mapping[str, Sequence[str]]) -> None:
         logger.warning("%s %s%s: %s", "task" if len(names) == 1 else "tasks", ", ".join(names[:_SHOWN]), more, what)
 
 
-def load_tasks(root: Path) -> list[Task]:
-    """Read every task directory at or below `root`, sorted by path. Tasks may share files in it by links.
+def load_tasks(root: Path, defaults: Limits | None = None) -> list[Task]:
+    """Read every task directory at or below `root`, sorted by path. Tasks may share files in it by links. defaults: for
+    the limits that a task leaves open.
 
     Raises BadTasks, with the usable ones, for all unreadable tasks and for those with the name of an earlier
     directory; BadTask without any task.
@@ -106,7 +107,7 @@ def load_tasks(root: Path) -> list[Task]:
     ignored: dict[str, list[str]] = defaultdict(list)
     for directory in find_below(root, _is_task):
         try:
-            task, left_out = _read_directory(directory, root)
+            task, left_out = _read_directory(directory, root, defaults or Limits())
         except BadTask as problem:
             problems.append(str(problem))
             continue
@@ -124,15 +125,16 @@ def load_tasks(root: Path) -> list[Task]:
     return list(tasks.values())
 
 
-def find_task(root: Path, name: str) -> Task:
-    """Read the task of this name at or below `root`, and no other. Raises BadTask, with near names if there is none."""
+def find_task(root: Path, name: str, defaults: Limits | None = None) -> Task:
+    """Read the task of this name at or below `root`, and no other. defaults: for the limits that it leaves open. Raises
+    BadTask, with near names if there is none."""
     found = find_below(root, _is_task) if root.is_dir() else ()
     known = {directory.resolve().name: directory for directory in found}
     if not known:
         raise BadTask(f"{root} holds no task; {LAYOUT}")
     if name not in known:
         raise BadTask(f"{root} holds no task {name!r}{did_you_mean(name, known)}")
-    task, remarks = _read_directory(known[name], root)
+    task, remarks = _read_directory(known[name], root, defaults or Limits())
     log_remarks({what: [task.id] for what in remarks})
     return task
 
@@ -156,6 +158,11 @@ def directory_digest(directory: Path) -> str:
     return digest.hexdigest()
 
 
+def _digest(directory: str, defaults: Limits) -> str:
+    """Return the digest of a task: what was found out of it without a network does not hold with one."""
+    return hashlib.sha256(f"{directory}\0public".encode()).hexdigest() if defaults.network else directory
+
+
 def _is_task(path: Path) -> bool:
     return (path / "task.toml").is_file()
 
@@ -164,19 +171,20 @@ def _unreadable_task(directory: Path, error: OSError) -> BadTask:
     return BadTask(f"task {directory.name}: {error.filename or 'one of its files'} can't be read: {error.strerror}")
 
 
-def _read_directory(directory: Path, root: Path, digest: str | None = None) -> tuple[Task, Sequence[str]]:
+def _read_directory(
+    directory: Path, root: Path, defaults: Limits, digest: str | None = None
+) -> tuple[Task, Sequence[str]]:
     """Return a task, and the remarks about it. root: the folder around all that may be linked. Raises BadTask."""
     directory = directory.resolve()
     try:
         check_links(directory, root)
-        return _make_task(directory, digest)
+        return _make_task(directory, defaults, digest)
     except OSError as error:
         raise _unreadable_task(directory, error) from None
 
 
-def _make_task(directory: Path, digest: str | None) -> tuple[Task, Sequence[str]]:
+def _make_task(directory: Path, defaults: Limits, digest: str | None) -> tuple[Task, Sequence[str]]:
     config = parse_config(read_text(directory, "task.toml"), f"task {directory.name}: task.toml")
-    defaults = Limits()
     defaults = replace(defaults, capabilities=config.metadata.capabilities or defaults.capabilities)
     source = Source(directory, config, defaults)
     metadata = config.own_metadata
@@ -199,7 +207,7 @@ def _make_task(directory: Path, digest: str | None) -> tuple[Task, Sequence[str]
         timeout_s=config.agent.timeout_sec,
         tags=tuple(dict.fromkeys(str(tag) for tag in tags if tag)),
         metadata={**metadata, "task": config.task},
-        digest=digest or directory_digest(directory),
+        digest=_digest(digest or directory_digest(directory), defaults),
         steps=steps,
         last_counts=config.multi_step_reward_strategy == "final",
         mcp_servers=source.mcp_servers(),

@@ -202,7 +202,7 @@ class Source:
 
 def limits(environment: Environment, phase: NetworkSection, defaults: Limits) -> Limits:
     """Return the limits of a container. phase: a table with its own network rules, if any."""
-    network, hosts = phase.reach(environment.reach())
+    network, hosts = phase.reach(environment.reach((defaults.network, ())))
     return replace(
         defaults,
         cpus=environment.cpus or defaults.cpus,
@@ -221,7 +221,7 @@ def hidden(source: Source, levels: Sequence[tuple[Verifier, Path | None]], artif
     config = source.config
     own, separate = _own_image(source, levels)
     verifier = levels[-1][0]
-    network, hosts = verifier.reach(levels[0][0].reach(config.environment.reach()))
+    network, hosts = verifier.reach(levels[0][0].reach(config.environment.reach((source.defaults.network, ()))))
     folders = [folder for _, folder in levels if folder is not None]
     if not (own and own.holds_tests) and not any((folder / "test.sh").is_file() for folder in folders):
         where = f"steps/{levels[-1][1].parent.name}/tests" if len(levels) > 1 and levels[-1][1] else "tests"

@@ -119,7 +119,7 @@ class NetworkSection(_Section):
             raise ValueError('allowed_hosts need network_mode = "allowlist" beside them')
         return self
 
-    def reach(self, baseline: Reach = (False, ())) -> Reach:
+    def reach(self, baseline: Reach) -> Reach:
         if self.network_mode is None:
             return baseline
         return self.network_mode == "public", tuple(self.allowed_hosts or ())
@@ -195,8 +195,8 @@ class Environment(NetworkSection):
                 raise ValueError(f"{name}: {remedy}")
         return self
 
-    def reach(self, baseline: Reach = (False, ())) -> Reach:
-        return super().reach((True, ()) if self.allow_internet else baseline)
+    def reach(self, baseline: Reach) -> Reach:
+        return super().reach(baseline if self.allow_internet is None else (self.allow_internet, ()))
 
 
 class Verifier(NetworkSection):

@@ -1,6 +1,7 @@
 """Where tasks come from, and of which nobody has said that they are sound."""
 
 import pytest
+from harbor_samples import make_task
 
 from envs.swe.config import SWEEnvConfig
 from envs.swe.source import judge_problems, load_parts, unchecked_folders
@@ -13,6 +14,13 @@ def test_the_starter_pack_and_folders_with_a_manifest_need_no_word(tmp_path):
     assert unchecked_folders(str(tmp_path), tmp_path / "other.json", "") == []
     (tmp_path / "manifest.json").write_text("{}")
     assert unchecked_folders(str(tmp_path), None, "") == []
+
+
+def test_tasks_without_network_settings_get_the_runs(tmp_path):
+    make_task(tmp_path)
+    for network, wanted in (("no-network", False), ("public", True)):
+        ((task,), _) = load_parts(SWEEnvConfig(tokenizer_name="any", tasks=str(tmp_path), default_network=network))
+        assert task.limits.network is task.hidden.network is wanted
 
 
 async def test_a_missing_key_of_the_judge_is_told_once_with_the_tasks(monkeypatch):

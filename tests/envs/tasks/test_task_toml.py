@@ -6,7 +6,7 @@ import pytest
 from harbor_samples import make_task
 
 from envs.judging.specs import agent_spec, verifier_spec
-from envs.tasks.harbor import load_task
+from envs.tasks.harbor import load_task, load_tasks
 from envs.types import BadTask
 from sandboxes.base import Limits
 
@@ -69,6 +69,24 @@ def test_old_field_names_are_read(tmp_path):
     toml = 'version = "1.0"\n[environment]\nmemory = "2G"\nstorage = "512M"\nallow_internet = true\n'
     limits = load_task(make_task(tmp_path, toml)).limits
     assert (limits.memory_mb, limits.disk_mb, limits.network) == (2048, 512, True)
+
+
+@pytest.mark.parametrize(
+    ("toml", "agents", "verifiers"),
+    [
+        ("", True, True),
+        ("[environment]\nallow_internet = false\n", False, False),
+        ('[environment]\nnetwork_mode = "no-network"\n', False, False),
+        ('[agent]\nnetwork_mode = "no-network"\n', False, True),
+        ('[verifier]\nnetwork_mode = "no-network"\n', True, False),
+    ],
+)
+def test_the_network_of_a_task_that_names_none_is_the_callers(tmp_path, toml, agents, verifiers):
+    make_task(tmp_path, toml)
+    (silent,), (public,) = load_tasks(tmp_path), load_tasks(tmp_path, Limits(network=True))
+    assert (silent.limits.network, silent.hidden.network) == (False, False)
+    assert (public.limits.network, public.hidden.network) == (agents, verifiers)
+    assert silent.digest != public.digest, "a check without a network says nothing of a run with one"
 
 
 def test_of_an_old_name_and_the_new_one_beside_it_the_new_one_counts(tmp_path, caplog):
