@@ -14,8 +14,8 @@ from typing import Any
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig, ReasoningConfig
 
 from atropos_agent.engines.chat import NOT_OPENAI, ChatServer, add_pause, refuse_redirect
-from atropos_agent.engines.errors import ODD, EngineDown, NoCompletion, parse_error, refusal, shown
-from atropos_agent.engines.http import HttpClient, NoAnswer, Response
+from atropos_agent.engines.errors import ODD, EngineDown, NoCompletion, Refused, parse_error, refusal, shown
+from atropos_agent.engines.http import HttpClient, NoAnswer, Response, split_address
 from atropos_agent.tokens.chat import RAW
 from atropos_agent.types import Message
 
@@ -41,11 +41,11 @@ class HttpChatServer(ChatServer):
 
     def __init__(self, config: APIServerConfig, reasoning_config: ReasoningConfig | None = None) -> None:
         super().__init__(config, reasoning_config)
-        self.url = str(config.base_url).rstrip("/").removesuffix("/v1")
+        self.url, query = split_address(str(config.base_url), self.path.removeprefix("/v1"), "/v1")
         self.label = f"the endpoint at {self.url}"
         # The config in use has a key even without one.
         self.config = config
-        self._http = HttpClient(self.url, headers=self.headers(), timeout_s=config.timeout)
+        self._http = HttpClient(self.url, timeout_s=config.timeout, query=query)
 
     @abstractmethod
     def headers(self) -> dict[str, str]:
@@ -59,6 +59,9 @@ class HttpChatServer(ChatServer):
     def read(self, answer: Any) -> Any:
         """Return an answer in the shape of OpenAI's completion. Raises AgentError for other answers."""
 
+    def _all_headers(self) -> dict[str, str]:
+        return {**self.headers(), **getattr(self.config, "headers", {})}
+
     async def close(self) -> None:
         """Close the connections."""
         await self._http.aclose()
@@ -66,12 +69,13 @@ class HttpChatServer(ChatServer):
 
     async def _send_once(self, options: dict[str, Any]) -> Any:
         try:
-            response = await self._http.post(self.path, json=self.request(options))
+            response = await self._http.post(self.path, json=self.request(options), headers=self._all_headers())
         except NoAnswer as error:
             raise EngineDown(f"{self.label} did not answer: {error}") from error
         refuse_redirect(self.label, response.status_code, response.headers)
         if response.status_code != 200:
-            raise add_pause(refusal(self.label, response.status_code, _error_text(response)), response.headers)
+            failure = refusal(self.label, response.status_code, _error_text(response))
+            raise add_pause(failure, response.status_code, response.headers)
         try:
             answer = response.json()
         except ValueError as error:
@@ -80,7 +84,7 @@ class HttpChatServer(ChatServer):
 
     async def _list_models(self) -> Sequence[str]:
         try:
-            response = await self._http.get("/v1/models?limit=1000")
+            response = await self._http.get("/v1/models?limit=1000", headers=self._all_headers())
         except NoAnswer as error:
             raise EngineDown(f"{self.label} did not answer: {error}") from error
         if response.status_code in (401, 403):
@@ -95,9 +99,26 @@ class AnthropicServer(HttpChatServer):
     """An endpoint with Anthropic's Messages, such as https://api.anthropic.com."""
 
     path = "/v1/messages"
+    _bearer = False
+    """Whether the key goes where all others but Anthropic take it: so do some gateways, and vLLM."""
 
     def headers(self) -> dict[str, str]:
-        return {"x-api-key": str(self.config.api_key or ""), "anthropic-version": VERSION}
+        key = self.config.api_key
+        own = {"Authorization": f"Bearer {key}"} if self._bearer else {"X-Api-Key": str(key)}
+        return {"Anthropic-Version": VERSION, **(own if key else {})}
+
+    async def _send_once(self, options: dict[str, Any]) -> Any:
+        try:
+            return await super()._send_once(options)
+        except Refused as error:
+            if error.status not in (401, 403) or self._bearer or not self.config.api_key:
+                raise
+            self._bearer = True
+            try:
+                return await super()._send_once(options)
+            except Refused as again:
+                self._bearer = again.status not in (401, 403)
+                raise again if self._bearer else error from again
 
     async def chat_completion(self, **options: Any) -> Any:
         return await super().chat_completion(**{"max_tokens": MOST_TOKENS, **options})

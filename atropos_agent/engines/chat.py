@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import parse_qsl
 
 import openai
 from atroposlib.envs.server_handling.openai_server import OpenAIServer
@@ -20,22 +21,32 @@ from atropos_agent.engines.errors import (
     ModelNotServed,
     NoCompletion,
     NotThisServer,
+    OddAnswer,
     Refused,
+    parse_error,
     refusal,
     shown,
 )
-from atropos_agent.engines.hosted import Usage, pause_s, refused_option, room_left
-from atropos_agent.engines.http import LARGEST, NoAnswer, is_packed_twice, needs_environment, whole
+from atropos_agent.engines.hosted import Usage, pause_in, pause_s, refused_option, room_left
+from atropos_agent.engines.http import (
+    LARGEST,
+    NoAnswer,
+    is_packed_twice,
+    needs_environment,
+    split_address,
+    whole,
+)
 from atropos_agent.engines.load import Load
 from atropos_agent.engines.token_server import note_request
-from atropos_agent.tokens.chat import read_chat
+from atropos_agent.tokens.chat import BESIDE, RETURNED, read_chat
 from atropos_agent.types import AgentError, EngineError
 from sandboxes.tls import explain_tls_failure
 
 logger = logging.getLogger(__name__)
 
-TRIES = 5
-"""How often a request with a passing failure is sent."""
+TRIES, LIMITED_TRIES = 5, 10
+"""How often a request with a passing failure is sent, and one that meets a limit of the rate without a pause: for more
+than a minute, since limits are mostly of a minute."""
 LEAST_S = 1.0
 """Seconds to which a provider's own pauses grow at least, from one try to the next."""
 LONG_S, TOLD_S = 10.0, 60.0
@@ -44,6 +55,8 @@ UNNAMED = ("default", "", None)
 """Names of a model that say nothing."""
 _SHOWN = 10
 _LIMIT = re.compile(r"max_\w*tokens.*(too large|at most|maximum|exceed|range|between|less than|must be)", re.DOTALL)
+_KEY = re.compile(r"api.?key|authenticat|unauthori[sz]ed|credentials|no connected db", re.IGNORECASE)
+"""Words of refusals with other statuses than 401 and 403: Gemini's, and those of LiteLLM without a database."""
 _FIRST = {"messages": [{"role": "user", "content": "Hi."}], "max_tokens": 1024}
 """The request at the start: enough tokens for models that think first."""
 NOT_OPENAI = ("top_k", "min_p")
@@ -51,7 +64,7 @@ NOT_OPENAI = ("top_k", "min_p")
 _OF_THE_WIRE = ("content-encoding", "content-length", "transfer-encoding")
 """Headers of a body as it was sent, not as it is unpacked."""
 _NO_KEY = "none"
-"""Stands for the key of a local server, which wants none: an empty one makes an invalid header."""
+"""Stands for the key of a local server, which wants none; it is not sent."""
 
 
 class _BoundedClient(openai.DefaultAsyncHttpxClient):  # type: ignore[misc]  # openai is not followed
@@ -82,30 +95,35 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
 
     atroposlib's own way to ask tries every request nine times, whatever the error, and hides the server's message."""
 
+    path = "/chat/completions"
+    """The path of requests; an address may end with it."""
     takes_tools = True
     """Whether the endpoint shows tools to the model by itself."""
 
     def __init__(self, config: APIServerConfig, reasoning_config: ReasoningConfig | None = None) -> None:
         # Its health check is a task that asks for ever and tells nobody.
-        own = {"health_check": False, "api_key": config.api_key or _NO_KEY}
-        config = config.model_copy(update=own)
+        config = config.model_copy(update={"health_check": False, "api_key": config.api_key or _NO_KEY})
+        self.url, query = split_address(str(config.base_url), self.path)
+        self._has_key = config.api_key != _NO_KEY
+        own: dict[str, str] = getattr(config, "headers", {})
+        self._keyless = {} if self._has_key or "Authorization" in own else {"Authorization": openai.Omit()}
         self.openai = openai.AsyncClient(
             api_key=config.api_key,
-            base_url=config.base_url,
+            base_url=self.url,
+            default_headers=own,
+            default_query=dict(parse_qsl(query.removeprefix("?"))),
             timeout=config.timeout,
             max_retries=0,  # `chat_completion` tries again, with the provider's pauses
             # A server has no say in where requests go from here: it may name another machine's, or this one's.
-            http_client=_BoundedClient(follow_redirects=False, trust_env=needs_environment(str(config.base_url))),
+            http_client=_BoundedClient(follow_redirects=False, trust_env=needs_environment(self.url)),
         )
         super(OpenAIServer, self).__init__(config, reasoning_config=reasoning_config)
-        self.url = str(config.base_url)
         self.label = f"the endpoint at {self.url}"
         self.sampled = 0
         """Replies that it has ever given us."""
         self.usage = Usage()
         self.left_out: list[str] = []
         """Options that the model does not take."""
-        self._has_key = config.api_key != _NO_KEY
         self._quiet_until = 0.0
         self._renames = False
         """Whether the model takes `max_completion_tokens` alone."""
@@ -125,6 +143,8 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
         except EngineDown as error:
             if (why := explain_tls_failure(error, "--openai.base_url")) is not None:
                 raise NotThisServer(f"{self.label} can't be used: {why}") from error
+            if not self._has_key and isinstance(error, OddAnswer):  # LiteLLM's for Anthropic's protocol is a 500
+                raise EngineDown(f"{error}; no key was given: name its variable with --openai.api_key_var") from error
             if self._has_key or not self.url.startswith("https:"):
                 raise
             raise NotThisServer(
@@ -140,7 +160,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
         usual = wait_exponential(multiplier=0.5, max=20)
         async with self.sem if split == "train" else self.eval_sem:
             async for attempt in AsyncRetrying(
-                stop=lambda state: _requested_pause(state) is None and state.attempt_number >= TRIES,
+                stop=lambda state: _requested_pause(state) is None and state.attempt_number >= _tries(state),
                 wait=lambda state: _pause(_requested_pause(state), usual(state)),
                 retry=retry_if_exception_type(EngineDown),
                 before_sleep=self._log_pause,
@@ -184,17 +204,21 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
             except Refused as error:
                 if full is not None:  # fewer tokens than it gives at all
                     raise full from error
-                if (name := refused_option(str(error), remaining)) is None:
+                beside = {name: True for message in remaining["messages"] for name in message.get(BESIDE, ())}
+                beside = {name: True for name in beside if name not in self.left_out}
+                if (name := refused_option(str(error), {**remaining, **beside})) is None:
                     if remedy := _remedy(str(error), remaining):
                         raise Refused(f"{error}; {remedy}", status=error.status) from error
                     raise
                 if name not in self.left_out:
                     self.left_out.append(name)
-                    logger.warning("%s takes no %s, so that the model's own default holds: %s", self.label, name, error)
+                    then = "its thinking is not sent back" if name in RETURNED else "the model's own default holds"
+                    logger.warning("%s takes no %s, so that %s: %s", self.label, name, then, error)
 
     async def _send_once(self, options: dict[str, Any]) -> Any:
         """Ask once. Raises AgentError; EngineDown if another try may succeed."""
-        options = {**options, "messages": [_strip_unknown_keys(message) for message in options["messages"]]}
+        sent = [_strip_unknown_keys(message, self.left_out) for message in options["messages"]]
+        options = {**options, "messages": sent}
         if self._renames and "max_tokens" in options:
             options["max_completion_tokens"] = options.pop("max_tokens")
         own = {name: options[name] for name in NOT_OPENAI if options.get(name) is not None}
@@ -203,7 +227,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
         if own:
             request["extra_body"] = {**request.get("extra_body", {}), **own}
         try:
-            answer = await self.openai.chat.completions.create(**request)
+            answer = await self.openai.chat.completions.create(**request, extra_headers=self._keyless)
         except openai.APIStatusError as error:
             refuse_redirect(self.label, error.status_code, error.response.headers)
             message = error.body.get("message") if isinstance(error.body, dict) else None
@@ -211,11 +235,14 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
             if error.status_code == 400 and "max_completion_tokens" in text and "max_tokens" in options:
                 self._renames = True
                 return await self._send_once(options)
-            raise add_pause(refusal(self.label, error.status_code, text), error.response.headers) from error
+            told = refusal(self.label, error.status_code, text)
+            raise add_pause(told, error.status_code, error.response.headers) from error
         except (openai.APIConnectionError, NoAnswer) as error:
             raise self._no_answer_error(error) from error
         except (openai.OpenAIError, ValueError, RecursionError) as error:  # the latter: no JSON, or too deep
             raise NoCompletion(f"{self.label} answered with something that is no completion: {error}") from error
+        if (failure := parse_error(getattr(answer, "model_extra", None))) is not None and failure[0] is not None:
+            raise refusal(self.label, *failure)  # OpenRouter's of another provider
         try:
             read_chat(answer)
         except (*ODD, EngineError) as error:
@@ -227,7 +254,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
     async def _list_models(self) -> Sequence[str]:
         """Return the models that the server lists; none if it lists none. Raises NotThisServer for a wrong key."""
         try:
-            return [str(model.id) async for model in self.openai.models.list()]
+            return [str(model.id) async for model in self.openai.models.list(extra_headers=self._keyless)]
         except openai.AuthenticationError as error:
             raise self._wrong_key_error(
                 f"{self.label} answered {error.status_code}: {error.response.text[:300]}"
@@ -245,13 +272,18 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
 
     async def _translate_refusal(self, error: Refused) -> EngineError:
         """Return the exception for a refusal of the first request."""
-        if error.status in (401, 403):
+        missing, text = error.status in (404, 405, 501), str(error).partition(": ")[2]
+        if error.status in (401, 403) or _KEY.search(text):
             return self._wrong_key_error(str(error))
         served = await self._list_models()
-        if served and self.config.model_name not in served:
+        if served and self.config.model_name not in served and not (missing and "model" not in text.lower()):
             return ModelNotServed(f"{error}; set --openai.model_name to {name_models(served)}")
-        if error.status == 404:
-            return NotThisServer(f"{error}; set --openai.model_name, or --openai.base_url, to what is there")
+        if missing:
+            example = "" if re.search(r"/v\d", self.url + self.path) else f" (such as {self.url}/v1)"
+            return NotThisServer(
+                f"{error}; {self.url}{self.path} was asked: set --openai.model_name, --openai.base_url{example} or "
+                "--openai.server_type to what is there"
+            )
         return NotThisServer(f"{error}; it refuses what every rollout asks of it")
 
     def _no_answer_error(self, error: Exception) -> EngineDown:
@@ -278,10 +310,11 @@ def refuse_redirect(label: str, status: int, headers: Mapping[str, str]) -> None
         raise Refused(f"{what}; set --openai.base_url to an address there", status=status)
 
 
-def add_pause(error: AgentError, headers: Mapping[str, str]) -> AgentError:
+def add_pause(error: AgentError, status: int, headers: Mapping[str, str]) -> AgentError:
     """Return an error with the pause that the provider asks for."""
     if isinstance(error, EngineDown):
-        error.pause_s = pause_s(headers)
+        error.limited, named = status == 429, pause_s(headers)
+        error.pause_s = pause_in(str(error)) if named is None and error.limited else named
     return error
 
 
@@ -297,15 +330,23 @@ def _pause(requested: float | None, usual: float) -> float:
     return usual if requested is None else max(requested, min(usual, LEAST_S))
 
 
+def _tries(state: RetryCallState) -> int:
+    error = None if state.outcome is None else state.outcome.exception()
+    return LIMITED_TRIES if isinstance(error, EngineDown) and error.limited else TRIES
+
+
 def _requested_pause(state: RetryCallState) -> float | None:
     """Return the pause in seconds that the last answer requested; None without one."""
     error = None if state.outcome is None else state.outcome.exception()
     return error.pause_s if isinstance(error, EngineDown) else None
 
 
-def _strip_unknown_keys(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message with OpenAI's own keys: others are refused."""
-    return {name: message[name] for name in ("role", "content", "tool_calls", "tool_call_id") if name in message}
+def _strip_unknown_keys(message: Mapping[str, Any], left_out: Sequence[str]) -> dict[str, Any]:
+    """Return a message with OpenAI's own keys, and those that the endpoint gave itself: others are refused."""
+    beside = {name: value for name, value in message.get(BESIDE, {}).items() if name not in left_out}
+    return {
+        name: message[name] for name in ("role", "content", "tool_calls", "tool_call_id") if name in message
+    } | beside
 
 
 def name_models(served: Sequence[str]) -> str:

@@ -32,7 +32,7 @@ from atropos_agent.engines.errors import (
     shown,
     startup_error,
 )
-from atropos_agent.engines.http import HttpClient, NoAnswer, NotHttp, Response
+from atropos_agent.engines.http import HttpClient, NoAnswer, NotHttp, Response, split_address
 from atropos_agent.engines.liveness import cancel_when_dead
 from atropos_agent.engines.load import Load, read_load
 from atropos_agent.engines.replies import Defect, UnsoundReply, check_answer, check_ended
@@ -81,7 +81,7 @@ class CompletionsServer(TokenServer):
 
     def __init__(self, config: APIServerConfig, reasoning_config: ReasoningConfig | None = None) -> None:
         super().__init__(config, reasoning_config=reasoning_config)
-        self.url = str(config.base_url).rstrip("/").removesuffix("/v1")
+        self.url, self._query = split_address(str(config.base_url), "/v1")
         self.initialized = True  # no health-check task: a request finds out by itself
         self.max_model_len: int | None = None
         """Context window in tokens, known after `connect`."""
@@ -439,7 +439,8 @@ class CompletionsServer(TokenServer):
 
     def _make_client(self) -> HttpClient:
         headers = {"Authorization": f"Bearer {self.config.api_key}"} if self.config.api_key else {}
-        return HttpClient(self.url, headers=headers, timeout_s=self.config.timeout)
+        headers |= getattr(self.config, "headers", {})
+        return HttpClient(self.url, headers=headers, timeout_s=self.config.timeout, query=self._query)
 
 
 def backoff_s(doublings: int, *, most: float) -> float:

@@ -44,6 +44,8 @@ class EngineDown(EngineError):
     passing = True
     pause_s: float | None = None
     """The pause in seconds that the server asks for; None without one."""
+    limited = False
+    """Whether the server limits the rate of requests."""
 
 
 class OddAnswer(EngineDown):

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from atropos_agent.tokens.chat import RETURNED
 from atropos_agent.types import count_of
 from sandboxes.plurals import plural
 
@@ -18,7 +19,8 @@ LONGEST_S = 300.0
 _MOST_DOLLARS = 1e6
 """No reply costs as much."""
 OPTIONAL = ("top_p", "top_k", "min_p", "stop", "n", "include", "temperature")
-"""Options of a request without which a model answers by its own default, in the order in which they are left out."""
+"""Options of a request without which a model answers by its own default, in the order in which they are left out;
+after them fields of its messages."""
 _NAMES = {"stop": ("stop", "stop_sequences"), "include": ("include", "encrypted content")}
 _REFUSALS = re.compile(
     r"not supported|unsupported|does not support|deprecated|cannot both|can't both|not allowed|not permitted|only the "
@@ -28,6 +30,8 @@ _REFUSALS = re.compile(
 _FULL = re.compile(r"(prompt|input|messages)\b[^.]{0,40}\b(too long|resulted in)", re.IGNORECASE)
 _NUMBER, _THOUSANDS = re.compile(r"\b\d{1,9}\b"), re.compile(r"(?<=\d),(?=\d{3}\b)")
 _PARTS = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")
+_SAID = re.compile(r"(\d+(?:\.\d+)?) ?(ms|[smh])")
+_AGAIN = re.compile(r"try again in ((?:\d{1,9}(?:\.\d{1,9})? ?(?:ms|s|m(?!illi)|h)[a-z]{0,6} ?)+)", re.IGNORECASE)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _RESETS = ("x-ratelimit-reset-requests", "x-ratelimit-reset-tokens", "x-ratelimit-reset")
 
@@ -85,7 +89,7 @@ def refused_option(text: str, options: Mapping[str, Any]) -> str | None:
     options: the request's by OpenAI's names."""
     if not _REFUSALS.search(text):
         return None
-    for name in OPTIONAL:
+    for name in (*OPTIONAL, *RETURNED):
         words = "|".join(map(re.escape, _NAMES.get(name, (name,))))
         if name in options and re.search(rf"(?<![\w-])({words})(?![\w-])", text, re.IGNORECASE):
             return name
@@ -121,6 +125,13 @@ def pause_s(headers: Mapping[str, str], now: datetime | None = None) -> float | 
         ]
         wait = max((one for one in left if one is not None), default=None)
     return None if wait is None else min(max(wait, 0.0), LONGEST_S)
+
+
+def pause_in(text: str) -> float | None:
+    """Return the seconds until another try that an error's text names: OpenAI's "1m30.5s", LiteLLM's "5 seconds"."""
+    found = _AGAIN.search(text)
+    parts = [] if found is None else _SAID.findall(found[1])
+    return min(sum(float(count) * _SECONDS[unit] for count, unit in parts), LONGEST_S) if parts else None
 
 
 def _number(text: str | None) -> float | None:

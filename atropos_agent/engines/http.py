@@ -34,6 +34,15 @@ def has_more_values(body: bytes | bytearray, most: int) -> bool:
     return sum(body.count(mark) for mark in b",[{") > most
 
 
+def split_address(url: str, *paths: str) -> tuple[str, str]:
+    """Return a server's URL and its query, with "?" if it has one. paths: ends of the URL to cut off, in this order."""
+    address, mark, query = url.partition("?")
+    address = address.rstrip("/")
+    for path in paths:
+        address = address.removesuffix(path)
+    return address, mark + query
+
+
 class NoAnswer(Exception):
     """No whole answer came: no connection, one that broke, none in time, or one without end."""
 
@@ -80,21 +89,25 @@ def dump_json(value: Any) -> bytes:
 class HttpClient:
     """Connections to one server, opened on demand. Close it in the end.
 
-    url: the server's, with the common beginning of every path.
+    url: the server's, with the common beginning of every path. query: of every request, with its "?".
     timeout_s: how long the server may be silent, in seconds.
 
     Proxies and certificates are those of the environment (`HTTPS_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`).
     """
 
-    def __init__(self, url: str, *, headers: dict[str, str] | None = None, timeout_s: float) -> None:
-        self._url = url
-        self._headers = headers or {}
+    def __init__(
+        self, url: str, *, headers: Mapping[str, str] | None = None, timeout_s: float, query: str = ""
+    ) -> None:
+        self._url, self._query = url, query
+        self._headers = dict(headers or {})
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=timeout_s)
         self._session: aiohttp.ClientSession | None = None
 
-    async def get(self, path: str, *, timeout: float | None = None) -> Response:
-        """Ask for a path. timeout: seconds in all. Raises NoAnswer."""
-        return await self._request("GET", path, None, timeout)
+    async def get(
+        self, path: str, *, timeout: float | None = None, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        """Ask for a path. timeout: seconds in all. headers: of this request. Raises NoAnswer."""
+        return await self._request("GET", path, None, timeout, headers)
 
     async def post(
         self, path: str, *, json: Any, timeout: float | None = None, headers: Mapping[str, str] | None = None
@@ -118,12 +131,18 @@ class HttpClient:
     ) -> Response:
         # In one piece, a large body would hold up the event loop.
         data = io.BytesIO(body) if body is not None and len(body) > _LARGE else body
+        query = self._query.replace("?", "&", 1) if "?" in path else self._query
         limits = self._timeout if timeout is None else aiohttp.ClientTimeout(total=timeout)
         try:
             if self._session is None:
                 self._session = self._open()
             async with self._session.request(
-                method, self._url + path, data=data, timeout=limits, allow_redirects=False, headers=headers
+                method,
+                self._url + path + query,
+                data=data,
+                timeout=limits,
+                allow_redirects=False,
+                headers=headers,
             ) as answer:
                 return Response(answer.status, await _body(answer), answer.headers)
         # The second where a connection breaks, the last where a header or the URL is nonsense.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from atropos_agent.engines.errors import shown
-from atropos_agent.tokens.chat import read_chat
+from atropos_agent.tokens.chat import ended_by, read_chat
 from atropos_agent.tokens.conversation import Completion
 from atropos_agent.tokens.experts import Experts, read_experts
 from atropos_agent.tokens.record import first_difference
@@ -123,7 +123,7 @@ def check_chat_answer(response: Any) -> Completion:
         raise UnsoundReply(Defect.SEVERAL, what, lost_tokens=lost)
     (choice,) = response.choices
     refused = getattr(choice.message, "refusal", None)
-    check_ended("content_filter" if refused else choice.finish_reason, lost_tokens=lost)
+    check_ended("content_filter" if refused else ended_by(choice), lost_tokens=lost)
     completion = read_chat(response)
     # The tokens of a silent end and of hidden thoughts are the model's.
     if not (completion.text or lost or completion.finish_reason == "length"):

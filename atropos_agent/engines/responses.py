@@ -31,6 +31,7 @@ class ResponsesServer(HttpChatServer):
             "model": self.config.model_name,
             "input": [item for message in options["messages"] for item in _items(message)],
             "store": False,
+            "stream": False,  # `transformers serve` streams unless it is told not to
             **{name: options[name] for name in _AS_THEY_ARE if name in options},
         }
         if options.get("max_tokens"):

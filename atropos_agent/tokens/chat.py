@@ -9,9 +9,15 @@ from typing import Any
 from atropos_agent.tokens.conversation import Completion, Place
 from atropos_agent.types import THINK, THINK_END, EngineError, Message, SequenceData, count_of
 
-RAW, THOUGHT = "raw", "reasoning"
+RAW, THOUGHT, BESIDE = "raw", "reasoning", "beside"
 """Keys of a message: its parts in the endpoint's own protocol, such as signed thinking, which are sent back as they
-came; its thinking, which is not."""
+came; its thinking, which is not; what a chat completion holds beside OpenAI's fields, which is sent back, too."""
+RETURNED = ("reasoning_content", "reasoning", "reasoning_details")
+"""Fields of a message's thinking that providers want back beside its calls: DeepSeek and Moonshot, vLLM, OpenRouter."""
+_REASONS = {"model_length": "length", "max_tokens": "length", "end_turn": "stop", "tool_use": "tool_calls"}
+"""OpenAI's names of why a reply ended, for Mistral's and those that gateways hand on."""
+SIGNED = "extra_content"
+"""The field of a call that Gemini wants back: it holds the signature of its thought."""
 
 
 class ChatLog:
@@ -63,7 +69,14 @@ class ChatLog:
 
     def plain_messages(self) -> list[Message]:
         """Return the messages as a person reads them."""
-        return [{name: value for name, value in message.items() if name != RAW} for message in self.messages]
+        return [
+            {
+                name: _unsigned(value) if name == "tool_calls" else value
+                for name, value in message.items()
+                if name not in (RAW, BESIDE)
+            }
+            for message in self.messages
+        ]
 
 
 def read_chat(response: Any) -> Completion:
@@ -81,9 +94,18 @@ def read_chat(response: Any) -> Completion:
     if reasoning and not (content or calls):
         content, reasoning = reasoning, None
     message: Message = {"role": "assistant", "content": content}
-    raw = getattr(choice.message, RAW, None)
-    message |= {name: value for name, value in ((THOUGHT, reasoning), ("tool_calls", calls), (RAW, raw)) if value}
-    return Completion((), (), choice.finish_reason or "stop", text_of(message), message=message, used=_used(response))
+    raw, extra = getattr(choice.message, RAW, None), getattr(choice.message, "model_extra", None) or {}
+    beside = {name: extra[name] for name in RETURNED if extra.get(name)} if content != separate else {}
+    own = ((THOUGHT, reasoning), ("tool_calls", calls), (RAW, raw), (BESIDE, beside))
+    message |= {name: value for name, value in own if value}
+    return Completion((), (), ended_by(choice) or "stop", text_of(message), message=message, used=_used(response))
+
+
+def ended_by(choice: Any) -> Any:
+    """Return why a reply ended, by OpenAI's names where others are known."""
+    reason = choice.finish_reason
+    name = reason.lower() if isinstance(reason, str) else reason
+    return _REASONS.get(name, name) if isinstance(name, str) else reason
 
 
 def _texts(content: Any) -> tuple[str, str]:
@@ -108,7 +130,13 @@ def _call(call: Any) -> dict[str, Any]:
     given = function.arguments or "{}"
     # Some servers give the object itself.
     fields = {"name": str(function.name), "arguments": given if isinstance(given, str) else json.dumps(given)}
-    return {"id": str(call.id or ""), "type": "function", "function": fields}
+    signed = (getattr(call, "model_extra", None) or {}).get(SIGNED)
+    more = {SIGNED: signed} if signed else {}
+    return {"id": str(call.id or ""), "type": "function", "function": fields, **more}
+
+
+def _unsigned(calls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in call.items() if name != SIGNED} for call in calls]
 
 
 def _used(response: Any) -> tuple[int, int] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from atropos_agent.engines.chat import ChatServer
-from atropos_agent.tokens.chat import read_chat
+from atropos_agent.engines.replies import check_chat_answer
 from atropos_agent.types import AgentError
 from envs.cli.checks import Check, Status
 from envs.config import AgentEnvConfig
@@ -25,7 +25,7 @@ async def examine_endpoint(server: ChatServer, config: EngineConfig, env: AgentE
         sampling = {**env.sampling(evaluating=True), "max_tokens": env.max_reply_tokens}
         sampling = {name: value for name, value in sampling.items() if value or name == "temperature"}
         native = {"tools": [Tool.of(calculator).schema]} if env.tool_format == "auto" and server.takes_tools else {}
-        reply = read_chat(await server.chat_completion(messages=_QUESTION, **sampling, **native))
+        reply = check_chat_answer(await server.chat_completion(messages=_QUESTION, **sampling, **native))
     except AgentError as error:
         yield Check("inference server", Status.WRONG, str(error))
         return

@@ -138,9 +138,8 @@ def main(env: Program | type[AgentEnv[Any]], command: str, argv: Sequence[str]) 
         return WRONG_USE
     own = program.config_cls.__module__.partition(".")[0]
     set_up_log(options.log_level.upper(), TIMED, own=[own])
-    redactor = Redactor.of(
-        os.environ, (*(engine.api_key for engine in options.engines), os.environ.get(options.env.teacher_key))
-    )
+    secrets = (secret for engine in options.engines for secret in engine.secrets)
+    redactor = Redactor.of(os.environ, (*secrets, os.environ.get(options.env.teacher_key)))
     for handler in logging.getLogger().handlers:
         handler.addFilter(redactor)
     try:

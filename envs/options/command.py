@@ -64,6 +64,9 @@ class EngineConfig(StrictOptions):
     rolling_buffer_length: Count = 1000
     """Requests whose times are kept for W&B"""
 
+    headers: dict[str, str] = Field(default={})
+    """Headers of each request, as NAME=VALUE, such as a gateway's own; they come before those of the API key"""
+
     prices: list[NotNegative] = Field(default=[])
     """US dollars for a million tokens of input and of output, as 2.5,10, to count the cost"""
 
@@ -116,6 +119,14 @@ class EngineConfig(StrictOptions):
             raise ValueError(f"{wrong[0]!r} is no name of a header")
         return value
 
+    @field_validator("headers")
+    @classmethod
+    def _check_own_headers(cls, value: dict[str, str]) -> dict[str, str]:
+        cls._check_headers(list(value))
+        if wrong := [name for name, text in value.items() if not all(" " <= sign <= "~" for sign in text)]:
+            raise ValueError(f"the value of {wrong[0]} has line ends or letters beyond ASCII in it")
+        return {name.title(): text for name, text in value.items()}  # in one spelling, so that one replaces another
+
     @field_validator("api_key")
     @classmethod
     def _check_key(cls, value: str | None) -> str | None:
@@ -130,6 +141,11 @@ class EngineConfig(StrictOptions):
         if name and not os.environ.get(name):
             raise ValueError(f"the environment has no variable {name}; set it, also in a file .env")
         return name
+
+    @property
+    def secrets(self) -> Sequence[str | None]:
+        """Return what no log may hold."""
+        return [self.api_key, *self.headers.values()]
 
     def per_url(self) -> list[EngineConfig]:
         """Return one for each URL."""

@@ -230,7 +230,7 @@ async def _check_nodes(config: SWEEnvConfig, engines: Sequence[EngineConfig], ta
     """Measure each node of the Ray cluster."""
     try:
         check_workers(config)
-        check_command_line(Redactor.of(os.environ, (engine.api_key for engine in engines)))
+        check_command_line(Redactor.of(os.environ, (secret for engine in engines for secret in engine.secrets)))
     except ValueError as error:
         yield Check("nodes", Status.WRONG, str(error))
         return

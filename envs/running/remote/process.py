@@ -115,7 +115,10 @@ class WorkerProcess:
 
     async def _enter(self, stack: AsyncExitStack, opening: StartMessage) -> None:
         config, engines = opening.config, opening.engines
-        root, redactor = logging.getLogger(), Redactor.of(os.environ, (engine.api_key for engine in engines))
+        root, redactor = (
+            logging.getLogger(),
+            Redactor.of(os.environ, (secret for engine in engines for secret in engine.secrets)),
+        )
         telling = ForwardingHandler(self._outbound, redactor)
         root.addHandler(telling)
         stack.callback(root.removeHandler, telling)

@@ -70,10 +70,13 @@ async def test_what_passes_is_asked_again(server, httpserver):
 
 
 @pytest.mark.parametrize(
-    ("status", "message", "error"),
-    [(401, "invalid x-api-key", Refused), (400, "prompt is too long: 210000 tokens > 200000 maximum", ContextOverflow)],
+    ("status", "message", "error", "times"),
+    [
+        (401, "invalid x-api-key", Refused, 2),
+        (400, "prompt is too long: 210000 tokens > 200000 maximum", ContextOverflow, 1),
+    ],
 )
-async def test_what_does_not_pass_is_said_at_once(server, httpserver, status, message, error):
+async def test_what_does_not_pass_is_said_at_once(server, httpserver, status, message, error, times):
     requests = []
 
     def answer(request):
@@ -83,7 +86,19 @@ async def test_what_does_not_pass_is_said_at_once(server, httpserver, status, me
     httpserver.expect_request("/v1/messages").respond_with_handler(answer)
     with pytest.raises(error):
         await ask(server)
-    assert len(requests) == 1
+    assert len(requests) == times
+    assert [request.headers.get("X-Api-Key") for request in requests] == ["secret", None][:times]
+
+
+async def test_the_key_is_a_bearers_where_it_is_refused_otherwise(server, httpserver):
+    """So are the keys of vLLM."""
+    own = httpserver.expect_request("/v1/messages", headers={"X-Api-Key": "secret"})
+    own.respond_with_json({"error": "Unauthorized"}, 401)
+    bearer = httpserver.expect_request("/v1/messages", headers={"Authorization": "Bearer secret"})
+    bearer.respond_with_json(ANSWER)
+    await ask(server)
+    await ask(server)
+    assert len(httpserver.log) == 3
 
 
 async def test_a_model_that_is_not_there_and_a_wrong_key_are_told_at_the_start(server, httpserver):
@@ -91,7 +106,9 @@ async def test_a_model_that_is_not_there_and_a_wrong_key_are_told_at_the_start(s
     httpserver.expect_oneshot_request("/v1/messages").respond_with_json({"error": {"message": "model: m"}}, 404)
     with pytest.raises(ModelNotServed, match=r"model: m.*set --openai\.model_name to one of one, two"):
         await server.connect()
-    httpserver.expect_oneshot_request("/v1/messages").respond_with_json({"error": {"message": "bad x-api-key"}}, 401)
+    for _ in range(2):
+        wrong = httpserver.expect_oneshot_request("/v1/messages")
+        wrong.respond_with_json({"error": {"message": "bad x-api-key"}}, 401)
     with pytest.raises(NotThisServer, match=r"bad x-api-key.*set --openai\.api_key to its key$"):
         await server.connect()
     httpserver.expect_oneshot_request("/v1/messages").respond_with_json(ANSWER)

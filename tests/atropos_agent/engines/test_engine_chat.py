@@ -13,7 +13,8 @@ from werkzeug import Response
 from atropos_agent.engines import chat
 from atropos_agent.engines.errors import ContextOverflow, EngineDown, ModelNotServed, NotThisServer, Refused
 from atropos_agent.engines.protocols import open_server
-from atropos_agent.tokens.chat import read_chat
+from atropos_agent.engines.replies import check_chat_answer
+from atropos_agent.tokens.chat import ChatLog, read_chat
 from envs.options import EngineConfig
 
 CHOICE = {"index": 0, "message": {"role": "assistant", "content": "four"}, "finish_reason": "stop"}
@@ -75,7 +76,7 @@ async def test_what_passes_is_asked_again_and_at_last_said_in_the_servers_own_wo
         endpoint.answers = [busy]
         with pytest.raises(EngineDown, match="429: You are too fast"):
             await server.chat_completion(messages=QUESTION)
-    assert len(endpoint.requests) == 3 + chat.TRIES
+    assert len(endpoint.requests) == 3 + chat.LIMITED_TRIES
 
 
 @pytest.mark.parametrize(
@@ -350,3 +351,93 @@ async def test_a_failure_without_words_is_named_by_its_kind(endpoint):
             await server.connect()
     given_up.set()
     assert in_time(lambda: endpoint.server.log), "else it would stand in the next test's"
+
+
+CALL = {"id": "c", "type": "function", "function": {"name": "add", "arguments": "{}"}, "extra_content": {"google": 1}}
+THOUGHT = {"role": "assistant", "content": None, "tool_calls": [CALL], "reasoning_content": "Hm."}
+
+
+async def test_thinking_and_signatures_go_back_with_their_calls_until_they_are_refused(endpoint):
+    """DeepSeek and Gemini refuse the next request without them; Groq refuses what others want."""
+    choice = {"index": 0, "message": THOUGHT, "finish_reason": "tool_calls"}
+    refused = {"error": {"message": "messages.1: property 'reasoning_content' is unsupported"}}, 400
+    endpoint.answers = [({**ANSWER, "choices": [choice]}, 200), (ANSWER, 200), refused, (ANSWER, 200)]
+    async with endpoint.opened() as server:
+        log = ChatLog([*QUESTION], [])
+        log.add_reply(read_chat(await server.chat_completion(messages=log.messages)))
+        assert "Hm." not in json.dumps(log.plain_messages()[-1]["tool_calls"])
+        assert "extra_content" not in json.dumps(log.plain_messages())
+        for _ in range(2):
+            await server.chat_completion(messages=log.messages)
+        assert server.left_out == ["reasoning_content"]
+    sent = [request["messages"][1] for request in endpoint.requests[1:]]
+    assert [message.get("reasoning_content") for message in sent] == ["Hm.", "Hm.", None]
+    assert all(message["tool_calls"] == [CALL] for message in sent)
+
+
+@pytest.mark.parametrize(("reason", "expected"), [("model_length", "length"), ("end_turn", "stop"), ("STOP", "stop")])
+async def test_reasons_of_other_providers_have_openais_names(endpoint, reason, expected):
+    endpoint.answers = [({**ANSWER, "choices": [{**CHOICE, "finish_reason": reason}]}, 200)]
+    async with endpoint.opened() as server:
+        assert check_chat_answer(await server.chat_completion(messages=QUESTION)).finish_reason == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "end"),
+    [
+        *[("openai", "chat/completions", ""), ("responses", "responses", ""), ("anthropic", "messages", "")],
+        *[("openai", "chat/completions", "/chat/completions"), ("anthropic", "messages", "/messages")],
+    ],
+)
+async def test_an_address_may_have_a_query_and_requests_headers_of_the_users(httpserver, kind, path, end):
+    """So is Azure's; it is also pasted with the path of the request."""
+    wanted = {"headers": {"Api-Key": "k"}, "query_string": "api-version=1"}
+    httpserver.expect_request(f"/d/v1/{path}", **wanted).respond_with_data("<html>")
+    url = httpserver.url_for(f"/d/v1{end}?api-version=1")
+    config = EngineConfig(base_url=url, server_type=kind, model_name="m", headers={"api-key": "k"})
+    async with open_server(config) as server:
+        with pytest.raises(NotThisServer, match=r"<html>"):
+            await server.connect()
+    ((request, _),) = httpserver.log
+    assert "Authorization" not in request.headers
+    assert "X-Api-Key" not in request.headers
+
+
+async def test_an_error_in_an_answer_of_200_has_the_meaning_of_its_code(endpoint):
+    endpoint.answers = [({"error": {"code": 402, "message": "Insufficient credits"}}, 200)]
+    async with endpoint.opened() as server:
+        with pytest.raises(Refused, match="answered 402: Insufficient credits"):
+            await server.chat_completion(messages=QUESTION)
+
+
+@pytest.mark.parametrize("text", ["API key not valid. Please pass a valid API key.", "No connected db."])
+async def test_a_wrong_key_is_known_by_its_words(endpoint, text):
+    endpoint.answers = [({"error": {"message": text}}, 400)]
+    async with endpoint.opened() as server:
+        with pytest.raises(NotThisServer, match=r"set --openai\.api_key to its key"):
+            await server.connect()
+
+
+async def test_a_missing_path_is_named_with_the_options_that_change_it(httpserver):
+    httpserver.expect_request("/v1/models").respond_with_json({"data": [{"id": "other"}]})
+    httpserver.expect_request("/chat/completions").respond_with_data("404 page not found", status=404)
+    httpserver.expect_request("/v1/responses").respond_with_data("Not Found", status=404)
+    for kind, expected in (
+        ("openai", rf"{httpserver.url_for('/chat/completions')} was asked: .* \(such as .*/v1\)"),
+        (
+            "responses",
+            r"/v1/responses was asked: set --openai\.model_name, --openai\.base_url or --openai\.server_type",
+        ),
+    ):
+        config = EngineConfig(base_url=httpserver.url_for(""), server_type=kind, model_name="m")
+        async with open_server(config) as server:
+            with pytest.raises(NotThisServer, match=expected):
+                await server.connect()
+
+
+async def test_a_failure_without_a_key_says_so(httpserver):
+    httpserver.expect_request("/v1/messages").respond_with_data("Internal Server Error", status=500)
+    config = EngineConfig(base_url=httpserver.url_for("/v1"), server_type="anthropic", model_name="m")
+    async with open_server(config) as server:
+        with pytest.raises(EngineDown, match=r"no key was given: name its variable with --openai\.api_key_var"):
+            await server.connect()

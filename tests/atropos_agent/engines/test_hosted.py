@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from atropos_agent.engines.hosted import LONGEST_S, Usage, pause_s, refused_option
+from atropos_agent.engines.hosted import LONGEST_S, Usage, pause_in, pause_s, refused_option
 
 NOW = datetime(2026, 11, 26, 12, 0, 0, tzinfo=UTC)
 
@@ -79,3 +79,18 @@ def test_usage_and_its_price_are_added_up():
     unknown.add(SimpleNamespace(prompt_tokens="many", completion_tokens=None), [2.5, 10.0])
     assert (unknown.requests, unknown.cost) == (2, None)
     assert str(unknown) == "2 requests, whose tokens the endpoint does not report"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("Rate limit reached for m. Please try again in 1m30.5s. Visit", 90.5),
+        ("Please try again in 6ms.", 0.006),
+        ("No deployments available for selected model, Try again in 5 seconds. Passed model=m", 5.0),
+        ("try again in 400 hours", LONGEST_S),
+        ("try again in a while", None),
+        ("No deployments available for selected model.", None),
+    ],
+)
+def test_a_pause_may_stand_in_an_errors_text(text, seconds):
+    assert pause_in(text) == (seconds if seconds is None else pytest.approx(seconds))

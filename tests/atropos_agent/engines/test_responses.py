@@ -33,6 +33,7 @@ def test_messages_are_items_and_nothing_is_stored(server):
             *RAW,
         ],
         "store": False,
+        "stream": False,
         "temperature": 0.5,
         "max_output_tokens": 7,
         "tools": [{"type": "function", "strict": False, "name": "add", "parameters": {"type": "object"}}],

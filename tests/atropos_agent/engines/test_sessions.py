@@ -114,3 +114,7 @@ async def test_the_headers_are_an_option(smollm2_tokenizer):
 def test_a_name_that_is_no_headers_is_refused():
     with pytest.raises(ValueError, match="'X Session' is no name of a header"):
         EngineConfig(session_headers=["X Session"])
+    with pytest.raises(ValueError, match="'X Session' is no name of a header"):
+        EngineConfig(headers={"X Session": "a"})
+    with pytest.raises(ValueError, match="the value of A has line ends"):
+        EngineConfig(headers={"A": "a\nB: c"})
