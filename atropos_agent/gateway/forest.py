@@ -137,15 +137,17 @@ class Forest:
             return request
         if request.behind not in self._answered:
             raise Refusal(f"previous_response_id: there is no response {request.behind}", param="previous_response_id")
+        last = self._answered[request.behind]
+        tools = last.request.tools if request.keeps_tools else request.tools
         first = int(request.instructed)
         history, new = list(request.messages[:first]), request.messages[first:]
-        for turn in self._answered[request.behind].path:
+        for turn in last.path:
             history += turn.given[turn.parent is None and turn.request.instructed :]
             if turn.sampled is not None:
                 answer = turn.sampled.answer
                 calls = [HistoryCall(call.id, call.name, call.text) for call in answer.calls]
                 history.append(HistoryMessage("assistant", answer.content, calls, handle=answer.number))
-        return replace(request, messages=[*history, *new], behind=None)
+        return replace(request, messages=[*history, *new], tools=tools, behind=None)
 
     def _resolve_references(self, message: HistoryMessage) -> HistoryMessage:
         """Return a message with the parts of our answer to which it refers. Raises Refusal."""

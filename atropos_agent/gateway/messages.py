@@ -15,6 +15,7 @@ from atropos_agent.gateway.protocol import Protocol, event, noted
 from atropos_agent.gateway.requests import Answer, Fault, GatewayRequest, HistoryCall, HistoryMessage, Refusal
 
 _KNOWN = ("messages", "model", "system", "tools", "tool_choice", "max_tokens", "stop_sequences", "stream")
+_ID = "msg_gw_"
 _BILLING = "x-anthropic-billing-header"
 """Begins a block of Claude Code's system prompt. This block is no instruction, and may differ by request."""
 _KINDS = {
@@ -52,6 +53,7 @@ class Messages(Protocol):
         )
         if output_format:
             forced["output_format"] = str(output_format.get("type"))[:60]
+        behind = _continued(fields.mapping(body.get("thread"), "thread"))
         return GatewayRequest(
             messages,
             fields.model(body),
@@ -59,8 +61,10 @@ class Messages(Protocol):
             fields.whole(body.get("max_tokens"), "max_tokens", least=1),
             fields.strings(body.get("stop_sequences"), "stop_sequences"),
             fields.flag(body.get("stream"), "stream"),
+            behind,
+            keeps_tools=behind is not None and "tools" not in body and kind != "none",
             forced=forced,
-            noted=noted(body, _KNOWN),
+            noted=noted(body, (*_KNOWN, "thread")),
         )
 
     def body(self, answer: Answer, request: GatewayRequest) -> Mapping[str, Any]:
@@ -98,6 +102,17 @@ class Messages(Protocol):
 
     def error_event(self, refusal: Refusal, request: GatewayRequest) -> bytes:
         return event(self.error(refusal), "error")
+
+
+def _continued(thread: Mapping[str, Any]) -> int | None:
+    """Return the number of the answer that a request continues, without its history; None if it has its own."""
+    if thread.get("type") != "continue":
+        return None
+    name = fields.text(thread.get("previous_message_id"), "thread.previous_message_id")
+    number = name.removeprefix(_ID)
+    if number == name or not number.isdecimal() or len(number) > 9:
+        raise fields.wrong("thread.previous_message_id", "is no message's id of this rollout")
+    return int(number)
 
 
 def _system(system: Any) -> str:
@@ -172,7 +187,7 @@ def _tool(tool: Mapping[str, Any], where: str) -> Mapping[str, Any]:
 
 def _message(answer: Answer, request: GatewayRequest, usage: Mapping[str, int]) -> dict[str, Any]:
     return {
-        "id": f"msg_gw_{answer.number}",
+        "id": f"{_ID}{answer.number}",
         "type": "message",
         "role": "assistant",
         "model": request.model,

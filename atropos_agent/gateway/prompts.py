@@ -24,8 +24,8 @@ def check_request(request: GatewayRequest, tolerates: Collection[str]) -> None:
     for name, wanted in request.forced.items():
         if name not in tolerates:
             raise Refusal(
-                f"{name}: {wanted!r} can't be forced on the model here; leave it to the model, or let the session "
-                f"tolerate {name!r}",
+                f"{name}: {wanted!r} can't be forced on the model here; leave it to the model, or have the demand "
+                f"accepted and not followed: tolerates=[{name!r}]",
                 param=name,
             )
     if not request.messages:

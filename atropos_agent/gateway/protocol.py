@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from atropos_agent.engines.http import dump_json
+from atropos_agent.gateway.refusals import CHECKED
 from atropos_agent.gateway.requests import Answer, GatewayRequest, Refusal
 
 NOTED = 100
@@ -54,4 +55,5 @@ def event(data: Mapping[str, Any], name: str | None = None) -> bytes:
 
 def noted(body: Mapping[str, Any], known: Sequence[str]) -> Sequence[str]:
     """Return the names of a request's settings that are not followed, at most `NOTED`: they are kept with its turn."""
-    return tuple(sorted(name[:60] for name, value in body.items() if name not in known and value is not None)[:NOTED])
+    told = (name for name, value in body.items() if value is not None)
+    return tuple(sorted(name[:60] for name in told if name not in CHECKED and name not in known)[:NOTED])

@@ -33,6 +33,8 @@ _SAYS = dict.fromkeys(_OF_PROVIDERS, PROVIDER) | {
     "suffix": "is not served",
 }
 """By field: why it is refused if it asks for anything."""
+CHECKED = frozenset({*_SAYS, "n", "modalities"})
+"""Fields of which `check` lets nothing pass that is not followed."""
 
 
 def check(body: Mapping[str, Any]) -> None:

@@ -102,6 +102,7 @@ class GatewayRequest:
 
     messages: the history, as sent by the agent; only the part after the answer of number `behind`, if it names one.
     instructed: whether the first message is this request's alone, no part of the history of the answer it names.
+    keeps_tools: whether its tools are those of the request that the answer it names had.
     model: as the agent calls it, for the answer. tools: those the model may call.
     max_tokens: the most the agent wants; None if it does not say. stop: strings that end the reply.
     forced: the parts of the reply that the agent wants forced, by field (`atropos_agent.types.FORCIBLE`); no inference
@@ -118,6 +119,7 @@ class GatewayRequest:
     stream: bool = False
     behind: int | None = None
     instructed: bool = False
+    keeps_tools: bool = False
     forced: Mapping[str, str] = field(default_factory=dict)
     noted: Sequence[str] = ()
     extras: Mapping[str, Any] = field(default_factory=dict)

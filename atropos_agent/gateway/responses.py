@@ -46,9 +46,9 @@ class Responses(Protocol):
             fields.flag(body.get("stream"), "stream"),
             _previous(fields.text(body.get("previous_response_id"), "previous_response_id", default="")),
             instructed,
-            forced,
-            noted(body, (*_KNOWN, "previous_response_id")),
-            {
+            forced=forced,
+            noted=noted(body, (*_KNOWN, "previous_response_id")),
+            extras={
                 "origins": origins,
                 "sealed": "reasoning.encrypted_content" in fields.strings(body.get("include"), "include"),
             },

@@ -28,6 +28,22 @@ def test_a_message_is_told_in_parts_and_a_bill_is_left_out():
     ]
 
 
+async def test_a_thread_goes_on_with_the_history_and_tools_that_are_not_sent_again(fitted):
+    async with opened(fitted, [asks("one"), DONE]) as (client, engine):
+        agent = AGENTS["messages"](client, thread={"type": "create"})
+        agent.user("go")
+        reply = json.loads((await client.call(agent.path, agent.request()))[2])
+        found = {"type": "tool_result", "tool_use_id": reply["content"][-1]["id"], "content": "x"}
+        thread = {"type": "continue", "previous_message_id": reply["id"]}
+        body = {"max_tokens": 50, "messages": [{"role": "user", "content": [found]}], "thread": thread}
+        assert (await client.call(agent.path, body))[0] == 200
+        wrong = {**thread, "previous_message_id": "msg_01"}
+        assert (await client.call(agent.path, {**body, "thread": wrong}, raises=False))[0] == 400
+        (row,) = (await client.session.result()).segments
+    before, after = (tuple(one.prompt) for one in engine.exchanges)
+    assert after[: len(before)] == before and row.turns == 2
+
+
 async def test_why_a_reply_ended(fitted):
     replies = [DONE, asks("one"), DONE, Said(content="a b"), Said(spoiled="malformed")]
     async with opened(fitted, replies) as (client, _):

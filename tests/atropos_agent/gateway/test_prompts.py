@@ -31,7 +31,7 @@ def refuses(*_, **__):
         ),
         (
             GatewayRequest([requests.HistoryMessage("user", "go")], forced={"tool_choice": "required"}),
-            "tolerate 'tool_choice'",
+            r"tolerates=\['tool_choice'\]",
         ),
     ],
 )

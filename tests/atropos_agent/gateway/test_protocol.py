@@ -10,3 +10,7 @@ def test_an_event_has_a_name_where_it_needs_one():
 
 def test_settings_that_are_not_followed_are_noted_by_name():
     assert noted({"messages": [], "temperature": 0.5, "seed": None, "x": 1}, ["messages"]) == ("temperature", "x")
+
+
+def test_settings_that_ask_for_nothing_else_are_not_noted():
+    assert noted({"n": 1, "logprobs": False, "modalities": ["text"]}, ()) == ()
