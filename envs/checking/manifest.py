@@ -167,5 +167,8 @@ def usable(tasks: Sequence[Task], results: Mapping[str, CheckResult], where: obj
             *(len(tasks) - len(chosen), len(tasks), where, len(sound) - len(chosen), len(tasks) - len(sound)),
         )
     if tasks and not chosen:
-        raise BadTask(f"no task is known to be sound by {where}; run `tasks check` on the folder again")
+        raise BadTask(
+            f"no task is known to be sound by {where}; run `tasks check` on the folder again, with "
+            "--default-network as in the run"
+        )
     return chosen
