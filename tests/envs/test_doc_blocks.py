@@ -166,6 +166,14 @@ async def test_a_session_of_the_gateway_ends_with_a_result(code, make_env):
     assert names["result"].num_steps == 1
 
 
+@of("docs/hosted.md: openai")
+def test_azures_address_and_key_are_read_from_a_file(code, tmp_path):
+    (tmp_path / "run.yaml").write_text(code)
+    (server,) = read_options(SWEEnvConfig, ["--config", str(tmp_path / "run.yaml")]).openai
+    assert server.base_url.endswith("?api-version=2024-10-21")
+    assert server.headers == {"Api-Key": "KEY"}
+
+
 @of("docs/options.md: env: {tasks")
 def test_options_are_read_from_a_file(code, tmp_path):
     (tmp_path / "run.yaml").write_text(code)

@@ -33,7 +33,7 @@ async def test_what_ssh_says_is_passed_on_and_nothing_is_left(monkeypatch, tmp_p
     ssh.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with pytest.raises(DaemonUnavailable, match=r"Permission denied .*:/run/docker.sock -- ssh://me@host:22$"):
+    with pytest.raises(DaemonUnavailable, match=r"Permission denied .*:/run/docker.sock -- ssh://me@host:22; `ssh ssh"):
         async with ssh_tunnel("ssh://me@host:22/run/docker.sock"):
             pass
     assert list(tmp_path.glob("atropos-ssh-*")) == []
