@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
@@ -11,10 +12,11 @@ from sandboxes.base import Sandbox
 
 _LIST = (
     'cd -- "$1" || exit 0; for file in */SKILL.md; do [ ! -f "$file" ] || '
-    '{ printf "%s/%s\\0" "$PWD" "$file"; head -c 65536 "$file" | tr -d "\\0"; printf "\\0"; }; done'
+    '{ printf "%s/%s\\0" "$PWD" "$file"; head -c 8192 "$file" | tr -d "\\0"; printf "\\0"; }; done'
 )
 """Prints the path and the beginning of each skill's description, each with a NUL after it."""
-_MOST_BYTES = 4 * 2**20
+_MOST_BYTES = 2**18
+"""Of all: the agent of an earlier step may have written them."""
 _HEAD = re.compile(r"---\r?\n(.*?)\r?\n---", re.DOTALL)
 
 
@@ -25,26 +27,32 @@ async def with_skills(instruction: str, sandbox: Sandbox, folder: str | None) ->
     if folder is None:
         return instruction
     listed = await sandbox.exec(["sh", "-c", _LIST, "sh", folder], max_output=_MOST_BYTES)
-    words = listed.raw.decode("utf-8", "replace").split("\0")
+    shown = await asyncio.to_thread(_show, listed.raw.decode("utf-8", "replace"))
+    return f"{instruction}\n\n{shown}" if shown else instruction
+
+
+def _show(listed: str) -> str:
+    """Return the skills of a list, as an agent is shown them; "" for none."""
+    words = listed.split("\0")
     root = Element("available_skills")
     for path, text in zip(words[::2], words[1::2], strict=False):
         if (about := _read_head(text)) is not None:
             skill = SubElement(root, "skill")
             for name, value in (*about.items(), ("location", path)):
                 SubElement(skill, name).text = value
-    if not len(root):
-        return instruction
     indent(root)
-    return f"{instruction}\n\n{tostring(root, encoding='unicode')}"
+    return tostring(root, encoding="unicode") if len(root) else ""
 
 
 def _read_head(text: str) -> dict[str, str] | None:
     """Return a skill's name and description; None if its file has none."""
     found = _HEAD.match(text)
     try:
-        table = yaml.safe_load(found[1]) if found is not None else None
-    except yaml.YAMLError:
+        table = yaml.load(found[1], yaml.BaseLoader) if found is not None else None
+    except (yaml.YAMLError, RecursionError):
         return None
-    if not isinstance(table, dict) or not {"name", "description"} <= table.keys():
-        return None
-    return {name: str(table[name]) for name in ("name", "description")}
+    fields = (table.get("name"), table.get("description")) if isinstance(table, dict) else ()
+    match fields:  # nested aliases, of another type, may be endless as text
+        case str(name), str(description):
+            return {"name": name, "description": description}
+    return None

@@ -32,6 +32,21 @@ def test_skills_with_a_name_and_a_description_stand_below_the_instruction(tmp_pa
     )
 
 
+def test_what_an_earlier_steps_agent_wrote_can_do_nothing(tmp_path):
+    bomb = "a: &a [x, x]\n" + "".join(
+        f"{b}: &{b} [*{a}, *{a}]\n" for a, b in zip("abcdefghijklm", "bcdefghijklmn", strict=True)
+    )
+    files = {
+        "bomb": f"{bomb}name: x\ndescription: *n\n",
+        "deep": "name: " + "[" * 8000,
+        "day": "name: x\ndescription: 2001-13-45\n",
+    }
+    for name, head in files.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "SKILL.md").write_text(f"---\n{head}---\n")
+    assert shown(str(tmp_path)).count("<skill>") == 1
+
+
 def test_without_skills_the_instruction_is_alone(tmp_path):
     assert {shown(folder) for folder in (None, str(tmp_path), str(tmp_path / "none"))} == {"Add them."}
 
