@@ -29,7 +29,7 @@ from envs.records.tables import make_console
 from envs.running.commands import evaluate_once, process_groups, serve_trainer
 from envs.running.evaluation import EvaluationMismatchError, Samples, describe_losses, evaluation_conditions
 from envs.running.stopping import CLOSING_S, STATUS, SignalHandler
-from envs.running.teaching import open_teacher, teacher_of
+from envs.running.teaching import open_teacher, teacher_key, teacher_of
 from envs.running.waiting import retry_until_reachable
 from envs.viewer.live import live_page
 from sandboxes.log import without_control
@@ -106,9 +106,9 @@ async def evaluate_and_compare(env: AgentEnv[Any], options: Options) -> EvalSumm
 
 
 async def check(env_cls: type[AgentEnv[Any]], options: Options) -> Any:
-    """Find errors of the later run now: tasks, sandboxes, tokenizer, run directory. An unreachable Docker
-    daemon is waited for, if nothing else is wrong. Returns the tokenizer, or None if the options name none.
-    Raises UsageError with every problem and its remedy."""
+    """Find errors of the later run now: tasks, sandboxes, tokenizer, run directory, the variable with the teacher's
+    key. An unreachable Docker daemon is waited for, if nothing else is wrong. Returns the tokenizer, or None if the
+    options name none. Raises UsageError with every problem and its remedy."""
     return await retry_until_reachable(lambda: _check_once(env_cls, options))
 
 
@@ -133,7 +133,10 @@ async def _check_once(env_cls: type[AgentEnv[Any]], options: Options) -> Any:
         if options.inspect_log is not None:
             make_folder(options.inspect_log, options.inspect_log, "--inspect_log")
 
-    looks = (env_cls.preflight(options.env), tokenizer(), run_dir(), log_dir())
+    async def teacher() -> None:
+        teacher_key(options.env)
+
+    looks = (env_cls.preflight(options.env), tokenizer(), run_dir(), log_dir(), teacher())
     results = await asyncio.gather(*looks, return_exceptions=True)
     problems: list[BaseException] = []
     for result in results:

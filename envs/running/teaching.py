@@ -13,12 +13,17 @@ from envs.config import AgentEnvConfig
 from envs.running.environment import Environment
 
 
-def teacher_of(config: AgentEnvConfig) -> Teacher:
-    """Return the teacher of a run's options. Raises ValueError if the environment has no variable with its key."""
+def teacher_key(config: AgentEnvConfig) -> str:
+    """Return the teacher's key, "" without one. Raises ValueError if the environment has no variable with it."""
     key = os.environ.get(config.teacher_key, "")
     if config.teacher_key and not key:
         raise ValueError("--env.teacher_key is no variable of the environment; it names the one with the teacher's key")
-    return Teacher(config.teacher, config.teacher_model, key, top=config.teacher_top_k)
+    return key
+
+
+def teacher_of(config: AgentEnvConfig) -> Teacher:
+    """Return the teacher of a run's options. Raises ValueError if the environment has no variable with its key."""
+    return Teacher(config.teacher, config.teacher_model, teacher_key(config), top=config.teacher_top_k)
 
 
 def longest_row(config: AgentEnvConfig, servers: Iterable[Any]) -> int:

@@ -246,9 +246,10 @@ def test_a_teacher_of_a_server_without_token_ids_is_refused(endpoint, capsys):
     assert "--env.teacher scores token ids, and --openai.server_type openai gives none" in capsys.readouterr().err
 
 
-async def test_a_teachers_key_without_a_variable_ends_the_start(make_env):
+async def test_a_teachers_key_without_a_variable_ends_the_start_before_any_server_is_waited_for(tmp_path):
+    config = AgentEnvConfig(run_dir=tmp_path, teacher="http://127.0.0.1:9/v1", teacher_key="sk-of-the-teacher")
     with pytest.raises(UsageError, match=r"^--env\.teacher_key is no variable of the environment") as refused:
-        await starting.check_teacher(make_env(teacher="http://127.0.0.1:9/v1", teacher_key="sk-of-the-teacher"))
+        await starting.check(Sums, Options(env=config))
     assert "sk-" not in str(refused.value)
 
 
