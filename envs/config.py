@@ -240,6 +240,8 @@ class AgentEnvConfig(StrictOptions):
         "otlp_url": ("otlp_content",),
     }
     """Options that mean nothing without another one."""
+    needs_tools: ClassVar[bool] = True
+    """Whether every rollout is lost with a hosted model that doesn't see its tools."""
     _tokenizer: Any = PrivateAttr(default=None)
     _tasks: Any = PrivateAttr(default=None)
 

@@ -39,7 +39,8 @@ from atropos_agent.engines.http import (
 from atropos_agent.engines.load import Load
 from atropos_agent.engines.token_server import note_request
 from atropos_agent.tokens.chat import BESIDE, RETURNED, read_chat
-from atropos_agent.types import AgentError, EngineError
+from atropos_agent.tokens.conversation import Completion
+from atropos_agent.types import AgentError, EngineError, count_of
 from sandboxes.tls import explain_tls_failure
 
 logger = logging.getLogger(__name__)
@@ -59,6 +60,17 @@ _KEY = re.compile(r"api.?key|authenticat|unauthori[sz]ed|credentials|no connecte
 """Words of refusals with other statuses than 401 and 403: Gemini's, and those of LiteLLM without a database."""
 _FIRST = {"messages": [{"role": "user", "content": "Hi."}], "max_tokens": 1024}
 """The request at the start: enough tokens for models that think first."""
+_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "terminal",
+        "description": "Run a shell command. The working directory and exported variables last from call to call.",
+        "parameters": {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]},
+    },
+}
+_CALL = re.compile(r"</?tool_call|\[TOOL_CALLS\]|<\|tool_call|<function=|<\|python_tag\|>|<｜tool▁call")
+"""Beginnings of calls as models write them. A server with a parser leaves none of them in a reply's text."""
+_AS_TEXT = "give --env.tool_format hermes, so that tools and calls are text"
 NOT_OPENAI = ("top_k", "min_p")
 """Options outside of OpenAI's protocol; many servers take them beside it."""
 _OF_THE_WIRE = ("content-encoding", "content-length", "transfer-encoding")
@@ -124,6 +136,9 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
         self.usage = Usage()
         self.left_out: list[str] = []
         """Options that the model does not take."""
+        self._prompt_tokens = 0
+        """Of the request at the start; 0 if the endpoint does not say."""
+        self._told_of_calls = False
         self._quiet_until = 0.0
         self._renames = False
         """Whether the model takes `max_completion_tokens` alone."""
@@ -134,7 +149,9 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
         try:
             if self.config.model_name in UNNAMED:
                 self.config.model_name = await self._only_model()
-            await self._send_fitting(dict(_FIRST))
+            self._prompt_tokens = _prompt_tokens(await self._send_fitting(dict(_FIRST)))
+        except NotThisServer:
+            raise
         except Refused as error:
             raise await self._translate_refusal(error) from error
         except NoCompletion as error:
@@ -150,6 +167,28 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
             raise NotThisServer(
                 f"give --openai.api_key_var or --openai.api_key, which a hosted model needs; {error}"
             ) from error
+
+    async def check_tools(self) -> None:
+        """Find out by short requests, after `connect`, whether the endpoint shows tools to the model: some leave them
+        out without a word, and then the model can't act. Raises EngineError with the remedy."""
+        try:
+            shown = _prompt_tokens(await self.chat_completion(**_FIRST, tools=[_TOOL]))
+            if not 0 < shown <= self._prompt_tokens:
+                return
+            # A server may count something else than the prompt.
+            longer = [{"role": "user", "content": f"Hi. {_TOOL}"}]
+            if _prompt_tokens(await self.chat_completion(**{**_FIRST, "messages": longer})) <= self._prompt_tokens:
+                return
+        except Refused as error:
+            raise await self._translate_refusal(error) from error
+        except (EngineDown, NoCompletion) as error:
+            if isinstance(error, EngineDown) and error.limited:
+                raise
+            raise NotThisServer(f"{error}; without tools it answered: {_AS_TEXT}") from error
+        raise NotThisServer(
+            f"{self.label} does not show tools to the model: a prompt has {self._prompt_tokens} tokens without a tool, "
+            f"and {shown} with one. If the model's chat template has no place for them, {_AS_TEXT}"
+        )
 
     async def chat_completion(self, **options: Any) -> Any:
         """Return a reply to `messages` in OpenAI's shape. Raises AgentError with the server's message."""
@@ -170,6 +209,8 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
                     answer = await self._send_fitting(options)
         self.sampled += 1
         self.usage.add(getattr(answer, "usage", None), self._prices)
+        if "tools" in options and not self._told_of_calls:
+            self._warn_of_call_in_text(read_chat(answer))
         note_request(self, split, time.monotonic() - began, attempt.retry_state.attempt_number)
         return answer
 
@@ -298,6 +339,16 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
             error = None if state.outcome is None else state.outcome.exception()
             logger.warning("%s; the next try is in %.0f s", error, seconds)
 
+    def _warn_of_call_in_text(self, reply: Completion) -> None:
+        if (reply.message or {}).get("tool_calls") or not _CALL.search(reply.text or ""):
+            return
+        self._told_of_calls = True
+        logger.warning(
+            "%s left a call in the text of a reply, where it is not run: set its parser of calls, if it has one "
+            "(--tool-call-parser of vLLM and SGLang), or %s",
+            *(self.label, _AS_TEXT),
+        )
+
     def _wrong_key_error(self, message: str) -> NotThisServer:
         given = "its key" if self._has_key else "its key (none was given)"
         return NotThisServer(f"{message}; set --openai.api_key to {given}")
@@ -318,10 +369,14 @@ def add_pause(error: AgentError, status: int, headers: Mapping[str, str]) -> Age
     return error
 
 
+def _prompt_tokens(answer: Any) -> int:
+    return count_of(getattr(getattr(answer, "usage", None), "prompt_tokens", None))
+
+
 def _remedy(text: str, options: Mapping[str, Any]) -> str:
     """Return the option that changes what a refusal names; "" if none does."""
     if "tools" in options and "tool" in text.lower():
-        return "for an endpoint without tools give --env.tool_format hermes"
+        return f"for an endpoint without tools {_AS_TEXT}"
     return "set --env.max_reply_tokens to a number that it takes" if _LIMIT.search(text) else ""
 
 

@@ -31,6 +31,11 @@ async def examine_endpoint(server: ChatServer, config: EngineConfig, env: AgentE
         return
     yield Check("inference server", Status.OK, f"{server.config.model_name} at {place} answers: {server.usage}")
     if native:
+        try:
+            await server.check_tools()
+        except AgentError as error:
+            yield Check("tool format", Status.WRONG if env.needs_tools else Status.NOTE, str(error))
+            return
         called = bool((reply.message or {}).get("tool_calls"))
         text = "the endpoint takes tools, and the model calls one" if called else "the model was asked to call one"
         text += "" if called else ", and did not"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import shlex
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from atropos_agent.engines.chat import UNNAMED, ChatServer
 from atropos_agent.engines.errors import ModelNotServed, NotThisServer
 from atropos_agent.engines.protocols import open_server
 from atropos_agent.engines.tokenizers import compare_tokenizers
+from atropos_agent.formats import AUTO
 from atropos_agent.types import EngineError
 from envs.base import AgentEnv, empty_tokenizer
 from envs.options import WITHOUT_TOKENS, EngineConfig, Options, UsageError
@@ -177,7 +178,7 @@ async def open_env(
                 f"--openai.server_type {plain[0]} gives no token ids and no logprobs, so nothing can be trained on its "
                 "replies; serve needs a server that does: vllm, sglang or atropos (evaluate and process work)"
             )
-        await wait_for_endpoints(env_cls, options.engines)
+        await wait_for_endpoints(env_cls, options)
         if options.env.teacher and command != "evaluate":
             raise UsageError(f"--env.teacher scores token ids, and --openai.server_type {plain[0]} gives none")
         return env_cls(options.env.with_tokenizer(named, tokenizer or empty_tokenizer()), options.engines)
@@ -191,16 +192,28 @@ async def open_env(
     return env
 
 
-async def wait_for_endpoints(env_cls: type[AgentEnv[Any]], configs: Sequence[EngineConfig]) -> None:
-    """Wait until every server for messages answers, and check that it takes the key and knows the model. If the options
-    name no model, the one it serves is written there. Raises ModelNotServed, NotThisServer."""
-    for config in configs:
+async def wait_for_endpoints(env_cls: type[AgentEnv[Any]], options: Options) -> None:
+    """Wait until every server for messages answers, and check that it takes the key, knows the model and shows tools to
+    it. If the options name no model, the one it serves is written there. Raises ModelNotServed, NotThisServer."""
+    native = options.env.tool_format == options.env.tool_role == AUTO
+    for config in options.engines:
         server = env_cls.server_cls(config)
         try:
-            await _connect(server)
+            await _try(server.connect)
             config.model_name = server.config.model_name
+            if native and server.takes_tools:
+                await _check_tools(server, needed=options.env.needs_tools)
         finally:
             await server.close()
+
+
+async def _check_tools(server: Any, *, needed: bool) -> None:
+    try:
+        await _try(server.check_tools)
+    except NotThisServer as error:
+        if needed:
+            raise
+        logger.warning("%s; without tools for the model this changes nothing", error)
 
 
 async def wait_for_engines(configs: Sequence[EngineConfig]) -> str:
@@ -208,21 +221,21 @@ async def wait_for_engines(configs: Sequence[EngineConfig]) -> str:
     first = ""
     for config in configs:
         async with open_server(config) as server:
-            await _connect(server)
+            await _try(server.connect)
             first = first or server.root or ("" if config.model_name in UNNAMED else config.model_name)
     if not first:
         raise UsageError("the inference server does not say which model it serves; set --openai.model_name to it")
     return first
 
 
-async def _connect(server: Any) -> None:
-    """Ask an inference server for its model, waiting until it answers.
+async def _try(look: Callable[[], Awaitable[None]]) -> None:
+    """Look at an inference server, waiting until it answers.
 
     Raises ModelNotServed and NotThisServer; for a server just started, after `LOADED_AFTER` more looks."""
     looks, came_up = 0, None
     while True:
         try:
-            await server.connect()
+            await look()
             return
         except EngineError as error:
             if isinstance(error, ModelNotServed | NotThisServer):
@@ -242,7 +255,7 @@ async def check_teacher(env: AgentEnv[Any]) -> None:
         return
     try:
         async with teacher_of(env.config) as teacher:
-            await _connect(teacher.server)
+            await _try(teacher.server.connect)
         async with open_teacher(env):
             pass
     except (NotThisServer, ModelNotServed):
@@ -257,7 +270,7 @@ async def check_tokenizer(env: AgentEnv[Any]) -> None:
     """Raise UsageError when an inference server encodes text differently from the tokenizer in use."""
     for server in env.server.servers:
         try:
-            await _connect(server)
+            await _try(server.connect)
             difference = await compare_tokenizers(server, env.tokenizer)
         finally:
             # The run, which opens it again with its first request, may never begin.

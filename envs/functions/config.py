@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -11,6 +12,8 @@ from envs.config import AgentEnvConfig
 
 class FunctionConfig(AgentEnvConfig):
     """Options of an environment made of a function."""
+
+    needs_tools: ClassVar[bool] = False
 
     prompts: dict[str, Path] = Field(default={})
     """Files in place of the function's prompt templates, as name=file"""

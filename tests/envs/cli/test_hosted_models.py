@@ -1,6 +1,7 @@
 """Hosted models over each protocol: tools are native, refusals are followed, usage is counted, doctor knows."""
 
 import json
+import re
 from collections import Counter
 
 import orjson
@@ -10,6 +11,7 @@ from sums import Sums
 
 from atropos_agent.engines import chat
 from envs import cli
+from envs.config import AgentEnvConfig
 from envs.records.read import read_rollouts
 
 PROTOCOLS = ("openai", "responses", "anthropic")
@@ -121,10 +123,49 @@ def test_a_providers_pause_is_kept_however_often_it_is_asked_for(hosted, protoco
 def test_an_endpoint_without_tools_gets_them_as_text(hosted, tmp_path, capsys):
     said = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
     hosted.refuses = lambda body: refusal(said) if "tools" in body else None
-    assert evaluate(hosted, "openai", tmp_path / "native", "--env.attempts", "1") == 1
+    assert evaluate(hosted, "openai", tmp_path / "native", "--env.attempts", "1") == 2, "before any rollout"
     assert f"{said}; for an endpoint without tools give --env.tool_format hermes" in capsys.readouterr().err
     assert evaluate(hosted, "openai", tmp_path / "text", "--env.tool_format", "hermes") == 0
     assert "<tools>" in hosted.asked[-1]["messages"][0]["content"]
+
+
+class Forgetful(Hosted):
+    """An endpoint that drops tools without a word, as llama.cpp does for a chat template without a place for them."""
+
+    def _chat(self, body):
+        shown = {name: value for name, value in body.items() if name != "tools"}
+        return {**super()._chat(shown), "usage": {"prompt_tokens": len(json.dumps(shown["messages"])) // 4}}
+
+
+@pytest.mark.parametrize("needed", [True, False])
+def test_an_endpoint_that_drops_tools_is_refused_where_they_are_needed(
+    httpserver, tmp_path, capsys, caplog, monkeypatch, needed
+):
+    monkeypatch.setattr(AgentEnvConfig, "needs_tools", needed)
+    hosted = Forgetful(httpserver)
+    assert evaluate(hosted, "openai", tmp_path / "native", "--env.eval_samples", "1") == (2 if needed else 0)
+    said = (
+        r"does not show tools to the model: a prompt has (\d+) tokens without a tool, and \1 with one.*_format hermes"
+    )
+    assert re.search(said, capsys.readouterr().err if needed else caplog.text)
+    assert evaluate(hosted, "openai", tmp_path / "text", "--env.tool_format", "hermes", "--env.eval_samples", "1") == 0
+
+
+class Unparsed(Hosted):
+    """An endpoint that shows tools and leaves the calls as the model wrote them."""
+
+    def _chat(self, body):
+        answer = super()._chat(body)
+        message = answer["choices"][0]["message"]
+        if calls := message.pop("tool_calls", None):
+            message["content"] = f"<tool_call>{json.dumps(calls[0]['function'])}</tool_call>"
+        return answer
+
+
+def test_a_call_that_an_endpoint_left_in_the_text_is_told_once(httpserver, tmp_path, caplog):
+    assert evaluate(Unparsed(httpserver), "openai", tmp_path, "--env.eval_samples", "2") == 0
+    told = [record.message for record in caplog.records if "left a call in the text of a reply" in record.message]
+    assert len(told) == 1
 
 
 @pytest.mark.parametrize("protocol", ["openai", "responses"])
