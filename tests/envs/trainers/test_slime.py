@@ -7,8 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from played import GROUPS, as_row, close, rollouts, truth
+from played import GROUPS, Policy, as_row, close, rollouts, truth
 
+from atropos_agent.engines.completions import Answer
 from atropos_agent.engines.protocols import SGLangServer
 from envs.trainers import slime
 from envs.types import Failure, InfraError
@@ -138,25 +139,26 @@ async def test_a_rollout_that_has_failed_is_not_trained_on(monkeypatch):
     assert (sample.remove_sample, sample.loss_mask, sample.rollout_id) == (True, [0], 7)
 
 
-async def test_slimes_router_is_asked_as_sglang(tokenizer_folder, tmp_path, monkeypatch):
-    asked = []
+async def test_slimes_router_samples_as_sglang(smollm2_tokenizer, tokenizer_folder, tmp_path, monkeypatch):
+    asked, policy = [], Policy(smollm2_tokenizer)
 
-    async def answer(self, body, *_, **__):
-        asked.append((self.config.base_url, body))
-        raise InfraError(Failure.TOKENS, "enough")
+    async def answer(self, **body):
+        asked.append((self.config.base_url, body["temperature"], body["max_tokens"]))
+        ids, logprobs = policy.reply(body["input_ids"])
+        made = Answer((body["input_ids"], [ids], [logprobs], ["stop"]))
+        made.versions, made.experts = [5], [None]
+        return made
 
-    monkeypatch.setattr(
-        SGLangServer, "_tokens_and_logprobs_completion_wrapper", lambda self, **body: answer(self, body)
-    )
+    monkeypatch.setattr(SGLangServer, "_tokens_and_logprobs_completion_wrapper", answer)
     given = {"temperature": 0.9, "top_p": 1.0, "top_k": -1, "max_new_tokens": 50, "stop": None, "no_stop_trim": True}
     args = SimpleNamespace(**vars(ARGS) | {"hf_checkpoint": tokenizer_folder})
     args.atropos_options = [f"--env.run_dir={tmp_path}"]
-    sample = Sample(index=7, metadata={"task": "sum-3"})
     try:
-        await slime.generate(args, sample, given)
+        (sample,) = await slime.generate(args, Sample(index=7, metadata={"task": "sum-3"}), given)
     finally:
         await close(slime._CLIENTS)
         slime._CLIENTS._runs.clear()
-    address, body = asked[0]
-    assert address.startswith("http://localhost:1")
-    assert (body["temperature"], body["max_tokens"]) == (0.9, 50)
+    assert set(asked) == {("http://localhost:1", 0.9, 50)}
+    assert len(asked) == 2, "a call and an answer"
+    assert sample.loss_mask == [int(value == -0.5) for value in sample.rollout_log_probs]
+    assert (sample.rollout_id, sample.weight_versions, sample.status.name) == (7, ["5"], "COMPLETED")
