@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from skyrl.backends.skyrl_train.inference_servers.utils import resolve_policy_model_name
 from skyrl.train.generators.base import GeneratorInterface
 
 from atropos_agent.engines.objects import ObjectServer, Sampled
@@ -30,17 +31,18 @@ _OURS = {"min_tokens", "skip_special_tokens", "include_stop_str_in_output", "log
 
 
 class SkyRLEngine:
-    """SkyRL's client of its inference engines, as an `Engine`."""
+    """SkyRL's client of its inference engines, as an `Engine`. model: the policy's name there, as of its adapter."""
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
+    def __init__(self, client: Any, model: str) -> None:
+        self._client, self._model = client, model
 
     async def once(self, ids: list[int], params: Mapping[str, Any], session: str) -> Sampled:
         """Sample one reply."""
         batch = {"prompt_token_ids": [ids], "sampling_params": {**params, "logprobs": 1}, "session_ids": [session]}
-        out = await self._client.generate(batch)
+        version = self._client.weight_version
+        out = await self._client.generate(batch, model=self._model)
         (sampled,), (finish,) = out["response_ids"], out["stop_reasons"]
-        return Sampled(sampled, (out["response_logprobs"] or [()])[0], finish)
+        return Sampled(sampled, (out["response_logprobs"] or [()])[0], finish, version)
 
 
 class AtroposGenerator(GeneratorInterface):  # type: ignore[misc]  # it need not be installed
@@ -52,7 +54,8 @@ class AtroposGenerator(GeneratorInterface):  # type: ignore[misc]  # it need not
     def __init__(self, cfg: Any, tokenizer: Any, client: Any, environment: str, options: Sequence[str] = ()) -> None:
         if not cfg.generator.step_wise_trajectories:
             raise ValueError("set generator.step_wise_trajectories=true: a rollout may have several rows, or none")
-        self._clients = Clients("skyrl", lambda client: partial(ObjectServer, SkyRLEngine(client)))
+        model = resolve_policy_model_name(cfg)
+        self._clients = Clients("skyrl", lambda client: partial(ObjectServer, SkyRLEngine(client, model)))
         self._client, self._tokenizer = client, tokenizer.name_or_path
         self._named = environment, list(options)
 

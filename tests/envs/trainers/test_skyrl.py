@@ -85,20 +85,10 @@ def test_its_server_for_tinkers_api_trains_our_sampled_tokens_alone():
     assert read == wanted
 
 
-class Client:
-    """Plays SkyRL's client of its inference engines."""
-
-    def __init__(self, tokenizer):
-        self.policy = Policy(tokenizer)
-
-    async def generate(self, input_batch, model=None):
-        (ids,) = input_batch["prompt_token_ids"]
-        sampled, logprobs = self.policy.reply(ids)
-        assert input_batch["sampling_params"]["logprobs"] == len(input_batch["session_ids"]) == 1
-        return {"response_ids": [sampled], "response_logprobs": [logprobs], "stop_reasons": ["stop"]}
-
-
-async def test_the_generator_makes_rollouts_with_skyrls_engines(smollm2_tokenizer, tokenizer_folder, tmp_path):
+async def test_the_generator_makes_rollouts_by_skyrls_client(
+    smollm2_tokenizer, tokenizer_folder, tmp_path, monkeypatch
+):
+    from skyrl.backends.skyrl_train.inference_servers import remote_inference_client as remote
     from skyrl.backends.skyrl_train.inference_servers.engine_utils import get_vllm_sampling_params
     from skyrl.train.generators.utils import prepare_generator_input
 
@@ -106,8 +96,19 @@ async def test_the_generator_makes_rollouts_with_skyrls_engines(smollm2_tokenize
 
     cfg, options = config(), [f"--env.run_dir={tmp_path}"]
     cfg.generator.sampling_params.max_generate_length = 64
-    named = SimpleNamespace(name_or_path=tokenizer_folder)
-    generator = AtroposGenerator(cfg, named, Client(smollm2_tokenizer), "sums:Sums", options)
+    cfg.generator.inference_engine.served_model_name = "policy"
+    named, policy = SimpleNamespace(name_or_path=tokenizer_folder), Policy(smollm2_tokenizer)
+
+    async def post(self, url, json, **_):
+        assert (json["model"], json["sampling_params"]["max_tokens"]) == ("policy", 64)
+        ids, logprobs = policy.reply(json["token_ids"])
+        content = [{"logprob": value} for value in logprobs]
+        return {"choices": [{"token_ids": ids, "logprobs": {"content": content}, "finish_reason": "stop"}]}
+
+    monkeypatch.setattr(remote.RemoteGenerateClient, "_post", post)
+    client = remote.RemoteInferenceClient("http://nowhere", ["http://nowhere"], 1, tokenizer=smollm2_tokenizer)
+    client.increment_weight_version()
+    generator = AtroposGenerator(cfg, named, client, "sums:Sums", options)
     prompts = [{"prompt": [], "env_class": None, "env_extras": {"task": f"sum-{n}"}, "uid": f"u{n}"} for n in (3, 4)]
     sampling = get_vllm_sampling_params(cfg.generator.sampling_params)
     given, _ = prepare_generator_input(prompts, 3, sampling, "atropos", "train", 1)
