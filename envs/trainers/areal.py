@@ -5,7 +5,7 @@
         workflow_kwargs={
             "environment": "envs.swe.environment:SWEEnv",
             "options": ["--env.tasks=tasks", "--env.run_dir=runs/areal", "--env.tokenizer_name=models/mine"],
-            "temperature": config.gconfig.temperature,
+            "gconfig": config.gconfig,
         },
     )
 
@@ -29,15 +29,15 @@ from envs.trainers.named import refuse_advantages, resolve_environment
 
 
 class ArealEngine:
-    """AReaL's inference engine, as an `Engine`."""
+    """AReaL's inference engine, as an `Engine`. gconfig: its settings, such as the adapter's name."""
 
-    def __init__(self, engine: Any) -> None:
-        self._engine = engine
+    def __init__(self, engine: Any, gconfig: Any) -> None:
+        self._engine, self._gconfig = engine, gconfig
 
     async def once(self, ids: list[int], params: Mapping[str, Any], session: str) -> Sampled:
         """Sample one reply; AReaL goes on with it by itself after new weights."""
         settings = {"max_new_tokens" if name == "max_tokens" else name: value for name, value in params.items()}
-        asked = ModelRequest(input_ids=ids, gconfig=GenerationHyperparameters(n_samples=1, **settings))
+        asked = ModelRequest(input_ids=ids, gconfig=self._gconfig.new(n_samples=1, **settings))
         got = await self._engine.agenerate(asked)
         oldest = min(got.output_versions, default=None)
         return Sampled(got.output_tokens, got.output_logprobs, got.stop_reason, oldest)
@@ -47,20 +47,25 @@ class AtroposWorkflow(RolloutWorkflow):  # type: ignore[misc]  # it need not be 
     """An environment's rollout for each episode. An infrastructure failure is retried, then raised: AReaL leaves out
     the whole group then. A rollout left out alone would move all later ones into other groups.
 
-    environment: as package.module:Class. options: words of its own command line. temperature: of `gconfig`. Raises
-    UsageError, ValueError."""
+    environment: as package.module:Class. options: words of its own command line. Raises UsageError, ValueError."""
 
-    _clients: ClassVar = Clients("areal", lambda engine: partial(ObjectServer, ArealEngine(engine)))
+    _clients: ClassVar[dict[str, Clients]] = {}
+    """By the settings: AReaL makes a workflow of its name at each step."""
 
-    def __init__(self, environment: str, options: Sequence[str] = (), temperature: float = 1.0) -> None:
+    def __init__(self, environment: str, options: Sequence[str], gconfig: GenerationHyperparameters) -> None:
         _, given = resolve_environment(environment, options)
         refuse_advantages(given.env, "areal")  # here it ends the trainer; in an episode AReaL would go on without rows
-        self._named, self._sampling = (environment, list(options)), {"temperature": temperature}
+        self._named = environment, list(options)
+        self._sampling = {"temperature": 0.0 if gconfig.greedy else gconfig.temperature, "top_p": gconfig.top_p}
+        if gconfig.top_k != GenerationHyperparameters().top_k:  # which cuts nothing
+            self._sampling["top_k"] = gconfig.top_k
+        made = Clients("areal", lambda engine: partial(ObjectServer, ArealEngine(engine, gconfig)))
+        self._mine = self._clients.setdefault(repr(gconfig), made)
 
     async def arun_episode(self, engine: Any, data: dict[str, Any]) -> dict[str, Any]:
         """Return a rollout of the task named by the item."""
         training = not workflow_context.get().is_eval
-        made = await self._clients.rollout(engine, *self._named, data["task"], self._sampling, training=training)
+        made = await self._mine.rollout(engine, *self._named, data["task"], self._sampling, training=training)
         return make_tensors(made)
 
 

@@ -6,6 +6,8 @@ from types import SimpleNamespace
 import pytest
 from played import GROUPS, Policy, as_row, close, rollouts, truth
 
+from envs.types import Failure, InfraError
+
 actor = pytest.importorskip("areal.trainer.ppo.actor", reason="AReaL is not installed")
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # AReaL's
@@ -58,10 +60,38 @@ async def test_each_token_has_its_mask_logprob_and_the_rollouts_advantage():
 
 
 def test_a_wrong_option_ends_the_trainer_before_an_episode():
+    from areal.api.cli_args import GenerationHyperparameters
+
     from envs.trainers.areal import AtroposWorkflow
 
     with pytest.raises(ValueError, match=r"leave out --env\.estimator: areal makes the advantages itself"):
-        AtroposWorkflow("sums:Sums", ["--env.estimator=none"])
+        AtroposWorkflow("sums:Sums", ["--env.estimator=none"], GenerationHyperparameters())
+
+
+async def test_a_failure_leaves_the_whole_group_out(monkeypatch):
+    from areal.infra import workflow_executor as executor
+    from areal.infra.remote_inf_engine import GroupedRolloutWorkflow
+
+    class Failing:
+        async def arun_episode(self, engine, data):
+            data["number"] += 1
+            if data["number"] == 2:
+                raise InfraError(Failure.TOKENS, "the daemon is away")
+            return {}
+
+    rejected = []
+    mine = object.__new__(executor.WorkflowExecutor)
+    mine.config, mine.inference_engine, mine.logger = None, None, logging.getLogger("areal")
+    monkeypatch.setattr(
+        executor.WorkflowExecutor,
+        "staleness_manager",
+        SimpleNamespace(on_rollout_rejected=lambda: rejected.append(1)),
+        raising=False,
+    )
+    grouped = GroupedRolloutWorkflow(Failing(), SIZE, mine.logger)
+    asked = executor._RolloutTaskInput(task_id=0, data={"number": 0}, workflow=grouped)
+    assert await mine._create_workflow_task(asked)() is None
+    assert rejected == [1]
 
 
 class Engine:
@@ -73,20 +103,24 @@ class Engine:
     async def agenerate(self, request):
         from areal.api import ModelResponse
 
-        assert (request.gconfig.temperature, request.gconfig.n_samples) == (0.9, 1)
+        assert (request.gconfig.temperature, request.gconfig.n_samples, request.gconfig.lora_name) == (0.9, 1, "mine")
         ids, logprobs = self.policy.reply(request.input_ids)
         return ModelResponse(request.input_ids, ids, logprobs, [3] * (len(ids) - 1) + [4], "stop")
 
 
 async def test_the_workflow_makes_rollouts_with_areals_engine(smollm2_tokenizer, tokenizer_folder, tmp_path):
+    from areal.api.cli_args import GenerationHyperparameters
+
     from envs.trainers.areal import AtroposWorkflow
 
+    gconfig = GenerationHyperparameters(n_samples=SIZE, temperature=0.9, lora_name="mine")
     options = [f"--env.run_dir={tmp_path}", f"--env.tokenizer_name={tokenizer_folder}"]
-    workflow, engine = AtroposWorkflow("sums:Sums", options, 0.9), Engine(smollm2_tokenizer)
+    workflow, engine = AtroposWorkflow("sums:Sums", options, gconfig), Engine(smollm2_tokenizer)
     try:
         one = await workflow.arun_episode(engine, {"task": "sum-3"})
         rows = await read(workflow, engine, [{"task": "sum-3"}])
     finally:
-        await close(AtroposWorkflow._clients)
+        await close(workflow._mine)
+        AtroposWorkflow._clients.clear()
     assert (one["versions"] == 3).equal(one["loss_mask"] == 1) and (one["versions"] == -1).equal(one["loss_mask"] == 0)
     assert len(rows) == SIZE
