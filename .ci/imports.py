@@ -10,6 +10,7 @@ PACKAGES = ("atropos_agent", "envs", "sandboxes", "tools")
 # What the extras bring, and a pack: a client in it draws a terminal by pyte.
 EXTRAS = {"torch", "gguf", "accelerate", "peft", "safetensors", "starlette", "uvicorn", "datasets", "pyarrow", "ray"}
 EXTRAS |= {"trl", "verifiers", "verl", "harbor", "inspect_ai", "minisweagent", "kubernetes_asyncio", "mcp", "httpx2"}
+EXTRAS |= {"skyrl", "openrlhf", "areal"}
 EXTRAS |= {"prometheus_client", "opentelemetry.sdk", "opentelemetry.exporter", "pyte"}
 EXECUTED = ("sandboxes/docker/executor/executor-amd64", "envs/swe/starter/create-notes/tests/test.sh")
 

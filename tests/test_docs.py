@@ -28,6 +28,7 @@ from sandboxes.arguments import Parser
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "envs/swe/starter/README.md"])
 # The changelog names what was there as well.
+FRAMEWORKS = {"harbor", "inspect_ai", "minisweagent", "trl", "verifiers", "verl", "skyrl", "openrlhf", "areal"}
 OF_TODAY = [page for page in PAGES if page.name != "CHANGELOG.md"]
 ENTRY_POINTS = {
     group
@@ -63,7 +64,7 @@ def test_every_dotted_name_of_ours_can_be_imported(page: Path) -> None:
         try:
             pkgutil.resolve_name(name)
         except ModuleNotFoundError as error:  # of a framework that an extra brings
-            assert error.name.partition(".")[0] in {"harbor", "inspect_ai", "minisweagent", "trl", "verifiers", "verl"}
+            assert error.name.partition(".")[0] in FRAMEWORKS
         except AttributeError:  # a module that needs such a framework, or a class of it, named with a dot
             assert name.startswith(("sandboxes.adapters.", "envs.trainers."))
             path = ROOT / name.replace(".", "/")
