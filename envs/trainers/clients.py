@@ -73,7 +73,7 @@ def one_row(rows: Sequence[Row], trainer: str) -> dict[str, Any]:
     if len(rows) > 1:
         raise ValueError(
             f"rollout {rows[0].rollout_id} has {len(rows)} rows, and {trainer} takes one a rollout; "
-            "leave compaction, branches and templates that rewrite their history to another trainer"
+            "leave compaction, sub-agents and templates that rewrite their history to another trainer"
         )
     (row,) = verl_rows(rows)
     start, mask = len(row["prompt_ids"]), row["response_mask"]
