@@ -220,16 +220,21 @@ def _result(given: Mapping[str, Any], where: str, calls: list[HistoryCall]) -> H
     if meant is not None:
         calls.remove(meant)
         number = meant.id
-    response = fields.mapping(given.get("response"), f"{where}.response")
-    text, unshown = (
-        parts.part({"type": "response", **response}, f"{where}.response", refuses=False) if response else ("", 0)
-    )
+    text, unshown = _returned(fields.mapping(given.get("response"), f"{where}.response"))
     texts = [text]
     for place, block in enumerate(fields.objects(given.get("parts"), f"{where}.parts")):
         more, words = _part(block, f"{where}.parts[{place}]", refuses=False)
         texts.append(more)
         unshown += words
     return HistoryMessage("tool", "\n".join(texts), call_id=number, unshown=unshown)
+
+
+def _returned(response: Mapping[str, Any]) -> tuple[str, int]:
+    """Return what a function returned, and how many files in it are words: a text alone as it is, the rest as JSON."""
+    match response:
+        case {"output": str(text)} | {"result": str(text)} if len(response) == 1:
+            return text, 0
+    return parts.show_value(response) if response else ("", 0)
 
 
 def _reply(content: Mapping[str, Any], where: str, unnamed: int) -> HistoryMessage:
