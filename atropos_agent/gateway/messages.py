@@ -54,6 +54,7 @@ class Messages(Protocol):
         if output_format:
             forced["output_format"] = str(output_format.get("type"))[:60]
         behind = _continued(fields.mapping(body.get("thread"), "thread"))
+        alone = ["tool_choice.disable_parallel_tool_use"] * bool(choice.get("disable_parallel_tool_use"))
         return GatewayRequest(
             messages,
             fields.model(body),
@@ -64,7 +65,7 @@ class Messages(Protocol):
             behind,
             keeps_tools=behind is not None and "tools" not in body and kind != "none",
             forced=forced,
-            noted=noted(body, (*_KNOWN, "thread")),
+            noted=(*noted(body, (*_KNOWN, "thread")), *alone),
         )
 
     def body(self, answer: Answer, request: GatewayRequest) -> Mapping[str, Any]:

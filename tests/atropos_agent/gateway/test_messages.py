@@ -28,6 +28,13 @@ def test_a_message_is_told_in_parts_and_a_bill_is_left_out():
     ]
 
 
+def test_a_wish_for_one_call_at_a_time_is_noted():
+    body = {"messages": [{"role": "user", "content": "go"}]}
+    one = Messages().read({**body, "tool_choice": {"type": "auto", "disable_parallel_tool_use": True}})
+    assert (one.noted, one.forced) == (("tool_choice.disable_parallel_tool_use",), {})
+    assert Messages().read({**body, "tool_choice": {"type": "auto", "disable_parallel_tool_use": False}}).noted == ()
+
+
 async def test_a_thread_goes_on_with_the_history_and_tools_that_are_not_sent_again(fitted):
     async with opened(fitted, [asks("one"), DONE]) as (client, engine):
         agent = AGENTS["messages"](client, thread={"type": "create"})
