@@ -56,6 +56,8 @@ class Gemini(Protocol):
         forced = {"tool_choice": "any"} if mode == "ANY" else {}
         if config.get("responseMimeType") not in (None, "", "text/plain"):
             forced["responseMimeType"] = str(config["responseMimeType"])[:60]
+        at = "generationConfig.thinkingConfig"
+        thinking = fields.mapping(config.get("thinkingConfig"), at)
         return GatewayRequest(
             list(_history(body)),
             fields.model(body),
@@ -65,13 +67,14 @@ class Gemini(Protocol):
             fields.flag(body.get("stream"), "stream"),
             forced=forced,
             noted=noted(config, _FOLLOWED),
+            extras={"thoughts": fields.flag(thinking.get("includeThoughts"), f"{at}.includeThoughts")},
         )
 
     def body(self, answer: Answer, request: GatewayRequest) -> Mapping[str, Any]:
         total = answer.prompt_tokens + answer.completion_tokens
         counted = {"promptTokenCount": answer.prompt_tokens, "candidatesTokenCount": answer.completion_tokens}
         candidate = {
-            "content": {"role": "model", "parts": _parts(answer)},
+            "content": {"role": "model", "parts": _parts(answer, shows_thinking=request.extras["thoughts"])},
             "finishReason": "MAX_TOKENS" if answer.finish_reason == "length" else "STOP",
             "index": 0,
         }
@@ -259,10 +262,12 @@ def _reply(content: Mapping[str, Any], where: str, unnamed: int) -> HistoryMessa
     return HistoryMessage("assistant", "".join(texts), calls, thinking, handle=handle)
 
 
-def _parts(answer: Answer) -> list[Mapping[str, Any]]:
+def _parts(answer: Answer, *, shows_thinking: bool) -> list[Mapping[str, Any]]:
     """Return an answer's parts. A call that can't be read is text: arguments must be an object."""
     signed = {"thoughtSignature": base64.b64encode(f"gw-{answer.number}".encode()).decode()}
-    blocks: list[Mapping[str, Any]] = [{"text": answer.thinking, "thought": True}] if answer.thinking else []
+    blocks: list[Mapping[str, Any]] = []
+    if answer.thinking and shows_thinking:
+        blocks.append({"text": answer.thinking, "thought": True})
     if answer.whole:
         blocks.append({"text": answer.whole, **signed})
     sound = [call for call in answer.calls if call.call is not None]

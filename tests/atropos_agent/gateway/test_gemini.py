@@ -139,6 +139,17 @@ async def test_a_signature_tells_the_answer(fitted):
         assert len((await client.session.result()).segments) == 1
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_thinking_is_sent_where_it_is_asked_for(fitted, stream):
+    async with opened(fitted, [Said(content="Yes.", thinking="hm")] * 2) as (client, _):
+        parts = []
+        for config in ({}, {"thinkingConfig": {"includeThoughts": True}}):
+            agent = AGENTS["gemini"](client, stream=stream, generationConfig=config)
+            agent.user(f"go {config}")
+            parts.append([part["text"] for part in (await agent.ask())["parts"]])
+    assert parts == [["Yes."], ["hm", "Yes."]]
+
+
 async def test_tokens_are_counted_without_sampling(fitted):
     async with opened(fitted) as (client, engine):
         contents = [{"role": "user", "parts": [{"text": "go"}]}]
