@@ -36,6 +36,7 @@ class Chat(Protocol):
         forced, hidden = _choice(body.get("tool_choice"))
         if fields.mapping(body.get("response_format"), "response_format").get("type", "text") != "text":
             forced["response_format"] = str(body["response_format"]["type"])[:60]
+        named = any(one.get("name") and one.get("role") != "tool" for one in body.get("messages") or ())
         return GatewayRequest(
             messages,
             fields.model(body),
@@ -44,7 +45,7 @@ class Chat(Protocol):
             fields.strings(body.get("stop"), "stop"),
             fields.flag(body.get("stream"), "stream"),
             forced=forced,
-            noted=noted(body, (*_KNOWN, "response_format", "stream_options")),
+            noted=(*noted(body, (*_KNOWN, "response_format", "stream_options")), *["messages.name"] * named),
             extras={
                 "include_usage": bool(options.get("include_usage")),
                 "custom": {name for one in given if (name := _custom_name(one))},

@@ -56,6 +56,8 @@ class Gemini(Protocol):
         forced = {"tool_choice": "any"} if mode == "ANY" else {}
         if config.get("responseMimeType") not in (None, "", "text/plain"):
             forced["responseMimeType"] = str(config["responseMimeType"])[:60]
+        at = "generationConfig.thinkingConfig"
+        thinking = fields.mapping(config.get("thinkingConfig"), at)
         return GatewayRequest(
             list(_history(body)),
             fields.model(body),
@@ -65,13 +67,14 @@ class Gemini(Protocol):
             fields.flag(body.get("stream"), "stream"),
             forced=forced,
             noted=noted(config, _FOLLOWED),
+            extras={"thoughts": fields.flag(thinking.get("includeThoughts"), f"{at}.includeThoughts")},
         )
 
     def body(self, answer: Answer, request: GatewayRequest) -> Mapping[str, Any]:
         total = answer.prompt_tokens + answer.completion_tokens
         counted = {"promptTokenCount": answer.prompt_tokens, "candidatesTokenCount": answer.completion_tokens}
         candidate = {
-            "content": {"role": "model", "parts": _parts(answer)},
+            "content": {"role": "model", "parts": _parts(answer, shows_thinking=request.extras["thoughts"])},
             "finishReason": "MAX_TOKENS" if answer.finish_reason == "length" else "STOP",
             "index": 0,
         }
@@ -220,16 +223,21 @@ def _result(given: Mapping[str, Any], where: str, calls: list[HistoryCall]) -> H
     if meant is not None:
         calls.remove(meant)
         number = meant.id
-    response = fields.mapping(given.get("response"), f"{where}.response")
-    text, unshown = (
-        parts.part({"type": "response", **response}, f"{where}.response", refuses=False) if response else ("", 0)
-    )
+    text, unshown = _returned(fields.mapping(given.get("response"), f"{where}.response"))
     texts = [text]
     for place, block in enumerate(fields.objects(given.get("parts"), f"{where}.parts")):
         more, words = _part(block, f"{where}.parts[{place}]", refuses=False)
         texts.append(more)
         unshown += words
     return HistoryMessage("tool", "\n".join(texts), call_id=number, unshown=unshown)
+
+
+def _returned(response: Mapping[str, Any]) -> tuple[str, int]:
+    """Return what a function returned, and how many files in it are words: a text alone as it is, the rest as JSON."""
+    match response:
+        case {"output": str(text)} | {"result": str(text)} if len(response) == 1:
+            return text, 0
+    return parts.show_value(response) if response else ("", 0)
 
 
 def _reply(content: Mapping[str, Any], where: str, unnamed: int) -> HistoryMessage:
@@ -254,10 +262,12 @@ def _reply(content: Mapping[str, Any], where: str, unnamed: int) -> HistoryMessa
     return HistoryMessage("assistant", "".join(texts), calls, thinking, handle=handle)
 
 
-def _parts(answer: Answer) -> list[Mapping[str, Any]]:
+def _parts(answer: Answer, *, shows_thinking: bool) -> list[Mapping[str, Any]]:
     """Return an answer's parts. A call that can't be read is text: arguments must be an object."""
     signed = {"thoughtSignature": base64.b64encode(f"gw-{answer.number}".encode()).decode()}
-    blocks: list[Mapping[str, Any]] = [{"text": answer.thinking, "thought": True}] if answer.thinking else []
+    blocks: list[Mapping[str, Any]] = []
+    if answer.thinking and shows_thinking:
+        blocks.append({"text": answer.thinking, "thought": True})
     if answer.whole:
         blocks.append({"text": answer.whole, **signed})
     sound = [call for call in answer.calls if call.call is not None]

@@ -54,6 +54,8 @@ class Messages(Protocol):
         if output_format:
             forced["output_format"] = str(output_format.get("type"))[:60]
         behind = _continued(fields.mapping(body.get("thread"), "thread"))
+        thinking = fields.mapping(body.get("thinking"), "thinking")
+        alone = ["tool_choice.disable_parallel_tool_use"] * bool(choice.get("disable_parallel_tool_use"))
         return GatewayRequest(
             messages,
             fields.model(body),
@@ -64,13 +66,14 @@ class Messages(Protocol):
             behind,
             keeps_tools=behind is not None and "tools" not in body and kind != "none",
             forced=forced,
-            noted=noted(body, (*_KNOWN, "thread")),
+            noted=(*noted(body, (*_KNOWN, "thread")), *alone),
+            extras={"thinking": "none" if thinking.get("type") == "disabled" else thinking.get("display")},
         )
 
     def body(self, answer: Answer, request: GatewayRequest) -> Mapping[str, Any]:
         # Without a stream, a call that can't be read can only be sent as text.
         sound = [call for call in answer.calls if call.call is not None]
-        blocks = _thinking(answer)
+        blocks = _thinking(answer, request)
         if answer.whole:
             blocks.append({"type": "text", "text": answer.whole})
         blocks += [{"type": "tool_use", "id": one.id, "name": one.name, "input": object_of(one)} for one in sound]
@@ -87,7 +90,7 @@ class Messages(Protocol):
 
         begun = _message(answer, request, {"input_tokens": answer.prompt_tokens, "output_tokens": 1})
         yield make_event("message_start", message=begun)
-        for place, (block, deltas) in enumerate(_stream_blocks(answer)):
+        for place, (block, deltas) in enumerate(_stream_blocks(answer, request)):
             yield make_event("content_block_start", index=place, content_block=block)
             for delta in deltas:
                 yield make_event("content_block_delta", index=place, delta=delta)
@@ -198,20 +201,23 @@ def _message(answer: Answer, request: GatewayRequest, usage: Mapping[str, int]) 
     }
 
 
-def _thinking(answer: Answer) -> list[dict[str, Any]]:
-    if not answer.thinking:
+def _thinking(answer: Answer, request: GatewayRequest) -> list[dict[str, Any]]:
+    """Return the block of thinking; none where the client has switched thinking off, an empty one where it omits it."""
+    wanted = request.extras["thinking"]
+    if not answer.thinking or wanted == "none":
         return []
-    return [{"type": "thinking", "thinking": answer.thinking, "signature": f"{_SIGNATURE}{answer.number}"}]
+    text = "" if wanted == "omitted" else answer.thinking
+    return [{"type": "thinking", "thinking": text, "signature": f"{_SIGNATURE}{answer.number}"}]
 
 
-def _stream_blocks(answer: Answer) -> Iterator[tuple[Mapping[str, Any], list[Mapping[str, Any]]]]:
+def _stream_blocks(
+    answer: Answer, request: GatewayRequest
+) -> Iterator[tuple[Mapping[str, Any], list[Mapping[str, Any]]]]:
     """Yield each block as it begins, and its deltas."""
-    for block in _thinking(answer):
+    for block in _thinking(answer, request):
+        told = [{"type": "thinking_delta", "thinking": block["thinking"]}] if block["thinking"] else []
         signed = {"type": "signature_delta", "signature": block["signature"]}
-        yield (
-            {**block, "thinking": "", "signature": ""},
-            [{"type": "thinking_delta", "thinking": block["thinking"]}, signed],
-        )
+        yield {**block, "thinking": "", "signature": ""}, [*told, signed]
     if answer.content:
         yield {"type": "text", "text": ""}, [{"type": "text_delta", "text": answer.content}]
     for call in answer.calls:

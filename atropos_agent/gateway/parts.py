@@ -7,7 +7,7 @@ If a tool has returned it, words describe it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from atropos_agent.gateway import fields, refusals
@@ -19,7 +19,8 @@ _TEXTS = ("title", "context", "text", "refusal", "source", "resource", "content"
 """Keys of text in blocks, and of blocks within blocks, in the order in which they are shown."""
 _DATA = frozenset({"data", "blob", "file_data", "b64_json"})
 _ADDRESSES = frozenset({"url", "file_url", "file_id", "fileUri", "image_url", "video_url", "audio_url"})
-_KINDS = ("media_type", "mimeType", "mime_type", "format")
+_MEDIA = ("media_type", "mimeType", "mime_type")
+_KINDS = (*_MEDIA, "format")
 _ABOUT = frozenset({"type", "id", "status", "cache_control", "tool_use_id", "call_id", "detail"})
 _DEPTH = 6
 _SHOWN = 60
@@ -58,6 +59,26 @@ def part(block: Mapping[str, Any], where: str, *, refuses: bool) -> tuple[str, i
     if refuses:
         raise refusals.part(kind, f"{where}.type")
     return _words(block), 1
+
+
+def show_value(value: Any) -> tuple[str, int]:
+    """Return any JSON value as JSON with words in place of its files, and how many of them there are."""
+    text, unshown = json.dumps(value, ensure_ascii=False), 0
+
+    def shown(block: dict[str, Any]) -> Any:
+        nonlocal unshown
+        if not (_is_text(block, _DATA) and _is_text(block, _MEDIA)):
+            return block
+        unshown += 1
+        return _words({"type": "file", **block})
+
+    if any(f'"{key}"' in text for key in _DATA):
+        text = json.dumps(json.loads(text, object_hook=shown), ensure_ascii=False)
+    return text, unshown
+
+
+def _is_text(block: Mapping[str, Any], keys: Collection[str]) -> bool:
+    return any(isinstance(block.get(key), str) for key in keys)
 
 
 def _text(value: Any, depth: int) -> str | None:

@@ -306,6 +306,7 @@ class GeminiAgent(ChatAgent):
     def request(self):
         tools = [{"functionDeclarations": [tool["function"] for tool in self.tools]}] if self.tools else []
         body = {key: value for key, value in self.body.items() if key != "model"}
+        body.setdefault("generationConfig", {"thinkingConfig": {"includeThoughts": True}})
         return {**body, "contents": self.history, "tools": tools}
 
     def read(self, content):

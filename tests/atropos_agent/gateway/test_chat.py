@@ -38,6 +38,13 @@ def test_developers_are_the_system():
     assert list(request.messages) == [HistoryMessage("system", "Be good.")]
 
 
+def test_names_of_speakers_are_not_shown_and_noted():
+    said = {"role": "user", "content": "It is 42.", "name": "adder"}
+    result = {"role": "tool", "tool_call_id": "a", "content": "42", "name": "calculator"}
+    assert Chat().read({"messages": [said], "top_p": 1}).noted == ("top_p", "messages.name")
+    assert Chat().read({"messages": [result, {"role": "user", "content": "Go on."}]}).noted == ()
+
+
 def test_a_budgets_end_has_the_code_that_clients_know():
     content = Chat().error(Refusal("prompt is too long", Fault.TOO_LONG))
     assert content["error"]["code"] == "context_length_exceeded"

@@ -29,6 +29,35 @@ def test_a_message_is_told_in_parts():
     ]
 
 
+@pytest.mark.parametrize(
+    ("response", "text"),
+    [
+        ({"result": "It is:\n42"}, "It is:\n42"),
+        ({"result": 0}, '{"result": 0}'),
+        ({"error": "no"}, '{"error": "no"}'),
+        ({"status": "success", "report": "Sunny."}, '{"status": "success", "report": "Sunny."}'),
+        ({"id": 17, "type": "bug"}, '{"id": 17, "type": "bug"}'),
+        ({"title": "T", "year": 1999, "url": "x.com"}, '{"title": "T", "year": 1999, "url": "x.com"}'),
+        ({"data": [1], "format": "csv"}, '{"data": [1], "format": "csv"}'),
+        ({"content": [{"type": "text", "text": "a"}]}, '{"content": [{"type": "text", "text": "a"}]}'),
+    ],
+)
+def test_a_value_that_a_function_returns_is_shown_with_all_its_fields(response, text):
+    results = [{"functionResponse": {"id": "a", "name": "look", "response": response}}]
+    request = Gemini().read({"contents": [{"role": "user", "parts": results}]})
+    assert list(request.messages) == [HistoryMessage("tool", text, call_id="a")]
+
+
+def test_a_file_in_a_value_is_words():
+    picture = {"type": "image", "mimeType": "image/png", "data": "QUJD"}
+    response = {"content": [{"type": "text", "text": "a"}, picture], "isError": False}
+    results = [{"functionResponse": {"id": "a", "name": "look", "response": response}}]
+    (message,) = Gemini().read({"contents": [{"role": "user", "parts": results}]}).messages
+    words = "[image/png, 3 bytes: not shown to this model]"
+    assert json.loads(message.text) == {"content": [{"type": "text", "text": "a"}, words], "isError": False}
+    assert message.unshown == 1
+
+
 def test_results_without_ids_are_those_of_the_calls_with_their_names_in_their_order():
     calls = [{"functionCall": {"name": name, "args": {}}} for name in ("say", "look", "say")]
     results = [{"functionResponse": {"name": name, "response": {"output": name}}} for name in ("say", "say", "look")]
@@ -108,6 +137,17 @@ async def test_a_signature_tells_the_answer(fitted):
         agent.results(reply)
         await agent.ask()
         assert len((await client.session.result()).segments) == 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_thinking_is_sent_where_it_is_asked_for(fitted, stream):
+    async with opened(fitted, [Said(content="Yes.", thinking="hm")] * 2) as (client, _):
+        parts = []
+        for config in ({}, {"thinkingConfig": {"includeThoughts": True}}):
+            agent = AGENTS["gemini"](client, stream=stream, generationConfig=config)
+            agent.user(f"go {config}")
+            parts.append([part["text"] for part in (await agent.ask())["parts"]])
+    assert parts == [["Yes."], ["hm", "Yes."]]
 
 
 async def test_tokens_are_counted_without_sampling(fitted):

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from agents import AGENTS, opened
 from native import DONE, Said, asks
 
@@ -26,6 +27,13 @@ def test_a_message_is_told_in_parts_and_a_bill_is_left_out():
         HistoryMessage("tool", "", call_id="b"),
         HistoryMessage("user", "Go on."),
     ]
+
+
+def test_a_wish_for_one_call_at_a_time_is_noted():
+    body = {"messages": [{"role": "user", "content": "go"}]}
+    one = Messages().read({**body, "tool_choice": {"type": "auto", "disable_parallel_tool_use": True}})
+    assert (one.noted, one.forced) == (("tool_choice.disable_parallel_tool_use",), {})
+    assert Messages().read({**body, "tool_choice": {"type": "auto", "disable_parallel_tool_use": False}}).noted == ()
 
 
 async def test_a_thread_goes_on_with_the_history_and_tools_that_are_not_sent_again(fitted):
@@ -55,6 +63,23 @@ async def test_why_a_reply_ended(fitted):
     assert [one["stop_reason"] for one in bodies] == ["end_turn", "tool_use", "max_tokens", "stop_sequence", "end_turn"]
     assert bodies[3]["stop_sequence"] == "b"
     assert bodies[4]["content"][0]["type"] == "text"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_thinking_is_sent_as_the_client_wants_it(fitted, stream):
+    wishes = ({}, {"type": "disabled"}, {"type": "adaptive", "display": "omitted"})
+    async with opened(fitted, [asks("one", thinking="hm", content="First."), DONE] * 3) as (client, _):
+        told = []
+        for wish in wishes:
+            agent = AGENTS["messages"](client, stream=stream, **({"thinking": wish} if wish else {}))
+            agent.user(f"go {wish}")
+            reply = await agent.ask()
+            told.append([block.get("thinking", block["type"]) for block in reply["content"]])
+            agent.results(reply)
+            await agent.ask()
+        result = await client.session.result()
+    assert told == [["hm", "text", "tool_use"], ["text", "tool_use"], ["", "text", "tool_use"]]
+    assert [row.turns for row in result.segments] == [2, 2, 2]
 
 
 async def test_a_signature_tells_the_answer(fitted):
