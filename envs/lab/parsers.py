@@ -46,7 +46,7 @@ learnt. Supervised training on transcripts of made-up tasks (`envs.lab.synthetic
 and the commands. The transcripts of the full recipe come from two solvers without any label: one plans in a
 few words, then takes the right command; the other acts at once, mostly wrongly. The choice between them is left
 to reinforcement learning. An adapter is made on first use and kept in the cache of models. For a foreign
-agent the transcripts are in its manner (`envs.lab.manner`).
+agent the transcripts are in the format of its requests (`envs.lab.manner`).
 """
 
 WITHIN: dict[str, list[str]] = {"trl": ["-m", "envs.lab.with_trl"]}

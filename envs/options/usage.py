@@ -1,4 +1,4 @@
-"""Explain a command's options in four groups: the essential ones for `--help`, the others for `--help-all`."""
+"""Explain a command's options in groups: the essential ones for `--help`, the others for `--help-all`."""
 
 from __future__ import annotations
 
@@ -31,9 +31,12 @@ def usage(prog: str, about: str, config_cls: type[AgentEnvConfig], command: str,
         left = [name for name in left if name not in config_cls.for_python]
         own = [name for name in left if name not in AgentEnvConfig.model_fields]
         run = [name for name in left if name not in {*own, *config_cls.model}]
+        shown = {*EngineConfig.essential, *EngineConfig.inherited}
+        server = [name for name in EngineConfig.model_fields if name not in shown]
         inherited = [f"--env.{name}" for name in config_cls.inherited]
         inherited += [f"--openai.{name}" for name in EngineConfig.inherited]
         blocks += [
+            _format_block("Inference server", _format_options("openai", EngineConfig, server)),
             _format_block("This environment", _format_options("env", config_cls, own)),
             _format_block("Model and rollouts", _format_options("env", config_cls, config_cls.model)),
             _format_block("Run, trainer and evaluation", _format_options("env", config_cls, run)),

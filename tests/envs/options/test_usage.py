@@ -1,9 +1,11 @@
-"""Help: at most 15 essential options, four groups in all, and no refused name."""
+"""Help: at most 15 essential options, all others in groups, and no refused name."""
 
+import re
 from typing import Literal
 
 from envs.cli import main
 from envs.config import AgentEnvConfig, Count
+from envs.options.command import EngineConfig
 from envs.options.usage import usage
 from envs.swe.program import PROGRAM
 
@@ -20,10 +22,19 @@ def test_help_is_short_and_about_this_environment(capsys):
     said = capsys.readouterr().out
     assert "--against" in said
     titles = [line for line in said.splitlines() if line.endswith(":") and not line.startswith(" ")]
-    assert titles[:-1] == ["Essential:", "This environment:", "Model and rollouts:", "Run, trainer and evaluation:"]
+    assert titles[:-1] == [
+        *("Essential:", "Inference server:", "This environment:", "Model and rollouts:", "Run, trainer and evaluation:")
+    ]
     assert "--env.inference_weight" in said.partition("Also accepted")[2]
     assert all(f".{name}" not in said for name in AgentEnvConfig.for_python)
     assert all(f".{name}" not in said for name in AgentEnvConfig.unused)
+
+
+def test_all_options_are_explained_or_said_to_be_atroposlibs():
+    said = usage("mine", "plays", AgentEnvConfig, "serve", whole=True)
+    ours = [name for name in AgentEnvConfig.model_fields if name not in AgentEnvConfig.for_python]
+    options = [*(f"--openai.{name}" for name in EngineConfig.model_fields), *(f"--env.{name}" for name in ours)]
+    assert [option for option in options if not re.search(rf"{re.escape(option)}[ ,.\n]", said)] == []
 
 
 def test_the_text_below_an_option_of_ones_own_explains_it():
