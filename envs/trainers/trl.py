@@ -93,7 +93,7 @@ class TrlFeed(TrainerCallback):  # type: ignore[misc]  # transformers is untyped
                 "give both the same"
             )
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, *, model: Any = None, **_: Any) -> None:
         """Check that the trainer goes on from the checkpoint of which the trained rows are known. Raises ValueError."""
         self.adapter = hasattr(model, "peft_config")
         if state.stateful_callbacks.get(OURS, {}).get("attributes", {}) != self.saved:
