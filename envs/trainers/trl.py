@@ -14,14 +14,15 @@ from typing import Any, ClassVar
 
 from transformers.trainer_callback import TrainerCallback
 
-from atropos_agent.engines.completions import CompletionsServer
 from envs.config import AgentEnvConfig
 from envs.running.environment import Environment
-from envs.running.feed import Feed, FeedThread
+from envs.running.feed import FeedThread
 from envs.trainers.ledger import Ledger
 from envs.trainers.transfer import LoadedWeights
 
 logger = logging.getLogger(__name__)
+
+MakeEnv = Callable[[], Awaitable[Environment]]
 
 STATE = "trainer_state.json"
 """The last file of a checkpoint written by transformers."""
@@ -36,38 +37,25 @@ def given_reward(completions: Sequence[Any], reward: Sequence[float] = (), **_: 
     return list(reward) or [0.0] * len(completions)
 
 
-EVALUATION = "evaluation-"
-"""The names of an evaluation's groups begin so."""
-
-
-class FinishedGroups(set[str]):
-    """Names of groups that are not given again: trained on, or of an evaluation, which no checkpoint names."""
-
-    def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or str(name).startswith(EVALUATION)
-
-
 class TrlFeed(TrainerCallback):  # type: ignore[misc]  # transformers is untyped
     """A run in a thread to feed a trainer of TRL's, from the newest checkpoint on.
 
     make_env: makes the environment, in the thread's event loop. output_dir: the trainer's. refuse: raises ValueError
-    for options without an effect in it. sink_and_pace: as in `feed`. checkpoint: to resume from; None without one.
-    saved: our part of it. version: of its weights, in steps. adapter: whether one is trained. callback: goes among the
-    trainer's `callbacks`; it writes into each checkpoint the rows in its weights, and confirms finished groups.
-    without_effect: the trainer's settings that the environment's stand in for.
+    for options without an effect in it. feeding: sink and pace, as in `feed`. checkpoint: to resume from; None without
+    one. saved: our part of it. version: of its weights, in steps. adapter: whether one is trained. callback: goes among
+    the trainer's `callbacks`; it writes into each checkpoint the rows in its weights, and confirms finished groups.
+    without_effect: the trainer's settings that the environment's stand in for. finished: makes the set of the groups
+    that are not given again.
     """
 
+    finished: ClassVar[type[set[str]]] = set
     without_effect: ClassVar[tuple[str, ...]] = (
         *("top_p", "top_k", "min_p", "repetition_penalty", "generation_kwargs", "cache_implementation"),
         *("chat_template_kwargs", "max_tool_calling_iterations", "fork_threshold_tokens"),
     )
 
     def __init__(
-        self,
-        make_env: Callable[[], Awaitable[Environment]],
-        output_dir: str | Path,
-        refuse: Callable[[AgentEnvConfig, str], None],
-        *sink_and_pace: Any,
+        self, make_env: MakeEnv, output_dir: str | Path, refuse: Callable[[AgentEnvConfig, str], None], *feeding: Any
     ) -> None:
         self.output_dir = Path(output_dir)
         self.checkpoint, self.saved = newest_checkpoint(self.output_dir)
@@ -81,16 +69,11 @@ class TrlFeed(TrainerCallback):  # type: ignore[misc]  # transformers is untyped
             refuse(env.config, "TRL")
             return env
 
-        self.thread: FeedThread[Any, Any] = FeedThread(
-            checked, *sink_and_pace, trained=FinishedGroups(self.ledger.trained)
-        )
+        self.thread: FeedThread[Any, Any] = FeedThread(checked, *feeding, trained=self.finished(self.ledger.trained))
 
     def weights(self, engine: str, model: str | Path) -> LoadedWeights:
         """Return the transfer of weights to the embedded inference server. model: the folder of its first weights."""
         return LoadedWeights(engine, self.output_dir / "weights", Path(model), self.version)
-
-    def begin(self, args: Any, state: Any) -> None:
-        """Check the trainer's settings as it begins. Raises ValueError."""
 
     def step(self, batches: int) -> None:
         """Note a step of the trainer on its next so many batches."""
@@ -110,7 +93,7 @@ class TrlFeed(TrainerCallback):  # type: ignore[misc]  # transformers is untyped
                 "give both the same"
             )
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, *, model: Any = None, **_: Any) -> None:
         """Check that the trainer goes on from the checkpoint of which the trained rows are known. Raises ValueError."""
         self.adapter = hasattr(model, "peft_config")
         if state.stateful_callbacks.get(OURS, {}).get("attributes", {}) != self.saved:
@@ -119,7 +102,6 @@ class TrlFeed(TrainerCallback):  # type: ignore[misc]  # transformers is untyped
                 "give train() resume_from_checkpoint, the `checkpoint` beside the `callback`; to go back, move newer "
                 "ones away"
             )
-        self.begin(args, state)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Check that the trainer computes logprobs at the temperature of sampling. Raises ValueError."""
@@ -143,24 +125,12 @@ class TrlFeed(TrainerCallback):  # type: ignore[misc]  # transformers is untyped
             self.thread.call(lambda fed: fed.confirm(self.ledger.trained))
 
 
-async def refuse_other_names(fed: Feed[Any, Any]) -> None:
-    """Raise ValueError if TRL gives the inference server a new adapter with a name of its own each step: the
-    environment would go on with the model that it knows. Source: AsyncGRPOTrainer._sync_weight_lora."""
-    for server in fed.run.env.servers:
-        if type(server) is CompletionsServer:
-            served = (await server.probe("/v1/models", "`vllm serve MODEL`")).json()["data"]
-            if theirs := [model["id"] for model in served if model["id"].startswith("trl-policy-v")]:
-                raise ValueError(
-                    f"TRL serves the adapter in training as {theirs[0]}, and rollouts would be of "
-                    f"{server.config.model_name}: start vLLM without --enable-lora, so that TRL sends merged weights"
-                )
-
-
 def newest_checkpoint(output_dir: Path) -> tuple[str | None, dict[str, Any]]:
     """Return the newest complete checkpoint, and our part of its state.
 
     Raises ValueError for a checkpoint without this state."""
-    for path in sorted(filter(step_of, output_dir.glob("checkpoint-*")), key=step_of, reverse=True):
+    named = {path.name.removeprefix("checkpoint-"): path for path in output_dir.glob("checkpoint-*")}
+    for path in (named[step] for step in sorted(filter(str.isdecimal, named), key=int, reverse=True)):
         try:
             state = json.loads((path / STATE).read_bytes())
         except (OSError, ValueError) as error:
@@ -173,9 +143,3 @@ def newest_checkpoint(output_dir: Path) -> tuple[str | None, dict[str, Any]]:
             )
         return str(path), dict(found["attributes"])
     return None, {}
-
-
-def step_of(checkpoint: str | Path) -> int:
-    """Return a checkpoint's step by its name; 0 for another folder."""
-    number = str(checkpoint).rpartition("-")[2]
-    return int(number) if number.isdigit() else 0

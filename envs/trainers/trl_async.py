@@ -1,15 +1,14 @@
 """Feed TRL's AsyncGRPOTrainer (1.16): its rollout worker is a run of an environment in a thread.
 
 docs/trainers.md has the lines to write. Staleness and importance ratios are TRL's. A row with several advantages is
-given once for each, with those tokens alone to train. Policy versions count steps, on from the checkpoint; TRL counts
-from 1 at each start.
+given once for each, with those tokens alone to train.
 """
 
 from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,14 +16,15 @@ from typing import Any
 
 import numpy as np
 
+from atropos_agent.engines.completions import CompletionsServer
 from envs.config import AgentEnvConfig
 from envs.delivery.exports import trl_samples
-from envs.running.environment import Environment
+from envs.running.feed import Feed
 from envs.running.run import Run
 from envs.running.sinks import HandOverSink, TrainerGroup
 from envs.trainers.ledger import HandedRow, Ledger
 from envs.trainers.named import refuse_weight
-from envs.trainers.trl import TrlFeed, refuse_other_names
+from envs.trainers.trl import MakeEnv, TrlFeed
 
 
 class Metrics(dict[str, float]):
@@ -54,21 +54,17 @@ class Worker(TrlFeed):
     """TRL's RolloutWorkerProtocol.
 
     make_env: makes the environment, in the thread's event loop. groups: the most groups in the making or waiting for
-    the trainer at the same time; those of `max_staleness` steps are enough.
+    the trainer at the same time; those of `max_staleness` steps are enough. last_step: the rows of the last step.
     """
 
     without_effect = ("num_generations", "max_completion_length", *TrlFeed.without_effect)
 
-    def __init__(
-        self, make_env: Callable[[], Awaitable[Environment]], output_dir: str | Path, *, groups: int = 4
-    ) -> None:
-        sink = partial(HandOverSink.to, self.hand)
-        super().__init__(make_env, output_dir, refuse, sink, partial(_Pace, self))
+    def __init__(self, make_env: MakeEnv, output_dir: str | Path, *, groups: int = 4) -> None:
+        super().__init__(make_env, output_dir, refuse, partial(HandOverSink.to, self.hand), partial(_Pace, self))
         self.rollout_buffer = Buffer()
         self.metrics_queue: queue.Queue[dict[str, float]] = queue.Queue()
         self.groups = groups
         self.last_step: list[HandedRow] = []
-        """The rows of the last step."""
         self._first = self.version
 
     def on_init_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
@@ -88,7 +84,7 @@ class Worker(TrlFeed):
         self.thread.__exit__()
 
     def update_model_version(self, model_version: int) -> None:
-        """See TRL's protocol."""
+        """See TRL's protocol: it counts from 1 at each start, and we count steps, on from the checkpoint."""
         self.version = self._first + model_version - 1
 
     def check_health(self, stale_after_s: float) -> None:
@@ -110,18 +106,30 @@ class Worker(TrlFeed):
     def _make_sample(self, line: dict[str, Any], handed: HandedRow) -> SimpleNamespace:
         """Return a row as the trainer takes it. Source: RolloutSample in
         trl/experimental/async_grpo/async_rollout_worker.py."""
-        arrays = {name: np.asarray(line[name]) for name in ("input_ids", "completion_mask")}
-        arrays["old_log_probs"] = np.asarray(line["old_log_probs"], dtype=np.float32)
-        version, metrics = line["model_version"] - self._first + 1, Metrics(self.ledger, handed, line["metrics"])
-        return SimpleNamespace(
-            **line | arrays | {"model_version": version, "metrics": metrics, "enqueued_at": time.time()}
-        )
+        line |= {name: np.asarray(line[name]) for name in ("input_ids", "completion_mask")}
+        line["old_log_probs"] = np.asarray(line["old_log_probs"], dtype=np.float32)
+        line["metrics"] = Metrics(self.ledger, handed, line["metrics"])
+        line["model_version"] += 1 - self._first
+        return SimpleNamespace(**line, enqueued_at=time.time())
 
 
 def refuse(config: AgentEnvConfig, trainer: str) -> None:
     """Raise ValueError for options of which the trainer would get no row, or none with their effect."""
     refuse_weight(config, trainer)
     config.check_groups()
+
+
+async def refuse_other_names(fed: Feed[Any, Any]) -> None:
+    """Raise ValueError if TRL sends vLLM each step's adapter under a name of its own, by which nobody would sample.
+    Source: AsyncGRPOTrainer._sync_weight_lora."""
+    for server in fed.run.env.servers:
+        if type(server) is CompletionsServer:
+            served = (await server.probe("/v1/models", "`vllm serve MODEL`")).json()["data"]
+            if theirs := [model["id"] for model in served if model["id"].startswith("trl-policy-v")]:
+                raise ValueError(
+                    f"TRL serves the adapter in training as {theirs[0]}, and rollouts would be of "
+                    f"{server.config.model_name}: start vLLM without --enable-lora, so that TRL sends merged weights"
+                )
 
 
 class _Pace:
@@ -138,5 +146,4 @@ class _Pace:
 
     async def room(self, working: int) -> int | None:
         """See `Pace`."""
-        most = min(self._run.useful_groups, self._worker.groups - self._worker.ledger.waiting)
-        return max(0, most - working)
+        return max(0, min(self._run.useful_groups, self._worker.groups - self._worker.ledger.waiting) - working)

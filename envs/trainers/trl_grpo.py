@@ -17,16 +17,25 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from envs.delivery.exports import trl_rows
-from envs.running.environment import Environment
 from envs.running.feed import Feed
 from envs.running.sinks import TrainerGroup
 from envs.trainers.named import refuse_advantages
-from envs.trainers.trl import EVALUATION, TrlFeed
+from envs.trainers.trl import MakeEnv, TrlFeed
+
+EVALUATION = "evaluation-"
+"""The names of an evaluation's groups begin so."""
+
+
+class FinishedGroups(set[str]):
+    """Names of groups that are not given again: trained on, or of an evaluation, which no checkpoint names."""
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or str(name).startswith(EVALUATION)
 
 
 class RolloutFunction(TrlFeed):
@@ -36,9 +45,9 @@ class RolloutFunction(TrlFeed):
     the folder of its first weights.
     """
 
-    def __init__(
-        self, make_env: Callable[[], Awaitable[Environment]], output_dir: str | Path, engine: str, model: str | Path
-    ) -> None:
+    finished = FinishedGroups
+
+    def __init__(self, make_env: MakeEnv, output_dir: str | Path, engine: str, model: str | Path) -> None:
         super().__init__(make_env, output_dir, refuse_advantages)
         self._weights = self.weights(engine, model)
         self._loaded: int | None = None
@@ -83,9 +92,10 @@ class RolloutFunction(TrlFeed):
         ]
         return {name: [row[name] for row in rows] for name in rows[0]}
 
-    def begin(self, args: Any, state: Any) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """Check that each checkpoint is at the end of a generation: TRL shuffles its rows, and makes the rest of one
         again at the next start. Raises ValueError."""
+        super().on_train_begin(args, state, control, **more)
         passes, batches = args.steps_per_generation * args.num_iterations, args.gradient_accumulation_steps
         self._steps = steps = max(1, passes // batches)
         saves = {"steps": state.save_steps, "best": 1}.get(args.save_strategy, 0)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from row_samples import rollout, score
 from sums import right
+from trl_on_cpu import shift_masks
 
 from atropos_agent.engines.completions import CompletionsServer
 from envs.running.feed import RunEnded
@@ -85,6 +86,19 @@ def test_a_row_with_several_advantages_is_given_once_for_each_with_those_tokens_
     assert (first.input_ids == second.input_ids).all()
     assert [first.completion_mask.tolist(), second.completion_mask.tolist()] == [[0, 1, 0], [0, 0, 1]]
     assert (first.advantage, second.advantage) == (1.25, 0.75)
+
+
+def test_shifted_masks_are_those_of_the_tokens_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a whole training with wrong masks is made with (test_with_trl.py)."""
+    rows = given(rollout(1.0, 1, "a"), rollout(0.0, 1, "b"))
+    monkeypatch.setattr(Worker, "_make_sample", Worker._make_sample)  # put back at the end
+    right_one, spoilt = worker_of(None, tmp_path), worker_of(None, tmp_path)
+    right_one.hand(rows)
+    shift_masks()
+    spoilt.hand(rows)
+    (first, _), (shifted, _) = take(right_one, 2), take(spoilt, 2)
+    for name in ("completion_mask", "old_log_probs"):
+        assert getattr(shifted, name).tolist() == [0, *getattr(first, name).tolist()[:-1]]
 
 
 def test_groups_of_one_rollout_which_no_trainer_would_get_are_refused(make_env: Any, tmp_path: Path) -> None:

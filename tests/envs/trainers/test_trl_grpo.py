@@ -121,7 +121,8 @@ def settings(passes: int, batches: int, strategy: str = "steps") -> Any:
 
 
 def begun(function: RolloutFunction, args: Any, max_steps: int, save_steps: int) -> None:
-    function.begin(args, SimpleNamespace(max_steps=max_steps, save_steps=save_steps))
+    told = SimpleNamespace(max_steps=max_steps, save_steps=save_steps, stateful_callbacks={})
+    function.callback.on_train_begin(args, told, None)
 
 
 def test_groups_are_trained_when_the_last_step_of_their_generation_is_done(

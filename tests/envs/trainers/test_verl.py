@@ -94,7 +94,7 @@ async def test_loops_of_two_environments_share_a_client_and_no_run(verl, tokeniz
         return made
 
     client, names = Client(), ("sums:Sums", f"{__name__}:Others", "sums:Sums")
-    first, second, again = [await loop(name)._fed({"temperature": 1.0}) for name in names]
+    first, second, again = [await loop(name)._open_run({"temperature": 1.0}) for name in names]
     try:
         assert isinstance(second.run.env, Others)
         assert again is first and not isinstance(first.run.env, Others)
@@ -111,7 +111,7 @@ async def test_runs_end_with_the_client_and_another_trainers_are_its_own(verl, t
         return made
 
     first, second = loop(), loop()
-    runs = [await one._fed({"temperature": 1.0}) for one in (first, second)]
+    runs = [await one._open_run({"temperature": 1.0}) for one in (first, second)]
     assert len({run.run.env.run_dir for run in runs}) == 2
     for one, run in ((first, runs[0]), (second, runs[1])):
         assert not run.ended

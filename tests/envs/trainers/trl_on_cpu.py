@@ -50,7 +50,7 @@ def shift_masks() -> None:
 
     from envs.trainers import trl_async
 
-    right = trl_async.Worker._sample
+    right = trl_async.Worker._make_sample
 
     def shifted(*given: Any) -> Any:
         sample = right(*given)
@@ -59,7 +59,7 @@ def shift_masks() -> None:
         )
         return sample
 
-    trl_async.Worker._sample = shifted  # type: ignore[method-assign]
+    trl_async.Worker._make_sample = shifted  # type: ignore[method-assign]
 
 
 def main(argv: list[str]) -> int:
