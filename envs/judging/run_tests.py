@@ -118,7 +118,7 @@ async def run_tests(prepared: PreparedSandbox, task: Task, changes: Changes, tim
 async def _read(prepared: PreparedSandbox, ran: ExecResult, written: Sequence[str]) -> Verdict:
     """Read the verdict of a finished test.sh. written: the changes' files. Raises InfraError."""
     calls = await prepared.receiver.calls()
-    seen = await asyncio.to_thread(outcome_of, calls, prepared.decoyed, prepared.required, prepared.record, written)
+    seen = await asyncio.to_thread(outcome_of, calls, prepared.decoyed, prepared.required, written)
     if seen is not None and seen.sign == EARLY and await _killed_for_memory(prepared.sandbox):
         # By whom is not known, and as little which tests passed.
         why = "the tests did not come to their end, and the kernel killed programs at the limit of the memory"

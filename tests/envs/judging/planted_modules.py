@@ -163,7 +163,7 @@ async def judge_modules(
         )
         output, _ = await running.communicate()
         calls = await receiver.calls()
-    outcome = outcome_of(calls, made, RequiredTests(listed, record or {}), record or {})
+    outcome = outcome_of(calls, made, RequiredTests(listed, record or {}))
     return Judged(running.returncode or 0, output.decode(), outcome, made, calls)
 
 
