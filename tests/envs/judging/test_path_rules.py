@@ -13,54 +13,44 @@ from envs.judging.path_rules import refusal, stays
 from envs.types import Collect, Hidden, Task, VerifierImage
 
 
-@pytest.mark.parametrize("path", ["/", "/proc/1", "/tests", "/logs/verifier/x", "/logs", "/etc/../tests", "", " "])
-def test_what_is_the_verifiers_own_can_not_be_graded(path):
-    assert refusal(path)
-
-
-@pytest.mark.parametrize("path", ["/etc/nginx", "/usr/local", "/root", "/logs/artifacts", ".git", "/testsuite"])
-def test_other_paths_can_be_graded(path):
-    assert refusal(path) is None
+@pytest.mark.parametrize(
+    ("paths", "graded"),
+    [
+        (("/", "/proc/1", "/tests", "/logs/verifier/x", "/logs", "/etc/../tests", "", " "), False),
+        (("/etc/nginx", "/usr/local", "/root", "/logs/artifacts", ".git", "/testsuite"), True),
+    ],
+)
+def test_what_is_the_verifiers_own_can_not_be_graded(paths, graded):
+    assert [path for path in paths if (refusal(path) is None) is not graded] == []
 
 
 @pytest.mark.parametrize(
-    "path, added, changed",
+    ("path", "carried"),
     [
-        ("/etc/nginx/nginx.conf", True, True),
-        ("/root/notes", True, True),
-        ("/etc/ld.so.preload", False, False),
-        ("/etc/profile.d/x.sh", False, False),
-        ("/root/.bashrc", False, False),
-        ("/root/.zshenv", False, False),
-        ("/etc/zsh/zshenv", False, False),
-        ("/root/.jq", False, False),
-        ("/root/.local/bin/env", False, False),
-        ("/root/.curlrc", False, False),
-        ("/etc/ssl/openssl.cnf", False, False),
-        ("/etc/apt/apt.conf.d/99hook", False, False),
-        ("/usr/local/bin/tool", True, False),
-        ("/usr/lib/x86_64-linux-gnu/libc.so.6", True, False),
-        ("/usr/lib/python3/dist-packages/requests/api.py", True, True),
-        ("/usr/lib/python3/dist-packages/_pytest/runner.py", False, False),
-        ("/usr/local/lib/python3.11/site-packages/exceptiongroup/__init__.py", False, False),
+        ("/etc/nginx/nginx.conf", "added changed removed"),
+        ("/root/notes", "added changed removed"),
+        ("/etc/ld.so.preload", "removed"),
+        ("/etc/profile.d/x.sh", "removed"),
+        ("/root/.bashrc", "removed"),
+        ("/root/.zshenv", "removed"),
+        ("/etc/zsh/zshenv", "removed"),
+        ("/root/.jq", "removed"),
+        ("/root/.local/bin/env", ""),
+        ("/root/.curlrc", "removed"),
+        ("/etc/ssl/openssl.cnf", "removed"),
+        ("/etc/apt/apt.conf.d/99hook", "removed"),
+        ("/usr/local/bin/tool", "added"),
+        ("/usr/lib/x86_64-linux-gnu/libc.so.6", "added"),
+        ("/usr/lib/python3/dist-packages/requests/api.py", "added changed removed"),
+        ("/usr/lib/python3/dist-packages/_pytest/runner.py", ""),
+        ("/usr/local/lib/python3.11/site-packages/exceptiongroup/__init__.py", ""),
+        ("/etc/sudoers.d/backdoor", "removed"),
+        ("/usr/bin/python3", "added"),
     ],
 )
-def test_what_roots_programs_load_or_obey_stays(path, added, changed):
-    assert (not stays(path, start=False), not stays(path, start=True)) == (added, changed)
-
-
-@pytest.mark.parametrize(
-    "path, carried",
-    [
-        ("/etc/sudoers.d/backdoor", True),
-        ("/etc/ld.so.preload", True),
-        ("/etc/profile.d/evil.sh", True),
-        ("/usr/bin/python3", False),
-        ("/usr/lib/python3/dist-packages/_pytest/runner.py", False),
-    ],
-)
-def test_what_roots_programs_obey_may_be_removed_but_no_program(path, carried):
-    assert stays(path, start=True, gone=True) is not carried
+def test_what_roots_programs_load_or_obey_stays_but_may_be_removed_if_it_is_no_program(path, carried):
+    kept = {"added": stays(path, False), "changed": stays(path, True), "removed": stays(path, True, gone=True)}
+    assert " ".join(how for how, stay in kept.items() if not stay) == carried
 
 
 def test_git_is_carried_where_it_is_graded_without_what_makes_git_run_programs():
