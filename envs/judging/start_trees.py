@@ -41,7 +41,7 @@ class StartTrees:
             made = await self._backend.image_id(image)  # one that was made again may hold something else
         except SandboxError as error:
             raise InfraError(Failure.SANDBOX, f"could not look for {image}: {error}") from error
-        graded = tuple(hidden.graded), hidden.graded_alone, hidden.own is None, tuple(hidden.collect)
+        graded = tuple(hidden.graded), hidden.graded_alone, hidden.own is None
         key = made, image, task.workdir, graded, task.service, task.health
         reading = self._trees.pop(key, None)
         if reading is None or (reading.done() and (reading.cancelled() or reading.exception() is not None)):
@@ -72,7 +72,6 @@ class StartTrees:
 async def _read_start(sandbox: Sandbox, hidden: Hidden) -> Start:
     """Return the content of the task's judged paths in a clean sandbox. Raises SandboxError, TarError and OSError, and
     InfraError of kind "task" when the working directory can't serve as a source tree."""
-    git = graded_git(hidden)
     elsewhere: dict[str, Area | None] = dict.fromkeys(graded_paths(hidden, sandbox.workdir))
     for path in [] if hidden.own is not None else list(elsewhere):
         try:
@@ -89,11 +88,11 @@ async def _read_start(sandbox: Sandbox, hidden: Hidden) -> Start:
     tree: Tree | None = None
     if not (hidden.graded_alone or is_machine):
         try:
-            tree = (await scan_tree(sandbox, sandbox.workdir, git=git, start=None)).tree
+            tree = (await scan_tree(sandbox, sandbox.workdir, git=graded_git(hidden), start=None)).tree
         except (OSError, ValueError) as error:
             if is_ours(error):
                 raise
             raise InfraError(
                 Failure.TASK, f"the image's {sandbox.workdir} can't be the source tree: {error}"
             ) from error
-    return Start(tree, elsewhere, git, hidden.own is not None, hidden.collect)
+    return Start(tree, elsewhere)

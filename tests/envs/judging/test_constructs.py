@@ -55,7 +55,7 @@ async def differing(backend, root: Path, names: Iterable[str]) -> dict[str, obje
     start = await StartTrees(backend).get(Task("work", "Do it.", Hidden(), workdir="/app"), image)
     async with backend.open(SandboxSpec(image, workdir="/app")) as sandbox:
         await sandbox.exec(["bash", "-c", WORK])
-        changes = await collect_changes(sandbox, start)
+        changes = await collect_changes(sandbox, start, Hidden())
 
     async def one(number: int, name: str) -> tuple[object, object]:
         watched = RUNS_TESTS.search(CONSTRUCTS[name]) is not None

@@ -86,7 +86,7 @@ async def test_a_large_file_elsewhere_that_stayed_as_it_was_is_no_change(monkeyp
     folder, scan = await scan_of(sandbox, "/srv", git=True)
     before = Start(None, {"/srv": Area(folder, scan.tree)})
     sandbox.archives["/srv"] = archive(member("large", b"1" * 50), member("small", b"2"))
-    found = await collect_changes(sandbox, before)
+    found = await collect_changes(sandbox, before, Hidden())
     assert (found.problem, found.written()) == (None, ["/srv/small"])
 
 
@@ -110,7 +110,7 @@ async def test_paths_elsewhere_are_compared_with_the_images():
         }
     )
     hook = Collect("dump", "root", 5.0)
-    found = await collect_changes(sandbox, Start({}, before, collect=[hook]), [])
+    found = await collect_changes(sandbox, Start({}, before), Hidden(collect=[hook]))
     assert sandbox.ran == [("dump", {"user": "root", "timeout": 5.0}), "stopped"]
     assert [(where, one.added, one.changed, one.deleted) for where, one in found.elsewhere] == [
         ("/etc/x", (), ("old",), ("gone",)),
@@ -129,26 +129,30 @@ async def test_paths_elsewhere_are_compared_beside_the_event_loop(monkeypatch):
     """There may be 500,000 of them."""
     threads = []
     monkeypatch.setattr("envs.judging.changes.stays", lambda *_, **__: threads.append(threading.get_ident()))
-    await collect_changes(Stopped({"/srv": archive(member("x", b"1"))}), Start(None, {"/srv": None}))
+    await collect_changes(Stopped({"/srv": archive(member("x", b"1"))}), Start(None, {"/srv": None}), Hidden())
     assert threads and threading.get_ident() not in threads
+
+
+ALIEN = Hidden(own=VerifierImage())
+"""Of a task that is judged in another image than the agent's."""
 
 
 async def test_what_is_graded_alone_leaves_the_source_tree_out():
     sandbox = Stopped({"/app": archive(member("a", b"1")), "/app/out": archive(member("out", b"1"))})
-    found = await collect_changes(sandbox, Start(None, {"/app/out": None}, foreign=True))
+    found = await collect_changes(sandbox, Start(None, {"/app/out": None}), ALIEN)
     assert (found.added, [where for where, _ in found.elsewhere]) == ((), ["/app"])
 
 
 async def test_a_path_that_holds_the_source_tree_leaves_that_to_it():
     tree = archive(folder("app"), member("app/a", b"1"), member("b"))
     sandbox = Stopped({"/srv/app": archive(member("a", b"1")), "/srv": tree}, "/srv/app")
-    found = await collect_changes(sandbox, Start({}, {"/srv": None}))
+    found = await collect_changes(sandbox, Start({}, {"/srv": None}), Hidden())
     assert (found.added, [one.added for _, one in found.elsewhere]) == (("a",), [("b",)])
 
 
 async def test_in_another_image_programs_stay():
     sandbox = Stopped({"/usr": archive(folder("bin"), member("bin/cat", b"evil"), member("notes", b"1"))})
-    found = await collect_changes(sandbox, Start(None, {"/usr": None}, foreign=True))
+    found = await collect_changes(sandbox, Start(None, {"/usr": None}), ALIEN)
     assert [one.added for _, one in found.elsewhere] == [("bin", "notes")]
 
 

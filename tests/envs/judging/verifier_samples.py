@@ -26,7 +26,7 @@ async def verdict_after(backend, image, task, command, starts=None):
     async with open_verifier(backend, task, image) as verifier:
         async with backend.open(agent_spec(task, image)) as sandbox:
             await sandbox.exec(command, timeout=30.0)
-            changes = await collect_changes(sandbox, start, task.hidden.protected)
+            changes = await collect_changes(sandbox, start, task.hidden)
         return await verifier(changes)
 
 
