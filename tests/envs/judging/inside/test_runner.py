@@ -89,7 +89,7 @@ def comparable(output):
 async def ran(prepared, line):
     """Return (what a line of test.sh printed and how it ended, where its tests ran)."""
     command = ["bash", "-c", f"rm -f /tmp/where; {line}"]
-    done = await prepared.sandbox.exec(command, user="root", cwd="/app", env={"PATH": prepared.path}, timeout=100.0)
+    done = await prepared.sandbox.exec(command, user="root", cwd="/app", env=prepared.env, timeout=100.0)
     where = await prepared.sandbox.exec("cat /tmp/where", user="root")
     return (comparable(done.output), done.exit_code), where.output
 
