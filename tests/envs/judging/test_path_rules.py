@@ -4,6 +4,7 @@ import tarfile
 import threading
 
 import pytest
+from task_formats import write
 from tree_samples import Stopped, archive, carried, changes_of, folder, member, start
 from verifier_samples import image_of, verdict_after
 
@@ -176,9 +177,7 @@ echo 'touch /tmp/hooked' > .git/hooks/post-index-change; chmod +x .git/hooks/pos
 
 @pytest.mark.docker
 async def test_what_a_task_names_is_judged_and_nothing_else(docker_backend, tmp_path):
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "tests/check.py").write_text(CHECK)
-    (tmp_path / "tests/test.sh").write_text(TEST_SH)
+    tests = write(tmp_path / "tests", {"check.py": CHECK, "test.sh": TEST_SH})
     context = image_of(
         tmp_path,
         True,
@@ -186,7 +185,7 @@ async def test_what_a_task_names_is_judged_and_nothing_else(docker_backend, tmp_
         "RUN git init -q && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m first",
     )
     for graded, reward in ((("/etc/app", ".git"), 1.0), ((), 0.0)):
-        task = Task("t", "Do it.", Hidden(tmp_path / "tests", graded=graded), context=context)
+        task = Task("t", "Do it.", Hidden(tests, graded=graded), context=context)
         image = await docker_backend.ensure_image(None, context)
         verdict = await verdict_after(docker_backend, image, task, WORK)
         assert verdict.reward == reward, verdict.explanation
@@ -194,10 +193,9 @@ async def test_what_a_task_names_is_judged_and_nothing_else(docker_backend, tmp_
 
 @pytest.mark.docker
 async def test_a_separate_verifier_has_an_image_of_its_own(docker_backend, tmp_path):
-    tests = tmp_path / "tests"
-    tests.mkdir()
-    (tests / "Dockerfile").write_text("FROM x\nWORKDIR /judge\nRUN echo 42 > /judge/answer\nCOPY . /tests/\n")
-    (tests / "test.sh").write_text("cmp /app/out/n /judge/answer; echo $((! $?)) > /logs/verifier/reward.txt\n")
+    image = "FROM x\nWORKDIR /judge\nRUN echo 42 > /judge/answer\nCOPY . /tests/\n"
+    script = "cmp /app/out/n /judge/answer; echo $((! $?)) > /logs/verifier/reward.txt\n"
+    tests = write(tmp_path / "tests", {"Dockerfile": image, "test.sh": script})
     own = VerifierImage(context=tests, holds_tests=True)
     hidden = Hidden(tests, graded=("/app/out",), graded_alone=True, own=own)
     task = Task("t", "Do it.", hidden, context=image_of(tmp_path, True))
