@@ -138,7 +138,7 @@ async def judged(texts: dict[str, str]) -> tuple[bool, bool]:
             sys.executable, *command, cwd=home, env=env, stdout=null, stderr=null
         )
         await ran.wait()
-        seen = outcome_of(await receiver.calls(), made, RequiredTests({}, {}), {})
+        seen = outcome_of(await receiver.calls(), made, RequiredTests({}, {}))
         server.close()
         passed = ran.returncode == 0 and seen is not None and seen.problem is None
         return passed, seen is not None and seen.sign is not None

@@ -51,7 +51,7 @@ async def reference(backend: Backend, task: Task, image: str) -> Changes:
     async with backend.open(agent_spec(task, image)) as sandbox:
         await sandbox.upload(pack_directory(task.hidden.solution), "/solution")
         await sandbox.exec(["bash", "/solution/solve.sh"], timeout=600.0)
-        return await collect_changes(sandbox, start, task.hidden.protected)
+        return await collect_changes(sandbox, start, task.hidden)
 
 
 async def bare(backend: Backend, task: Task, image: str, changes: Changes) -> tuple[float, bool]:
@@ -99,7 +99,7 @@ class Work:
             agent = AtroposAgent(server, default_tools(sandbox, ("terminal",)), AgentConfig(), self.tokenizer)
             result = await agent.run(task.instruction)
             assert len(result.steps) == len(COMMANDS) + 1, result.error
-            changes = await collect_changes(sandbox, await starts.get(task, image), task.hidden.protected)
+            changes = await collect_changes(sandbox, await starts.get(task, image), task.hidden)
         async with open_verifier(backend, task, image) as verifier:
             return (await verifier(changes)).reward
 

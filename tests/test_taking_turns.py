@@ -27,6 +27,17 @@ def test_a_fifth_is_tried_of_all_and_of_a_file_with_many(monkeypatch, seed):
     assert sum(test.startswith("tests/a") for test in found) == 2
 
 
+@pytest.mark.parametrize("entries", [1, 4, 28, 113])
+def test_each_entry_of_a_table_has_its_turn(monkeypatch, entries):
+    table, found = {str(number): number for number in range(entries)}, set()
+    for seed in range(entries):
+        monkeypatch.setenv(turns.VARIABLE, str(seed))
+        tried = turns.share(table, 3)
+        assert 1 <= len(tried) <= 3
+        found |= tried.keys()
+    assert found == table.keys() == turns.share(table, None).keys()
+
+
 def test_what_took_long_is_noted_and_what_was_not_run_stays(monkeypatch, tmp_path):
     monkeypatch.setattr(turns, "LONG", tmp_path / "long.json")
     turns.LONG.write_text(json.dumps({"quick now": 9, "not run": 12}))

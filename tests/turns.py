@@ -9,10 +9,12 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from _pytest.mark import ParameterSet
 
+T = TypeVar("T")
 VARIABLE = "CORPUS_SEED"
 """Has the seed, for all workers of a run."""
 
@@ -29,6 +31,18 @@ def seed() -> int:
 def turn(shares: int) -> int:
     """Return the number of the share that is tried, from 0 on."""
     return seed() % shares
+
+
+def share(table: Mapping[str, T], most: int | None, place: int = 0) -> dict[str, T]:
+    """Return what a run tries of a table: `most` of it, by turns, or all. place: other ones try others."""
+    shares = -(-len(table) // (most or len(table)))
+    return {name: table[name] for name in list(table)[(seed() + place) % shares :: shares]}
+
+
+def share_or_all(most: int) -> pytest.MarkDecorator:
+    """Call a test with `most` in an ordinary run, and with None as a slow one, as `share` takes it."""
+    everything = pytest.param(None, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])
+    return pytest.mark.parametrize("most", [most, everything], ids=["a share", "all"])
 
 
 def one_of(values: Iterable[object]) -> Sequence[object]:

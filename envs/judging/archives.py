@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import tarfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from sandboxes.base import Sandbox
@@ -20,12 +20,12 @@ def pack_directory(directory: Path) -> bytes:
     return pack_directories([(".", directory)])
 
 
-def pack_directories(directories: Sequence[tuple[str, Path]], keep: Callable[[str], bool] = bool) -> bytes:
+def pack_directories(directories: Sequence[tuple[str, Path]], left_out: Container[str] = ()) -> bytes:
     """Return several directories as one archive, each with its path in the archive. If two files have one path, the
-    later counts. keep: whether a member of a name is packed."""
+    later counts. left_out: names of members."""
 
     def plain(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
-        if "__pycache__" in Path(info.name).parts or not keep(info.name):
+        if "__pycache__" in Path(info.name).parts or info.name in left_out:
             return None
         info.uid = info.gid = 0
         info.uname = info.gname = ""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePosixPath
 
 from envs.judging.tree import Scan, Tree, skipped
-from envs.types import Collect, Hidden
+from envs.types import Hidden
 from sandboxes.base import Sandbox, SandboxError
 
 _OF_PATHS = frozenset((None, errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EACCES, errno.EPERM))
@@ -34,15 +34,10 @@ class Start:
 
     tree: the source tree; None if it is not judged.
     elsewhere: the other judged parts, by absolute path; None for a missing one.
-    git: `.git` in the source tree is judged. foreign: they are judged in another image than the agent's.
-    collect: run before the work is read.
     """
 
     tree: Tree | None
     elsewhere: Mapping[str, Area | None] = field(default_factory=dict)
-    git: bool = False
-    foreign: bool = False
-    collect: Sequence[Collect] = ()
 
     @property
     def paths(self) -> int:

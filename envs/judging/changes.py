@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from envs.judging.areas import Start, inside, is_ours, scan_of, scan_tree
+from envs.judging.areas import Start, graded_git, inside, is_ours, scan_of, scan_tree
 from envs.judging.path_rules import obeyed_by_git, stays
 from envs.judging.pytest_options import merged
 from envs.judging.tree import KEPT_WHOLE, MAX_CHANGED_BYTES, Entry, Scan, Tree, is_built, parents
-from envs.types import Failure, InfraError
+from envs.types import Failure, Hidden, InfraError
 from sandboxes.base import Sandbox, SandboxError
 
 MAX_CHANGED_ENTRIES = 100_000
@@ -62,27 +62,25 @@ class Changes:
         return bool(self.added or self.changed or self.deleted or self.elsewhere or self.problem)
 
 
-async def collect_changes(
-    sandbox: Sandbox, start: Start, protected: Sequence[str] = (), *, stop: bool = True
-) -> Changes:
-    """Stop the sandbox and take the differences from `start`.
+async def collect_changes(sandbox: Sandbox, start: Start, hidden: Hidden, *, stop: bool = True) -> Changes:
+    """Stop the sandbox and take the differences from `start`, as the task says.
 
-    protected: patterns of paths that are left as they were, beside `PROTECTED`.
     stop: False leaves it running, for the next step of a task. Its actions meanwhile can spoil its own work alone.
     A tree that is too big or gone is a result with a `problem`, since the agent did it.
     Raises InfraError when the Docker daemon fails.
     """
     changes = Changes()
     try:
-        for hook in start.collect:  # what it prints or ends with is the agent's to say, and decides nothing
+        for hook in hidden.collect:  # what it prints or ends with is the agent's to say, and decides nothing
             await sandbox.exec(hook.command, user=hook.user, timeout=hook.timeout_s)
         if stop:
             await sandbox.stop()
         if start.tree is not None:
-            scan = await scan_tree(sandbox, sandbox.workdir, git=start.git, start=start.tree)
-            changes = await asyncio.to_thread(compare, start.tree, scan, protected, git=start.git)
+            git = graded_git(hidden)
+            scan = await scan_tree(sandbox, sandbox.workdir, git=git, start=start.tree)
+            changes = await asyncio.to_thread(compare, start.tree, scan, hidden.protected, git=git)
         if start.elsewhere:
-            changes = await _with_elsewhere(changes, sandbox, start, protected)
+            changes = await _with_elsewhere(changes, sandbox, start, hidden)
     except (SandboxError, tarfile.TarError, OSError, ValueError) as error:
         if is_ours(error):
             raise InfraError(Failure.SANDBOX, f"could not read what the agent made: {error}") from error
@@ -99,15 +97,15 @@ def compare(start: Tree, scan: Scan, protected: Sequence[str] = (), *, git: bool
     return _difference(start, scan, lambda path: _is_protected(path, protected), obeyed.__contains__)
 
 
-async def _with_elsewhere(changes: Changes, sandbox: Sandbox, start: Start, protected: Sequence[str]) -> Changes:
+async def _with_elsewhere(changes: Changes, sandbox: Sandbox, start: Start, hidden: Hidden) -> Changes:
     """Return the changes with those outside of the working directory. Raises as `Sandbox.download`, and ValueError when
     one is over the caps."""
     found: list[tuple[str, Changes]] = []
     for path, before in start.elsewhere.items():
         try:
-            git = start.git or not inside(path, sandbox.workdir)
+            git = graded_git(hidden) or not inside(path, sandbox.workdir)
             after = await scan_of(sandbox, path, git=git, compares=True, before=before)
-            parts = await asyncio.to_thread(list, _area(path, after, start, sandbox.workdir, protected))
+            parts = await asyncio.to_thread(list, _area(path, after, start, sandbox.workdir, hidden))
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
         for folder, one in parts:
@@ -123,7 +121,7 @@ async def _with_elsewhere(changes: Changes, sandbox: Sandbox, start: Start, prot
 
 
 def _area(
-    path: str, after: tuple[str, Scan] | None, start: Start, workdir: str, protected: Sequence[str]
+    path: str, after: tuple[str, Scan] | None, start: Start, workdir: str, hidden: Hidden
 ) -> Iterator[tuple[str, Changes]]:
     """Yield the changes of one path, each with the folder to which its names are relative."""
     parent, _, name = ("/" + path.strip("/")).rpartition("/")
@@ -144,13 +142,14 @@ def _area(
             return True
         if inside(whole, workdir):  # then it is compared with the source tree
             return start.tree is not None
-        there = one in tree or (start.foreign and whole.startswith(("/usr/", "/bin/", "/sbin/", "/lib")))
+        # In an image of the verifier's own the same programs may stand there.
+        there = one in tree or (hidden.own is not None and whole.startswith(("/usr/", "/bin/", "/sbin/", "/lib")))
         return stays(whole, there, gone=one not in scan.tree)
 
     def is_protected(one: str) -> bool:
         whole = f"{folder.rstrip('/')}/{one}"
         ours = inside(whole, workdir)
-        return _is_protected(whole[len(workdir.rstrip("/")) + 1 :] if ours else whole, protected)
+        return _is_protected(whole[len(workdir.rstrip("/")) + 1 :] if ours else whole, hidden.protected)
 
     yield folder, _difference(tree, scan, is_protected, is_kept)
 

@@ -11,12 +11,11 @@ import asyncio
 import io
 import json
 import tarfile
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence, Set
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from envs.judging.archives import add_file, add_link, pack_directories, pack_some, regular_files
 from envs.judging.begin import begin
@@ -51,43 +50,20 @@ _MAX_TEST_BYTES = 64 * 2**20
 class PreparedSandbox:
     """A sandbox, ready to judge changes.
 
-    decoyed: the hidden tests. receiver: takes their reports. required, record: the tests that must pass. watched:
-    whether the tests' observed results decide. known: whether the reference's were seen before, by `tasks check` or
-    by the author of the list. path: PATH of test.sh. command: runs it. bench: of the judge by model; None without one.
+    decoyed: the hidden tests. receiver: takes their reports. required: the tests that must pass. watched: whether the
+    tests' observed results decide. known: whether the reference's were seen before, by `tasks check` or by the author
+    of the list. command: runs test.sh. env: leads it to the stand-ins and to its judge. bench: of the judge by model.
     """
 
     sandbox: Sandbox
     decoyed: DecoyedTests
     receiver: Receiver
     required: RequiredTests
-    record: Mapping[str, Any]
     watched: bool
     known: bool
-    path: str
     command: Sequence[str]
+    env: Mapping[str, str]
     bench: Bench | None
-
-    @property
-    def judge_env(self) -> Mapping[str, str]:
-        """Return the variables that lead test.sh to its judge."""
-        return {} if self.bench is None else self.bench.env(self.sandbox.door(_JUDGE))
-
-
-@dataclass(frozen=True, slots=True)
-class _Tests:
-    """The content for /tests. folders: of this machine; none if the image has it. modules: of tests, by absolute path,
-    without those with a digest that test.sh asks for. listed: its tests.json. in_tree: modules of tests in the working
-    directory. patch: makes these; None if they are there. speak_of_runners: whether any file names pytest or unittest.
-    call_pytest: whether one may call it. command: runs test.sh."""
-
-    folders: Sequence[Path]
-    modules: Mapping[str, bytes]
-    listed: Mapping[str, Any]
-    in_tree: Sequence[str]
-    patch: bytes | None
-    speak_of_runners: bool
-    call_pytest: bool
-    command: Sequence[str]
 
 
 @asynccontextmanager
@@ -107,55 +83,50 @@ async def open_prepared(backend: Backend, task: Task, image: str) -> AsyncIterat
 
 
 async def _prepare(sandbox: Sandbox, task: Task, receiver: Receiver, bench: Bench | None) -> PreparedSandbox:
-    own = task.hidden.own
+    hidden, own = task.hidden, task.hidden.own
     holds_tests = own is not None and own.holds_tests
-    folders = [] if holds_tests else folders_of(task.hidden)
+    folders = [] if holds_tests else folders_of(hidden)
     if not folders and not holds_tests:
         raise InfraError(
             Failure.TASK, f"task {task.id} has no tests; give it Hidden.tests, or judge it in its environment"
         )
     try:
-        files = files_of(folders, _MAX_TEST_BYTES)
+        named = files_of(folders, _MAX_TEST_BYTES)
         if holds_tests:
-            files = regular_files(await sandbox.download("/tests", max_bytes=_MAX_TEST_BYTES), _MAX_TEST_BYTES)
-        tests = await asyncio.to_thread(_tests, folders, files)
-        record = json.loads(task.hidden.record or "{}")
-        record = record[0] if isinstance(record, list) and record else record or {}
-        required = RequiredTests(tests.listed, record)
-        watched = task.hidden.watched if task.hidden.watched is not None else tests.speak_of_runners
-        modules = {**tests.modules, **await _tests_of_tree(sandbox, tests)}
+            named = regular_files(await sandbox.download("/tests", max_bytes=_MAX_TEST_BYTES), _MAX_TEST_BYTES)
+        files = await asyncio.to_thread(dict, named)
+        listed = json.loads(files.get("tests.json", b"{}"))
+        if not isinstance(listed, dict):
+            raise ValueError("/tests/tests.json is not a table")
+        record = json.loads(hidden.record or "{}")
+        required = RequiredTests(listed, record[0] if isinstance(record, list) and record else record or {})
+        watched = hidden.watched if hidden.watched is not None else speak_of_runners(files.items())
+        in_tree = list(map(str, listed.get("IN_TREE", [])))
+        modules = await asyncio.to_thread(_modules, files) | await _tests_of_tree(sandbox, in_tree, files)
         # Unwatched tests may run where nothing knows of decoys.
         made = await asyncio.to_thread(insert_decoys, modules if watched else {}, required.failing())
-        path = await _upload(sandbox, tests, made, runner=watched and tests.call_pytest)
+        left_out = {"tests/test.patch"} if in_tree else set()
+        archive = await asyncio.to_thread(_pack, folders, left_out, made.texts, _port(sandbox))
+        calls_pytest = any(b"pytest" in data or b"py.test" in data for data in files.values())
+        path = await _upload(sandbox, archive, folders, runner=watched and calls_pytest)
         if not holds_tests:
             await begin(sandbox, task if own is None else replace(task, health=None))  # as Harbor
     except (SandboxError, OSError, ValueError, tarfile.TarError) as error:
         raise InfraError(Failure.VERIFIER, f"could not prepare the verifier's sandbox: {error}") from error
-    known = task.hidden.watched is not None or bool(required.tests)
-    return PreparedSandbox(sandbox, made, receiver, required, record, watched, known, path, tests.command, bench)
+    env = {"PATH": path, **hidden.test_env, **({} if bench is None else bench.env(sandbox.door(_JUDGE)))}
+    known = hidden.watched is not None or bool(required.tests)
+    command = command_of("/tests/test.sh", files.get("test.sh", b""))
+    return PreparedSandbox(sandbox, made, receiver, required, watched, known, command, env, bench)
 
 
-def _tests(folders: Sequence[Path], named: Iterable[tuple[str, bytes]]) -> _Tests:
-    """Read the content for /tests. named: its files' names and contents."""
-    files = dict(named)
-    listed = json.loads(files.get("tests.json", b"{}"))
-    if not isinstance(listed, dict):
-        raise ValueError("/tests/tests.json is not a table")
+def _modules(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the modules of tests in /tests, by absolute path, without those with a digest that test.sh asks for."""
     texts = b"\0".join(files.values())
-    return _Tests(
-        folders,
-        {
-            f"/tests/{name}": data
-            for name, data in files.items()
-            if is_test_module(name.rpartition("/")[2], data) and sha256(data).hexdigest().encode() not in texts
-        },
-        listed,
-        [str(name) for name in listed.get("IN_TREE", [])],
-        files.get("test.patch"),
-        speak_of_runners(files.items()),
-        any(b"pytest" in data or b"py.test" in data for data in files.values()),
-        command_of("/tests/test.sh", files.get("test.sh", b"")),
-    )
+    return {
+        f"/tests/{name}": data
+        for name, data in files.items()
+        if is_test_module(name.rpartition("/")[2], data) and sha256(data).hexdigest().encode() not in texts
+    }
 
 
 def command_of(path: str, script: bytes) -> list[str]:
@@ -166,25 +137,24 @@ def command_of(path: str, script: bytes) -> list[str]:
     return ["bash", path] if plain else [words[0], *(word.strip() for word in words[1:]), path]
 
 
-async def _tests_of_tree(sandbox: Sandbox, tests: _Tests) -> dict[str, bytes]:
+async def _tests_of_tree(sandbox: Sandbox, in_tree: Sequence[str], files: Mapping[str, bytes]) -> dict[str, bytes]:
     """Apply test.patch to the working directory, and return the modules of tests there, by absolute path."""
-    if not tests.in_tree:
+    if not in_tree:
         return {}
-    if tests.patch is not None:
+    if "test.patch" in files:
         command = ["git", "-c", "safe.directory=*", "apply", "-"]
-        applied = await sandbox.exec(command, cwd=sandbox.workdir, user="root", stdin=tests.patch)
+        applied = await sandbox.exec(command, cwd=sandbox.workdir, user="root", stdin=files["test.patch"])
         if not applied.ok:
             raise InfraError(Failure.TASK, f"test.patch does not fit the image's tree: {applied.output[-SHOWN:]}")
-    packed = await pack_some(sandbox, sandbox.workdir, tests.in_tree, _MAX_TEST_BYTES)
+    packed = await pack_some(sandbox, sandbox.workdir, in_tree, _MAX_TEST_BYTES)
     found = regular_files(packed, _MAX_TEST_BYTES) if packed else ()
     return {f"{sandbox.workdir.rstrip('/')}/{name}": data for name, data in found}
 
 
-async def _upload(sandbox: Sandbox, tests: _Tests, made: DecoyedTests, *, runner: bool) -> str:
+async def _upload(sandbox: Sandbox, archive: bytes, folders: Sequence[Path], *, runner: bool) -> str:
     """Put the tests and the code of `inside` into the sandbox. Returns the PATH for test.sh. runner: whether a process
     with pytest shall wait there for its calls. Raises InfraError, SandboxError and OSError."""
-    archive = await asyncio.to_thread(_pack, tests, made, _port(sandbox))
-    make = _MAKE.format("/tests" if tests.folders else "")
+    make = _MAKE.format("/tests" if folders else "")
     env = {"RUNNER_FOR": sandbox.workdir} if runner else {}
     done = await sandbox.exec(f"{make} && {_SET_UP}", user="root", stdin=archive, env=env)
     if not done.ok and (await sandbox.exec(make.rpartition(" && ")[0], user="root")).ok:  # an image without tar
@@ -203,17 +173,14 @@ def _port(sandbox: Sandbox) -> str:
         return "1"  # nothing is seen there
 
 
-def _pack(tests: _Tests, made: DecoyedTests, port: str) -> bytes:
-    elsewhere = {path.lstrip("/") for path in made.texts} | ({"tests/test.patch"} if tests.in_tree else set())
-
-    def is_kept(name: str) -> bool:
-        return name not in elsewhere
-
-    archive = io.BytesIO(
-        pack_directories([*(("tests", folder) for folder in tests.folders), ("verifier", _INSIDE)], keep=is_kept)
-    )
+def _pack(folders: Sequence[Path], left_out: Set[str], texts: Mapping[str, bytes], port: str) -> bytes:
+    """Return the archive of all that is put into the sandbox. folders: of this machine, for /tests; none if the image
+    has it. texts: the modules with decoys, by path."""
+    known = left_out | {path.lstrip("/") for path in texts}
+    packed = pack_directories([*(("tests", folder) for folder in folders), ("verifier", _INSIDE)], known)
+    archive = io.BytesIO(packed)
     with tarfile.open(fileobj=archive, mode="a", format=tarfile.GNU_FORMAT) as tar:
-        for path, data in made.texts.items():
+        for path, data in texts.items():
             add_file(tar, path.lstrip("/"), data)
         add_file(tar, "verifier/port", port.encode())
         add_file(tar, "verifier/lacking", b"", 0o666)

@@ -102,23 +102,23 @@ async def run_tests(prepared: PreparedSandbox, task: Task, changes: Changes, tim
         await _had_time(prepared, ran.duration_s, task.hidden.usual_s)
     if await prepared.sandbox.host_out_of_memory():
         raise InfraError(Failure.VERIFIER, f"{OUT_OF_MEMORY} in the verifier's sandbox")
-    if prepared.bench is not None:
-        await prepared.bench.check()
-    verdict = await _read(prepared, ran, changes.written())
-    patch = await asyncio.to_thread(patch_of, changes, before, prepared.sandbox.workdir)
-    verdict = replace(verdict, output=truncate(ran.output, MAX_OUTPUT), patch=patch)
     bench = prepared.bench
-    if bench is None:
-        return verdict
+    if bench is not None:
+        await bench.check()
+    verdict = await _read(prepared, ran, changes.written())
     return replace(
-        verdict, explanation=verdict.explanation + bench.words(), metrics={**verdict.metrics, **bench.metrics}
+        verdict,
+        explanation=verdict.explanation + (bench.words() if bench else ""),
+        metrics={**verdict.metrics, **(bench.metrics if bench else {})},
+        output=truncate(ran.output, MAX_OUTPUT),
+        patch=await asyncio.to_thread(patch_of, changes, before, prepared.sandbox.workdir),
     )
 
 
 async def _read(prepared: PreparedSandbox, ran: ExecResult, written: Sequence[str]) -> Verdict:
     """Read the verdict of a finished test.sh. written: the changes' files. Raises InfraError."""
     calls = await prepared.receiver.calls()
-    seen = await asyncio.to_thread(outcome_of, calls, prepared.decoyed, prepared.required, prepared.record, written)
+    seen = await asyncio.to_thread(outcome_of, calls, prepared.decoyed, prepared.required, written)
     if seen is not None and seen.sign == EARLY and await _killed_for_memory(prepared.sandbox):
         # By whom is not known, and as little which tests passed.
         why = "the tests did not come to their end, and the kernel killed programs at the limit of the memory"
@@ -212,7 +212,7 @@ async def _run_test_sh(prepared: PreparedSandbox, task: Task, timeout_s: float) 
             prepared.command,
             timeout=timeout_s,
             cwd=sandbox.workdir,
-            env={**_GIT, "PATH": prepared.path, **task.hidden.test_env, **prepared.judge_env},
+            env={**_GIT, **prepared.env},
             user=task.hidden.user,
             max_output=_MAX_REPORT_BYTES,
         )

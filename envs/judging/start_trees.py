@@ -38,20 +38,11 @@ class StartTrees:
         """
         hidden = task.hidden
         try:
-            made = await self._backend.image_id(image)
+            made = await self._backend.image_id(image)  # one that was made again may hold something else
         except SandboxError as error:
             raise InfraError(Failure.SANDBOX, f"could not look for {image}: {error}") from error
-        key = (
-            made,  # one that was made again may hold something else
-            image,
-            task.workdir,
-            tuple(hidden.graded),
-            hidden.graded_alone,
-            hidden.own is None,
-            tuple(hidden.collect),
-            task.service,
-            task.health,
-        )
+        graded = tuple(hidden.graded), hidden.graded_alone, hidden.own is None
+        key = made, image, task.workdir, graded, task.service, task.health
         reading = self._trees.pop(key, None)
         if reading is None or (reading.done() and (reading.cancelled() or reading.exception() is not None)):
             reading = asyncio.create_task(self._read(task, image))
@@ -81,34 +72,27 @@ class StartTrees:
 async def _read_start(sandbox: Sandbox, hidden: Hidden) -> Start:
     """Return the content of the task's judged paths in a clean sandbox. Raises SandboxError, TarError and OSError, and
     InfraError of kind "task" when the working directory can't serve as a source tree."""
-    git = graded_git(hidden)
-    elsewhere: dict[str, Area | None] = {}
-    for path in graded_paths(hidden, sandbox.workdir):
-        elsewhere[path] = None
-        if hidden.own is not None:
-            continue
+    elsewhere: dict[str, Area | None] = dict.fromkeys(graded_paths(hidden, sandbox.workdir))
+    for path in [] if hidden.own is not None else list(elsewhere):
         try:
             found = await scan_of(sandbox, path, git=True)
+            elsewhere[path] = None if found is None else Area(found[0], found[1].tree)
         except (tarfile.TarError, OSError, ValueError) as error:
             if is_ours(error):
                 raise
             logger.warning("the image's %s is not judged: %s", path, error)
             del elsewhere[path]
-            continue
-        if found is not None:
-            folder, scan = found
-            elsewhere[path] = Area(folder, scan.tree)
     is_machine = sandbox.workdir.strip("/") == ""
     if is_machine and not hidden.graded:
         raise InfraError(Failure.TASK, NO_TREE)
     tree: Tree | None = None
     if not (hidden.graded_alone or is_machine):
         try:
-            tree = (await scan_tree(sandbox, sandbox.workdir, git=git, start=None)).tree
+            tree = (await scan_tree(sandbox, sandbox.workdir, git=graded_git(hidden), start=None)).tree
         except (OSError, ValueError) as error:
             if is_ours(error):
                 raise
             raise InfraError(
                 Failure.TASK, f"the image's {sandbox.workdir} can't be the source tree: {error}"
             ) from error
-    return Start(tree, elsewhere, git, hidden.own is not None, hidden.collect)
+    return Start(tree, elsewhere)

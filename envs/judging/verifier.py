@@ -1,21 +1,12 @@
 """Judge the agent's changes by hidden tests, in a sandbox that the agent never entered.
 
-`open_verifier` opens and prepares the verifier's sandbox beside the agent's work, so it costs no time::
+`open_verifier` opens the verifier's sandbox beside the agent's work, so it costs no time. `prepare` puts the tests
+into it, `run_tests` applies the changes, runs test.sh and fetches its results, `results` reads these as a `Verdict`.
 
-    async with open_verifier(backend, task, image) as judge:
-        ...                                   # the agent works in its own sandbox
-        verdict = await judge(await collect_changes(sandbox, start, task.hidden.protected))
-
-A judgement goes through three modules: `prepare` puts the tests into the sandbox, `run_tests` applies the changes, runs
-the tests and fetches their results, `results` reads these as a `Verdict`.
-
-The cause of a failure decides the outcome. The code under test can make `test.sh` hang, crash or end before it writes a
-reward, and can make it write nonsense; each of these is a reward of 0 with its explanation. A sandbox that the
-code brought down twice by its use of resources (`Sandbox.overran`) is a reward of 0 too, and so is a test.sh that is
-killed in three sandboxes. A sandbox that died otherwise, or a test.sh that was killed once, proves nothing against the
-code: any user of the Docker daemon can do that. Time that passed while others had the processors (`CpuStarved`) proves
-nothing either: such tests run once more, with more of it. The code can't cause the other failures (of the Docker
-daemon, of the sandbox before the tests run): they raise `InfraError`.
+What the code under test can cause is a reward of 0 (docs/reward.md, "Failures"). A sandbox that died by none of its
+limits (`Sandbox.overran`), or a test.sh that was killed once, proves nothing against the code: any user of the Docker
+daemon can do that. Neither does time that passed while others had the processors (`CpuStarved`). Failures that the code
+can't cause raise `InfraError`.
 """
 
 from __future__ import annotations

@@ -84,8 +84,8 @@ class Workplace:
         if await self.sandbox.host_out_of_memory():
             raise InfraError(Failure.SANDBOX, f"{OUT_OF_MEMORY} in the agent's sandbox")
         with span("sandbox changes"):
-            protected = self._steps[self._begun - 1].hidden.protected
-            changes = await collect_changes(self.sandbox, self._start, protected, stop=last)
+            hidden = self._steps[self._begun - 1].hidden
+            changes = await collect_changes(self.sandbox, self._start, hidden, stop=last)
         if last:
             await self._inside.aclose()
         self._note("sandbox")

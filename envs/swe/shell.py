@@ -108,7 +108,7 @@ async def _open_shell(task: Task, work: Changes, config: SWEEnvConfig, *, judged
             if not judged:
                 return status
             start = await StartTrees(backend).get(step, image)
-            changes = await collect_changes(sandbox, start, step.hidden.protected)
+            changes = await collect_changes(sandbox, start, step.hidden)
         verdict = await judge(backend, step, image, changes)
     _show(verdict)
     return 0 if verdict.solved else 1

@@ -6,6 +6,7 @@ import asyncio
 import io
 import tarfile
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from envs.judging.changes import Changes, compare
 from envs.judging.specs import agent_spec
@@ -13,6 +14,8 @@ from envs.judging.tree import Scan, tree_of
 from envs.types import Task
 from sandboxes.base import Backend
 from sandboxes.trees import read_archive
+
+T = TypeVar("T")
 
 
 class CleanTree:
@@ -47,12 +50,12 @@ class CleanTree:
         return compare(self._start, scan.done(), self._protected)
 
 
-async def a_few_at_a_time(attempts: Iterable[Coroutine[object, object, None]], limit: int = 3) -> None:
-    """Wait for all attempts, of which `limit` have a sandbox at a time."""
+async def a_few_at_a_time(attempts: Iterable[Coroutine[object, object, T]], limit: int = 3) -> list[T]:
+    """Return what all attempts come to, of which `limit` have a sandbox at a time."""
     turn = asyncio.Semaphore(limit)
 
-    async def one(attempt: Coroutine[object, object, None]) -> None:
+    async def one(attempt: Coroutine[object, object, T]) -> T:
         async with turn:
-            await attempt
+            return await attempt
 
-    await asyncio.gather(*map(one, attempts))
+    return await asyncio.gather(*map(one, attempts))

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from envs.judging.decoys.key import Key
-from envs.judging.decoys.names import Bindings
 from envs.judging.decoys.sets import Decoys, looked_for, vocabulary
 from envs.judging.decoys.sites import plant
 from envs.judging.decoys.source_tests import SourceTests
@@ -70,7 +69,7 @@ def _inserted(modules: tuple[tuple[str, bytes], ...], failing: frozenset[str]) -
         spared[where].add(name)
     for path, text in texts.items():
         try:
-            plant(path, text, Bindings(text.tree), key, decoys, spared[path])
+            plant(path, text, key, decoys, spared[path])
             found[path] = text.edited()
             _check(found[path], path)
         except SystemError:

@@ -23,11 +23,12 @@ from envs.judging.decoys.source_tests import is_test, tests
 from envs.judging.decoys.text import Text
 
 
-def plant(path: str, text: Text, bindings: Bindings, key: Key, decoys: Decoys, spared: Collection[str]) -> None:
+def plant(path: str, text: Text, key: Key, decoys: Decoys, spared: Collection[str]) -> None:
     """Put a module's expected values among decoys, as edits of its text.
 
     spared: tests that stay as they are, since they must fail.
     """
+    bindings = Bindings(text.tree)
     found = _Sites(path, text, key, bindings, spared)
     found.visit(text.tree)
     comparisons = Comparisons(text, key, decoys, bindings)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from envs.judging.decoys.source_tests import SourceTests
-
-if TYPE_CHECKING:
-    from envs.judging.reports.runner_reports import RunnerReports
+from envs.judging.reports.runner_reports import RunnerReports
 
 
 class RequiredTests:
@@ -31,6 +28,7 @@ class RequiredTests:
             if "[" in name and not name.endswith("]"):
                 self._cut[_function(name)].append(name)
         self.exact: Mapping[str, str] | None = listed.get("EXACT")
+        self.record = record
         self.reference = bool(record.get("reference"))
         self.recorded: Collection[str] = () if self.tests else record.get("tests", ())
         self.replaced: Collection[str] = record.get("replaced", ())
@@ -62,7 +60,7 @@ class RequiredTests:
         """Return the tests that must not pass, without their cases."""
         return frozenset(_function(name) for name, what in (self.exact or {}).items() if what != "passed")
 
-    def statuses(self, outcome: Mapping[str, str], reports: RunnerReports, source: SourceTests) -> dict[str, str]:
+    def statuses(self, outcome: Mapping[str, str], reports: RunnerReports) -> dict[str, str]:
         """Return the status of each listed test. A title stands for all tests that have it."""
         ends: dict[str, set[str]] = collections.defaultdict(set)
         for test, what in outcome.items():
@@ -70,7 +68,7 @@ class RequiredTests:
                 ends[name].add(what)
         found = {name: outcome.get(name, _all(ends[name])) for name in self.tests}
         for name in found.keys() - self._wanted:
-            if found[name] == "skipped" and source.may_fail(name):
+            if found[name] == "skipped" and reports.source.may_fail(name):
                 found[name] = "passed"
         for title in (name for name in self.tests if self._titled and "::" not in name):
             found[title] = _all(outcome[test] for test in reports.titles.get(title, ()))

@@ -13,7 +13,7 @@ _MOST_TAMPERED = 200
 
 
 class RunnerReports:
-    """The reports on each test.
+    """The reports on each test. source: the tests as they were written.
 
     outcomes: "passed", "failed" or "skipped", of the last call that ran it. titles: the tests of each title. errors:
     tests that failed outside of their function. skipped: tests that may skip themselves, and did. statuses: how each
@@ -22,6 +22,7 @@ class RunnerReports:
     """
 
     def __init__(self, calls: Sequence[Sequence[Message]], source: SourceTests) -> None:
+        self.source = source
         self.outcomes: dict[str, str] = {}
         self.titles: dict[str, set[str]] = collections.defaultdict(set)
         self.errors: set[str] = set()
@@ -30,11 +31,11 @@ class RunnerReports:
         self._programs: list[int | None] = []
         self._tampered: dict[str, None] = {}
         for call in calls:
-            self._read(call, source)
+            self._read(call)
         self.statuses = self.statuses or self._programs
         self.tampered = [name for name in [*self._tampered][:_MOST_TAMPERED] if source.rely_on(name)]
 
-    def _read(self, call: Sequence[Message], source: SourceTests) -> None:
+    def _read(self, call: Sequence[Message]) -> None:
         status: int | None = None
         started = loaded = False
         seen: dict[str, str] = {}
@@ -51,7 +52,7 @@ class RunnerReports:
                 if "title" in message:
                     self.titles[str(message["title"])].add(name)
                 (self.errors.add if message.get("error") else self.errors.discard)(name)
-                may = outcome == "skipped" and source.may_skip(name, message.get("where"))
+                may = outcome == "skipped" and self.source.may_skip(name, message.get("where"))
                 (self.skipped.add if may else self.skipped.discard)(name)
             elif kind == "finish" and isinstance(message.get("status"), int):
                 status = message["status"]

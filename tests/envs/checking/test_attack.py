@@ -55,12 +55,6 @@ async def test_a_test_that_looks_for_a_file_alone_accepts_one_with_something_els
 
 
 @pytest.mark.docker
-async def test_a_test_that_compares_what_is_in_the_file_does_not(docker_backend, tmp_path):
-    (wrong,) = await attack(docker_backend, make_task(tmp_path, "strong", test='[ "$(cat done)" = 1 ]'), WRONG)
-    assert wrong == Attack(BUILT_IN, "something else", 0.0)
-
-
-@pytest.mark.docker
 async def test_each_step_of_a_task_is_attacked(docker_backend, tmp_path):
     (made,) = await attack(docker_backend, two_steps(tmp_path), Cheat("made", "[ -e made ] || echo 1 > made"))
     assert (made.reward, made.rewarded) == (0.5, True)

@@ -2,6 +2,7 @@
 
 import pytest
 from task_formats import write
+from test_check import make_task
 from tree_samples import archive, member
 
 from envs.checking.check import check_tasks
@@ -18,16 +19,6 @@ OWN = "def test_mine():\n    assert 1 + 1 == 2\n"
 UNITTEST = (
     "import unittest\n\nclass Mine(unittest.TestCase):\n    def test_mine(self):\n        self.assertEqual(1 + 1, 2)\n"
 )
-FILES = {
-    "task.toml": '[environment]\nnetwork_mode = "no-network"\n',
-    "instruction.md": "Make a file named done, with tests.\n",
-    "environment/Dockerfile": "FROM atropos-agent/base:debian12\nWORKDIR /app\nCOPY . /app\n",
-    "environment/tests/test_given.py": GIVEN,
-}
-
-
-def script(run: str) -> str:
-    return f"if [ -e done ] && {run} >&2; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n"
 
 
 def adding(files: dict[str, str], changed: tuple[str, ...] = ()) -> Changes:
@@ -50,8 +41,10 @@ async def test_tests_that_the_reference_brings_are_asked_of_nobody(
     docker_backend, tmp_path, run, hidden, solve, watched
 ):
     copies = "".join(f"cat > {name} <<'EOF'\n{text}EOF\n" for name, text in solve.items())
-    files = {**FILES, "tests/test.sh": script(run), "solution/solve.sh": f"echo 1 > done\n{copies}"}
-    directory = write(tmp_path / "task", {**files, **({"tests/test_hidden.py": hidden} if hidden else {})})
+    directory = make_task(tmp_path, "task", solve=f"echo 1 > done\n{copies}", test=f"[ -e done ] && {run} >&2")
+    image = "FROM atropos-agent/base:debian12\nWORKDIR /app\nCOPY . /app\n"
+    write(directory, {"environment/Dockerfile": image, "environment/tests/test_given.py": GIVEN})
+    write(directory / "tests", {"test_hidden.py": hidden} if hidden else {})
     (result,) = await check_tasks(docker_backend, [load_task(directory)])
     assert (result.problem, result.watched) == (None, watched)
     (task,) = usable([load_task(directory)], {result.task_id: result}, "here")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import pytest
 import shared_backend
+from clean_tree import a_few_at_a_time
 from planted_modules import judge_modules
 from verifier_samples import verdict_after
 
@@ -19,7 +19,6 @@ from envs.judging.watched_tasks import is_watched
 from envs.types import Task, Verdict
 from sandboxes.docker import DockerBackend
 
-AT_ONCE = 4
 docker_backend = shared_backend.docker_backend
 pytest_collection_modifyitems = shared_backend.pytest_collection_modifyitems
 
@@ -40,32 +39,17 @@ async def checked(backend: DockerBackend, starts: StartTrees, task: Task, script
     return verdict
 
 
-async def attempts(backend: DockerBackend, tasks: Sequence[tuple[Task, str]], *, honest=False) -> list[Verdict]:
-    """The verdict on each script for its task, a few at a time. honest: as `tasks check` judges it."""
-    turn, starts, judge = asyncio.Semaphore(AT_ONCE), StartTrees(backend), checked if honest else attempt
-
-    async def one(task: Task, script: str) -> Verdict:
-        async with turn:
-            return await judge(backend, starts, task, script)
-
-    return await asyncio.gather(*(one(task, script) for task, script in tasks))
-
-
 @pytest.fixture
-def judge_scripts(docker_backend):
-    """Judges scripts on the sample task of a format."""
+def judge_all(docker_backend):
+    """Judges what scripts make of tasks, by their names, a few at a time."""
 
-    async def run(task: Task, scripts: Mapping[str, str]) -> dict[str, Verdict]:
-        found = await attempts(docker_backend, [(task, script) for script in scripts.values()])
-        return dict(zip(scripts, found, strict=True))
+    async def run(samples: Mapping[str, tuple[Task, str]], *, honest=False) -> dict[str, Verdict]:
+        """honest: as `tasks check` judges it."""
+        starts, judge = StartTrees(docker_backend), checked if honest else attempt
+        found = await a_few_at_a_time(judge(docker_backend, starts, *each) for each in samples.values())
+        return dict(zip(samples, found, strict=True))
 
     return run
-
-
-@pytest.fixture
-def judge_tasks(docker_backend):
-    """Judges what scripts make of tasks, each of its own."""
-    return functools.partial(attempts, docker_backend)
 
 
 @pytest.fixture

@@ -11,15 +11,7 @@ from pathlib import Path
 
 from honest_kinds import KINDS
 from kind_texts import HEAD
-from task_formats import (
-    HARBOR_TEST,
-    folder_task,
-    function_task,
-    harbor_task,
-    swebench_task,
-    terminal_bench_task,
-    write,
-)
+from task_formats import HARBOR_TEST, folder_task, function_task, harbor_task, swebench_task, terminal_bench_task, write
 
 from envs.types import Task
 

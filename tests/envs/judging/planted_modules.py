@@ -21,7 +21,6 @@ import pytest
 import envs.judging
 from envs.judging.decoys.insertion import DecoyedTests, insert_decoys
 from envs.judging.decoys.key import Key
-from envs.judging.decoys.names import Bindings
 from envs.judging.decoys.node_ids import is_test_module
 from envs.judging.decoys.sets import Decoys, looked_for, vocabulary
 from envs.judging.decoys.sites import plant
@@ -72,7 +71,7 @@ def planted_with(source: str | bytes, seed: int = 0) -> DecoyedTests:
     data = source if isinstance(source, bytes) else source.encode()
     text, key, chance = Text(data, PATH), Key(), random.Random(seed)
     decoys = Decoys(chance, vocabulary([text.tree]), looked_for([text.tree]))
-    plant(PATH, text, Bindings(text.tree), key, decoys, ())
+    plant(PATH, text, key, decoys, ())
     return DecoyedTests({PATH: text.edited()}, key, SourceTests({PATH: text.tree}, {PATH: data}))
 
 
@@ -163,7 +162,7 @@ async def judge_modules(
         )
         output, _ = await running.communicate()
         calls = await receiver.calls()
-    outcome = outcome_of(calls, made, RequiredTests(listed, record or {}), record or {})
+    outcome = outcome_of(calls, made, RequiredTests(listed, record or {}))
     return Judged(running.returncode or 0, output.decode(), outcome, made, calls)
 
 

@@ -8,9 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-import turns
-
 from envs.tasks.adapters import plain_folder, python_functions, swebench, terminal_bench
 from envs.tasks.harbor import load_task
 from envs.types import Task
@@ -177,15 +174,6 @@ def hurried(task: Task) -> Task:
     return replace(task, hidden=replace(task.hidden, timeout_s=min(60.0, task.hidden.timeout_s)))
 
 
-SHARE_OR_ALL = pytest.mark.parametrize(
-    "most", [2, pytest.param(None, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])], ids=["a share", "all"]
-)
-
-
-def share(scripts: dict[str, str], name: str, most: int | None) -> dict[str, str]:
-    """Return the scripts that are tried in a format, `most` of them; None for all."""
-    if most is None:
-        return scripts
-    names = list(scripts)[([*FORMATS].index(name) + turns.seed()) % len(FORMATS) :: len(FORMATS)]
-    first = turns.seed() * most % len(names)
-    return {name: scripts[name] for name in [*names[first:], *names[:first]][:most]}
+def worked_on(task: Task, scripts: dict[str, str]) -> dict[str, tuple[Task, str]]:
+    """Return scripts with the task that all of them work on, as `judge_all` takes them."""
+    return {name: (task, script) for name, script in scripts.items()}

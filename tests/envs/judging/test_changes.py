@@ -12,7 +12,7 @@ from tree_samples import archive, carried, changes_of, folder, member, start, sy
 from envs.judging import changes, tree
 from envs.judging.areas import Start, scan_tree
 from envs.judging.changes import collect_changes
-from envs.types import InfraError
+from envs.types import Hidden, InfraError
 from sandboxes.base import Sandbox, SandboxSpec
 
 
@@ -130,10 +130,10 @@ async def test_work_that_can_not_be_read_is_worth_nothing_only_where_its_files_a
             raise OSError(error, "no")
 
     if told:
-        assert "is gone" in (await collect_changes(Unreadable(), Start({}))).problem
+        assert "is gone" in (await collect_changes(Unreadable(), Start({}), Hidden())).problem
     else:
         with pytest.raises(InfraError):
-            await collect_changes(Unreadable(), Start({}))
+            await collect_changes(Unreadable(), Start({}), Hidden())
 
 
 def test_very_many_paths_that_stay_are_compared_in_linear_time():
@@ -153,7 +153,7 @@ async def test_a_large_tree_costs_no_memory_and_its_git_no_limit(docker_backend,
         try:
             before = (await scan_tree(sandbox, "/app", git=False, start=None)).tree
             await sandbox.exec("cd /app && echo 2 >b && rm a && truncate -s 300M .git/more")
-            found = await collect_changes(sandbox, Start(before))
+            found = await collect_changes(sandbox, Start(before), Hidden())
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()

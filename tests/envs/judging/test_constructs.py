@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from clean_tree import a_few_at_a_time
 from constructs import CONSTRUCTS, COVERAGE, CTRF, DOCKERFILE, FAKES, TESTS, WORK
 from task_formats import write
-from turns import turn
+from turns import share, share_or_all
 
 from envs.judging.archives import pack_directory
 from envs.judging.changes import collect_changes
@@ -21,7 +22,6 @@ from envs.types import TESTS_UNSEEN, Hidden, Task
 from sandboxes.base import SandboxSpec
 
 RUNS_TESTS = re.compile(r"/tests/(test_|run)|test_cases|make")
-AT_ONCE = 4
 
 
 def image_folder(root: Path) -> Path:
@@ -50,35 +50,27 @@ async def plainly(backend, image, tests) -> tuple[str, int, float]:
 
 async def differing(backend, root: Path, names: Iterable[str]) -> dict[str, object]:
     """How constructs end under the verifier, and plainly, if it is not the same. All judge the same work."""
-    folder, room = image_folder(root), asyncio.Semaphore(AT_ONCE)
-    image = await backend.ensure_image(None, folder)
+    image = await backend.ensure_image(None, image_folder(root))
     start = await StartTrees(backend).get(Task("work", "Do it.", Hidden(), workdir="/app"), image)
     async with backend.open(SandboxSpec(image, workdir="/app")) as sandbox:
         await sandbox.exec(["bash", "-c", WORK])
-        changes = await collect_changes(sandbox, start)
+        changes = await collect_changes(sandbox, start, Hidden())
 
     async def one(number: int, name: str) -> tuple[object, object]:
         watched = RUNS_TESTS.search(CONSTRUCTS[name]) is not None
         files = TESTS if watched else {each: TESTS[each] for each in ("lib.sh", "config.json")}
         tests = write(root / str(number), {**files, "test.sh": CONSTRUCTS[name]})
         task = Task("construct", "Do it.", Hidden(tests, timeout_s=60.0, watched=watched), workdir="/app")
-        async with room:
-            verdict = await judge(backend, task, image, changes)
-            plain = await plainly(backend, image, tests)
+        verdict = await judge(backend, task, image, changes)
+        plain = await plainly(backend, image, tests)
         judged = told(verdict.output), int(verdict.metrics["verifier_exit_code"]), verdict.reward
         return (*judged, TESTS_UNSEEN not in verdict.metrics), (*plain, watched)
 
-    found = dict(zip(names, await asyncio.gather(*(one(*each) for each in enumerate(names))), strict=True))
+    found = dict(zip(names, await a_few_at_a_time(one(*each) for each in enumerate(names)), strict=True))
     return {name: pair for name, pair in found.items() if pair[0] != pair[1]}
 
 
 @pytest.mark.docker
-async def test_an_eighth_of_the_constructs_behave_as_in_a_plain_container(docker_backend, tmp_path):
-    assert await differing(docker_backend, tmp_path, list(CONSTRUCTS)[turn(8) :: 8]) == {}
-
-
-@pytest.mark.slow
-@pytest.mark.docker
-@pytest.mark.timeout(900)
-async def test_each_construct_behaves_as_in_a_plain_container(docker_backend, tmp_path):
-    assert await differing(docker_backend, tmp_path, list(CONSTRUCTS)) == {}
+@share_or_all(5)
+async def test_constructs_behave_as_in_a_plain_container(docker_backend, tmp_path, most):
+    assert await differing(docker_backend, tmp_path, share(CONSTRUCTS, most)) == {}

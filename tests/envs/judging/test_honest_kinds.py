@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from kinds_in_formats import FORMATS, RIGHT, SOLVE, WRONG, modules, passing
 from planted_modules import judge_modules
+from task_formats import worked_on
 from turns import turn
 
 TRIED = list(FORMATS)[turn(len(FORMATS))]
@@ -47,8 +48,8 @@ async def test_what_is_equal_to_everything_passes_no_test_that_compares_it_with_
 
 
 @pytest.mark.docker
-async def test_a_right_solution_is_rewarded_in_a_format(judge_scripts, tmp_path):
-    verdicts = await judge_scripts(FORMATS[TRIED](tmp_path), {"right": SOLVE, "nothing": "true"})
+async def test_a_right_solution_is_rewarded_in_a_format(judge_all, tmp_path):
+    verdicts = await judge_all(worked_on(FORMATS[TRIED](tmp_path), {"right": SOLVE, "nothing": "true"}))
     assert verdicts["right"].reward == 1, verdicts["right"].explanation
     assert verdicts["nothing"].reward == 0
 
@@ -57,9 +58,9 @@ async def test_a_right_solution_is_rewarded_in_a_format(judge_scripts, tmp_path)
 @pytest.mark.docker
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", FORMATS)
-async def test_a_right_solution_is_rewarded_in_each_repeat(name, judge_scripts, tmp_path):
+async def test_a_right_solution_is_rewarded_in_each_repeat(name, judge_all, tmp_path):
     scripts = {str(number): SOLVE for number in range(REPEATS)}
     task = FORMATS[name](tmp_path)
     task = replace(task, hidden=replace(task.hidden, timeout_s=600.0))  # terminal-bench 1 gives a minute
-    verdicts = await judge_scripts(task, scripts)
+    verdicts = await judge_all(worked_on(task, scripts))
     assert {number: verdict.explanation for number, verdict in verdicts.items() if verdict.reward != 1} == {}

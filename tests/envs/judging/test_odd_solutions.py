@@ -1,7 +1,8 @@
 """Solutions that are right and odd are rewarded, in whatever format the task is."""
 
 import pytest
-from task_formats import FORMATS, RIGHT, SHARE_OR_ALL, share
+from task_formats import FORMATS, RIGHT, worked_on
+from turns import share, share_or_all
 
 WRITE = f"cat > solution.py << 'END'\n{RIGHT}END\n"
 ODD = {
@@ -48,8 +49,8 @@ ODD = {
 
 
 @pytest.mark.docker
-@SHARE_OR_ALL
+@share_or_all(2)
 @pytest.mark.parametrize("name", FORMATS)
-async def test_odd_solutions_are_rewarded(name, most, judge_scripts, tmp_path):
-    verdicts = await judge_scripts(FORMATS[name](tmp_path), share(ODD, name, most))
+async def test_odd_solutions_are_rewarded(name, most, judge_all, tmp_path):
+    verdicts = await judge_all(worked_on(FORMATS[name](tmp_path), share(ODD, most, list(FORMATS).index(name))))
     assert {odd: verdict.explanation for odd, verdict in verdicts.items() if verdict.reward != 1} == {}

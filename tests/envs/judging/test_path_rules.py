@@ -4,6 +4,7 @@ import tarfile
 import threading
 
 import pytest
+from task_formats import write
 from tree_samples import Stopped, archive, carried, changes_of, folder, member, start
 from verifier_samples import image_of, verdict_after
 
@@ -13,54 +14,44 @@ from envs.judging.path_rules import refusal, stays
 from envs.types import Collect, Hidden, Task, VerifierImage
 
 
-@pytest.mark.parametrize("path", ["/", "/proc/1", "/tests", "/logs/verifier/x", "/logs", "/etc/../tests", "", " "])
-def test_what_is_the_verifiers_own_can_not_be_graded(path):
-    assert refusal(path)
-
-
-@pytest.mark.parametrize("path", ["/etc/nginx", "/usr/local", "/root", "/logs/artifacts", ".git", "/testsuite"])
-def test_other_paths_can_be_graded(path):
-    assert refusal(path) is None
+@pytest.mark.parametrize(
+    ("paths", "graded"),
+    [
+        (("/", "/proc/1", "/tests", "/logs/verifier/x", "/logs", "/etc/../tests", "", " "), False),
+        (("/etc/nginx", "/usr/local", "/root", "/logs/artifacts", ".git", "/testsuite"), True),
+    ],
+)
+def test_what_is_the_verifiers_own_can_not_be_graded(paths, graded):
+    assert [path for path in paths if (refusal(path) is None) is not graded] == []
 
 
 @pytest.mark.parametrize(
-    "path, added, changed",
+    ("path", "carried"),
     [
-        ("/etc/nginx/nginx.conf", True, True),
-        ("/root/notes", True, True),
-        ("/etc/ld.so.preload", False, False),
-        ("/etc/profile.d/x.sh", False, False),
-        ("/root/.bashrc", False, False),
-        ("/root/.zshenv", False, False),
-        ("/etc/zsh/zshenv", False, False),
-        ("/root/.jq", False, False),
-        ("/root/.local/bin/env", False, False),
-        ("/root/.curlrc", False, False),
-        ("/etc/ssl/openssl.cnf", False, False),
-        ("/etc/apt/apt.conf.d/99hook", False, False),
-        ("/usr/local/bin/tool", True, False),
-        ("/usr/lib/x86_64-linux-gnu/libc.so.6", True, False),
-        ("/usr/lib/python3/dist-packages/requests/api.py", True, True),
-        ("/usr/lib/python3/dist-packages/_pytest/runner.py", False, False),
-        ("/usr/local/lib/python3.11/site-packages/exceptiongroup/__init__.py", False, False),
+        ("/etc/nginx/nginx.conf", "added changed removed"),
+        ("/root/notes", "added changed removed"),
+        ("/etc/ld.so.preload", "removed"),
+        ("/etc/profile.d/x.sh", "removed"),
+        ("/root/.bashrc", "removed"),
+        ("/root/.zshenv", "removed"),
+        ("/etc/zsh/zshenv", "removed"),
+        ("/root/.jq", "removed"),
+        ("/root/.local/bin/env", ""),
+        ("/root/.curlrc", "removed"),
+        ("/etc/ssl/openssl.cnf", "removed"),
+        ("/etc/apt/apt.conf.d/99hook", "removed"),
+        ("/usr/local/bin/tool", "added"),
+        ("/usr/lib/x86_64-linux-gnu/libc.so.6", "added"),
+        ("/usr/lib/python3/dist-packages/requests/api.py", "added changed removed"),
+        ("/usr/lib/python3/dist-packages/_pytest/runner.py", ""),
+        ("/usr/local/lib/python3.11/site-packages/exceptiongroup/__init__.py", ""),
+        ("/etc/sudoers.d/backdoor", "removed"),
+        ("/usr/bin/python3", "added"),
     ],
 )
-def test_what_roots_programs_load_or_obey_stays(path, added, changed):
-    assert (not stays(path, start=False), not stays(path, start=True)) == (added, changed)
-
-
-@pytest.mark.parametrize(
-    "path, carried",
-    [
-        ("/etc/sudoers.d/backdoor", True),
-        ("/etc/ld.so.preload", True),
-        ("/etc/profile.d/evil.sh", True),
-        ("/usr/bin/python3", False),
-        ("/usr/lib/python3/dist-packages/_pytest/runner.py", False),
-    ],
-)
-def test_what_roots_programs_obey_may_be_removed_but_no_program(path, carried):
-    assert stays(path, start=True, gone=True) is not carried
+def test_what_roots_programs_load_or_obey_stays_but_may_be_removed_if_it_is_no_program(path, carried):
+    kept = {"added": stays(path, False), "changed": stays(path, True), "removed": stays(path, True, gone=True)}
+    assert " ".join(how for how, stay in kept.items() if not stay) == carried
 
 
 def test_git_is_carried_where_it_is_graded_without_what_makes_git_run_programs():
@@ -96,7 +87,7 @@ async def test_a_large_file_elsewhere_that_stayed_as_it_was_is_no_change(monkeyp
     folder, scan = await scan_of(sandbox, "/srv", git=True)
     before = Start(None, {"/srv": Area(folder, scan.tree)})
     sandbox.archives["/srv"] = archive(member("large", b"1" * 50), member("small", b"2"))
-    found = await collect_changes(sandbox, before)
+    found = await collect_changes(sandbox, before, Hidden())
     assert (found.problem, found.written()) == (None, ["/srv/small"])
 
 
@@ -120,7 +111,7 @@ async def test_paths_elsewhere_are_compared_with_the_images():
         }
     )
     hook = Collect("dump", "root", 5.0)
-    found = await collect_changes(sandbox, Start({}, before, collect=[hook]), [])
+    found = await collect_changes(sandbox, Start({}, before), Hidden(collect=[hook]))
     assert sandbox.ran == [("dump", {"user": "root", "timeout": 5.0}), "stopped"]
     assert [(where, one.added, one.changed, one.deleted) for where, one in found.elsewhere] == [
         ("/etc/x", (), ("old",), ("gone",)),
@@ -139,26 +130,30 @@ async def test_paths_elsewhere_are_compared_beside_the_event_loop(monkeypatch):
     """There may be 500,000 of them."""
     threads = []
     monkeypatch.setattr("envs.judging.changes.stays", lambda *_, **__: threads.append(threading.get_ident()))
-    await collect_changes(Stopped({"/srv": archive(member("x", b"1"))}), Start(None, {"/srv": None}))
+    await collect_changes(Stopped({"/srv": archive(member("x", b"1"))}), Start(None, {"/srv": None}), Hidden())
     assert threads and threading.get_ident() not in threads
+
+
+ALIEN = Hidden(own=VerifierImage())
+"""Of a task that is judged in another image than the agent's."""
 
 
 async def test_what_is_graded_alone_leaves_the_source_tree_out():
     sandbox = Stopped({"/app": archive(member("a", b"1")), "/app/out": archive(member("out", b"1"))})
-    found = await collect_changes(sandbox, Start(None, {"/app/out": None}, foreign=True))
+    found = await collect_changes(sandbox, Start(None, {"/app/out": None}), ALIEN)
     assert (found.added, [where for where, _ in found.elsewhere]) == ((), ["/app"])
 
 
 async def test_a_path_that_holds_the_source_tree_leaves_that_to_it():
     tree = archive(folder("app"), member("app/a", b"1"), member("b"))
     sandbox = Stopped({"/srv/app": archive(member("a", b"1")), "/srv": tree}, "/srv/app")
-    found = await collect_changes(sandbox, Start({}, {"/srv": None}))
+    found = await collect_changes(sandbox, Start({}, {"/srv": None}), Hidden())
     assert (found.added, [one.added for _, one in found.elsewhere]) == (("a",), [("b",)])
 
 
 async def test_in_another_image_programs_stay():
     sandbox = Stopped({"/usr": archive(folder("bin"), member("bin/cat", b"evil"), member("notes", b"1"))})
-    found = await collect_changes(sandbox, Start(None, {"/usr": None}, foreign=True))
+    found = await collect_changes(sandbox, Start(None, {"/usr": None}), ALIEN)
     assert [one.added for _, one in found.elsewhere] == [("bin", "notes")]
 
 
@@ -182,9 +177,7 @@ echo 'touch /tmp/hooked' > .git/hooks/post-index-change; chmod +x .git/hooks/pos
 
 @pytest.mark.docker
 async def test_what_a_task_names_is_judged_and_nothing_else(docker_backend, tmp_path):
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "tests/check.py").write_text(CHECK)
-    (tmp_path / "tests/test.sh").write_text(TEST_SH)
+    tests = write(tmp_path / "tests", {"check.py": CHECK, "test.sh": TEST_SH})
     context = image_of(
         tmp_path,
         True,
@@ -192,7 +185,7 @@ async def test_what_a_task_names_is_judged_and_nothing_else(docker_backend, tmp_
         "RUN git init -q && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m first",
     )
     for graded, reward in ((("/etc/app", ".git"), 1.0), ((), 0.0)):
-        task = Task("t", "Do it.", Hidden(tmp_path / "tests", graded=graded), context=context)
+        task = Task("t", "Do it.", Hidden(tests, graded=graded), context=context)
         image = await docker_backend.ensure_image(None, context)
         verdict = await verdict_after(docker_backend, image, task, WORK)
         assert verdict.reward == reward, verdict.explanation
@@ -200,10 +193,9 @@ async def test_what_a_task_names_is_judged_and_nothing_else(docker_backend, tmp_
 
 @pytest.mark.docker
 async def test_a_separate_verifier_has_an_image_of_its_own(docker_backend, tmp_path):
-    tests = tmp_path / "tests"
-    tests.mkdir()
-    (tests / "Dockerfile").write_text("FROM x\nWORKDIR /judge\nRUN echo 42 > /judge/answer\nCOPY . /tests/\n")
-    (tests / "test.sh").write_text("cmp /app/out/n /judge/answer; echo $((! $?)) > /logs/verifier/reward.txt\n")
+    image = "FROM x\nWORKDIR /judge\nRUN echo 42 > /judge/answer\nCOPY . /tests/\n"
+    script = "cmp /app/out/n /judge/answer; echo $((! $?)) > /logs/verifier/reward.txt\n"
+    tests = write(tmp_path / "tests", {"Dockerfile": image, "test.sh": script})
     own = VerifierImage(context=tests, holds_tests=True)
     hidden = Hidden(tests, graded=("/app/out",), graded_alone=True, own=own)
     task = Task("t", "Do it.", hidden, context=image_of(tmp_path, True))

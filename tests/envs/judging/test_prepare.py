@@ -18,8 +18,7 @@ async def test_without_python_what_test_sh_may_run_runs_as_ever(docker_backend, 
     test "$(timeout 5 id -u)-$(echo id -u | xargs env)-$(./whoami)" = 0-0-0
     chmod +x /tests/helper && timeout 5 /tests/helper
     {REWARD.format(1)}"""
-    sample = task(tmp_path, script)
-    (tmp_path / "tests/helper").write_text("#!/bin/sh\ntest $(id -u) = 0\n")
+    sample = task(tmp_path, script, {"helper": "#!/bin/sh\ntest $(id -u) = 0\n"})
     command = "printf '#!/bin/sh\\nid -u\\n' > whoami; chmod +x whoami"
     verdict = await verdict_after(docker_backend, image, sample, command)
     assert verdict.solved, verdict.explanation
@@ -30,15 +29,15 @@ async def test_tests_lie_among_decoys_with_their_data_and_what_is_no_python_as_i
     script = (
         f"cat /tests/test_a.py /tests/data/want.txt /tests/test_old.py; sha256sum -c /tests/sums; {REWARD.format(1)}"
     )
-    sample = task(tmp_path, script)
-    (tmp_path / "tests/data").mkdir()
-    (tmp_path / "tests/test_sum.py").write_text(text := "def test_a():\n    assert f(3) == 7431\n")
-    (tmp_path / "tests/sums").write_text(f"{sha256(text.encode()).hexdigest()}  /tests/test_sum.py\n")
-    (tmp_path / "tests/data/want.txt").write_text("wanted\n")
-    (tmp_path / "tests/test_old.py").write_text("print 'x'\n")
-    (tmp_path / "tests/test_a.py").write_text("import pytest\n\ndef test_a():  # 7431\n    assert f(3) == 7431\n")
+    files = {
+        "test_sum.py": (text := "def test_a():\n    assert f(3) == 7431\n"),
+        "sums": f"{sha256(text.encode()).hexdigest()}  /tests/test_sum.py\n",
+        "data/want.txt": "wanted\n",
+        "test_old.py": "print 'x'\n",
+        "test_a.py": "import pytest\n\ndef test_a():  # 7431\n    assert f(3) == 7431\n",
+    }
     image = await docker_backend.ensure_image(None, image_of(tmp_path, True))
-    verdict = await judge(docker_backend, sample, image, Changes())
+    verdict = await judge(docker_backend, task(tmp_path, script, files), image, Changes())
     shown = verdict.explanation
     assert "wanted\nprint 'x'\n/tests/test_sum.py: OK\n" in shown
     assert (
@@ -49,8 +48,8 @@ async def test_tests_lie_among_decoys_with_their_data_and_what_is_no_python_as_i
 @pytest.mark.docker
 async def test_a_virtual_environment_that_the_agent_made_reports_its_tests(docker_backend, base_image, tmp_path):
     run = "export PYTHONPATH=/app; .venv/bin/python -m pytest -q /tests/test_a.py"
-    sample = task(tmp_path, f"{run} && {REWARD.format(1)}", watched=True)
-    (tmp_path / "tests/test_a.py").write_text("from solution import f\ndef test_a():\n    assert f(3) == 6\n")
+    test = "from solution import f\ndef test_a():\n    assert f(3) == 6\n"
+    sample = task(tmp_path, f"{run} && {REWARD.format(1)}", {"test_a.py": test}, watched=True)
     make = "python3 -m venv --system-site-packages --without-pip .venv; echo 'def f(x): return 2 * x' > solution.py"
     assert (await verdict_after(docker_backend, base_image, sample, make)).solved
 
@@ -58,8 +57,9 @@ async def test_a_virtual_environment_that_the_agent_made_reports_its_tests(docke
 @pytest.mark.docker
 async def test_an_image_may_have_a_folder_of_the_verifiers_name(docker_backend, tmp_path):
     folder = image_of(tmp_path, True, "RUN mkdir -p /verifier/bin && echo 5 > /verifier/bin/want")
-    sample = task(tmp_path, f"cat /verifier/bin/want && pytest -q /tests/test_a.py && {REWARD.format(1)}")
-    (tmp_path / "tests/test_a.py").write_text("def test_a():\n    assert open('/verifier/bin/want').read() == '5\\n'\n")
+    test = "def test_a():\n    assert open('/verifier/bin/want').read() == '5\\n'\n"
+    run = f"cat /verifier/bin/want && pytest -q /tests/test_a.py && {REWARD.format(1)}"
+    sample = task(tmp_path, run, {"test_a.py": test})
     image = await docker_backend.ensure_image(None, folder)
     verdict = await judge(docker_backend, sample, image, Changes())
     assert (verdict.solved, len(verdict.tests)) == (True, 1), verdict.explanation
@@ -89,8 +89,8 @@ async def test_an_environment_that_uv_makes_with_a_network_reports_its_tests(doc
         (folder / "bin" / name).write_text(text)
         (folder / "bin" / name).chmod(0o755)
     run = '. "$HOME/.local/bin/env" && uvx -w cowsay pytest -q /tests/test_a.py'
-    sample = task(tmp_path, f"{run} && {REWARD.format(1)}", watched=True, network=True)
-    (tmp_path / "tests/test_a.py").write_text("def test_a():\n    assert open('/app/a').read() == '6'\n")
+    test = "def test_a():\n    assert open('/app/a').read() == '6'\n"
+    sample = task(tmp_path, f"{run} && {REWARD.format(1)}", {"test_a.py": test}, watched=True, network=True)
     image = await docker_backend.ensure_image(None, folder)
     for answer in (6, 7):
         verdict = await verdict_after(docker_backend, image, sample, f"printf {answer} > a")

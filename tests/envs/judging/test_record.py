@@ -17,12 +17,7 @@ SECOND = {"tests": {"one": [A], "two": [C]}, "odd": [B], "unverified": ["two"]}
 def test_a_record_holds_what_each_repeat_told():
     record = merged([[FIRST], [SECOND]])
     (call,) = json.loads(record)
-    assert call == {
-        "tests": {"one": [A], "two": [C]},
-        "odd": [B],
-        "replaced": ["time.time"],
-        "unverified": ["two"],
-    }
+    assert call == {"tests": {"one": [A], "two": [C]}, "odd": [B], "replaced": ["time.time"], "unverified": ["two"]}
     assert unverified(record) == ("two",)
 
 

@@ -26,7 +26,6 @@ END
 @pytest.mark.parametrize(
     "script, reward, said",
     [
-        ("echo boom; exit 3", 0.0, "No reward: test.sh wrote no reward (test.sh ended with 3).\nboom"),
         ("ln -s /tests/one /logs/verifier/reward.txt", 0.0, "test.sh wrote no reward"),
         ("rm -r /logs", 0.0, "the verifier's logs could not be read"),
         (f"{EVIL_TAR}chmod +x /bin/tar; " + REWARD.format("1"), 1.0, "Reward 1"),
@@ -47,7 +46,7 @@ async def test_what_test_sh_leaves_decides(docker_backend, base_image, tmp_path,
     [
         ("txt", "nan", 0.0, "reward.txt holds 'nan', not a finite number"),
         ("txt", "1 2", 0.0, "reward.txt holds '1 2', not a number"),
-        ("txt", "\n", 0.0, "test.sh wrote no reward"),
+        ("txt", "\n", 0.0, "No reward: test.sh wrote no reward (test.sh ended with 3).\nboom"),
         ("txt", "0.25\n", 0.25, "Reward 0.25"),
         ("txt", "\ufeff1\r\n", 1.0, "Reward 1"),
         ("json", '{"a": 0.5}', 0.5, "Reward 0.5"),
@@ -64,7 +63,7 @@ async def test_what_test_sh_leaves_decides(docker_backend, base_image, tmp_path,
     ],
 )
 def test_a_reward_is_one_number(kind, text, reward, said):
-    ran = ScriptRun(ExecResult(0, b""), {f"reward.{kind}": text.encode()}, None, None, watched=False, known=True)
+    ran = ScriptRun(ExecResult(3, b"boom"), {f"reward.{kind}": text.encode()}, None, None, watched=False, known=True)
     verdict = read_verdict(ran)
     assert (verdict.reward, said in verdict.explanation) == (reward, True)
 

@@ -4,6 +4,7 @@ import time
 from contextlib import nullcontext
 
 import pytest
+from task_formats import write
 from verifier_samples import (
     REWARD,
     AnsweringSandbox,
@@ -23,17 +24,10 @@ from sandboxes.base import ExecResult
 
 @pytest.mark.docker
 async def test_changes_deletions_and_new_kinds_are_applied(docker_backend, tmp_path):
-    (tmp_path / "image/files/deep").mkdir(parents=True)
-    (tmp_path / "image/files/room").mkdir()
-    (tmp_path / "image/files/room/thing").write_text("1")
-    (tmp_path / "image/files/deep/gone").write_text("1")
-    (tmp_path / "image/files/file").write_text("1")
-    (tmp_path / "image/files/frozen").write_text("1")
-    (tmp_path / "image/files/-n name").write_text("1")
-    (tmp_path / "image/Dockerfile").write_text(
-        "FROM atropos-agent/base:debian12\nWORKDIR /src\nCOPY files/ /src/\nRUN chmod 400 frozen && ln -s /etc out\n"
-    )
-    image = await docker_backend.ensure_image(None, tmp_path / "image")
+    lines = ("WORKDIR /src", "COPY files/ /src/", "RUN chmod 400 frozen && ln -s /etc out")
+    folder = image_of(tmp_path, True, *lines)
+    write(folder / "files", dict.fromkeys(("room/thing", "deep/gone", "file", "frozen", "-n name"), "1"))
+    image = await docker_backend.ensure_image(None, folder)
     sample = task(
         tmp_path, "find . -printf '%p %y %m\\n' | sort; cat frozen file/x out/y; " + REWARD.format(0), workdir=None
     )

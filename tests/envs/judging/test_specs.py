@@ -15,10 +15,7 @@ def test_the_verifier_has_a_network_and_rights_of_its_own(tmp_path):
     assert not agent_spec(sample, "i").limits.network
     assert verifier_spec(sample, "i").switch_users
     assert not agent_spec(sample, "i").switch_users
-
-
-def test_agents_alone_have_what_others_have_had(tmp_path):
-    sample = task(tmp_path, "")
+    # Agents alone have what others have had.
     assert rollout_spec(sample, "i") == replace(agent_spec(sample, "i"), shared="agents")
     assert verifier_spec(sample, "i").shared == agent_spec(sample, "i").shared == ""
 

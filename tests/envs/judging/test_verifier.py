@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import subprocess
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -26,31 +25,16 @@ from envs.judging.specs import agent_spec
 from envs.judging.verifier import judge, open_verifier
 from envs.types import InfraError
 from sandboxes.base import DaemonUnavailable, Limits, SandboxError
-from sandboxes.docker import DockerBackend
-
-
-@pytest.fixture
-async def listed_backend(base_image):
-    """A backend whose containers can be found by the Docker command line."""
-    async with DockerBackend(base_image=base_image, starter="docker") as backend:
-        yield backend
 
 
 @pytest.mark.docker
-@pytest.mark.parametrize(
-    ("command", "said"),
-    [
-        ("cd /; rmdir /app", "is gone"),
-        ("head -c 3000000 /dev/zero > big", "more than the 100000 paths and 1 MiB"),
-    ],
-)
-async def test_a_tree_that_can_not_be_read_is_no_reward(
-    docker_backend, base_image, tmp_path, monkeypatch, command, said
+@pytest.mark.parametrize(("link", "reward", "said"), [("", 0.0, "is gone"), ("; ln -s /etc /app", 1.0, "Reward 1")])
+async def test_a_working_directory_that_is_gone_is_no_reward_and_one_that_became_a_link_brings_nothing(
+    docker_backend, base_image, tmp_path, link, reward, said
 ):
-    for module in ("changes", "tree"):
-        monkeypatch.setattr(f"envs.judging.{module}.MAX_CHANGED_BYTES", 1 << 20)
-    verdict = await verdict_after(docker_backend, base_image, task(tmp_path, REWARD.format(1)), command)
-    assert (verdict.reward, said in verdict.explanation) == (0.0, True)
+    sample = task(tmp_path, f'test -z "$(ls -A)" && {REWARD.format(1)}')
+    verdict = await verdict_after(docker_backend, base_image, sample, f"cd /; rmdir /app{link}")
+    assert (verdict.reward, said in verdict.explanation) == (reward, True)
 
 
 @pytest.mark.docker
@@ -62,45 +46,11 @@ async def test_a_build_of_megabytes_is_carried(docker_backend, base_image, tmp_p
     assert (await verdict_after(docker_backend, base_image, task(tmp_path, built), command)).solved
 
 
-@pytest.mark.docker
-async def test_a_working_directory_that_became_a_link_brings_nothing(docker_backend, base_image, tmp_path):
-    sample = task(tmp_path, f'test -z "$(ls -A)" && {REWARD.format(1)}')
-    verdict = await verdict_after(docker_backend, base_image, sample, "cd /; rmdir /app; ln -s /etc /app")
-    assert verdict.solved
-
-
 async def test_a_sandbox_that_dies_at_its_limits_in_the_tests_twice_is_the_codes_doing(tmp_path):
     backend = FailingBackend(dies_in_tests("memory"), dies_in_tests("memory"))
     verdict = await judge(backend, task(tmp_path, ""), "image", Changes())
     assert verdict.reward == 0.0
     assert "brought down their sandbox, twice, at the limit of its memory" in verdict.explanation
-
-
-@pytest.mark.parametrize("limits", [(None, None), ("memory", None), (None, "memory")])
-async def test_a_sandbox_that_dies_in_the_tests_without_proof_against_the_code_is_ours(tmp_path, limits):
-    with pytest.raises(InfraError) as caught:
-        await judge(FailingBackend(*map(dies_in_tests, limits)), task(tmp_path, ""), "image", Changes())
-    assert caught.value.kind == "verifier"
-
-
-@pytest.mark.docker
-async def test_a_verifiers_sandbox_that_is_removed_from_outside_is_ours(listed_backend, base_image, tmp_path):
-    async def killer():
-        while True:
-            listed = await docker("ps", "-q", "--filter", f"label=atropos-agent.owner={listed_backend.owner.id}")
-            for name in listed.split():
-                if "sleep" in await docker("top", name):  # its argument is kept from who looks
-                    await docker("rm", "-f", name)
-            await asyncio.sleep(0.1)
-
-    killing = asyncio.create_task(killer())
-    try:
-        with pytest.raises(InfraError) as caught:
-            await judge(listed_backend, task(tmp_path, f"sleep 33; {REWARD.format(1)}"), base_image, Changes())
-    finally:
-        killing.cancel()
-        await asyncio.gather(killing, return_exceptions=True)
-    assert caught.value.kind == "verifier"
 
 
 @pytest.mark.docker
@@ -116,16 +66,10 @@ async def test_code_that_takes_all_memory_of_its_sandbox_gets_0(docker_backend, 
 async def test_tests_that_take_more_memory_than_there_is_end_early_without_a_sign(docker_backend, base_image, tmp_path):
     test = "def test_it():\n    kept = [bytearray(1 << 22) for _ in range(400)]\n"
     script = "python3 -m pytest -q /tests/test_it.py; echo 0.5 > /logs/verifier/reward.txt"
-    sample = replace(task(tmp_path, script), limits=Limits(memory_mb=96))
-    (sample.hidden.tests / "test_it.py").write_text(test)
+    sample = replace(task(tmp_path, script, {"test_it.py": test}), limits=Limits(memory_mb=96))
     verdict = await judge(docker_backend, sample, base_image, Changes())
     assert "the kernel killed programs at the limit of the memory" in verdict.explanation
     assert (verdict.reward, verdict.signs) == (0.0, ())
-
-
-async def docker(*arguments):
-    done = await asyncio.to_thread(subprocess.run, ["docker", *arguments], capture_output=True, text=True, check=False)
-    return done.stdout
 
 
 async def test_a_sandbox_that_dies_in_the_tests_once_is_judged_again(tmp_path):
@@ -141,17 +85,20 @@ async def test_tests_that_had_no_processor_run_again_with_more_time(tmp_path, ag
     assert (verdict.reward, "did not end within 40 s" in verdict.explanation) == (reward, again)
 
 
-@pytest.mark.parametrize(("usual_s", "opened"), [(0.4, 1), (0.6, 2), (None, 2)])
-async def test_tests_that_had_a_processor_for_much_longer_than_usual_do_not_run_again(tmp_path, usual_s, opened):
-    backend = FailingBackend(times_out(2), rewards())
-    await judge(backend, task(tmp_path, "", timeout_s=10, usual_s=usual_s), "image", Changes())
-    assert backend.opened == opened
-
-
-@pytest.mark.parametrize("sandbox", [times_out(6), times_out(2, running=2), times_out(0.5), times_out(None)])
-async def test_tests_that_had_a_processor_or_waited_for_something_else_do_not_run_again(tmp_path, sandbox):
-    verdict = await judge(FailingBackend(sandbox), task(tmp_path, "", timeout_s=10), "image", Changes())
-    assert (verdict.reward, "did not end within 10 s" in verdict.explanation) == (0.0, True)
+@pytest.mark.parametrize(
+    ("sandbox", "usual_s", "again"),
+    [
+        *[(times_out(2), usual_s, again) for usual_s, again in ((0.4, False), (0.6, True), (None, True))],
+        *[(one, None, False) for one in (times_out(6), times_out(2, running=2), times_out(0.5), times_out(None))],
+    ],
+)
+async def test_tests_that_had_a_processor_or_much_longer_than_usual_or_waited_do_not_run_again(
+    tmp_path, sandbox, usual_s, again
+):
+    backend = FailingBackend(sandbox, rewards())
+    verdict = await judge(backend, task(tmp_path, "", timeout_s=10, usual_s=usual_s), "image", Changes())
+    assert (backend.opened, "did not end within 10 s" in verdict.explanation) == (1 + again, not again)
+    assert verdict.reward == again
 
 
 @pytest.mark.parametrize(
@@ -159,12 +106,13 @@ async def test_tests_that_had_a_processor_or_waited_for_something_else_do_not_ru
     [
         (dies_before_the_tests(), dies_before_the_tests()),
         (dies_before_the_tests(), dies_in_tests()),
+        *[tuple(map(dies_in_tests, limits)) for limits in [(None, None), ("memory", None), (None, "memory")]],
         (dies_in_tests(), DaemonUnavailable("no engine")),
         (SandboxError("no room"), SandboxError("no room")),
     ],
-    ids=["before", "before-then-in", "engine", "open"],
+    ids=["before", "before-then-in", "in", "in-at-a-limit-first", "in-at-a-limit-then", "engine", "open"],
 )
-async def test_what_the_code_cannot_cause_is_ours(tmp_path, sandboxes):
+async def test_what_is_not_proven_to_be_the_codes_doing_is_ours(tmp_path, sandboxes):
     with pytest.raises(InfraError) as caught:
         await judge(FailingBackend(*sandboxes), task(tmp_path, ""), "image", Changes())
     assert caught.value.kind == "verifier"

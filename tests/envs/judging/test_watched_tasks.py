@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 from task_formats import write
 
-from envs.judging.prepare import _tests
 from envs.judging.watched_tasks import files_of, is_watched, select, speak_of_runners
 from envs.types import BadTask, Hidden, Step, Task
 
@@ -45,7 +44,7 @@ def test_what_the_check_saw_comes_before_what_the_files_speak_of(tmp_path):
 )
 def test_a_run_and_its_judge_see_the_same_in_files(tmp_path, files):
     folder = write(tmp_path, files)
-    assert is_watched(Task("a", "", Hidden(folder))) is _tests([folder], files_of([folder], 2**26)).speak_of_runners
+    assert is_watched(Task("a", "", Hidden(folder))) is speak_of_runners(files_of([folder], 2**26))
 
 
 def test_a_task_of_steps_is_watched_where_each_step_is(tmp_path):

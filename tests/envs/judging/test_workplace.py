@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from samples import rollout
+from task_formats import write
 from verifier_samples import REWARD, AnsweringSandbox, image_of, task
 
 from envs.judging import workplace
@@ -14,7 +15,7 @@ from envs.judging.areas import Start
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.workplace import open_workplace
-from envs.types import Failure, HealthCheck, Hidden, InfraError, Service, Step, Task
+from envs.types import Failure, HealthCheck, InfraError, Service, Step
 from sandboxes.base import ExecResult
 
 
@@ -69,17 +70,13 @@ class Backend:
 
 
 def one_step(tmp_path):
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "tests/test.sh").write_text("true")
-    return Task("sample", "Do it.", Hidden(tmp_path / "tests", watched=False), workdir="/app")
+    return task(tmp_path, "true", watched=False)
 
 
 def two_steps(tmp_path, least):
-    task = one_step(tmp_path)
-    (tmp_path / "files").mkdir()
-    (tmp_path / "files/setup.sh").write_text("true")
-    steps = [Step(name, f"Do {name}.", task.hidden, tmp_path / "files", least=least) for name in ("one", "two")]
-    return replace(task, steps=steps)
+    whole, files = one_step(tmp_path), write(tmp_path / "files", {"setup.sh": "true"})
+    steps = [Step(name, f"Do {name}.", whole.hidden, files, least=least) for name in ("one", "two")]
+    return replace(whole, steps=steps)
 
 
 async def work(backend, task, result=None):

@@ -3,6 +3,8 @@
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from task_formats import write
+
 from envs.judging.changes import collect_changes
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
@@ -13,10 +15,9 @@ from sandboxes.base import ExecResult, Sandbox, SandboxDied
 REWARD = "echo {} > /logs/verifier/reward.txt"
 
 
-def task(tmp_path: Path, script: str, *, timeout_s: float = 120.0, workdir: str = "/app", **hidden) -> Task:
-    tests = tmp_path / "tests"
-    tests.mkdir()
-    (tests / "test.sh").write_text(script)
+def task(tmp_path: Path, script: str, files=(), *, timeout_s=120.0, workdir: str | None = "/app", **hidden) -> Task:
+    """A task with this test.sh, and other files beside it."""
+    tests = write(tmp_path / "tests", {"test.sh": script, **dict(files)})
     return Task("sample", "Do it.", Hidden(tests, timeout_s=timeout_s, **hidden), workdir=workdir)
 
 
@@ -26,17 +27,15 @@ async def verdict_after(backend, image, task, command, starts=None):
     async with open_verifier(backend, task, image) as verifier:
         async with backend.open(agent_spec(task, image)) as sandbox:
             await sandbox.exec(command, timeout=30.0)
-            changes = await collect_changes(sandbox, start, task.hidden.protected)
+            changes = await collect_changes(sandbox, start, task.hidden)
         return await verifier(changes)
 
 
 def image_of(tmp_path, python, *lines):
     """The folder of an image, with or without Python."""
-    (tmp_path / "image").mkdir()
     remove = [] if python else ["RUN rm -rf /usr/bin/python3* /usr/lib/python3*"]
-    text = "\n".join(["FROM atropos-agent/base:debian12", "WORKDIR /app", *lines, *remove])
-    (tmp_path / "image/Dockerfile").write_text(text + "\n")
-    return tmp_path / "image"
+    text = "\n".join(["FROM atropos-agent/base:debian12", "WORKDIR /app", *lines, *remove, ""])
+    return write(tmp_path / "image", {"Dockerfile": text})
 
 
 class FailingSandbox(Sandbox):

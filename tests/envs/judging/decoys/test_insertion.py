@@ -17,11 +17,11 @@ def test_the_same_tests_have_the_same_sets_in_a_process():
 
 
 def test_what_is_no_text_of_this_pythons_lies_there_as_it_was():
-    broken = {"/tests/test_old.py": b"print 'x'\n", "/tests/test_bytes.py": b"\xff\xfe", PATH: SOURCE}
-    made = insert_decoys(broken)
-    assert {path: made.texts[path] for path in broken if path != PATH} == {
-        path: data for path, data in broken.items() if path != PATH
-    }
+    texts = [b"print 'x'\n", b"def test_f(:\n", b"\xff\xfe\x00", b"# coding: no-such\nx = 1\n"]
+    texts += [b"x = 1\rdef test_f(): pass\r", b"x = '\x00'\n"]
+    broken = {f"/tests/test_{number}.py": text for number, text in enumerate(texts)}
+    made = insert_decoys({**broken, PATH: SOURCE})
+    assert {path: made.texts[path] for path in broken} == broken
     assert b"__verifier__" in made.texts[PATH]
     assert list(made.source.trees) == [PATH]
 

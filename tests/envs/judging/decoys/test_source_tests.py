@@ -70,13 +70,9 @@ def test_a_class_has_the_tests_of_its_bases_in_their_order_if_nothing_unknown_ma
     assert {name: node.lineno for name, node in source_tests.tests(tree)} == {"TestC::test_x": 2, "TestC::test_y": 3}
 
 
-def test_a_test_may_fail_where_a_mark_without_a_condition_says_so():
+def test_a_test_may_fail_where_its_mark_or_that_of_its_class_or_module_says_so():
     assert known().may_fail("test_a.py::test_two")
-    assert not known().may_fail("test_a.py::test_one")
-    assert not known().may_fail("test_a.py::nowhere")
-
-
-def test_the_mark_may_stand_at_its_class_or_module():
+    assert not any(known().may_fail(f"test_a.py::{name}") for name in ("test_one", "nowhere"))
     within = known(
         "@pytest.mark.xfail\nclass TestA:\n    def test_a(self): pass\n"
         "class TestB:\n    pytestmark = [pytest.mark.slow, pytest.mark.xfail]\n"

@@ -1,13 +1,9 @@
 """The text of a module: no line moves, and what is said of the expected values in it is gone."""
 
 import ast
-import inspect
-import linecache
 
 import pytest
 from planted_modules import text_of
-
-from envs.judging.decoys.text import Text, Unplantable
 
 SOURCES = {
     "one line": "def test_f(): assert f(3) == 6\n",
@@ -71,20 +67,6 @@ def test_a_module_says_first_that_it_is_run(source, expected):
     assert without.decode() == source
 
 
-def test_the_source_of_a_test_and_its_lines_are_found(tmp_path):
-    source = "def test_f():\n    x = 1\n    assert (\n        f(3)==6\n    )\n    return\n\n\ndef test_g():\n    pass\n"
-    data, _ = text_of(source)
-    path = tmp_path / "test_a.py"
-    path.write_bytes(data)
-    linecache.checkcache()
-    names = {"f": lambda x: 6}
-    exec(compile(data, str(path), "exec"), names)
-    lines, first = inspect.getsourcelines(names["test_f"])
-    assert (first, len(lines)) == (1, 6)
-    assert inspect.getsource(names["test_g"]).startswith("def test_g():\n    pass\n")
-    assert names["test_g"].__code__.co_firstlineno == 9
-
-
 def test_comments_are_blank_but_for_those_that_may_name_the_encoding():
     source = (
         "#!/usr/bin/python3\n# coding: utf-8\n# it is 6\ndef test_f():  # or 6\n    if '# 6':  # \u00e9\n        y\n"
@@ -97,18 +79,3 @@ def test_comments_are_blank_but_for_those_that_may_name_the_encoding():
         "def test_f():  " + " " * len("# or 6"),
         "    if '# 6':  " + " " * len("# \u00e9".encode()),
     ]
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"def test_f(:\n",
-        b"\xff\xfe\x00",
-        b"# coding: no-such\nx = 1\n",
-        b"x = 1\rdef test_f(): pass\r",
-        b"x = '\x00'\n",
-    ],
-)
-def test_what_is_no_text_of_this_pythons_is_told_apart(data):
-    with pytest.raises(Unplantable):
-        Text(data, "test_a.py")

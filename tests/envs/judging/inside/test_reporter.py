@@ -27,12 +27,7 @@ def test_f(x, twice):
 
 @pytest.mark.parametrize(
     "command",
-    [
-        "-m pytest tests/test_a.py::test_it",
-        "-X utf8 -mpytest -q --import-mode=importlib",
-        "run.py",
-        "start.py",
-    ],
+    ["-m pytest tests/test_a.py::test_it", "-X utf8 -mpytest -q --import-mode=importlib", "run.py", "start.py"],
 )
 async def test_however_pytest_is_called_its_tests_are_seen(judged, command):
     run = "import sys, pytest\nsys.exit(pytest.main(['tests', '-q']))\n"

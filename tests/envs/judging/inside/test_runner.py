@@ -70,8 +70,7 @@ HERE = {
 async def prepared(docker_backend, base_image, tmp_path_factory):
     """A verifier's sandbox with a runner that waits for calls."""
     folder = tmp_path_factory.mktemp("runner")
-    one = task(folder, f"python3 -m pytest /tests; {REWARD.format(1)}")
-    (folder / "tests/test_probe.py").write_text(PROBE)
+    one = task(folder, f"python3 -m pytest /tests; {REWARD.format(1)}", {"test_probe.py": PROBE})
     async with open_prepared(docker_backend, one, base_image) as found:
         for _ in range(300):
             if (await found.sandbox.exec("test -S /verifier/runner")).ok:
@@ -89,7 +88,7 @@ def comparable(output):
 async def ran(prepared, line):
     """Return (what a line of test.sh printed and how it ended, where its tests ran)."""
     command = ["bash", "-c", f"rm -f /tmp/where; {line}"]
-    done = await prepared.sandbox.exec(command, user="root", cwd="/app", env={"PATH": prepared.path}, timeout=100.0)
+    done = await prepared.sandbox.exec(command, user="root", cwd="/app", env=prepared.env, timeout=100.0)
     where = await prepared.sandbox.exec("cat /tmp/where", user="root")
     return (comparable(done.output), done.exit_code), where.output
 

@@ -21,7 +21,7 @@ def run(*outcomes, end=(END,)):
 
 def judged(*calls, record=None, source=SOURCE, **listed):
     made = insert_decoys({"/tests/test_a.py": source} if source else {})
-    return outcome_of(calls, made, RequiredTests(listed, record or {}), record or {})
+    return outcome_of(calls, made, RequiredTests(listed, record or {}))
 
 
 def test_every_listed_test_must_be_seen_to_pass():

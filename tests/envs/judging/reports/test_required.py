@@ -7,7 +7,6 @@ from envs.judging.reports.required import RequiredTests
 from envs.judging.reports.runner_reports import RunnerReports
 
 A, B = "test_a.py::test_a", "test_a.py::test_b"
-NOTHING = SourceTests({}, {})
 
 
 def reports(*outcomes):
@@ -15,7 +14,7 @@ def reports(*outcomes):
         {"kind": "test", "id": name, "outcome": outcome, "title": title, "error": error}
         for name, outcome, title, error in outcomes
     ]
-    return RunnerReports([messages], NOTHING)
+    return RunnerReports([messages], SourceTests({}, {}))
 
 
 @pytest.mark.parametrize(
@@ -42,8 +41,8 @@ def test_an_id_that_was_cut_at_a_blank_stands_for_all_that_begin_so():
     required = RequiredTests({"FAIL_TO_PASS": [f"{A}[one"]}, {})
     for outcomes, status in ((("passed", "passed"), "passed"), (("passed", "failed"), "failed")):
         outcome = {f"{A}[one {number}]": one for number, one in enumerate(outcomes)}
-        assert required.statuses(outcome, reports(), NOTHING)[f"{A}[one"] == status
-    assert required.statuses({}, reports(), NOTHING)[f"{A}[one"] == "missing"
+        assert required.statuses(outcome, reports())[f"{A}[one"] == status
+    assert required.statuses({}, reports())[f"{A}[one"] == "missing"
 
 
 def test_an_id_with_the_last_part_of_a_path_stands_for_unlisted_ones_with_such_a_path():
@@ -56,26 +55,26 @@ def test_an_id_with_the_last_part_of_a_path_stands_for_unlisted_ones_with_such_a
         ({"/x/y": "passed", "//etc/x": "passed", "/*/x": "passed", "/": "passed"}, "missing"),
     ):
         outcome = {f"{A}[{case}]": one for case, one in outcomes.items()}
-        assert required.statuses(outcome, reports(), NOTHING)[f"{A}[/x]"] == status
+        assert required.statuses(outcome, reports())[f"{A}[/x]"] == status
     outcome = {f"{A}[/etc/y]": "passed", f"{A}[/usr/]": "passed"}
-    assert required.statuses(outcome, reports(), NOTHING)[f"{A}[/x/y]"] == "missing"
-    assert required.statuses(outcome, reports(), NOTHING)[f"{A}[/]"] == "passed"
+    assert required.statuses(outcome, reports())[f"{A}[/x/y]"] == "missing"
+    assert required.statuses(outcome, reports())[f"{A}[/]"] == "passed"
 
 
 def test_a_title_stands_for_all_tests_that_have_it():
     required = RequiredTests({"FAIL_TO_PASS": ["It adds", "It takes"], "UNITTEST": True}, {})
     run = reports((A, "passed", "It adds", False), (B, "failed", "It adds", False))
-    assert required.statuses(run.outcomes, run, NOTHING)["It adds"] == "failed"
+    assert required.statuses(run.outcomes, run)["It adds"] == "failed"
     both = run.outcomes | {B: "passed"}
-    assert required.statuses(both, run, NOTHING)["It adds"] == "passed"
-    assert required.statuses(run.outcomes, run, NOTHING)["It takes"] == "missing"
+    assert required.statuses(both, run)["It adds"] == "passed"
+    assert required.statuses(run.outcomes, run)["It takes"] == "missing"
 
 
 def test_where_ends_are_exact_a_test_passes_that_ends_as_it_must():
     required = RequiredTests({"FAIL_TO_PASS": [A], "EXACT": {B: "error", "test_a.py::test_c": "failed"}}, {})
     run = reports((B, "failed", "b", True), ("test_a.py::test_d", "passed", "d", False))
     ended = {A: "missing", B: "passed", "test_a.py::test_c": "missing", "test_a.py::test_d": "other"}
-    assert required.statuses(run.outcomes, run, NOTHING) == ended
+    assert required.statuses(run.outcomes, run) == ended
     assert required.failing() == {B, "test_a.py::test_c"}
 
 

@@ -181,7 +181,7 @@ async def test_reference_solves_doing_nothing_and_cheating_do_not(published, tmp
             async with open_verifier(backend, task, image) as verifier:
                 async with backend.open(agent_spec(task, image)) as sandbox:
                     await sandbox.exec(["bash", "-c", script])
-                    changes = await collect_changes(sandbox, start, task.hidden.protected)
+                    changes = await collect_changes(sandbox, start, task.hidden)
                 return await verifier(changes)
 
         verdicts = dict(zip(CHEATS, await asyncio.gather(*map(attempt, CHEATS.values())), strict=True))

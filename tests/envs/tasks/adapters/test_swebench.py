@@ -151,7 +151,7 @@ async def test_helpers_of_the_tests_can_not_be_made_to_expect_nothing(published,
         start = await StartTrees(backend).get(task, image)
         async with backend.open(agent_spec(task, image)) as sandbox:
             await sandbox.write_file("tests/helper.py", b"def expect(found, wanted):\n    pass\n")
-            changes = await collect_changes(sandbox, start, task.hidden.protected)
+            changes = await collect_changes(sandbox, start, task.hidden)
         verdict = await judge(backend, task, image, changes)
     assert verdict.reward == 0
     assert "AssertionError" in verdict.explanation
