@@ -181,9 +181,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
                 return
         except Refused as error:
             raise await self._translate_refusal(error) from error
-        except (EngineDown, NoCompletion) as error:
-            if isinstance(error, EngineDown) and error.limited:
-                raise
+        except OddAnswer as error:
             raise NotThisServer(f"{error}; without tools it answered: {_AS_TEXT}") from error
         raise NotThisServer(
             f"{self.label} does not show tools to the model: a prompt has {self._prompt_tokens} tokens without a tool, "

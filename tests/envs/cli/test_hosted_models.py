@@ -129,6 +129,13 @@ def test_an_endpoint_without_tools_gets_them_as_text(hosted, tmp_path, capsys):
     assert "<tools>" in hosted.asked[-1]["messages"][0]["content"]
 
 
+def test_an_endpoint_that_fails_with_tools_alone_ends_the_start(hosted, tmp_path, capsys):
+    said = "tools param requires --jinja flag"  # llama.cpp's of before
+    hosted.refuses = lambda body: (500, {"error": {"message": said}}, {}) if "tools" in body else None
+    assert evaluate(hosted, "openai", tmp_path) == 2
+    assert re.search(f"500: {said}; without tools it answered: give --env.tool_format hermes", capsys.readouterr().err)
+
+
 class Forgetful(Hosted):
     """An endpoint that drops tools without a word, as llama.cpp does for a chat template without a place for them."""
 
