@@ -18,6 +18,7 @@ from atropos_agent.engines.tokenizers import compare_tokenizers
 from atropos_agent.formats import AUTO
 from atropos_agent.types import EngineError
 from envs.base import AgentEnv, empty_tokenizer
+from envs.config import AgentEnvConfig
 from envs.options import WITHOUT_TOKENS, EngineConfig, Options, UsageError
 from envs.options.tokenizer import load_tokenizer
 from envs.records.comparison import NoEvaluation, compare, read_rates, table_of
@@ -172,37 +173,41 @@ async def open_env(
     named, trusted = options.env.tokenizer_name, options.env.trust_remote_code
     if named and tokenizer is None:
         tokenizer = load_tokenizer(named, trust_remote_code=trusted)
-    if plain := [engine.server_type for engine in options.engines if engine.server_type in WITHOUT_TOKENS]:
+    engines = options.engines
+    if plain := [engine.server_type for engine in engines if engine.server_type in WITHOUT_TOKENS]:
         if command == "serve":
             raise UsageError(
                 f"--openai.server_type {plain[0]} gives no token ids and no logprobs, so nothing can be trained on its "
                 "replies; serve needs a server that does: vllm, sglang or atropos (evaluate and process work)"
             )
-        await wait_for_endpoints(env_cls, options)
+        await wait_for_endpoints(env_cls, options.env, engines)
         if options.env.teacher and command != "evaluate":
             raise UsageError(f"--env.teacher scores token ids, and --openai.server_type {plain[0]} gives none")
-        return env_cls(options.env.with_tokenizer(named, tokenizer or empty_tokenizer()), options.engines)
+        return env_cls(options.env.with_tokenizer(named, tokenizer or empty_tokenizer()), engines)
     if not named:
-        named = await wait_for_engines(options.engines)
+        named = await wait_for_engines(engines)
         tokenizer = load_tokenizer(named, given=False, trust_remote_code=trusted)
-    env = env_cls(options.env.with_tokenizer(named, tokenizer), options.engines)
+    env = env_cls(options.env.with_tokenizer(named, tokenizer), engines)
     await check_tokenizer(env)
     if command != "evaluate":
         await check_teacher(env)
     return env
 
 
-async def wait_for_endpoints(env_cls: type[AgentEnv[Any]], options: Options) -> None:
+async def wait_for_endpoints(
+    env_cls: type[AgentEnv[Any]], env: AgentEnvConfig, engines: Sequence[EngineConfig]
+) -> None:
     """Wait until every server for messages answers, and check that it takes the key, knows the model and shows tools to
-    it. If the options name no model, the one it serves is written there. Raises ModelNotServed, NotThisServer."""
-    native = options.env.tool_format == options.env.tool_role == AUTO
-    for config in options.engines:
+    it. If an engine's options name no model, the one it serves is written there. Raises ModelNotServed,
+    NotThisServer."""
+    native = env.tool_format == env.tool_role == AUTO
+    for config in engines:
         server = env_cls.server_cls(config)
         try:
             await _try(server.connect)
             config.model_name = server.config.model_name
             if native and server.takes_tools:
-                await _check_tools(server, needed=options.env.needs_tools)
+                await _check_tools(server, needed=env.needs_tools)
         finally:
             await server.close()
 

@@ -114,6 +114,15 @@ def test_parameters_that_a_model_refuses_are_left_out_and_named(hosted, protocol
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_only_model_is_asked_where_none_is_named(httpserver, hosted, protocol, tmp_path):
+    httpserver.expect_request("/v1/models").respond_with_json({"object": "list", "data": [{"id": "only"}]})
+    hosted.refuses = lambda body: None if body["model"] == "only" else refusal("no such model")
+    options = ["--openai.server_type", protocol, "--openai.base_url", hosted.url, "--env.run_dir", str(tmp_path)]
+    assert cli.main(Sums, "evaluate", options) == 0
+    assert orjson.loads((tmp_path / "eval-0.json").read_bytes())["usage"][0]["model"] == "only"
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_providers_pause_is_kept_however_often_it_is_asked_for(hosted, protocol, tmp_path):
     hosted.first.extend([(200, None, {}), *[(429, {"error": {"message": "slow down"}}, {"Retry-After": "0"})] * 9])
     assert evaluate(hosted, protocol, tmp_path, "--env.attempts", "1", "--env.max_concurrent_rollouts", "1") == 0
