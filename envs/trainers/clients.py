@@ -8,10 +8,9 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from atropos_agent.types import StopReason
-from envs.base import AgentEnv
 from envs.delivery.exports import verl_rows
 from envs.delivery.rows import Row
-from envs.options import EngineConfig, Options
+from envs.options import EngineConfig
 from envs.running.sinks import TrainerGroup
 from envs.trainers.named import Runs, check_rows, rollout
 
@@ -49,7 +48,7 @@ class Clients:
         key = (id(client), environment, *options)
         if key not in self._runs:
             own = f"-{os.getpid()}-{uuid.uuid4().hex[:6]}"  # other workers have runs of their own
-            runs = Runs(environment, options, self._trainer, self._serve(client), _make, own)
+            runs = Runs(environment, options, self._trainer, self._serve(client), own=own)
             self._runs[key] = client, runs
         _, runs = self._runs[key]
         names = {"tokenizer_name": runs.options.env.tokenizer_name or tokenizer}
@@ -84,7 +83,3 @@ def one_row(rows: Sequence[Row], trainer: str) -> dict[str, Any]:
         "logprobs": [*[0.0] * start, *row["response_logprobs"]][:end],
         "start": start,
     }
-
-
-async def _make(env_cls: type[AgentEnv[Any]], command: str, options: Options) -> AgentEnv[Any]:
-    return env_cls(options.env, options.engines)

@@ -91,6 +91,11 @@ def sampling_of(given: Mapping[str, Any]) -> dict[str, Any]:
     return {SAMPLING[name]: value for name, value in effective.items()}
 
 
+async def make_env(env_cls: type[AgentEnv[Any]], command: str, options: Options) -> AgentEnv[Any]:
+    """Make the environment for a trainer that brings its own inference server: none is looked for."""
+    return env_cls(options.env, options.engines)
+
+
 class Runs:
     """The runs of a named environment, one for each inference server, model and sampling asked for by a trainer. Use it
     as `async with`.
@@ -104,7 +109,7 @@ class Runs:
         options: Sequence[str],
         trainer: str,
         server_cls: Callable[..., Any],
-        make: MakeEnv,
+        make: MakeEnv = make_env,
         own: str = "",
     ) -> None:
         env_cls, self.options = resolve_environment(environment, options)

@@ -28,9 +28,8 @@ from verl.trainer.ppo.v1 import agent_loop_tq
 
 from atropos_agent.engines.objects import ObjectServer, Sampled
 from atropos_agent.tokens.experts import read_experts, write_experts
-from envs.base import AgentEnv
 from envs.delivery.exports import verl_rows
-from envs.options import EngineConfig, Options
+from envs.options import EngineConfig
 from envs.running.feed import Feed
 from envs.running.sinks import TrainerGroup
 from envs.trainers.named import Runs, check_rows, rollout
@@ -98,7 +97,7 @@ class AtroposLoop(AgentLoopBase):  # type: ignore[misc]  # it need not be instal
         if (runs := mine.get(key)) is None:
             # Other workers have runs of their own, and so has the trainer of an earlier client in this process.
             served, own = partial(ObjectServer, VerlEngine(client)), f"-{os.getpid()}-{uuid.uuid4().hex[:6]}"
-            runs = mine[key] = Runs(self._environment, self._options, "verl", served, _make, own)
+            runs = mine[key] = Runs(self._environment, self._options, "verl", served, own=own)
         names = {"tokenizer_name": runs.options.env.tokenizer_name or self.tokenizer.name_or_path}
         # Validation samples otherwise, and makes no ratios.
         training = all(
@@ -118,10 +117,6 @@ def end_runs(mine: dict[str, Runs], loop: asyncio.AbstractEventLoop) -> None:
     """Close the runs of a client that is gone. May be called in any thread."""
     if not loop.is_closed():
         loop.call_soon_threadsafe(lambda: [runs.end() for runs in mine.values()])
-
-
-async def _make(env_cls: type[AgentEnv[Any]], command: str, options: Options) -> AgentEnv[Any]:
-    return env_cls(options.env, options.engines)
 
 
 def make_outputs(given: TrainerGroup, prompt_length: int) -> Any:
