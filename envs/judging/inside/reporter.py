@@ -383,3 +383,16 @@ def share_with(module):
 
     module.EnvBuilder.post_setup = and_share
     module.EnvBuilder._setup_pip = lambda builder, context: None
+
+
+def join_virtualenv(module):
+    """Have the Pythons of environments that virtualenv makes, as for tox, report. module: `virtualenv.run.session`."""
+    run = module.Session.run
+
+    def and_join(session):
+        run(session)
+        with open("/verifier/verifier_hook.pth") as hook:
+            with open(os.path.join(str(session.creator.purelib), "verifier_hook.pth"), "w") as file:
+                file.write(hook.read())
+
+    module.Session.run = and_join

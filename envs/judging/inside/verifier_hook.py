@@ -12,7 +12,12 @@ from _frozen_importlib_external import PathFinder, SourceFileLoader  # loaded al
 _HOME = "/verifier"
 _RUNNER = "/verifier/runner"
 """Where `runner.py` takes calls of pytest, if it was started."""
-_WATCHED = {"_pytest.config": "listen_to_pytest", "unittest.main": "listen_to_unittest", "venv": "share_with"}
+_WATCHED = {
+    "_pytest.config": "listen_to_pytest",
+    "unittest.main": "listen_to_unittest",
+    "venv": "share_with",
+    "virtualenv.run.session": "join_virtualenv",
+}
 """Modules, and what is called with each once it has been imported."""
 
 

@@ -1,7 +1,8 @@
 """What a test.sh of published tasks does, and an image with the programs that it calls.
 
 The base image lacks make, npm and coverage, and there is no network to fetch them from: in their place the image has
-small fakes of these names, which run what a project's own file says, as the real ones do."""
+small fakes of these names, which run what a project's own file says, as the real ones do. `REAL` is for an image with
+Debian's packages."""
 
 from __future__ import annotations
 
@@ -152,4 +153,71 @@ CONSTRUCTS: dict[str, str] = {
     "a share of the reward": f"echo '{{\"reward\": 0.5}}' > {REWARD.replace('txt', 'json')}\nexit 7\n",
     "tests that fail": f"echo 'double = str' > solution.py\n{PYTEST} -q /tests/test_it.py > /tmp/out 2>&1\nstatus=$?\n"
     "grep -E '^FAILED' /tmp/out | cut -d' ' -f1,2\ntail -1 /tmp/out\n[ $status = 0 ]\n" + DECIDE + "exit $status\n",
+}
+
+PACKAGES_OF_REAL = "make cmake g++ golang-go cargo npm python3-coverage tox nox"
+REAL_DOCKERFILE = f"""\
+FROM atropos-agent/base:debian12
+RUN apt-get update && apt-get install -y --no-install-recommends {PACKAGES_OF_REAL}
+WORKDIR /app
+"""
+REAL_WORK = (
+    WORK
+    + """\
+mkdir -p c go rust/src
+printf 'int twice(int x) { return 2 * x; }\n' > c/twice.c
+printf 'package twice\nfunc Twice(x int) int { return 2 * x }\n' > go/twice.go; printf 'module twice\ngo 1.19\n' > go/go.mod
+printf 'pub fn twice(x: i32) -> i32 { 2 * x }\n' > rust/src/lib.rs
+printf '[package]\nname = "twice"\nversion = "0.1.0"\nedition = "2021"\n' > rust/Cargo.toml
+printf 'exports.twice = (x) => 2 * x;\n' > twice.js
+"""
+)
+REAL_TESTS = {
+    **TESTS,
+    "tox.ini": """\
+[tox]
+skipsdist = true
+envlist = py
+[testenv]
+sitepackages = true
+setenv = PYTHONPATH = /app
+commands = python -m pytest -q /tests/test_it.py
+""",
+    "noxfile.py": """\
+import nox
+@nox.session(venv_params=["--system-site-packages"])
+def tests(session):
+    session.run("python", "-m", "pytest", "-q", "/tests/test_it.py", env={"PYTHONPATH": "/app"})
+@nox.session(venv_backend="none")
+def plain(session):
+    session.run("python3", "-m", "unittest", "-v", "test_cases", env={"PYTHONPATH": "/app:/tests"})
+""",
+    "CMakeLists.txt": """\
+cmake_minimum_required(VERSION 3.20)
+project(twice C)
+enable_testing()
+add_executable(check check.c /app/c/twice.c)
+add_test(NAME four COMMAND check 2 4)
+add_test(NAME six COMMAND check 3 6)
+""",
+    "check.c": "#include <stdlib.h>\nint twice(int);\nint main(int n, char **a) { return twice(atoi(a[1])) != atoi(a[2]); }\n",
+    "twice_test.go": 'package twice\nimport "testing"\nfunc TestTwice(t *testing.T) { if Twice(2) != 4 { t.Fail() } }\n',
+    "twice.rs": "#[test]\nfn four() { assert_eq!(twice::twice(2), 4); }\n",
+    "twice.test.js": "const { twice } = require('/app/twice.js');\nrequire('node:test')('four', () => require('assert').equal(twice(2), 4));\n",
+}
+REAL: dict[str, str] = {
+    "make": f"export PYTHONPATH=/app\nmake test\n{DECIDE}",
+    "tox": f"tox -q -c /tests/tox.ini --workdir /tmp/tox\n{DECIDE}",
+    "nox": f"nox -f /tests/noxfile.py --envdir /tmp/nox\n{DECIDE}",
+    "an environment of virtualenv's": f"virtualenv -q /tmp/v\ncp -r {PACKAGES}/*/ /tmp/v/lib/python3*/site-packages/\n"
+    f"export PYTHONPATH=/app\n/tmp/v/bin/python -m pytest -q /tests/test_it.py\n{DECIDE}",
+    "npm test": f"npm test\n{DECIDE}",
+    "node --test": f"node --test /tests/twice.test.js | grep -E '^# (pass|fail)'\n[ ${{PIPESTATUS[0]}} = 0 ]\n{DECIDE}",
+    "cargo test": f"mkdir rust/tests; cp /tests/twice.rs rust/tests/; cd rust; cargo test --offline -q\n{DECIDE}",
+    "go test": f"cp /tests/twice_test.go go/; cd go; GOCACHE=/tmp/go go test -v ./...\n{DECIDE}",
+    "ctest": "cmake -S /tests -B /tmp/b > /dev/null && cmake --build /tmp/b > /dev/null && ctest --test-dir /tmp/b\n"
+    + DECIDE,
+    "coverage": f"export PYTHONPATH=/app\npython3 -m coverage run --source=/app -m pytest -q /tests/test_it.py\n{DECIDE}python3 -m coverage report\n",
+    "coverage of unittest": "cd /tests; export PYTHONPATH=/app COVERAGE_FILE=/tmp/c\n"
+    f"python3 -m coverage run --source=/app -m unittest test_cases\n{DECIDE}python3 -m coverage report\n",
 }
