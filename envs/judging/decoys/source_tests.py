@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeGuard
 
 from envs.judging.decoys.literals import dotted, last_name
-from envs.judging.decoys.names import FUNCTIONS, Function, is_fixture, stored
+from envs.judging.decoys.names import FUNCTIONS, Function, is_fixture, runs_as_written, stored
 from envs.judging.decoys.node_ids import expects_failure, failing_rows
 
 _PLAIN = ("TestCase", "object", "ABC")
@@ -86,20 +86,27 @@ class SourceTests:
         return [(path, rest) for path in paths]
 
     def unseen(self, outcome: Collection[str]) -> list[str]:
-        """Return the tests without a report, or with too few rows in it, of modules with some tests that ran."""
+        """Return the tests without a report, or with too few rows in it, of modules with some tests that ran. Of one
+        with another decorator, as `ddt` has, others may have been made."""
         ran: collections.Counter[tuple[str, str]] = collections.Counter()
         for test in outcome:
             ran.update(self.of(test))
-        modules = {path for path, _ in ran}
         return [
-            name for path in modules for name, node in self._functions[path].items() if ran[path, name] < _rows(node)
+            name
+            for path in {path for path, _ in ran}
+            for name, node in self._functions[path].items()
+            if ran[path, name] < _rows(node) and all(map(runs_as_written, self._decorators_of(path, name)))
         ]
 
     def _decorators(self, test: str) -> Sequence[ast.expr]:
         """Return the decorators and marks of a test, of its classes and of its module; none if it isn't found."""
-        for path, name in self.of(test):
-            return [*self._functions[path][name].decorator_list, *_marks_above(self.trees[path], name.split("::")[:-1])]
+        for found in self.of(test):
+            return self._decorators_of(*found)
         return []
+
+    def _decorators_of(self, path: str, name: str) -> Sequence[ast.expr]:
+        above = _marks_above(self.trees[path], name.split("::")[:-1])
+        return [*self._functions[path][name].decorator_list, *above]
 
 
 def _marks_above(above: ast.Module | ast.ClassDef, classes: Sequence[str]) -> Iterator[ast.expr]:

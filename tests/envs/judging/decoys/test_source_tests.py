@@ -118,6 +118,14 @@ def test_of_a_module_that_did_not_run_at_all_nothing_is_missed():
     assert two.unseen([]) == []
 
 
+def test_tests_that_may_have_been_made_into_others_need_not_be_seen():
+    made = "class TestA:\n    @expand([1])\n    def test_a(self, x): ...\n    @a.mark.b\n    def test_b(self): ...\n"
+    others = "@parameterized_class('x', [1])\nclass TestB:\n    def test_c(self): ...\ndef test_d(): ...\n"
+    one = known(made + others)
+    assert one.unseen(["test_a.py::TestA::test_a_0_1", "test_a.py::TestA::test_b", "test_a.py::test_d"]) == []
+    assert one.unseen(["test_a.py::test_d"]) == ["TestA::test_b"]
+
+
 def test_a_class_method_is_not_missed_since_older_versions_of_pytest_leave_it_out():
     one = known("class TestA:\n    def test_a(self): pass\n    @classmethod\n    def test_b(cls): pass\n")
     assert one.unseen(["test_a.py::TestA::test_a"]) == []
