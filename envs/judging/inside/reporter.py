@@ -27,7 +27,7 @@ _NUMBER = min(300, os.sysconf("SC_OPEN_MAX") // 2)
 """From which number on descriptors are ours: tests may close the low ones, or look which are free."""
 __unittest = True
 """Leaves this module's functions out of what unittest shows of a failure."""
-_os_write, _dumps, _fstat, _monotonic = os.write, json.dumps, os.fstat, time.monotonic
+_os_write, _dumps, _fstat, _monotonic, _getpid = os.write, json.dumps, os.fstat, time.monotonic, os.getpid
 
 _PYTEST = """\
 import sys
@@ -78,7 +78,7 @@ class Line:
         self.write(_dumps(message))
 
     def write(self, line):
-        data = (line + "\n").encode()
+        data = ('{"by": %d, %s\n' % (_getpid(), line[1:])).encode()
         try:
             while data:
                 data = data[_os_write(self._open(), data) :]
@@ -255,24 +255,27 @@ class PytestListener(Listener):
 
 
 class UnittestListener(Listener):
-    """A listener to unittest, whoever runs it: each result object calls TestResult's own methods."""
+    """A listener to unittest, whoever runs it. asked: the classes of what is run. Each says what kind of result it is
+    given, which may have methods of its own in place of TestResult's."""
 
-    def __init__(self, result, runner, program):
+    def __init__(self, result, runner, program, *asked):
         Listener.__init__(self, _OF_UNITTEST)
-        self._outcomes = []
-        for name, outcome in (
-            ("addSuccess", "passed"),
-            ("addError", "failed"),
-            ("addFailure", "failed"),
-            ("addUnexpectedSuccess", "failed"),
-            ("addExpectedFailure", "skipped"),
-            ("addSkip", "skipped"),
-        ):
-            self._before_each(result, name, lambda result, *args, outcome=outcome: self._outcomes.append(outcome))
+        self._outcomes, self._known = [], set()
+        self._told = {
+            "addSuccess": self._note("passed"),
+            "addError": self._note("failed"),
+            "addFailure": self._note("failed"),
+            "addUnexpectedSuccess": self._note("failed"),
+            "addExpectedFailure": self._note("skipped"),
+            "addSkip": self._note("skipped"),
+            "addSubTest": self._subtest,
+            "startTest": self._started,
+            "stopTest": self._ended,
+        }
+        self._listen(result)
+        for kind in asked:
+            self._before_each(kind, "run", self._asked)
         self._before_each(program, "parseArgs", lambda *args: _LINE.begin())  # which loads the tests
-        self._before_each(result, "addSubTest", self._subtest)
-        self._before_each(result, "startTest", self._started)
-        self._before_each(result, "stopTest", self._ended)
         run = runner.run
 
         def and_finish(runner, test):
@@ -287,38 +290,61 @@ class UnittestListener(Listener):
         if self._open:  # whoever ran the tests has no runner of unittest's
             self.finish(0)
 
+    def _asked(self, test, result=None, *_):
+        if result is not None and not PytestListener.busy:
+            self._listen(type(result))
+
+    def _listen(self, kind):
+        """Listen to the methods of a kind of result that are its own."""
+        if kind not in self._known:
+            self._known.add(kind)
+            for name, told in self._told.items():
+                if hasattr(kind, name) and not hasattr(getattr(kind, name), "told"):
+                    self._before_each(kind, name, told)
+
+    def _note(self, outcome):
+        return lambda *args, **kwargs: self._outcomes.append(outcome)
+
     @staticmethod
     def _before_each(kind, name, told):
         method = getattr(kind, name)
 
         def wrapper(*args, **kwargs):
-            told(*args)
+            told(*args, **kwargs)
             return method(*args, **kwargs)
 
-        wrapper.__name__, wrapper.__doc__ = name, method.__doc__
+        wrapper.__name__, wrapper.__doc__, wrapper.told = name, method.__doc__, told
         setattr(kind, name, wrapper)
 
     def _started(self, result, test):
-        del self._outcomes[:]
-        self.starts(self._node_id(test))
+        node_id = self._node_id(test)
+        if node_id is not None:
+            self._asked(test, result)
+            del self._outcomes[:]
+            self.starts(node_id)
 
     def _subtest(self, result, test, subtest, error):
         if error is not None:
             self._outcomes.append("failed")
 
     def _ended(self, result, test):
-        outcomes = set(self._outcomes)
-        good = self._outcomes == ["passed"]
-        outcome = "passed" if good else "failed" if "failed" in outcomes or not outcomes else "skipped"
         node_id = self._node_id(test)
-        where = node_id.partition("::")[0] if outcome == "skipped" else None
-        _LINE.send(kind="test", id=node_id, title=self._title(test), outcome=outcome, where=where)
+        if node_id is not None:
+            outcomes = set(self._outcomes)
+            failed = "failed" in outcomes or not outcomes
+            outcome = "passed" if outcomes == {"passed"} else "failed" if failed else "skipped"
+            where = node_id.partition("::")[0] if outcome == "skipped" else None
+            _LINE.send(kind="test", id=node_id, title=self._title(test), outcome=outcome, where=where)
 
     def _node_id(self, test):
+        """Return the id of a test; None of what stands for one that another process runs."""
         function = getattr(test, "_testFunc", None)  # of a FunctionTestCase
+        method = function.__name__ if function else getattr(test, "_testMethodName", None)
+        if method is None:
+            return None
         home = function or type(test)
         file = getattr(sys.modules.get(home.__module__), "__file__", None) or home.__module__
-        names = [function.__name__] if function else type(test).__qualname__.split(".") + [test._testMethodName]
+        names = [method] if function else type(test).__qualname__.split(".") + [method]
         return "::".join([os.path.relpath(os.path.join(self.root, file), self.root)] + names)
 
     @staticmethod
@@ -361,7 +387,9 @@ def listen_to_pytest(module):
 
 def listen_to_unittest(module):
     """Have each result object of unittest report. module: `unittest.main`."""
-    UnittestListener(sys.modules["unittest.result"].TestResult, module.runner.TextTestRunner, module.TestProgram)
+    known = sys.modules
+    asked = known["unittest.case"].TestCase, known["unittest.suite"].TestSuite
+    UnittestListener(known["unittest.result"].TestResult, module.runner.TextTestRunner, module.TestProgram, *asked)
 
 
 def share_with(module):

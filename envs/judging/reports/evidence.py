@@ -35,13 +35,16 @@ class Evidence:
         self._numbers = {place: number for number, place in enumerate(self.key.sites)}
 
     def read(self, messages: Iterable[Message]) -> None:
-        """Take in the reports of a call, in their order."""
-        test = None
+        """Take in the reports of a call, in their order. Processes that it forks run tests at the same time: each
+        speaks of the test that it began, or else of the last one."""
+        running: dict[str, str] = {}
+        last = None
         for message in messages:
+            process = str(message.get("by"))
             if message.get("kind") == "start":
-                test = str(message.get("id"))
+                last = running[process] = str(message.get("id"))
             elif message.get("kind") == "site":
-                self._site(test, message)
+                self._site(running.get(process, last), message)
 
     def _site(self, test: str | None, message: Message) -> None:
         site, number, equal = message.get("site"), message.get("set"), message.get("equal")

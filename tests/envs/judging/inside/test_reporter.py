@@ -52,6 +52,83 @@ async def test_however_unittest_is_called_its_tests_are_seen(judged, command):
     }
 
 
+OWN = """\
+import sys, unittest
+class Own:
+    shouldStop = False
+    def startTest(self, test): pass
+    stopTest = stopTestRun = startTestRun = startTest
+    def addSuccess(self, test): print("own")
+    def addError(self, test, error): print(error)
+    addFailure = addError
+class Derived(unittest.TestResult):
+    def addSuccess(self, test, details=None): print("derived")
+class Case(unittest.TestCase):
+    def run(self, result):
+        result.startTest(self)
+        self.test_it()
+        result.addSuccess(self, **{"details": None} if type(result) is Derived else {})
+        result.stopTest(self)
+class Placeholder:
+    def __call__(self, result):
+        result.startTest(self)
+        result.addSuccess(self)
+        result.stopTest(self)
+import test_a
+class Others(Case, test_a.Cases): pass
+Others.__qualname__, Others.__module__ = "Cases", "test_a"
+result = {"own": Own, "derived": Derived}[sys.argv[1]]()
+tests = test_a.Cases if sys.argv[2] == "unittests" else Others
+unittest.TestSuite([Placeholder(), tests("test_it")]).run(result)
+"""
+
+
+@pytest.mark.parametrize("result", ["own", "derived"])
+@pytest.mark.parametrize("tests", ["unittests", "others"])
+async def test_results_and_tests_of_other_frameworks_are_seen(judged, result, tests):
+    """As nose2 and stestr have results of their own, and trial and testtools ones that are derived."""
+    case = CASE.partition("    def test_sub")[0]
+    seen = await judged({**SOLUTION, "test_a.py": case, "run.py": OWN}, f"run.py {result} {tests}")
+    assert f"{result}\n" in seen.output
+    assert (seen.status, seen.problem, seen.tests) == (0, None, {"test_a.py::Cases::test_it": "passed"}), seen.output
+    liar = {"solution.py": "class Liar:\n    def __eq__(self, other): return True\ndef f(x): return Liar()\n"}
+    forced = await judged({**liar, "test_a.py": case, "run.py": OWN}, f"run.py {result} {tests}")
+    assert forced.tests == {"test_a.py::Cases::test_it": "failed"}
+
+
+FORKS = """\
+import multiprocessing, unittest
+class Cases(unittest.TestCase):
+    def test_one(self):
+        from solution import f
+        both.wait(20)
+        self.assertEqual(f(3), 6)
+        both.wait(20)
+    def test_two(self):
+        from solution import f
+        both.wait(20)
+        self.assertEqual(f(5), 10)
+        both.wait(20)
+def run(name):
+    assert unittest.TestSuite([Cases(name)]).run(unittest.TestResult()).wasSuccessful()
+if __name__ == "__main__":
+    fork = multiprocessing.get_context("fork")
+    both = fork.Barrier(2)
+    unittest.TestSuite().run(unittest.TestResult())
+    __verifier__.begin()
+    workers = [fork.Process(target=run, args=(name,)) for name in ("test_one", "test_two")]
+    for worker in workers: worker.start()
+    for worker in workers: worker.join()
+"""
+
+
+async def test_tests_that_forked_processes_run_at_the_same_time_are_told_apart(judged):
+    """As Django's runner has them with --parallel."""
+    seen = await judged({**SOLUTION, "test_a.py": FORKS}, "test_a.py")
+    assert seen.tests == {"test_a.py::Cases::test_one": "passed", "test_a.py::Cases::test_two": "passed"}, seen.output
+    assert seen.outcome.evidence["unverified"] == []
+
+
 async def test_failed_tests_of_unittest_are_seen_to_fail(judged):
     wrong = await judged({"solution.py": "def f(x):\n    return x\n", "test_a.py": CASE}, "test_a.py")
     assert (wrong.status, set(wrong.tests.values())) == (1, {"failed", "skipped"})
