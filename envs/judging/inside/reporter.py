@@ -166,8 +166,8 @@ def probe():
 class Listener:
     """What listens to a runner. names: what tests rely on there."""
 
-    root = os.getcwd()
-    """Where this process began."""
+    root = os.path.realpath("/proc/self/cwd")
+    """Where this process began, a folder that may be gone."""
 
     def __init__(self, names):
         self._names = dict(_TRUSTED, **names)

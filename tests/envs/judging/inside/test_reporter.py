@@ -228,6 +228,15 @@ async def test_a_test_that_passes_at_another_attempt_has_passed(judged, done):
     assert (seen.status, seen.problem, seen.tests) == (0, None, {"test_a.py::test_flaky": "passed"}), seen.output
 
 
+async def test_tests_of_a_process_that_began_in_a_folder_that_is_gone_are_seen(judged, tmp_path):
+    whole = "os.environ['PYTHONPATH'] = ':'.join(map(os.path.abspath, os.environ['PYTHONPATH'].split(':')))\n"
+    gone = f"import os, subprocess, sys\n{whole}os.mkdir('gone')\nos.chdir('gone')\nos.rmdir('../gone')\n"
+    run = gone + f"sys.exit(subprocess.call([sys.executable, {str(tmp_path / 'test_a.py')!r}]))\n"
+    files = {**SOLUTION, "test_a.py": CASE, "run.py": run}
+    seen = await judged(files, "run.py", record={"reference": True})
+    assert (seen.status, seen.problem, len(seen.tests)) == (0, None, 4), seen.output
+
+
 async def test_workers_of_xdist_may_be_ended_once_their_session_is_finished(judged):
     """As the controller does on a busy machine."""
     end = "import os\ndef pytest_unconfigure(config):\n    hasattr(config, 'workerinput') and os._exit(0)\n"
