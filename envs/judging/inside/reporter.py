@@ -214,8 +214,8 @@ class PytestListener(Listener):
         if report.outcome not in ("passed", "failed", "skipped"):
             return  # it is made again, by a plugin
         outcomes = self._outcomes.setdefault(report.nodeid, [])
-        if type(report).__name__.lower() == "subtestreport" and report.outcome == "passed":
-            return  # a part of a test, which is reported too
+        if type(report).__name__.lower() == "subtestreport" and report.outcome != "failed":
+            return  # a part of a test, which is reported too: it may pass though a part of it is skipped
         outcomes.append(report.outcome)
         where = report.longrepr[0] if report.skipped and isinstance(report.longrepr, tuple) else None
         if report.when == "teardown":
