@@ -30,10 +30,10 @@ __unittest = True
 _os_write, _dumps, _fstat, _monotonic = os.write, json.dumps, os.fstat, time.monotonic
 
 _PYTEST = """\
-import sys
-from pytest import console_main
-sys.exit(console_main())
+import runpy
+runpy.run_module("pytest", run_name="__main__")
 """
+"""The program `pytest`: what it calls has another name in each generation of pytest."""
 _PURE = set(dir(builtins)).difference(
     "open print input __import__ __build_class__ exec eval compile breakpoint exit quit help".split()
     + "dir vars locals globals".split()
@@ -372,6 +372,7 @@ def share_with(module):
     def and_share(builder, context):
         make(builder, context)
         places = [folder for folder in sys.path if folder.endswith("-packages")] + [site.getusersitepackages()]
+        places = [folder for folder in places if os.path.isdir(folder)]  # Python 3.15 complains of others at each start
         own = os.path.join(context.env_dir, "lib", "python%d.%d" % sys.version_info[:2], "site-packages")
         with open("/verifier/verifier_hook.pth") as hook, open(os.path.join(own, "verifier.pth"), "w") as file:
             file.write("".join(folder + "\n" for folder in places) + hook.read())

@@ -1,5 +1,6 @@
 """What pytest and unittest are seen to run, however they are called."""
 
+import os
 import re
 import sys
 from xml.etree import ElementTree
@@ -136,6 +137,20 @@ async def test_output_arguments_input_and_descriptors_are_the_callers_own(judged
     seen = await judged({"test_a.py": test}, "-m pytest -q -s test_a.py")
     assert seen.problem is None, seen.output
     assert "said by the test" in seen.output and "verifier" not in seen.output
+
+
+async def test_a_virtual_environment_that_the_tests_make_has_the_images_pytest(judged, tmp_path):
+    run = (
+        "import os, subprocess, sys\nnowhere = {**os.environ, 'HOME': '/nowhere', 'PYTHONWARNINGS': 'error'}\n"
+        "subprocess.run([sys.executable, '-m', 'venv', '--without-pip', 'v'], env=nowhere, check=True)\n"
+        "sys.exit(subprocess.call(['v/bin/pytest', '-q', 'test_a.py'], env=nowhere))\n"
+    )
+    seen = await judged({**SOLUTION, "test_a.py": TEST, "run.py": run}, "run.py")
+    assert (seen.status, seen.problem) == (0, None), seen.output
+    assert "1 passed" in seen.output and "arn" not in seen.output
+    [shared] = tmp_path.glob("v/lib/python3*/site-packages/verifier.pth")
+    folders = [line for line in shared.read_text().splitlines() if not line.startswith("import ")]
+    assert folders and all(map(os.path.isdir, folders))
 
 
 async def test_a_process_that_runs_no_tests_tells_nothing(judged):
