@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from envs.types import MOST_REWARD, TESTS_UNSEEN, Failure, InfraError, Outcome, Reward, Task, TestStatus
 from sandboxes.naming import resolve
+from sandboxes.signatures import signature_of
 
 RewardFunction = Callable[[Task, Outcome], float | Reward]
 
@@ -26,7 +27,7 @@ def find_reward(option: str, path: str) -> RewardFunction:
             "asked in a function with @rollout, or as a judge (docs/judges.md)"
         )
     try:
-        inspect.signature(found).bind(None, None)
+        signature_of(found).bind(None, None)
     except TypeError as error:
         raise ValueError(f"{option} {path}: it is called with (task, outcome): {error}") from error
     return found

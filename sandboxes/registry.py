@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,6 +12,7 @@ from sandboxes.fleet import FleetBackend, read_hosts
 from sandboxes.kubernetes.backend import KubernetesBackend
 from sandboxes.local import LocalBackend
 from sandboxes.naming import resolve
+from sandboxes.signatures import signature_of
 
 _OPTION = "--env.sandbox"
 
@@ -55,7 +55,7 @@ def named_factory(name: str, **options: Any) -> Callable[..., Backend]:
     factory: Callable[..., Backend] = resolve(_OPTION, name, _OURS, "atropos_agent.sandboxes")
     if not callable(factory):
         raise ValueError(f"{_OPTION} {name}: this is not callable; name a class, or a function that returns a backend")
-    taken = inspect.signature(factory).parameters
+    taken = signature_of(factory).parameters
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values()):
         unknown = sorted(_given(options).keys() - taken.keys())
         if unknown:

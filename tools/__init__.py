@@ -14,6 +14,7 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from sandboxes.base import Sandbox
 from sandboxes.naming import did_you_mean, resolve
+from sandboxes.signatures import signature_of
 from tools.base import MalformedCall, Tool, ToolCall, ToolError, ToolFunction, ToolRegistry, ToolResult
 from tools.calculator import calculator
 from tools.files import Files
@@ -139,7 +140,7 @@ def _parse_settings(given: str, found: Any, texts: Mapping[str, str]) -> dict[st
     """Return a tool's settings as its annotations want them. Raises ValueError for unknown and wrong ones."""
     if not texts:
         return {}
-    takes = {} if isinstance(found, Tool) or inspect.iscoroutinefunction(found) else inspect.signature(found).parameters
+    takes = {} if isinstance(found, Tool) or inspect.iscoroutinefunction(found) else signature_of(found).parameters
     known = [name for name, parameter in list(takes.items())[1:] if parameter.kind is not parameter.VAR_KEYWORD]
     free = any(parameter.kind is parameter.VAR_KEYWORD for parameter in takes.values())
     for name in [] if free else texts.keys() - known:

@@ -34,6 +34,7 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import ErrorDetails
 
 from sandboxes.base import SandboxEnded
+from sandboxes.signatures import signature_of
 
 ToolFunction = Callable[..., Awaitable["str | ToolResult"]]
 
@@ -204,7 +205,7 @@ def _describe(function: ToolFunction, bound: bool) -> tuple[str, str, dict[str, 
     if not inspect.iscoroutinefunction(function) or not inspect.isfunction(function):
         raise TypeError(f"tool {name!r} must be an async function or an async method")
     description, documented = _split_docstring(inspect.getdoc(function) or "")
-    signature = list(inspect.signature(function).parameters.values())[1 if bound else 0 :]
+    signature = list(signature_of(function).parameters.values())[1 if bound else 0 :]
     fields: dict[str, Any] = {}
     for place, parameter in enumerate(signature):
         where = f"tool {name!r}: parameter {parameter.name!r}"

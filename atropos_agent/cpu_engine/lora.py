@@ -7,7 +7,6 @@ row, at about a third of the work. Models of other types than Llama's compute ro
 
 from __future__ import annotations
 
-import inspect
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -27,6 +26,7 @@ from transformers import AutoModelForCausalLM
 from atropos_agent.cpu_engine.attention import choose
 from atropos_agent.cpu_engine.prefix import common_prefix
 from atropos_agent.types import IGNORED, SequenceData
+from sandboxes.signatures import signature_of
 
 _PART_TOKENS = 1024
 """Tokens computed at once, beside a common start."""
@@ -190,7 +190,7 @@ def _predict_row(network: Any, row: TrainingRow, places: Sequence[int]) -> Tenso
     """Return a row's logits by the network's own computation: of the wanted places alone, if it can compute that."""
     tokens = torch.tensor([row.tokens], device=network.device)
     before = torch.tensor(places, device=network.device) - 1
-    if "logits_to_keep" in inspect.signature(network.forward).parameters:
+    if "logits_to_keep" in signature_of(network.forward).parameters:
         logits: Tensor = network(input_ids=tokens, use_cache=False, logits_to_keep=before).logits[0]
         return logits
     logits = network(input_ids=tokens).logits[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from envs.functions.calling import await_value
 from envs.types import Failure, InfraError, Task, Verdict
 from sandboxes.base import Sandbox
 from sandboxes.naming import did_you_mean
+from sandboxes.signatures import signature_of
 
 JUDGING = ("task", "answer", "result")
 """Names of parameters available to a score."""
@@ -22,7 +22,7 @@ async def judge_reply(
     """Return a score's verdict on a reply. limit_s: its seconds. Raises its exceptions, FunctionTimeoutError, and
     InfraError for an invalid reward."""
     known = {"task": task, "answer": result.final_response, "result": result, "sandbox": sandbox}
-    taken = inspect.signature(score).parameters
+    taken = signature_of(score).parameters
     value = await await_value(score, {name: given for name, given in known.items() if name in taken}, limit_s)
     return verdict_of(getattr(score, "__name__", "the score"), value)
 
@@ -34,7 +34,7 @@ def parameters_of(function: Callable[..., Any], known: Sequence[str], what: str)
         raise TypeError(f"{what} must be a function, not {function!r}")
     name = getattr(function, "__name__", repr(function))
     found = []
-    for parameter in inspect.signature(function).parameters.values():
+    for parameter in signature_of(function).parameters.values():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise TypeError(f"{name}: {parameter} can't be given by name; name what it needs of {', '.join(known)}")
         if parameter.name in known:

@@ -32,8 +32,8 @@ class Text:
                 warnings.simplefilter("ignore")
                 self.tree = ast.parse(text, path)
             self._data = _without_comments(text).encode()
-        except (SyntaxError, ValueError, LookupError, RecursionError, tokenize.TokenError) as error:
-            raise Unplantable(str(error)) from None
+        except (SyntaxError, ValueError, LookupError, RecursionError, MemoryError, tokenize.TokenError) as error:
+            raise Unplantable(str(error) or "it is nested too deeply") from None  # MemoryError: the parser's own stack
         self._starts = [0]
         for line in self._data.split(b"\n"):
             self._starts.append(self._starts[-1] + len(line) + 1)

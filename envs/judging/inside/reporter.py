@@ -30,10 +30,10 @@ __unittest = True
 _os_write, _dumps, _fstat, _monotonic, _getpid = os.write, json.dumps, os.fstat, time.monotonic, os.getpid
 
 _PYTEST = """\
-import sys
-from pytest import console_main
-sys.exit(console_main())
+import runpy
+runpy.run_module("pytest", run_name="__main__")
 """
+"""The program `pytest`: what it calls has another name in each generation of pytest."""
 _PURE = set(dir(builtins)).difference(
     "open print input __import__ __build_class__ exec eval compile breakpoint exit quit help".split()
     + "dir vars locals globals".split()
@@ -214,8 +214,8 @@ class PytestListener(Listener):
         if report.outcome not in ("passed", "failed", "skipped"):
             return  # it is made again, by a plugin
         outcomes = self._outcomes.setdefault(report.nodeid, [])
-        if type(report).__name__.lower() == "subtestreport" and report.outcome == "passed":
-            return  # a part of a test, which is reported too
+        if type(report).__name__.lower() == "subtestreport" and report.outcome != "failed":
+            return  # a part of a test, which is reported too: it may pass though a part of it is skipped
         outcomes.append(report.outcome)
         where = report.longrepr[0] if report.skipped and isinstance(report.longrepr, tuple) else None
         if report.when == "teardown":
@@ -400,6 +400,7 @@ def share_with(module):
     def and_share(builder, context):
         make(builder, context)
         places = [folder for folder in sys.path if folder.endswith("-packages")] + [site.getusersitepackages()]
+        places = [folder for folder in places if os.path.isdir(folder)]  # Python 3.15 complains of others at each start
         own = os.path.join(context.env_dir, "lib", "python%d.%d" % sys.version_info[:2], "site-packages")
         with open("/verifier/verifier_hook.pth") as hook, open(os.path.join(own, "verifier.pth"), "w") as file:
             file.write("".join(folder + "\n" for folder in places) + hook.read())

@@ -187,6 +187,7 @@ def hooked(home: Path, port: int) -> dict[str, str]:
     for path in INSIDE.glob("*.py"):
         shutil.copyfile(path, home / path.name)
         (home / path.name).write_text(path.read_text().replace('"/verifier', f'"{home}'))
+    (home / "verifier_hook.pth").write_text((INSIDE / "verifier_hook.pth").read_text().replace("/verifier", str(home)))
     (home / "port").write_text(str(port))
     (home / "sitecustomize.py").write_text("import verifier_hook\n")
     known = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}

@@ -168,6 +168,14 @@ def test_tests_of_others_do_not_count_beside_hidden_ones():
     assert SourceTests({}, {}).counts("tests/test_agent.py::test_mine")
 
 
+def test_tests_of_a_hidden_module_that_this_python_can_not_read_have_to_pass():
+    both = {PATH: TESTS.encode(), "/tests/test_new.py": b"def test_new(x: int | =): pass"}
+    for trees in ({PATH: ast.parse(TESTS)}, {}):
+        some = SourceTests(trees, both)
+        assert some.counts("tests/test_new.py::test_new") and some.counts("tests/test_a.py::test_one")
+        assert not some.counts("tests/test_agent.py::test_mine")
+
+
 @pytest.mark.parametrize(
     ("line", "name", "relied_on"),
     [

@@ -5,6 +5,8 @@ import ast
 import pytest
 from planted_modules import text_of
 
+from envs.judging.decoys.text import Text, Unplantable
+
 SOURCES = {
     "one line": "def test_f(): assert f(3) == 6\n",
     "semicolons": "def test_f():\n    x = 3; assert f(x) == 6; assert f(1) == 2\n    y = 1;\n",
@@ -79,3 +81,9 @@ def test_comments_are_blank_but_for_those_that_may_name_the_encoding():
         "def test_f():  " + " " * len("# or 6"),
         "    if '# 6':  " + " " * len("# \u00e9".encode()),
     ]
+
+
+def test_a_module_that_python_can_not_read_is_refused():
+    for broken in (b"x = (\n", b"\0", b"# coding: none\n", b"assert " + b"not " * 9000 + b"1\n"):
+        with pytest.raises(Unplantable, match=r"\w"):
+            Text(broken, "/tests/test_a.py")

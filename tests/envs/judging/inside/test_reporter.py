@@ -1,5 +1,6 @@
 """What pytest and unittest are seen to run, however they are called."""
 
+import os
 import re
 import sys
 from xml.etree import ElementTree
@@ -149,6 +150,36 @@ async def test_ids_reports_and_names_are_the_authors_own(judged, tmp_path):
     assert seen.problem is None
 
 
+PARTS = """\
+import pytest, unittest
+from solution import f
+
+@pytest.mark.parametrize("odd", ["skip", "xfail", "fail", None])
+def test_parts(subtests, odd):
+    for x in (1, 2, 3):
+        with subtests.test(x=x):
+            if x == 2 and odd is not None:
+                getattr(pytest, odd)("odd")
+            assert f(x) == x + x
+
+class Case(unittest.TestCase):
+    def test_skip(self):
+        for x in (1, 2, 3):
+            with self.subTest(x=x):
+                if x == 2:
+                    self.skipTest("odd")
+                self.assertEqual(f(x), x + x)
+"""
+
+
+async def test_a_test_passes_whose_part_is_skipped_or_fails_as_expected(judged):
+    seen = await judged({**SOLUTION, "test_a.py": PARTS}, "-m pytest -q -rA -p no:cacheprovider")
+    printed = re.findall(r"^PASSED test_a.py::(.*)$", seen.output, re.MULTILINE)
+    assert printed == [name.removeprefix("test_a.py::") for name, what in seen.tests.items() if what == "passed"]
+    assert {"test_parts[skip]", "test_parts[xfail]", "test_parts[None]"} <= set(printed)
+    assert seen.tests["test_a.py::test_parts[fail]"] == "failed"
+
+
 @pytest.mark.parametrize("command", ["-m pytest -q", "-m unittest test_a", "-m unittest discover", "test_a.py"])
 async def test_an_end_before_the_first_test_is_seen_of_each_runner(judged, command):
     status = int("discover" in command)  # the status that it ends with changes nothing
@@ -183,6 +214,20 @@ async def test_output_arguments_input_and_descriptors_are_the_callers_own(judged
     seen = await judged({"test_a.py": test}, "-m pytest -q -s test_a.py")
     assert seen.problem is None, seen.output
     assert "said by the test" in seen.output and "verifier" not in seen.output
+
+
+async def test_a_virtual_environment_that_the_tests_make_has_the_images_pytest(judged, tmp_path):
+    run = (
+        "import os, subprocess, sys\nnowhere = {**os.environ, 'HOME': '/nowhere', 'PYTHONWARNINGS': 'error'}\n"
+        "subprocess.run([sys.executable, '-m', 'venv', '--without-pip', 'v'], env=nowhere, check=True)\n"
+        "sys.exit(subprocess.call(['v/bin/pytest', '-q', 'test_a.py'], env=nowhere))\n"
+    )
+    seen = await judged({**SOLUTION, "test_a.py": TEST, "run.py": run}, "run.py")
+    assert (seen.status, seen.problem) == (0, None), seen.output
+    assert "1 passed" in seen.output and "arn" not in seen.output
+    [shared] = tmp_path.glob("v/lib/python3*/site-packages/verifier.pth")
+    folders = [line for line in shared.read_text().splitlines() if not line.startswith("import ")]
+    assert folders and all(map(os.path.isdir, folders))
 
 
 async def test_a_process_that_runs_no_tests_tells_nothing(judged):
