@@ -15,11 +15,11 @@ from envs.types import BadTask
 
 NAME = "docker-compose.yaml"
 """Harbor's and terminal-bench's; a docker-compose.yml is a file of the task like any other."""
-_READ = {"build", "command", "entrypoint", "environment", "volumes", "working_dir"}
+_READ = {"build", "command", "entrypoint", "environment", "network_mode", "volumes", "working_dir"}
 _HARMLESS = {
     *("image", "container_name", "ports", "expose", "init", "tty", "stdin_open", "deploy", "mem_limit", "cpus"),
-    *("memswap_limit", "shm_size", "platform", "pull_policy", "restart", "hostname", "networks", "network_mode"),
-    *("stop_signal", "stop_grace_period", "labels", "logging", "cap_drop"),
+    *("memswap_limit", "shm_size", "platform", "pull_policy", "restart", "hostname", "networks", "stop_signal"),
+    *("stop_grace_period", "labels", "logging", "cap_drop"),
 }
 """Keys allowed in a service without effect: the sandbox has its own setting, or needs none."""
 _DOCKERFILES = {"Dockerfile", "./Dockerfile", "${CONTEXT_DIR}/Dockerfile"}
@@ -30,12 +30,14 @@ _DEFAULT = re.compile(r"\$\{\w+:?-([^}]*)\}")
 @dataclass(frozen=True, slots=True)
 class ContainerSettings:
     """env: variables of the container. workdir: of its commands; None if not given. entrypoint: in place of the
-    image's; None for that. command: its arguments; None for nothing but waiting."""
+    image's; None for that. command: its arguments; None for nothing but waiting. offline: whether it has no network,
+    whatever task.toml says."""
 
     env: Mapping[str, str] = field(default_factory=dict)
     workdir: str | None = None
     entrypoint: tuple[str, ...] | None = None
     command: tuple[str, ...] | None = None
+    offline: bool = False
 
 
 def read_compose(folder: Path, name: str) -> ContainerSettings:
@@ -61,7 +63,8 @@ def read_compose(folder: Path, name: str) -> ContainerSettings:
     _check_build(folder, service.get("build"), where)
     _check_volumes(folder, service.get("volumes") or [], where)
     command, entrypoint = map(_read_command, (service.get("command"), service.get("entrypoint")))
-    return ContainerSettings(_read_variables(service.get("environment")), workdir, entrypoint, command or None)
+    offline = service.get("network_mode") == "none"
+    return ContainerSettings(_read_variables(service.get("environment")), workdir, entrypoint, command or None, offline)
 
 
 def _is_plain(key: str, value: Any) -> bool:

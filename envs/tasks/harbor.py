@@ -27,6 +27,7 @@ by Harbor 0.26 is readable here, of every schema and with old field names. Field
 | `[environment] env, workdir` | `Task.env`, `Task.workdir` |
 | `[environment] network_mode`, old `allow_internet` | `Task.limits.network`; silent means none (Harbor: public) |
 | `[environment] allowed_hosts`, with `network_mode = "allowlist"` | `Task.limits.allowed_hosts` |
+| `network_mode: none` of environment/docker-compose.yaml | no network, whatever `[environment]` says |
 | `ENTRYPOINT` of environment/Dockerfile, `entrypoint` and `command` of its docker-compose.yaml | `Task.service` |
 | `[environment] healthcheck` | `Task.health` |
 | both in `[agent]`, `[verifier]` | override them for the agent, and for the verifier in `Hidden` |
@@ -190,6 +191,9 @@ def _make_task(directory: Path, defaults: Limits, digest: str | None) -> tuple[T
     metadata = config.own_metadata
     tags = [*config.metadata.tags, *map(metadata.get, ("band", "kind", "difficulty", "category"))]
     container = source.container()
+    if container.offline:
+        config = config.offline()
+        source = replace(source, config=config)
     steps = read_steps(source)
     for path in (_PRIOR, *(f"steps/{step.name}/{_PRIOR}" for step in steps)):
         if (source.directory / path).exists():

@@ -213,10 +213,12 @@ def limits(environment: Environment, phase: NetworkSection, defaults: Limits) ->
     )
 
 
-def hidden(source: Source, levels: Sequence[tuple[Verifier, Path | None]], artifacts: Sequence[Artifact]) -> Hidden:
+def hidden(
+    source: Source, levels: Sequence[tuple[Verifier, Path | None]], artifacts: Sequence[Artifact], step: str = ""
+) -> Hidden:
     """Return the verifier's part of a task, or of a step. Raises BadTask.
 
-    levels: [verifier] and the folder of tests, the task's first, then the step's.
+    levels: [verifier] and the folder of tests, the task's first, then the step's. step: its folder and "/".
     """
     config = source.config
     own, separate = _own_image(source, levels)
@@ -224,8 +226,7 @@ def hidden(source: Source, levels: Sequence[tuple[Verifier, Path | None]], artif
     network, hosts = verifier.reach(levels[0][0].reach(config.environment.reach((source.defaults.network, ()))))
     folders = [folder for _, folder in levels if folder is not None]
     if not (own and own.holds_tests) and not any((folder / "test.sh").is_file() for folder in folders):
-        where = f"steps/{levels[-1][1].parent.name}/tests" if len(levels) > 1 and levels[-1][1] else "tests"
-        raise source.bad_task(f"{where}/test.sh is missing; it runs the tests and writes the reward file")
+        raise source.bad_task(f"{step}tests/test.sh is missing; it runs the tests and writes the reward file")
     for folder in folders:
         source.check_script(folder / "test.sh")
     user = next((level.user for level, _ in reversed(levels) if level.user), None)

@@ -30,7 +30,7 @@ def read_steps(source: Source) -> tuple[Step, ...]:
             (config.verifier, source.folder("tests")),
             (table.verifier, source.folder("steps", table.name, "tests")),
         ]
-        judged = hidden(source, levels, [*config.artifacts, *table.artifacts])
+        judged = hidden(source, levels, [*config.artifacts, *table.artifacts], f"{place}/")
         solution = source.solution("steps", table.name, "solution") or source.solution("solution")
         least = table.min_reward
         steps.append(

@@ -283,6 +283,11 @@ class Config(_Section):
             raise ValueError("[[steps]] name: two steps have the same; rename one")
         return self
 
+    def offline(self) -> Config:
+        """Return the same, in a container without a network."""
+        update = {"network_mode": "no-network", "allowed_hosts": None}
+        return self.model_copy(update={"environment": self.environment.model_copy(update=update)})
+
     @property
     def own_metadata(self) -> dict[str, Any]:
         """Return [metadata] as it was written."""

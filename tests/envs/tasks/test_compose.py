@@ -3,8 +3,9 @@
 import pytest
 from harbor_samples import make_task
 
-from envs.tasks.harbor import load_task
+from envs.tasks.harbor import load_task, load_tasks
 from envs.types import BadTask, HealthCheck, Service
+from sandboxes.base import Limits
 
 
 @pytest.mark.parametrize(
@@ -73,6 +74,16 @@ def test_a_service_and_health_check_are_run_by_the_user_of_the_image_whoever_the
         (directory / "environment/Dockerfile").write_text(text)
         task = load_task(directory)
         assert (task.service.user, task.health) == (user, HealthCheck("up", user))
+
+
+@pytest.mark.parametrize("said", ["", "[environment]\nallow_internet = true\n"])
+def test_a_container_without_a_network_gets_none_whatever_the_run_or_the_task_gives(tmp_path, said):
+    directory = make_task(tmp_path, said)
+    compose = directory / "environment/docker-compose.yaml"
+    for mode, reached in (("bridge", True), ("none", False)):
+        compose.write_text(f"services:\n  main: {{network_mode: {mode}}}\n")
+        (task,) = load_tasks(tmp_path, Limits(network=True))
+        assert (task.limits.network, task.hidden.network) == (reached, reached)
 
 
 def test_a_compose_file_of_another_name_is_the_tasks_own(tmp_path):

@@ -59,5 +59,5 @@ def test_a_step_without_its_files_is_named(tmp_path):
     (directory / "steps/one/instruction.md").write_text("Do it.")
     assert load_task(directory).steps[0].hidden.tests == directory / "tests"
     (directory / "tests/test.sh").unlink()
-    with pytest.raises(BadTask, match=r"test\.sh is missing"):
+    with pytest.raises(BadTask, match=r"task sample: steps/one/tests/test.sh is missing"):
         load_task(directory)
