@@ -15,8 +15,8 @@ from atropos_agent.gateway.protocol import Protocol, event, noted
 from atropos_agent.gateway.requests import Answer, Fault, GatewayRequest, HistoryCall, HistoryMessage, Refusal
 
 _KNOWN = ("messages", "model", "system", "tools", "tool_choice", "max_tokens", "stop_sequences", "stream", "thread")
-_FUNCTION = ("type", "name", "description", "input_schema", "cache_control")
-_RESULT = ("type", "tool_use_id", "content", "cache_control")
+_FUNCTION = ("type", "name", "description", "input_schema")
+_RESULT = ("type", "tool_use_id", "content")
 _ID = "msg_gw_"
 _BILLING = "x-anthropic-billing-header"
 """Begins a block of Claude Code's system prompt. This block is no instruction, and may differ by request."""

@@ -66,6 +66,7 @@ def noted(
     """
     names = {name for name, value in body.items() if value is not None and name not in CHECKED and name not in known}
     for where, given, read in parts:
-        unread = {name for one in given for name in one.keys() - read if one[name] not in _NOTHING}
+        apart = {*read, "cache_control"}  # of a provider's cache: no reply differs by it
+        unread = {name for one in given for name in one.keys() - apart if one[name] not in _NOTHING}
         names |= {f"{where}.{name}" for name in unread}
     return tuple(sorted(name[:60] for name in names)[:NOTED])

@@ -15,7 +15,8 @@ def test_settings_that_are_not_followed_are_noted_by_name():
 def test_unread_fields_of_tools_and_messages_are_noted_unless_they_ask_for_nothing():
     tools = [{"name": "a", "strict": True, "format": {"type": "text"}}, {"name": "b", "strict": False, "deferred": 1}]
     assert noted({"x": 1}, (), ("tools", tools, ("name",))) == ("tools.deferred", "tools.strict", "x")
-    assert noted({}, (), ("messages", [{"refusal": None, "annotations": [], "name": ""}], ())) == ()
+    nothing = {"refusal": None, "annotations": [], "name": "", "cache_control": {"type": "ephemeral"}}
+    assert noted({}, (), ("messages", [nothing], ())) == ()
     many = [{str(number): 1} for number in range(1000)]
     assert len(noted({}, (), ("tools", many, ()))) == 100
 
