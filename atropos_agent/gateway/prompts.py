@@ -32,7 +32,8 @@ def check_request(request: GatewayRequest, tolerates: Collection[str]) -> None:
     if not request.messages:
         raise Refusal("messages: must hold a message", param="messages")
     if request.messages[-1].role == "assistant":
-        raise Refusal("messages: the last one must not be the assistant's own: no reply is begun for the model")
+        why = "the last one must not be the assistant's own: no reply is begun for the model"
+        raise Refusal(f"messages: {why}; end with a message of the user's, or with results", param="messages")
 
 
 class Prompts:
