@@ -31,6 +31,8 @@ from tools.base import ToolCall, ToolResult
 T = TypeVar("T")
 
 CHATML = "<|im_start|>"
+_MARK = "\x00"
+"""Stands for a call while the text around it is read."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class FittedFormat:
     native: whether the endpoint shows the tools and gives calls as data; then none of it is text.
     why: how the format was found, for people.
     unread: the text of a call as the template writes it, if the format does not read it; "" if it writes none.
+    calls_are_text: whether calls in replies are text like any other, because the model was shown no tools.
     """
 
     format: ToolFormat
@@ -56,6 +59,7 @@ class FittedFormat:
     why: str = "it was asked for"
     unread: str = ""
     native: bool = False
+    calls_are_text: bool = False
 
     @classmethod
     def text(cls, tool_format: ToolFormat, template: ChatTemplate | None, role: str) -> FittedFormat:
@@ -225,13 +229,28 @@ class FittedFormat:
         """Take a reply apart. text: everything sampled, but the end of the turn. message: the endpoint's own form."""
         if self.native and message is not None:
             return read_native(message, first_id)
-        if self.template is None:
-            return self.format.parse(text, first_id=first_id)
-        content = text if self.format.channelled else self.template.header.content_of(text)
-        reply = self.format.parse(content, first_id=first_id, thinking_open=thinking_open)
+        if self.template is not None and not self.format.channelled:
+            text = self.template.header.content_of(text)
+        if self.calls_are_text and not self.format.channelled:  # there calls stand in a channel of their own
+            return self._read_text(text, thinking_open)
+        reply = self.format.parse(text, first_id=first_id, thinking_open=thinking_open)
         if reply.calls or reply.problems or not any(mark in reply.content for mark in self.marks):
             return reply
         return replace(reply, problems=("the call is written in another way than was asked for",))
+
+    def _read_text(self, text: str, thinking_open: bool) -> Reply:
+        """Return a reply with its thinking apart, and its calls in the content as they were sampled."""
+        places = self.format.literals(text, thinking_open=thinking_open)
+        ends = [0, *(end for _, end in places)]
+        starts = [*(start for start, _ in places), len(text)]
+        around = [text[end:start] for end, start in zip(ends, starts, strict=True)]
+        read = self.format.parse(_MARK.join(around), thinking_open=thinking_open)
+        content = read.content.split(_MARK)
+        if len(content) != len(around):
+            return Reply(None, text.strip(), (), ())
+        calls = [*(text[start:end] for start, end in places), ""]
+        whole = "".join(part for pair in zip(content, calls, strict=True) for part in pair)
+        return Reply(read.thinking, whole.strip(), (), ())
 
     def message(self, reply: Reply) -> tuple[Message, CallsKind] | None:
         """Return a reply as a message with calls in the template's way, and its kind; None if it stays text."""

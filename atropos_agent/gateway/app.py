@@ -227,7 +227,7 @@ async def respond(session: RequestHandler, scope: Scope, receive: Receive, send:
             await _answer_without_body(exchange)
             return
         if scope["method"] != "POST" or not exchange.known:
-            raise Refusal(f"there is nothing at {scope['method']} /{exchange.path[:100]}", Fault.NOT_FOUND)
+            raise _nothing_there(scope["method"], exchange.path)
         content = await exchange.body(session.bounds.body)
         await exchange.turn(session.share)
         with session.share.take_time():
@@ -285,7 +285,13 @@ async def _answer_without_body(exchange: _Exchange) -> None:
         case ["models", *_]:
             await exchange.send_json(200, _MODEL)
         case _:
-            raise Refusal(f"there is nothing at GET /{exchange.path[:100]}", Fault.NOT_FOUND)
+            raise _nothing_there("GET", exchange.path)
+
+
+def _nothing_there(method: str, path: str) -> Refusal:
+    served = "POST /v1/chat/completions, /v1/responses, /v1/messages and /v1beta/models/MODEL:generateContent"
+    remedy = f"replies come from {served}; anything else, such as embeddings, needs another server"
+    return Refusal(f"there is nothing at {method} /{path[:100]}: {remedy}", Fault.NOT_FOUND)
 
 
 async def _answer(turn: Turn, request: GatewayRequest, exchange: _Exchange) -> None:

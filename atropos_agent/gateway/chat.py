@@ -15,7 +15,13 @@ from atropos_agent.gateway.protocol import Protocol, event, noted
 from atropos_agent.gateway.requests import Answer, Fault, GatewayRequest, HistoryCall, HistoryMessage, Refusal
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
-_KNOWN = ("messages", "model", "tools", "tool_choice", "max_tokens", "max_completion_tokens", "stop", "stream")
+_KNOWN = (
+    *("messages", "model", "tools", "tool_choice", "max_tokens", "max_completion_tokens", "stop", "stream"),
+    *("response_format", "stream_options"),
+)
+_READ = ("role", "content", "tool_calls", "tool_call_id", "reasoning_content", "reasoning")
+FUNCTION = ("type", "name", "description", "parameters")
+"""Fields of a function that are read."""
 _KINDS = {Fault.UNKNOWN_KEY: "authentication_error", Fault.NOT_FOUND: "not_found_error", Fault.OURS: "server_error"}
 
 
@@ -36,7 +42,8 @@ class Chat(Protocol):
         forced, hidden = _choice(body.get("tool_choice"))
         if fields.mapping(body.get("response_format"), "response_format").get("type", "text") != "text":
             forced["response_format"] = str(body["response_format"]["type"])[:60]
-        named = any(one.get("name") and one.get("role") != "tool" for one in body.get("messages") or ())
+        said = [one for one in body.get("messages") or () if one.get("role") != "tool"]
+        functions = [one[one["type"]] for one in given]
         return GatewayRequest(
             messages,
             fields.model(body),
@@ -45,7 +52,7 @@ class Chat(Protocol):
             fields.strings(body.get("stop"), "stop"),
             fields.flag(body.get("stream"), "stream"),
             forced=forced,
-            noted=(*noted(body, (*_KNOWN, "response_format", "stream_options")), *["messages.name"] * named),
+            noted=noted(body, _KNOWN, ("messages", said, _READ), ("tools", functions, FUNCTION)),
             extras={
                 "include_usage": bool(options.get("include_usage")),
                 "custom": {name for one in given if (name := _custom_name(one))},

@@ -27,7 +27,11 @@ _STATUS = {
     Fault.TOO_SLOW: "DEADLINE_EXCEEDED",
     Fault.OURS: "INTERNAL",
 }
-_FOLLOWED = ("maxOutputTokens", "stopSequences", "candidateCount", "responseMimeType", "responseModalities")
+_KNOWN = (
+    *("contents", "model", "stream", "systemInstruction", "tools", "toolConfig", "generationConfig"),
+    *("maxOutputTokens", "stopSequences", "candidateCount", "responseMimeType", "responseModalities"),
+)
+_FUNCTION = ("name", "description", "parameters", "parametersJsonSchema")
 _SNAKE = re.compile(r"_([a-z])")
 _OWN = frozenset({"args", "response", "parameters", "parametersJsonSchema", "responseSchema", "responseJsonSchema"})
 """Keys of values that are not the protocol's."""
@@ -49,24 +53,29 @@ class Gemini(Protocol):
         if body.get("cachedContent"):
             raise fields.wrong("cachedContent", "contents are not kept by name: send them")
         config = fields.mapping(body.get("generationConfig"), "generationConfig")
-        calling = fields.mapping(
-            fields.mapping(body.get("toolConfig"), "toolConfig").get("functionCallingConfig"), "functionCallingConfig"
-        )
+        choice = fields.mapping(body.get("toolConfig"), "toolConfig")
+        calling = fields.mapping(choice.get("functionCallingConfig"), "functionCallingConfig")
         mode = str(calling.get("mode") or "AUTO").upper()
         forced = {"tool_choice": "any"} if mode == "ANY" else {}
         if config.get("responseMimeType") not in (None, "", "text/plain"):
             forced["responseMimeType"] = str(config["responseMimeType"])[:60]
         at = "generationConfig.thinkingConfig"
         thinking = fields.mapping(config.get("thinkingConfig"), at)
+        tools = _tools(body)
+        functions = [one for given in body.get("tools") or () for one in given.get("functionDeclarations") or ()]
         return GatewayRequest(
             list(_history(body)),
             fields.model(body),
-            () if mode == "NONE" else _tools(body),
+            () if mode == "NONE" else tools,
             fields.whole(_number(config), "generationConfig.maxOutputTokens", least=1),
             fields.strings(config.get("stopSequences"), "generationConfig.stopSequences"),
             fields.flag(body.get("stream"), "stream"),
             forced=forced,
-            noted=noted(config, _FOLLOWED),
+            noted=noted(
+                *({**body, **config}, _KNOWN, ("tools", functions, _FUNCTION)),
+                ("toolConfig", [choice], ("functionCallingConfig",)),
+                ("functionCallingConfig", [calling], () if mode == "VALIDATED" else ("mode",)),
+            ),
             extras={"thoughts": fields.flag(thinking.get("includeThoughts"), f"{at}.includeThoughts")},
         )
 

@@ -14,7 +14,9 @@ from atropos_agent.gateway.chat import schema
 from atropos_agent.gateway.protocol import Protocol, event, noted
 from atropos_agent.gateway.requests import Answer, Fault, GatewayRequest, HistoryCall, HistoryMessage, Refusal
 
-_KNOWN = ("messages", "model", "system", "tools", "tool_choice", "max_tokens", "stop_sequences", "stream")
+_KNOWN = ("messages", "model", "system", "tools", "tool_choice", "max_tokens", "stop_sequences", "stream", "thread")
+_FUNCTION = ("type", "name", "description", "input_schema")
+_RESULT = ("type", "tool_use_id", "content")
 _ID = "msg_gw_"
 _BILLING = "x-anthropic-billing-header"
 """Begins a block of Claude Code's system prompt. This block is no instruction, and may differ by request."""
@@ -44,7 +46,8 @@ class Messages(Protocol):
             for one in _split_message(message, f"messages[{place}]", answers=answers):
                 messages.append(one)
                 answers = parts.answers(one, answers)
-        tools = [_tool(one, f"tools[{n}]") for n, one in enumerate(fields.objects(body.get("tools"), "tools"))]
+        given = fields.objects(body.get("tools"), "tools")
+        tools = [_tool(one, f"tools[{n}]") for n, one in enumerate(given)]
         choice = fields.mapping(body.get("tool_choice"), "tool_choice")
         kind = choice.get("type", "auto")
         forced = {} if kind in ("auto", "none") else {"tool_choice": str(choice.get("name") or kind)[:60]}
@@ -55,7 +58,9 @@ class Messages(Protocol):
             forced["output_format"] = str(output_format.get("type"))[:60]
         behind = _continued(fields.mapping(body.get("thread"), "thread"))
         thinking = fields.mapping(body.get("thinking"), "thinking")
-        alone = ["tool_choice.disable_parallel_tool_use"] * bool(choice.get("disable_parallel_tool_use"))
+        said = fields.objects(body.get("messages"), "messages")
+        blocks = [block for one in said if isinstance(one.get("content"), list) for block in one["content"]]
+        results = [block for block in blocks if block.get("type") == "tool_result"]
         return GatewayRequest(
             messages,
             fields.model(body),
@@ -66,7 +71,10 @@ class Messages(Protocol):
             behind,
             keeps_tools=behind is not None and "tools" not in body and kind != "none",
             forced=forced,
-            noted=(*noted(body, (*_KNOWN, "thread")), *alone),
+            noted=noted(
+                *(body, _KNOWN, ("tool_choice", [choice], ("type", "name")), ("tools", given, _FUNCTION)),
+                *(("messages", said, ("role", "content")), ("tool_result", results, _RESULT)),
+            ),
             extras={"thinking": "none" if thinking.get("type") == "disabled" else thinking.get("display")},
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -31,7 +32,8 @@ def check_request(request: GatewayRequest, tolerates: Collection[str]) -> None:
     if not request.messages:
         raise Refusal("messages: must hold a message", param="messages")
     if request.messages[-1].role == "assistant":
-        raise Refusal("messages: the last one must not be the assistant's own: no reply is begun for the model")
+        why = "the last one must not be the assistant's own: no reply is begun for the model"
+        raise Refusal(f"messages: {why}; end with a message of the user's, or with results", param="messages")
 
 
 class Prompts:
@@ -90,7 +92,7 @@ class Prompts:
 
     def _begin(self, request: GatewayRequest, bounds: Bounds, messages: Sequence[HistoryMessage]) -> Line:
         bounds.check_size(request.tools)
-        fitted = self._fitted.with_tools(request.tools)
+        fitted = replace(self._fitted.with_tools(request.tools), calls_are_text=not request.tools)
         rendered = opening(messages, fitted, request.tools, self._forest.find_turn, bounds.check_size)
         begun = fitted.begin(self._template, rendered, request.tools, keeps_thinking=self._keeps_thinking)
         return Line(begun, fitted)

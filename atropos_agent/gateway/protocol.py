@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from atropos_agent.engines.http import dump_json
@@ -12,6 +12,8 @@ from atropos_agent.gateway.requests import Answer, GatewayRequest, Refusal
 
 NOTED = 100
 """The most names of settings to count when they are not followed."""
+_NOTHING: Sequence[Any] = (None, False, "", [], {}, {"type": "text"})
+"""Values of parts of a request that ask for nothing."""
 
 
 class Protocol(ABC):
@@ -53,7 +55,18 @@ def event(data: Mapping[str, Any], name: str | None = None) -> bytes:
     return head + b"data: " + dump_json(data) + b"\n\n"
 
 
-def noted(body: Mapping[str, Any], known: Sequence[str]) -> Sequence[str]:
-    """Return the names of a request's settings that are not followed, at most `NOTED`: they are kept with its turn."""
-    told = (name for name, value in body.items() if value is not None)
-    return tuple(sorted(name[:60] for name in told if name not in CHECKED and name not in known)[:NOTED])
+def noted(
+    body: Mapping[str, Any],
+    known: Collection[str],
+    *parts: tuple[str, Iterable[Mapping[str, Any]], Collection[str]],
+) -> Sequence[str]:
+    """Return the names of a request's settings that are not followed, at most `NOTED`: they are kept with its turn.
+
+    parts: objects within the request, such as its tools: their name, they themselves, and their fields that are read.
+    """
+    names = {name for name, value in body.items() if value is not None and name not in CHECKED and name not in known}
+    for where, given, read in parts:
+        apart = {*read, "cache_control"}  # of a provider's cache: no reply differs by it
+        unread = {name for one in given for name in one.keys() - apart if one[name] not in _NOTHING}
+        names |= {f"{where}.{name}" for name in unread}
+    return tuple(sorted(name[:60] for name in names)[:NOTED])

@@ -11,12 +11,17 @@ from itertools import count
 from typing import Any
 
 from atropos_agent.gateway import fields, parts, provider_tools, refusals
-from atropos_agent.gateway.chat import INPUT, ROLES, openai_error, schema
+from atropos_agent.gateway.chat import FUNCTION, INPUT, ROLES, openai_error, schema
 from atropos_agent.gateway.items import BY_ITEM, BY_TOOL, OUTPUTS, CallItem, output_of
 from atropos_agent.gateway.protocol import Protocol, event, noted
 from atropos_agent.gateway.requests import Answer, Fault, GatewayRequest, HistoryCall, HistoryMessage, Refusal, Schemas
 
-_KNOWN = ("input", "instructions", "model", "tools", "tool_choice", "max_output_tokens", "stream", "text", "include")
+_KNOWN = (
+    *("input", "instructions", "model", "tools", "tool_choice", "max_output_tokens", "stream", "text", "include"),
+    "previous_response_id",
+)
+_READ = (*FUNCTION, "tools", "environment")
+_LOGPROBS = "message.output_text.logprobs"
 
 
 class Responses(Protocol):
@@ -27,14 +32,20 @@ class Responses(Protocol):
 
     def read(self, body: Mapping[str, Any]) -> GatewayRequest:
         refusals.check(body)
-        shown, origins = _tools(fields.objects(body.get("tools"), "tools"))
+        given = fields.objects(body.get("tools"), "tools")
+        shown, origins = _tools(given)
         messages = _messages(body, origins)
         instructed = isinstance(body.get("instructions"), str) and bool(body["instructions"])
         if instructed:
             messages = [HistoryMessage("system", body["instructions"]), *messages]
+        inside = [one for tool in given if tool["type"] == "namespace" for one in tool.get("tools") or ()]
+        included = fields.strings(body.get("include"), "include")
+        if _LOGPROBS in included:
+            raise fields.wrong("include", f"{_LOGPROBS!r}: logprobs are the rollout's own: its rows hold them")
         choice = body.get("tool_choice")
         forced = {} if choice in (None, "auto", "none") else {"tool_choice": _tool_choice(choice)}
-        text_format = fields.mapping(fields.mapping(body.get("text"), "text").get("format"), "text.format")
+        wording = fields.mapping(body.get("text"), "text")
+        text_format = fields.mapping(wording.get("format"), "text.format")
         if text_format.get("type", "text") != "text":
             forced["text.format"] = str(text_format["type"])[:60]
         return GatewayRequest(
@@ -47,11 +58,8 @@ class Responses(Protocol):
             _previous(fields.text(body.get("previous_response_id"), "previous_response_id", default="")),
             instructed,
             forced=forced,
-            noted=noted(body, (*_KNOWN, "previous_response_id")),
-            extras={
-                "origins": origins,
-                "sealed": "reasoning.encrypted_content" in fields.strings(body.get("include"), "include"),
-            },
+            noted=noted(body, _KNOWN, ("text", [wording], ("format",)), ("tools", [*given, *inside], _READ)),
+            extras={"origins": origins, "sealed": "reasoning.encrypted_content" in included},
         )
 
     def body(self, answer: Answer, request: GatewayRequest) -> Mapping[str, Any]:

@@ -75,7 +75,8 @@ def _is_unusable(turn: Turn) -> bool:
     if turn.sampled is None:
         return True
     answer = turn.sampled.answer
-    return not answer.content.strip() or bool(answer.calls) or answer.finish_reason == "length"
+    called = answer.calls or turn.line.fitted.format.parse(answer.content).calls  # without tools a call is text
+    return not answer.content.strip() or bool(called) or answer.finish_reason == "length"
 
 
 def _tokens(turn: Turn, *, reply: bool = False) -> int:

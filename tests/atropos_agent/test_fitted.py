@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +18,8 @@ from atropos_agent.fitted import FittedFormat
 from atropos_agent.formats.hermes import Hermes
 from atropos_agent.tokens.drift import Drift
 from atropos_agent.tokens.template import ChatTemplate
-from atropos_agent.types import AgentConfig
+from atropos_agent.types import AgentConfig, Reply
+from tools.base import ToolCall
 
 MALFORMED = {"malformed": 1, "cut off": 2, "error result": 1, "injection in an argument": 1}
 """How many malformed calls a scenario has: a call that is cut off is one, and so is its reply."""
@@ -34,6 +36,27 @@ def test_the_format_of_a_family_is_found_by_looking(fit, name):
 ENDS = ("stop", "withheld", "odd")
 NOTHING_ELSE = ("llama3_1", "Llama 4, by hand")
 """Families whose replies are calls and nothing else."""
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_calls_of_a_model_without_tools_are_text_beside_its_thinking(fit, name):
+    bound = fit(name).with_tools(TOOLS.schemas)
+    calls = [ToolCall("say", {"text": text}, bound.format.call_id(n, "say")) for n, text in enumerate(("a", "b"))]
+    written, (think, think_end) = (
+        bound.format.write_all(calls[: 1 if name in NOTHING_ELSE else 2]),
+        bound.format.thinking,
+    )
+    said = "" if name in NOTHING_ELSE else "Well.\n"
+    text = f"{think}hm{think_end}{said}{written}"
+    if bound.format.channelled:
+        assert replace(bound, calls_are_text=True).read(written, first_id=0, thinking_open=False).calls
+        return
+    assert bound.read(text, first_id=0, thinking_open=False).calls
+    reply = replace(bound, calls_are_text=True).read(text, first_id=0, thinking_open=False)
+    assert reply == Reply("hm", f"{said}{written}".strip(), (), ())
+    for odd in (written[:-3], f"\x00{text}", "", think):
+        reply = replace(bound, calls_are_text=True).read(odd, first_id=0, thinking_open=False)
+        assert (reply.calls, reply.problems) == ((), ())
 
 
 @pytest.mark.pairs(name=FAMILIES, scenario=SCENARIOS, how=ENDS)

@@ -57,6 +57,22 @@ def test_what_was_sampled_is_found_in_the_order_of_the_calls_and_decoded_once(mo
     assert list(answers._sampled_arguments([ToolCall("say", {"text": "x"})] * 2, bare)) == ['{"text": "x"}'] * 2
 
 
+@pytest.mark.parametrize("kind", AGENTS)
+async def test_a_call_of_a_model_without_tools_is_text(with_calls, kind):
+    """An agent that shows its tools in its prompt reads the calls itself."""
+    async with opened(with_calls, [asks("one", content="Well."), Said(spoiled="{"), DONE]) as (client, engine):
+        agent = AGENTS[kind](client, tools=())
+        for text in ("go", "It said: one", "That was no call."):
+            agent.user(text)
+            assert agent.calls(await agent.ask()) == []
+        first, broken, _ = [sampled for _, sampled in client.session.turns]
+        result = await client.session.result()
+    assert first.answer.content == f"Well.\n{with_calls.format.write(ToolCall('say', {'text': 'one'}))}"
+    assert broken.answer.content == broken.step.response.strip()
+    assert (len(result.segments), result.counts.tool_calls, result.counts.malformed_calls) == (1, 0, 0)
+    assert_every_token_is_accounted_for(result, engine)
+
+
 async def test_a_broken_call_keeps_its_name_and_its_text(fitted):
     reply = await answered(fitted, Said(spoiled="malformed"))
     (call,) = reply["tool_calls"]

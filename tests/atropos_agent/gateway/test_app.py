@@ -201,6 +201,7 @@ async def test_what_else_is_asked_for(fitted, method, path, status):
         found, _, content = await client.call(path, {}, method=method, raises=False)
     assert found == status
     assert method != "HEAD" or not content
+    assert status != 404 or b"replies come from POST /v1/chat/completions" in content
 
 
 async def test_tokens_are_counted_without_sampling(fitted):

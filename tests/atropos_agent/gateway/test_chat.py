@@ -41,8 +41,23 @@ def test_developers_are_the_system():
 def test_names_of_speakers_are_not_shown_and_noted():
     said = {"role": "user", "content": "It is 42.", "name": "adder"}
     result = {"role": "tool", "tool_call_id": "a", "content": "42", "name": "calculator"}
-    assert Chat().read({"messages": [said], "top_p": 1}).noted == ("top_p", "messages.name")
+    assert Chat().read({"messages": [said], "top_p": 1}).noted == ("messages.name", "top_p")
     assert Chat().read({"messages": [result, {"role": "user", "content": "Go on."}]}).noted == ()
+
+
+def test_what_is_not_read_of_a_tool_is_noted():
+    grammar = {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: /x/"}}
+    tools = [
+        {"type": "function", "function": {"name": "say", "parameters": {}, "strict": True}},
+        {"type": "custom", "custom": {"name": "patch", "format": grammar}},
+    ]
+    body = {"messages": [{"role": "user", "content": "go"}]}
+    assert Chat().read({**body, "tools": tools}).noted == ("tools.format", "tools.strict")
+    tools = [
+        {"type": "function", "function": {"name": "say", "strict": False}},
+        {"type": "custom", "custom": {"name": "patch", "format": {"type": "text"}}},
+    ]
+    assert Chat().read({**body, "tools": tools}).noted == ()
 
 
 def test_a_budgets_end_has_the_code_that_clients_know():

@@ -86,6 +86,20 @@ def test_both_cases_of_googles_json_are_read_and_schemas_are_json_schemas():
     }
 
 
+def test_what_is_not_followed_beside_the_sampling_is_noted():
+    calling = {"mode": "VALIDATED", "allowedFunctionNames": ["say"]}
+    body = {
+        "contents": [{"parts": [{"text": "go"}]}],
+        "safetySettings": [{"category": "HARM_CATEGORY_HATE_SPEECH", "threshold": "BLOCK_NONE"}],
+        "toolConfig": {"functionCallingConfig": calling, "retrievalConfig": {"languageCode": "de"}},
+        "tools": [{"functionDeclarations": [{"name": "say", "response": {"type": "STRING"}}]}],
+    }
+    calling_names = ("functionCallingConfig.allowedFunctionNames", "functionCallingConfig.mode")
+    others = ("safetySettings", "toolConfig.retrievalConfig", "tools.response")
+    assert Gemini().read(body).noted == (*calling_names, *others)
+    assert Gemini().read(body | {"toolConfig": {"functionCallingConfig": {"mode": "AUTO"}}}).noted == others[::2]
+
+
 @pytest.mark.parametrize(
     ("body", "why"),
     [

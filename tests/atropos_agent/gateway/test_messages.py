@@ -36,6 +36,13 @@ def test_a_wish_for_one_call_at_a_time_is_noted():
     assert Messages().read({**body, "tool_choice": {"type": "auto", "disable_parallel_tool_use": False}}).noted == ()
 
 
+def test_what_is_not_read_of_tools_and_results_is_noted():
+    tool = {"name": "say", "input_schema": {}, "input_examples": [{}], "cache_control": {"type": "ephemeral"}}
+    failed = {"type": "tool_result", "tool_use_id": "a", "content": "no such file", "is_error": True}
+    body = {"messages": [{"role": "user", "content": [failed]}], "tools": [tool]}
+    assert Messages().read(body).noted == ("tool_result.is_error", "tools.input_examples")
+
+
 async def test_a_thread_goes_on_with_the_history_and_tools_that_are_not_sent_again(fitted):
     async with opened(fitted, [asks("one"), DONE]) as (client, engine):
         agent = AGENTS["messages"](client, thread={"type": "create"})

@@ -27,7 +27,7 @@ def refuses(*_, **__):
         (GatewayRequest([]), "must hold a message"),
         (
             GatewayRequest([requests.HistoryMessage("user", "go"), requests.HistoryMessage("assistant", "I")]),
-            "no reply is begun for the model",
+            "no reply is begun for the model; end with a message of the user's, or with results",
         ),
         (
             GatewayRequest([requests.HistoryMessage("user", "go")], forced={"tool_choice": "required"}),

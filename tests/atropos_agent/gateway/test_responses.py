@@ -126,6 +126,24 @@ async def test_a_named_history_with_nothing_behind_its_answer_is_refused(fitted)
         assert client.session.failure is None
 
 
+def test_what_is_not_read_of_tools_and_of_the_texts_form_is_noted():
+    inside = {"type": "custom", "name": "patch", "format": {"type": "grammar", "syntax": "lark"}}
+    tools = [
+        {"type": "function", "name": "say", "parameters": {}, "strict": True},
+        {"type": "namespace", "name": "files", "tools": [inside]},
+        {"type": "shell", "environment": {"type": "local"}, "tools": 5},
+    ]
+    body = {"input": "go", "tools": tools, "text": {"verbosity": "low", "format": {"type": "text"}}}
+    assert Responses().read(body).noted == ("text.verbosity", "tools.format", "tools.strict")
+
+
+def test_logprobs_are_refused_in_either_form():
+    with pytest.raises(Refusal, match=r"include: 'message.output_text.logprobs': logprobs are the rollout's own"):
+        Responses().read({"input": "go", "include": ["message.output_text.logprobs"]})
+    with pytest.raises(Refusal, match="top_logprobs"):
+        Responses().read({"input": "go", "top_logprobs": 5})
+
+
 @pytest.mark.parametrize("space", [[], {}])
 def test_a_space_of_names_that_is_no_text_is_refused_by_name(space):
     item = {"type": "function_call", "call_id": "c", "name": "say", "arguments": "{}", "namespace": space}

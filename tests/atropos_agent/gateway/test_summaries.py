@@ -98,20 +98,20 @@ async def test_summaries_are_masked_as_our_own_agents_are(fitted, way):
     assert result.metadata["gateway"]["untrained_tokens"] == {MASKED_SUMMARY: len(engine.exchanges[2].ids)}
 
 
-@pytest.mark.parametrize("content", ["", SUMMARY])
-async def test_a_summary_from_which_nothing_goes_on_is_not_trained(fitted, content):
+@pytest.mark.parametrize("reply", [Said(), Said(content=SUMMARY), asks("no summary")])
+async def test_a_summary_from_which_nothing_goes_on_is_not_trained(fitted, reply):
     async def forgets(client):
         agent = await begins(client)
         summarizer = ChatAgent(client, tools=())
         summarizer.history = [*agent.history, user("Sum up.")]
         await summarizer.ask()
-        if content:
+        if reply.content:
             await ends(client, user("go, and be short"))
         else:
             agent.results(await agent.ask())
             await agent.ask()
 
-    script = [*SCRIPT[:2], Said(content=content), *SCRIPT[3:]]
+    script = [*SCRIPT[:2], reply, *SCRIPT[3:]]
     result, engine = await result_of(fitted, forgets, script)
     assert result.metadata["gateway"]["untrained_tokens"] == {UNUSED_SUMMARY: len(engine.exchanges[2].ids)}
 
