@@ -56,6 +56,7 @@ class Messages(Protocol):
         behind = _continued(fields.mapping(body.get("thread"), "thread"))
         thinking = fields.mapping(body.get("thinking"), "thinking")
         alone = ["tool_choice.disable_parallel_tool_use"] * bool(choice.get("disable_parallel_tool_use"))
+        failed = ["tool_result.is_error"] * any(map(_has_failed_result, body.get("messages") or ()))
         return GatewayRequest(
             messages,
             fields.model(body),
@@ -66,7 +67,7 @@ class Messages(Protocol):
             behind,
             keeps_tools=behind is not None and "tools" not in body and kind != "none",
             forced=forced,
-            noted=(*noted(body, (*_KNOWN, "thread")), *alone),
+            noted=(*noted(body, (*_KNOWN, "thread")), *alone, *failed),
             extras={"thinking": "none" if thinking.get("type") == "disabled" else thinking.get("display")},
         )
 
@@ -157,6 +158,14 @@ def _split_message(message: Mapping[str, Any], where: str, *, answers: bool) -> 
         yield HistoryMessage("tool", text, call_id=number, unshown=words)
     if texts or not blocks:
         yield HistoryMessage(role, "\n".join(texts), unshown=unshown)
+
+
+def _has_failed_result(message: Mapping[str, Any]) -> bool:
+    """Tell whether a message, which was read, has a result marked as an error. Chat templates have no place for it."""
+    content = message.get("content")
+    return isinstance(content, list) and any(
+        block.get("type") == "tool_result" and block.get("is_error") for block in content
+    )
 
 
 def _reply(blocks: Any, where: str) -> HistoryMessage:
