@@ -391,6 +391,9 @@ class AgentEnvConfig(StrictOptions):
     """The k of each pass@k to report; each at most eval_samples"""
     eval_lost: Share = 0.1
     """Share of an evaluation's samples that infrastructure failures may cost; above it evaluate ends with status 1"""
+    eval_tokens: Natural = 0
+    """Tokens in the prompts and replies of finished samples after which an evaluation ends (docs/hosted.md); 0 for no
+    limit"""
 
     @model_validator(mode="after")
     def _check_consistent(self) -> AgentEnvConfig:

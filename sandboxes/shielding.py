@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeVar
@@ -50,6 +51,35 @@ async def finish(work: Awaitable[T]) -> T:
     if cancelled is not None:
         raise cancelled from (None if task.cancelled() else task.exception())
     return task.result()
+
+
+def call_in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
+    """Call a function in a thread without an owner: if it hangs, it holds up neither others nor the process's end."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def set_outcome(result: T | None, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(result)  # type: ignore[arg-type]
+        else:
+            future.set_exception(error)
+
+    def work() -> None:
+        result: T | None = None
+        problem: Exception | None = None
+        try:
+            result = function()
+        except StopIteration as error:  # which a future can't hold
+            problem = RuntimeError(f"StopIteration: {error}")
+        except BaseException as error:  # it is raised where it is awaited
+            problem = error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(set_outcome, result, problem)
+
+    threading.Thread(target=work, daemon=True, name="function").start()
+    return future
 
 
 async def await_shared(task: asyncio.Future[T]) -> T:

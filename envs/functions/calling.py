@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import logging
 import math
-import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 from envs.functions.arguments import LLM
 from envs.functions.child import Child
 from envs.functions.work import Work
+from sandboxes.shielding import call_in_thread
 
 logger = logging.getLogger(__name__)
 
@@ -92,32 +92,3 @@ async def _end(running: asyncio.Future[Any], name: str) -> None:
     await asyncio.wait({running}, timeout=ENDING_S)
     if not running.done():
         logger.warning("%s does not end although it was cancelled; it is left behind", name)
-
-
-def call_in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
-    """Call a function in a thread without an owner: if it hangs, it holds up neither others nor the process's end."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def set_outcome(result: T | None, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(result)  # type: ignore[arg-type]
-        else:
-            future.set_exception(error)
-
-    def work() -> None:
-        result: T | None = None
-        problem: Exception | None = None
-        try:
-            result = function()
-        except StopIteration as error:  # which a future can't hold
-            problem = RuntimeError(f"StopIteration: {error}")
-        except BaseException as error:  # of the user, in a thread: it is raised where it is awaited
-            problem = error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(set_outcome, result, problem)
-
-    threading.Thread(target=work, daemon=True, name="function").start()
-    return future

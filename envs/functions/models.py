@@ -9,8 +9,8 @@ from typing import Any
 
 from atropos_agent.engines.chat import ChatServer
 from atropos_agent.types import EngineError
-from envs.functions.calling import call_in_thread
 from envs.options import EngineConfig
+from sandboxes.shielding import call_in_thread
 
 
 def function_server(function: Callable[..., Any]) -> Callable[..., FunctionServer]:

@@ -41,7 +41,7 @@ from atropos_agent.types import IGNORED
 from envs.delivery.row_check import check_group
 from envs.lab.consumer import Consumer
 from envs.lab.networks import load_network, with_adapter
-from envs.records.disk import replace_file
+from envs.records.disk import flush, replace_file
 from envs.trainers.weights import hand_over, keep_current, policy_server
 from sandboxes.arguments import (
     Parser,
@@ -204,6 +204,7 @@ class Policy:
         self.network.save_pretrained(partial)
         torch.save(self.optimizer.state_dict(), partial / "optimizer.pt")
         (partial / "state.json").write_text(json.dumps(state), encoding="utf-8")
+        flush(partial)
         partial.rename(folder)
 
 

@@ -108,7 +108,7 @@ async def retry_until_space(
 
     def at_home() -> T:
         if home is not None and not (home / LOCK).exists():
-            raise FileNotFoundError(errno.ENOENT, "the run's directory is away", str(home))
+            raise FileNotFoundError(errno.ENOENT, f"the run's directory is away, or its file {LOCK}", str(home))
         return work()
 
     while True:
@@ -179,8 +179,18 @@ def json_lines(path: Path, most: int | None = None) -> list[dict[str, Any]]:
     return found
 
 
+def flush(path: Path) -> None:
+    """Wait until a file, or each file in a folder, is on the disk, not only with the system. A file renamed without may
+    be empty after a power cut. Raises OSError."""
+    for one in path.rglob("*") if path.is_dir() else (path,):
+        if one.is_file():
+            with one.open("rb") as file:
+                os.fsync(file.fileno())
+
+
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a file so that a reader sees the old or the new content, never a part, even beside other writers.
+    """Write a file so that a reader sees the old or the new content, never a part, even beside other writers and
+    after a power cut.
 
     Raises OSError.
     """
@@ -188,5 +198,6 @@ def replace_file(path: Path, data: bytes) -> None:
     with ExitStack() as undo:
         undo.callback(temporary.unlink, missing_ok=True)
         temporary.write_bytes(data)
+        flush(temporary)
         temporary.replace(path)
         undo.pop_all()

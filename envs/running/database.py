@@ -100,9 +100,13 @@ def lock_directory(directory: Path, option: str = "--env.run_dir") -> Iterator[B
     it stays; another one says afterwards that the run is over. option: names it. Raises RunDirectoryError:
     DirectoryInUse for one in use."""
     directory.mkdir(parents=True, exist_ok=True)
-    with (directory / LOCK).open("a+b") as lock:
+    with contextlib.ExitStack() as opened:
+        lock = opened.enter_context((directory / LOCK).open("a+b"))
+        folder = os.open(directory, os.O_RDONLY)
+        opened.callback(os.close, folder)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock_folder(folder)  # the file may be deleted by hand
         except BlockingIOError:
             raise DirectoryInUse(f"another process works in {directory}; stop it, or give another {option}") from None
         except OSError as error:
@@ -116,6 +120,16 @@ def lock_directory(directory: Path, option: str = "--env.run_dir") -> Iterator[B
         finally:
             with contextlib.suppress(OSError):  # a full disk: then it is over when its files have not changed for long
                 (directory / OVER).touch()
+
+
+def _lock_folder(folder: int) -> None:
+    """Lock an open folder, if its file system locks folders: NFS does not. Raises BlockingIOError if it is locked."""
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        logger.debug("the folder itself is not locked: %s", error)
 
 
 def open_database(path: Path) -> sqlite3.Connection:

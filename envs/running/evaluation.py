@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,13 @@ _SAMPLING = (
 """Options of every environment that decide how its model is sampled in an evaluation."""
 _REASONS = 3
 """How many reasons of missing samples a message gives."""
+
+
+_USED_UP = "the tokens of --env.eval_tokens are used up; a later start in the same directory goes on"
+
+
+class _UsedUpError(Exception):
+    """The evaluation has used its tokens up."""
 
 
 class EvaluationMismatchError(ValueError):
@@ -72,7 +80,8 @@ async def evaluate(
     """Attempt every task `eval_samples` times, with each agent, and write the summary to `eval-<step>.json`.
 
     The run's directory must be locked (`lock_directory`). Samples of an earlier start are taken over. Rollouts with an
-    infrastructure failure are left out and counted. about: the conditions, see `evaluation_conditions`. step: the
+    infrastructure failure are left out and counted. When those of this start have used `eval_tokens` up, the others are
+    left out, too. about: the conditions, see `evaluation_conditions`. step: the
     trainer's. resources: for all samples; None for those of the environment's start. on_sample: gets the number of
     samples so far, the last one's task, and their `total`. usage: of hosted models, until now. Raises
     EvaluationMismatchError, and NothingWorks when no rollout can succeed.
@@ -91,8 +100,10 @@ async def evaluate(
         logger.info("%d of %d samples are there from an earlier start; %d are left", done, len(planned), len(left))
 
     lost: Counter[str] = Counter()
+    used = 0
 
     async def make(one: _PlannedSample) -> None:
+        nonlocal used
         try:
             seat = Seat(member=one.number, step=step, evaluating=True, agent=one.agent, resources=resources)
             rollout, _ = await rollouts.make(one.task, seat)
@@ -101,6 +112,9 @@ async def evaluate(
             return
         await samples.add(one, rollout.verdict.reward, rollout.id)
         on_sample(len(samples.rewards), one.task.id, total=len(planned))
+        used += sum(step.prompt_tokens + step.completion_tokens for step in rollout.result.steps)
+        if 0 < config.eval_tokens <= used:
+            raise _UsedUpError
 
     making = {asyncio.create_task(make(one)) for one in left}
     try:
@@ -110,7 +124,10 @@ async def evaluate(
         await cancel(making)
     for ended in making:
         if not ended.cancelled():
-            ended.result()
+            with suppress(_UsedUpError):
+                ended.result()
+    if 0 < config.eval_tokens <= used:
+        lost += Counter({_USED_UP: sum(one.cancelled() for one in making)})  # a count of 0 is left out
     summary = replace(_summary(samples, planned, config, about), lost=lost, usage=usage())
     path = run_dir / f"eval-{step}.json"
     data = orjson.dumps(summary.to_json(), option=orjson.OPT_INDENT_2)
@@ -121,19 +138,20 @@ async def evaluate(
 def describe_losses(summary: EvalSummary, most: float) -> str | None:
     """Return why an evaluation must not be believed, in the words of its failures; None if it may.
 
-    most: share of its samples that may be missing."""
+    most: share of its samples that infrastructure failures may cost."""
     planned, missing = summary.wanted, int(summary.about["samples"]["missing"])
     if not planned:
         return "there is no task to evaluate on, so no sample was made"
     made = planned - missing
-    if made and missing <= most * planned:
+    few = missing > most * planned
+    if made and not few and _USED_UP not in summary.lost:
         return None
     reasons = "; ".join(
         f"{reason} ({count} times)" if count > 1 else reason
         for reason, count in sorted(summary.lost.items(), key=lambda item: -item[1])[:_REASONS]
     )
     shortfall = "no sample was made" if not made else f"missing: {missing} of {plural(planned, 'sample')}"
-    allowed = f", more than the share of {most:g} that --env.eval_lost allows" if made else ""
+    allowed = f", more than the share of {most:g} that --env.eval_lost allows" if made and few else ""
     return f"{shortfall}{allowed}: {reasons or 'they were cancelled'}"
 
 

@@ -55,9 +55,9 @@ def load_source(source: str, manifest: Path | None, bad: str, network: str, judg
     return keep_sound(tasks, folder, manifest)
 
 
-def default_limits(network: str) -> Limits:
-    """Return the limits that tasks leave open. network: as `--env.default_network`."""
-    return Limits(network=network == "public")
+def default_limits(network: str | None) -> Limits:
+    """Return the limits that tasks leave open. network: as `--env.default_network`; None if it is not given."""
+    return Limits() if network is None else Limits(network=network == "public")
 
 
 def judge_model(url: str, name: str, key: str, requests: int = 32) -> JudgeModel | None:

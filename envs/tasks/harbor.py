@@ -54,7 +54,7 @@ from functools import partial
 from pathlib import Path
 
 from envs.tasks.harbor_source import LAYOUT, Source, hidden, limits, read_text
-from envs.tasks.harbor_steps import combine_hidden, read_steps
+from envs.tasks.harbor_steps import combine_hidden, read_steps, shared_agent
 from envs.tasks.task_folders import check_links, find_below
 from envs.tasks.task_toml import parse_config
 from envs.types import BadTask, BadTasks, Hidden, Task
@@ -187,6 +187,10 @@ def _read_directory(
 def _make_task(directory: Path, defaults: Limits, digest: str | None) -> tuple[Task, Sequence[str]]:
     config = parse_config(read_text(directory, "task.toml"), f"task {directory.name}: task.toml")
     defaults = replace(defaults, capabilities=config.metadata.capabilities or defaults.capabilities)
+    try:
+        config.agent = shared_agent(config, defaults.network)
+    except ValueError as problem:
+        raise BadTask(f"task {directory.name}: task.toml: {problem}") from None
     source = Source(directory, config, defaults)
     metadata = config.own_metadata
     tags = [*config.metadata.tags, *map(metadata.get, ("band", "kind", "difficulty", "category"))]

@@ -9,16 +9,39 @@
 | `[agent]`, `[verifier]`, `artifacts` | as of the task, whose own hold where a step says nothing |
 | `min_reward` | `Step.least` |
 | `healthcheck` | `Step.health` |
-| `[agent] user, network_mode` | named in a warning, and left out |
+| `[agent] user, network_mode, allowed_hosts` | of the task, whose steps share a sandbox: refused if the steps differ |
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from envs.tasks.harbor_source import Source, hidden
+from envs.tasks.task_toml import Agent, Config
 from envs.types import Hidden, Step
+
+
+def shared_agent(config: Config, network: bool) -> Agent:
+    """Return [agent] with the user and the network that it has in all steps: they share a sandbox. network: without
+    any settings. Raises ValueError if the steps differ."""
+    agent, steps = config.agent, config.steps or []
+    baseline = agent.reach(config.environment.reach((network, ())))
+    for field, found in (
+        ("user", {step.agent.user or agent.user for step in steps}),
+        ("network_mode", {step.agent.reach(baseline) for step in steps}),
+    ):
+        if len(found) > 1:
+            raise ValueError(
+                f"[steps.agent] {field}: the steps of a task share a sandbox here, so it must be the same for all of "
+                "them; make it so, or skip this task"
+            )
+    first = next((step.agent for step in steps), agent)
+    given: dict[str, Any] = {"user": first.user or agent.user}
+    if first.network_mode is not None:
+        given |= {"network_mode": first.network_mode, "allowed_hosts": first.allowed_hosts}
+    return agent.model_copy(update=given)
 
 
 def read_steps(source: Source) -> tuple[Step, ...]:

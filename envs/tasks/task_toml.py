@@ -125,7 +125,7 @@ class NetworkSection(_Section):
         return self.network_mode == "public", tuple(self.allowed_hosts or ())
 
 
-class _Agent(NetworkSection):
+class Agent(NetworkSection):
     timeout_sec: Seconds | None = None
     user: User = None
 
@@ -230,17 +230,11 @@ class _Solution(_Section):
 
 class StepTable(_Section):
     name: Annotated[str, Field(pattern=r"^[^/\\\x00-\x1f]*[^/\\\x00-\x1f. ]$")]
-    agent: _Agent = _Agent()
+    agent: Agent = Agent()
     verifier: Verifier = Verifier()
     min_reward: float | dict[str, float] | None = None
     healthcheck: Healthcheck | None = None
     artifacts: list[Artifact] = []
-
-    def ignored_fields(self, where: str = "") -> Iterator[str]:
-        yield from super().ignored_fields(where)
-        for name in ("user", "network_mode"):
-            if getattr(self.agent, name) is not None:
-                yield f"[{where}.agent] {name} holds for the whole task, so that of a step"
 
 
 class _Metadata(_Section):
@@ -267,7 +261,7 @@ class Config(_Section):
     schema_version: SchemaVersion = Field(default="1.4", validation_alias=AliasChoices("schema_version", "version"))
     task: dict[str, Any] = {}
     metadata: _Metadata = _Metadata()
-    agent: _Agent = _Agent()
+    agent: Agent = Agent()
     verifier: Verifier = Verifier()
     environment: Environment = Environment()
     solution: _Solution = _Solution()

@@ -2,12 +2,14 @@
 
 import asyncio
 import gc
+import threading
+import time
 from contextlib import suppress
 
 import pytest
 
 from sandboxes import shielding
-from sandboxes.shielding import await_shared, ending, finish, on_failure, run_concurrently
+from sandboxes.shielding import await_shared, call_in_thread, ending, finish, on_failure, run_concurrently
 
 
 class TestFinish:
@@ -191,3 +193,18 @@ async def test_the_error_of_shared_work_that_nobody_waits_for_any_more_is_no_tra
     del task, waiting, working
     gc.collect()
     assert not caplog.records
+
+
+def test_a_call_that_hangs_in_a_thread_holds_up_no_end():
+    go_on = threading.Event()
+
+    async def call():
+        assert await call_in_thread(lambda: 3) == 3
+        async with asyncio.timeout(0.1):
+            await call_in_thread(lambda: go_on.wait(60))
+
+    began = time.monotonic()
+    with pytest.raises(TimeoutError):
+        asyncio.run(call())
+    assert time.monotonic() - began < 30
+    go_on.set()

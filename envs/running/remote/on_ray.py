@@ -24,6 +24,7 @@ from envs.config import RayOptions
 from envs.running.remote.knock import HeadRefusesError, knock
 from envs.running.remote.messages import Link, WorkerGoneError, WorkerUnreachableError
 from envs.running.remote.process import WorkerProcess
+from sandboxes.shielding import call_in_thread
 
 CALLS = 100
 """Calls that an actor takes at the same time. None of them waits long but the one for news."""
@@ -42,7 +43,7 @@ class RayCluster:
         """Join the cluster. Raises ConnectionError with the remedy."""
         if not ray.is_initialized():
             await self._check_head_answers()
-            await asyncio.to_thread(self._join)
+            await call_in_thread(self._join)  # it may take a minute, and holds up no end
             self._ours = True
             if threading.current_thread() is threading.main_thread():
                 # Ray's own handler prints a stack before it calls ours.

@@ -27,6 +27,12 @@ def test_a_message_is_told_in_parts_and_a_bill_is_left_out():
         HistoryMessage("tool", "", call_id="b"),
         HistoryMessage("user", "Go on."),
     ]
+    assert request.noted == ("tool_result.is_error",)
+
+
+def test_a_result_that_is_no_error_is_not_noted():
+    result = {"type": "tool_result", "tool_use_id": "a", "content": "x", "is_error": False}
+    assert Messages().read({"messages": [{"role": "user", "content": [result]}]}).noted == ()
 
 
 def test_a_wish_for_one_call_at_a_time_is_noted():

@@ -17,6 +17,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from atropos_agent.cpu_engine import lora
 from envs.lab import trainer
+from envs.records import disk
 
 # peft 0.21 asks transformers 5 by a name that the latter renames in version 6.
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
@@ -149,6 +150,21 @@ def test_a_checkpoint_does_not_ask_for_our_attention(small: Path, tmp_path: Path
     policy.save(tmp_path / "step-000001", {})
     assert "row_by_row" in repr(policy.network.config._attn_implementation)
     assert "row_by_row" not in (tmp_path / "step-000001/config.json").read_text()
+
+
+def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = trainer.Policy(trainer.parse(["--model", str(small), "--out", str(tmp_path / "out")]), None)
+    flushed, folder = set[str](), tmp_path / "step-000001"
+
+    def fsync(number: int) -> None:
+        assert not folder.exists()
+        flushed.add(Path(f"/proc/self/fd/{number}").readlink().name)
+
+    monkeypatch.setattr(disk.os, "fsync", fsync)
+    policy.save(folder, {})
+    assert flushed == {path.name for path in folder.iterdir()} > {"model.safetensors", "optimizer.pt", "state.json"}
 
 
 def test_atropos_own_example_trainer_takes_the_same_batch(small: Path) -> None:

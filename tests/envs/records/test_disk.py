@@ -32,6 +32,20 @@ def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_new_content_is_on_the_disk_before_it_has_the_name(tmp_path, monkeypatch):
+    """After a power cut the name could lead to an empty file."""
+    path, flushed = tmp_path / "file.json", list[bytes]()
+    replace_file(path, b"old")
+
+    def fsync(number):
+        assert path.read_bytes() == b"old"
+        flushed.append(Path(f"/proc/self/fd/{number}").read_bytes())
+
+    monkeypatch.setattr(disk.os, "fsync", fsync)
+    replace_file(path, b"new")
+    assert (flushed, path.read_bytes()) == ([b"new"], b"new")
+
+
 def test_files_that_differ_in_their_suffix_do_not_share_a_temporary_one(tmp_path):
     """With one name for both, a writer would put its content into the other's file."""
     names = [tmp_path / "run.json", tmp_path / "run.html", tmp_path / "run"]

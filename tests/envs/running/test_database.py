@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import os
 import random
 import shutil
@@ -15,8 +16,9 @@ from descriptors import used_up
 from packets import draw, fill_outbox
 from readers import reading_only, shared_folder
 
+from envs.records.disk import LOCK
 from envs.running import database
-from envs.running.database import RunDirectoryError, lock_directory, open_database
+from envs.running.database import DirectoryInUse, RunDirectoryError, lock_directory, open_database
 from envs.running.group import count_states, group_outcomes
 from envs.running.journal import Journal
 from envs.running.outbox import Outbox
@@ -55,6 +57,28 @@ def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(database.fcntl, "flock", refuse)
     why = r"without locks \(Function not impl.*give --env.run_dir on another"
     with pytest.raises(RunDirectoryError, match=why), lock_directory(tmp_path):
+        pass
+
+
+def test_a_directory_whose_lock_was_deleted_is_still_in_use(tmp_path):
+    with lock_directory(tmp_path):
+        (tmp_path / LOCK).unlink()
+        with pytest.raises(DirectoryInUse), lock_directory(tmp_path):
+            pass
+    with lock_directory(tmp_path):
+        pass
+
+
+def test_a_file_system_that_locks_files_alone_will_do(tmp_path, monkeypatch):
+    lock = fcntl.flock
+
+    def lock_files(file, how):
+        if isinstance(file, int):
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        lock(file, how)
+
+    monkeypatch.setattr(database.fcntl, "flock", lock_files)
+    with lock_directory(tmp_path), pytest.raises(DirectoryInUse), lock_directory(tmp_path):
         pass
 
 

@@ -65,6 +65,45 @@ async def test_a_cancelled_rollout_is_left_out_and_a_mistake_of_ours_is_raised(d
         await evaluate(Scripted(KeyError("x")), [SOLVED, BROKEN], config, directory)
 
 
+class Busy(Scripted):
+    """Makes so many rollouts at once, and others never."""
+
+    def __init__(self, at_once):
+        super().__init__()
+        self.at_once = at_once
+
+    async def make(self, task, seat):
+        made = await super().make(task, seat)
+        if len(self.seats) > self.at_once:
+            await asyncio.Event().wait()
+        return made
+
+
+def tokens(samples):
+    """The tokens of so many samples of these tests."""
+    return samples * sum(step.prompt_tokens + step.completion_tokens for step in rollout().result.steps)
+
+
+async def test_an_evaluation_ends_when_its_tokens_are_used_up_and_a_later_start_goes_on(directory):
+    config = AgentEnvConfig(eval_samples=10, eval_tokens=tokens(2))
+    summary = await evaluate(Busy(2), [SOLVED], config, directory)
+    assert summary.about["samples"] == {"tasks": 1, "samples_each": 10, "made": 2, "missing": 8}
+    used_up = (
+        r"missing: 8 of 10 samples(, more .* allows)?: the tokens of --env.eval_tokens are used up; .* \(8 times\)"
+    )
+    assert re.fullmatch(used_up, describe_losses(summary, 0.1))
+    assert re.fullmatch(used_up, describe_losses(summary, 0.9)), "it is no failure that might be borne"
+    more = config.model_copy(update={"eval_tokens": tokens(9)})
+    whole = await evaluate(Busy(8), [SOLVED], more, directory)
+    assert whole.about["samples"]["missing"] == 0 and describe_losses(whole, 0.1) is None
+
+
+async def test_tokens_used_up_by_the_last_sample_cost_none(directory):
+    config = AgentEnvConfig(eval_tokens=tokens(2))
+    summary = await evaluate(Busy(2), [SOLVED, UNSOLVED], config, directory)
+    assert not summary.lost and summary.about["samples"]["missing"] == 0
+
+
 class Two(Scripted):
     """Makes rollouts of two agents: codex solves each task, pi one of them; some fail."""
 

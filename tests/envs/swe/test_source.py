@@ -4,8 +4,10 @@ import pytest
 from harbor_samples import make_task
 
 from envs.swe.config import SWEEnvConfig
-from envs.swe.source import judge_problems, load_parts, unchecked_folders
+from envs.swe.parsers import tasks_parser
+from envs.swe.source import default_limits, judge_problems, load_parts, unchecked_folders
 from envs.types import BadTask
+from sandboxes.base import Limits
 
 
 def test_the_starter_pack_and_folders_with_a_manifest_need_no_word(tmp_path):
@@ -29,3 +31,9 @@ async def test_a_missing_key_of_the_judge_is_told_once_with_the_tasks(monkeypatc
     assert await judge_problems(config) == []
     with pytest.raises(BadTask, match="NO_KEY"):
         load_parts(config)
+
+
+def test_a_check_that_names_no_network_has_that_of_runs(tmp_path):
+    given = tasks_parser().parse_args(["check", str(tmp_path)]).default_network
+    assert given is None, "the default stands in one place"
+    assert default_limits(given) == default_limits(SWEEnvConfig.model_fields["default_network"].default) == Limits()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -42,6 +43,22 @@ ROOT = Path(__file__).parents[4]
 NODE = {"num_cpus": 1, "object_store_memory": 80_000_000}
 # Ray leaves sockets and files to the garbage collector.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400), pytest.mark.filterwarnings("ignore")]
+
+
+def test_an_end_does_not_wait_for_a_cluster_that_can_not_be_joined(monkeypatch):
+    joined = threading.Event()
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", lambda **_: joined.wait(60))
+
+    async def join():
+        async with asyncio.timeout(0.1), RayCluster(RayOptions()):
+            pass
+
+    began = time.monotonic()
+    with pytest.raises(TimeoutError):
+        asyncio.run(join())
+    assert time.monotonic() - began < 30
+    joined.set()
 
 
 @pytest.fixture(scope="module")
