@@ -112,7 +112,7 @@ def _add_checking(command: Parser) -> None:
     )
     command.add_argument("--skip-bad", action="store_true", help=_SKIP_BAD)
     command.add_argument("--again", action="store_true", help="check all tasks again, whatever the manifest says")
-    command.add_argument("--base-image", help="replaces the image in the tasks' FROM")
+    command.add_argument("--base-image", help="replaces the image in the last FROM of each Dockerfile")
     command.add_argument("--default-network", choices=("no-network", "public"), help="as --env.default_network")
     command.add_argument("--hosts", type=_parse_hosts, help=_HOSTS)
     command.add_argument("--judge", type=url, metavar="URL", help="as --env.judge of a run")
@@ -201,5 +201,5 @@ def rejudge_parser() -> Parser:
     )
     add("--sandbox", help="docker, or package.module:factory; by default the run's own")
     add("--hosts", help="Docker hosts for the sandboxes, as --env.hosts; by default the run's own")
-    add("--base-image", help="replaces the image in the tasks' FROM")
+    add("--base-image", help="replaces the image in the last FROM of each Dockerfile")
     return parser
