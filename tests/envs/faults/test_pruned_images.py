@@ -63,11 +63,11 @@ class Struck(SWEEnv):
         await self.at("before it opens")
         return await super().attempt(task, seat)
 
-    async def _work(self, step, seat, place, tools):
+    async def _work(self, step, seat, place, *others):
         if self.phase == "while the agent works":
             await place.sandbox.exec("echo begun > begun")
             await self.strike()
-        done = await super()._work(step, seat, place, tools)
+        done = await super()._work(step, seat, place, *others)
         await self.at("between the agent and its changes")
         self.later = asyncio.create_task(self.while_tests_run())
         return done
