@@ -9,6 +9,7 @@ moby/buildkit (`StatusResponse`).
 from __future__ import annotations
 
 import base64
+import io
 import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
@@ -82,7 +83,7 @@ async def build(
         "POST",
         params={"t": tag, "rm": "1", "forcerm": "1", "labels": json.dumps(labels), **version},
         headers={"Content-Type": "application/x-tar"},
-        data=archive,
+        data=io.BytesIO(archive),  # sent in pieces: other work goes on
         timeout=aiohttp.ClientTimeout(total=None),
     ) as response:
         try:
