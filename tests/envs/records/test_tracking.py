@@ -27,9 +27,9 @@ def test_tensorboard_reads_what_was_logged(tracked):
 PROGRAM = """
 import sys
 from pathlib import Path
-from envs.records.tracking import Tracked, Trackers
+from envs.records.tracking import TrackedRun, Trackers
 
-trackers = Trackers.open([sys.argv[1]], Tracked("sums", "sums-1", Path(sys.argv[2]), {"seed": 1}, "group"))
+trackers = Trackers.open([sys.argv[1]], TrackedRun("sums", "sums-1", Path(sys.argv[2]), {"seed": 1}, "group"))
 trackers.log({"train/reward_mean": 0.5}, 7)
 trackers.log({"eval/reward": 0.25}, 4)  # an evaluation ends after later steps were logged
 trackers.close()

@@ -143,7 +143,7 @@ def test_one_that_is_refused_at_its_first_request_is_our_failure_and_no_zero(
     with ScriptedEngine(policy, tokenizer, root=str(folder)) as engine:
         done = programs.run(program(engine, command, run_dir, *options, agent=agent))
     assert done.returncode == 1, (done.stdout, done.stderr)
-    assert "no such words" in done.stdout + done.stderr
+    assert "no such words" in " ".join((done.stdout + done.stderr).split())
     if command != "doctor":
         assert not list(read_rollouts(run_dir)), "nothing was graded"
         assert not groups_of(run_dir)
