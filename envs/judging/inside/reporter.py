@@ -290,7 +290,7 @@ class UnittestListener(Listener):
         if self._open:  # whoever ran the tests has no runner of unittest's
             self.finish(0)
 
-    def _asked(self, test, result=None, *_):
+    def _asked(self, test, result=None, *_, **__):
         if result is not None and not PytestListener.busy:
             self._listen(type(result))
 

@@ -80,7 +80,7 @@ class Others(Case, test_a.Cases): pass
 Others.__qualname__, Others.__module__ = "Cases", "test_a"
 result = {"own": Own, "derived": Derived}[sys.argv[1]]()
 tests = test_a.Cases if sys.argv[2] == "unittests" else Others
-unittest.TestSuite([Placeholder(), tests("test_it")]).run(result)
+unittest.TestSuite([Placeholder(), tests("test_it")]).run(result=result, debug=False)
 """
 
 
