@@ -38,8 +38,6 @@ _SAMPLING = (
 """Options of every environment that decide how its model is sampled in an evaluation."""
 _REASONS = 3
 """How many reasons of missing samples a message gives."""
-
-
 _USED_UP = "the tokens of --env.eval_tokens are used up; a later start in the same directory goes on"
 
 
@@ -143,15 +141,15 @@ def describe_losses(summary: EvalSummary, most: float) -> str | None:
     if not planned:
         return "there is no task to evaluate on, so no sample was made"
     made = planned - missing
-    few = missing > most * planned
-    if made and not few and _USED_UP not in summary.lost:
+    refused = missing > most * planned
+    if made and not refused and _USED_UP not in summary.lost:
         return None
     reasons = "; ".join(
         f"{reason} ({count} times)" if count > 1 else reason
         for reason, count in sorted(summary.lost.items(), key=lambda item: -item[1])[:_REASONS]
     )
     shortfall = "no sample was made" if not made else f"missing: {missing} of {plural(planned, 'sample')}"
-    allowed = f", more than the share of {most:g} that --env.eval_lost allows" if made and few else ""
+    allowed = f", more than the share of {most:g} that --env.eval_lost allows" if made and refused else ""
     return f"{shortfall}{allowed}: {reasons or 'they were cancelled'}"
 
 
