@@ -41,7 +41,7 @@ from atropos_agent.types import IGNORED
 from envs.delivery.row_check import check_group
 from envs.lab.consumer import Consumer
 from envs.lab.networks import load_network, with_adapter
-from envs.records.disk import flush, replace_file
+from envs.records.disk import append_line, flush, replace_file
 from envs.trainers.weights import hand_over, keep_current, policy_server
 from sandboxes.arguments import (
     Parser,
@@ -300,8 +300,7 @@ def _batch_figures(groups: Sequence[Group], left_out: Mapping[str, int]) -> dict
 
 
 def _report(path: Path, line: Mapping[str, Any]) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line) + "\n")
+    append_line(path, json.dumps(line).encode())
     logger.info("step %d: reward %s, mismatch %s", line["step"], line["reward"], line.get("mismatch_fresh"))
     if (line.get("mismatch_fresh") or 0.0) > 0.05:  # nats; it should be rounding alone
         logger.error(

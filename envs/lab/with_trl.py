@@ -29,6 +29,7 @@ from envs.cli.starting import open_env
 from envs.lab.networks import lora
 from envs.options.command import Options
 from envs.options.reading import read_options
+from envs.records.disk import append_line
 from envs.swe.config import SWEEnvConfig
 from envs.swe.environment import SWEEnv
 from envs.trainers.transfer import LoadedWeights
@@ -77,8 +78,7 @@ class Report(TrainerCallback):  # type: ignore[misc]  # transformers is untyped
             "seconds": {"step": time.monotonic() - self._began},
         }
         self._began = time.monotonic()
-        with self._path.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        append_line(self._path, json.dumps(line).encode())
         logger.info("step %d: reward %.3f, ratio %s", line["step"], line["reward"], line.get("ratio"))
 
 

@@ -134,14 +134,15 @@ def append(file: FileIO, data: bytes) -> None:
 
 
 def append_line(path: Path, line: bytes, *, flush: bool = False) -> None:
-    """Add a line to a file, whole or, on a full disk, not at all. Makes a missing file, but not its folder, because
-    somebody may have moved that. flush: it is on the disk, not only with the system, when this returns."""
-    with path.open("ab", buffering=0) as file:
+    """Add a line to a file, whole or, on a full disk, not at all; behind a torn one that a dead process has left.
+    Makes a missing file, but not its folder, because somebody may have moved that. flush: it is on the disk, not only
+    with the system, when this returns."""
+    with path.open("a+b", buffering=0) as file:
         with suppress(OSError):  # of a file system without locks
             fcntl.flock(file, fcntl.LOCK_EX)  # or it would cut off the lines of others with its own
         end = file.seek(0, 2)
         try:
-            append(file, line + b"\n")
+            append(file, (b"\n" if _is_torn(file) else b"") + line + b"\n")
             if flush:
                 os.fsync(file.fileno())
         except OSError:
@@ -153,10 +154,13 @@ def close_line(path: Path) -> None:
     """End the torn last line of a dead process's file, so only that line is lost."""
     if path.exists():
         with path.open("a+b", buffering=0) as file:
-            if file.seek(0, 2):
-                file.seek(-1, 2)
-                if file.read(1) != b"\n":
-                    file.write(b"\n")
+            if _is_torn(file):
+                file.write(b"\n")
+
+
+def _is_torn(file: FileIO) -> bool:
+    """Return whether a file ends within a line."""
+    return file.seek(0, 2) > 0 and file.seek(-1, 2) >= 0 and file.read(1) != b"\n"
 
 
 def json_lines(path: Path, most: int | None = None) -> list[dict[str, Any]]:

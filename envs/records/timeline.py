@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from envs.records.disk import append_line, close_line, json_lines
+from envs.records.disk import append_line, json_lines
 
 FILE_NAME = "timeline.jsonl"
 _MOST_BYTES = 2**21
@@ -22,10 +22,8 @@ _LARGEST = 2**53
 
 def append(directory: Path, lines: Sequence[Mapping[str, Any]]) -> None:
     """Add lines. Raises OSError."""
-    path = directory / FILE_NAME
-    close_line(path)
     for line in lines:
-        append_line(path, orjson.dumps(line))
+        append_line(directory / FILE_NAME, orjson.dumps(line))
 
 
 def read_timeline(directory: Path) -> list[dict[str, Any]]:

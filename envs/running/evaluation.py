@@ -18,7 +18,7 @@ import orjson
 
 from envs.config import AgentEnvConfig
 from envs.records.comparison import differences
-from envs.records.disk import append_line, close_line, json_lines, replace_file, retry_until_space
+from envs.records.disk import append_line, json_lines, replace_file, retry_until_space
 from envs.records.stats import EvalSummary, summarise
 from envs.resources import Resource, versions_of
 from envs.running.environment import Environment
@@ -206,7 +206,7 @@ class Samples:
     async def open(cls, path: Path, about: Mapping[str, Any]) -> Samples:
         """Read the samples on disk. A torn line costs itself alone. Raises EvaluationMismatchError."""
         samples = cls(path)
-        lines = await asyncio.to_thread(_lines, path)
+        lines = await asyncio.to_thread(json_lines, path)
         first = next((place for place, line in enumerate(lines) if "about" in line), None)
         if first is None:
             header = orjson.dumps({"about": about})
@@ -252,8 +252,3 @@ class Samples:
         self.rewards[key] = float(line["reward"])
         self.rollouts[key] = str(line["rollout"])
         self.digests[key] = str(line.get("digest", ""))
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    close_line(path)
-    return json_lines(path)

@@ -150,6 +150,9 @@ def test_a_line_that_was_torn_costs_itself_alone(tmp_path):
     close_line(path)
     assert path.read_bytes() == b"one\ntw\n"
     close_line(tmp_path / "none")
+    path.write_bytes(b"one\ntw")
+    append_line(path, b"three")
+    assert path.read_bytes() == b"one\ntw\nthree\n"
 
 
 async def test_other_failures_are_raised(tmp_path):
