@@ -37,14 +37,16 @@ async def ssh_tunnel(url: str) -> AsyncIterator[str]:
         socket = Path(directory) / "docker.sock"
         forward = f"{socket}:{path.rstrip('/') or '/var/run/docker.sock'}"
         command = ["ssh", "-nNT", *_OPTIONS, "-L", forward, "--", url.removesuffix(path)]
-        process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE, start_new_session=True)
+        said = Path(directory) / "stderr"  # a file: ssh must neither be waited for here, nor wait for a reader
+        with said.open("wb") as stderr:
+            process = await asyncio.create_subprocess_exec(*command, stderr=stderr, start_new_session=True)
         try:
             deadline = time.monotonic() + _LIMIT_S
             while not socket.exists():
                 if process.returncode is not None or time.monotonic() > deadline:
-                    error_text = (await process.stderr.read(2000)).decode(errors="replace") if process.stderr else ""
+                    error_text = said.read_text(errors="replace")[:2000].strip()
                     raise DaemonUnavailable(
-                        f"no ssh connection for {url}: {error_text.strip() or 'no answer in time'}; "
+                        f"no ssh connection for {url}: {error_text or 'no answer in time'}; "
                         f"`ssh {url.removesuffix(path)}` has to work without a question"
                     )
                 await asyncio.sleep(0.02)
