@@ -160,7 +160,10 @@ def close_line(path: Path) -> None:
 
 def _is_torn(file: FileIO) -> bool:
     """Return whether a file ends within a line."""
-    return file.seek(0, 2) > 0 and file.seek(-1, 2) >= 0 and file.read(1) != b"\n"
+    if not file.seek(0, 2):
+        return False
+    file.seek(-1, 2)
+    return file.read(1) != b"\n"
 
 
 def json_lines(path: Path, most: int | None = None) -> list[dict[str, Any]]:
