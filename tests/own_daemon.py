@@ -14,6 +14,9 @@ import pytest
 from sandboxes.base import DaemonUnavailable
 from sandboxes.docker.daemon.client import connect
 
+STARTS = 4
+SLOW_CONTAINERD = "timeout waiting for containerd to start"
+
 
 class Daemon:
     """A dockerd. `--bridge none` would take away the other Docker daemon's bridge but for the namespace.
@@ -52,17 +55,27 @@ class Daemon:
 
 
 async def running(command: list[str], folder: Path, url: str) -> asyncio.subprocess.Process:
-    """Run a dockerd until it answers; its log is in the folder. The test fails where it does not come up."""
-    with (folder / "log").open("ab") as log:
-        process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log, start_new_session=True)
-    for _ in range(120):
-        try:
-            async with connect(url):
-                return process
-        except DaemonUnavailable:
-            if process.returncode is not None:
-                break
-            await asyncio.sleep(0.5)
+    """Run a dockerd until it answers; its log is in the folder. The test fails where it does not come up.
+
+    On a busy machine it ends before its containerd, for which it waits 15 s, is there; it is started again then."""
+    for _ in range(STARTS):
+        with (folder / "log").open("ab") as log:
+            process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log, start_new_session=True)
+        for _ in range(120):
+            try:
+                async with connect(url):
+                    return process
+            except DaemonUnavailable:
+                if process.returncode is not None:
+                    break
+                await asyncio.sleep(0.5)
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+            break
+        if SLOW_CONTAINERD not in (folder / "log").read_text()[-2000:]:
+            break
+    await asyncio.to_thread(tidy_up, folder)
     pytest.fail((folder / "log").read_text()[-2000:])
 
 

@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 _LOG = Path("/var/log/atropos-dockerd.log")
 _LOCK = Path("/run/atropos-dockerd.lock")
 _STARTUP_S = 60.0
+_SLOW_CONTAINERD = "timeout waiting for containerd to start"
+"""The words of a dockerd that ends because its containerd took more than 15 s. The next one's is in the page cache."""
 _APT_TRIES, _APT_PAUSE_S = 24, 5.0
 
 
@@ -57,18 +59,36 @@ async def _start_daemon() -> int | None:
     if not shutil.which("dockerd"):
         await install("docker.io")
     logger.info("Starting dockerd; its log is %s", _LOG)
-    pid = _spawn("dockerd", _LOG)
     deadline = time.monotonic() + _STARTUP_S
+    while True:
+        begin = await asyncio.to_thread(_size, _LOG)
+        pid = _spawn("dockerd", _LOG)
+        if await _comes_up(pid, deadline):
+            return pid
+        ended = _has_ended(pid)
+        said = (await asyncio.to_thread(_LOG.read_bytes))[begin:].decode(errors="replace")
+        if not ended or _SLOW_CONTAINERD not in said or time.monotonic() > deadline:
+            break
+        logger.info("dockerd gave up on a slow containerd; starting it again")
+    await stop_daemon(pid)
+    outcome = "ended" if ended else f"did not come up within {_STARTUP_S:.0f} s"
+    tail = "\n".join(said.splitlines()[-15:])
+    raise DaemonUnavailable(f"dockerd {outcome}; the end of {_LOG}:\n{tail}")
+
+
+async def _comes_up(pid: int, deadline: float) -> bool:
+    """Wait until the Docker daemon answers. Return False if its process ends, or the deadline is over."""
     while time.monotonic() < deadline and not _has_ended(pid):
         try:
             async with connect():
-                return pid
+                return True
         except DaemonUnavailable:
             await asyncio.sleep(0.5)
-    await stop_daemon(pid)
-    text = await asyncio.to_thread(_LOG.read_text, errors="replace")
-    tail = "\n".join(text.splitlines()[-15:])
-    raise DaemonUnavailable(f"dockerd did not come up within {_STARTUP_S:.0f} s; the end of {_LOG}:\n{tail}")
+    return False
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0
 
 
 async def stop_daemon(pid: int | None) -> None:

@@ -512,7 +512,9 @@ async def _(client, engine):
 
 
 async def away(agent):
-    """Ask, and go away before the answer comes."""
+    """Ask, and go away before the answer comes. On a busy machine requests wait for the rollout's share first: one that
+    has gone by then is none."""
+    await asyncio.sleep(agent.client.session.share.wait_s())
     gone = asyncio.Event()
     asking = asyncio.create_task(agent.ask(gone=gone))
     for _ in range(5):

@@ -20,7 +20,7 @@ from programs import Program
 from scripted_engine import ScriptedEngine
 
 from envs.swe import STARTER
-from sandboxes.base import DaemonUnavailable, SandboxSpec
+from sandboxes.base import DaemonRefused, SandboxSpec
 from sandboxes.docker import DockerBackend
 from sandboxes.fleet import FleetBackend, read_hosts
 
@@ -113,11 +113,12 @@ async def test_sandboxes_open_on_each_with_an_image_that_one_of_them_had(three, 
 async def test_without_the_right_certificates_nobody_is_let_in(three, tmp_path):
     authority(tmp_path / "other-ca")
     certificates(tmp_path / "other-ca", tmp_path / "stranger", "client")
-    with pytest.raises(DaemonUnavailable):
+    with pytest.raises(DaemonRefused, match="put its CA's certificate into"):
         async with DockerBackend(url="tcp://10.213.3.2:2376", certificates=tmp_path / "stranger"):
             pass
     (tmp_path / "stranger" / "ca.pem").write_bytes((tmp_path / "ca" / "ca.pem").read_bytes())
-    with pytest.raises(DaemonUnavailable):  # it is the right server now, which does not know us
+    # It is the right server now, which does not know us.
+    with pytest.raises(DaemonRefused, match="it refuses our certificate"):
         async with DockerBackend(url="tcp://10.213.3.2:2376", certificates=tmp_path / "stranger"):
             pass
 

@@ -31,6 +31,7 @@ class Machine:
         self.socket = f"unix://{folder}/docker.sock"
         self.storage = folder / "data"
         self._storage_mb = storage_mb
+        self._process: asyncio.subprocess.Process | None = None
         # `ip netns exec` would hide the cgroups.
         self._command = ["nsenter", f"--net=/run/netns/{self.name}", "dockerd"]
         self._command += [f"--data-root={self.storage}", f"--exec-root={folder}/exec", f"--host={self.socket}"]
@@ -57,6 +58,7 @@ class Machine:
 
     async def kill(self) -> None:
         """End its Docker daemon and all containers, as if it had lost its power."""
+        assert self._process is not None
         os.kill(self._process.pid, signal.SIGKILL)
         await self._process.wait()
         for pid in self._inside():
@@ -91,8 +93,8 @@ class Machine:
         return subprocess.run(listed, check=True, capture_output=True, text=True).stdout.split()
 
     async def leave(self) -> None:
-        """End it for good; nothing of it is left."""
-        if self._process.returncode is None:
+        """End it for good, also one that did not come up; nothing of it is left."""
+        if self._process is not None and self._process.returncode is None:
             os.kill(self._process.pid, signal.SIGTERM)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._process.wait(), 60)

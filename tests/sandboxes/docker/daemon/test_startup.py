@@ -39,6 +39,22 @@ class TestADaemonIsStarted:
         [pid] = [pid for pid in pids if pid is not None]
         await startup.stop_daemon(pid)
 
+    async def test_again_where_its_containerd_was_too_slow(self, no_daemon, tmp_path):
+        """dockerd waits 15 s for it, and ends."""
+        working, tried = (tmp_path / "dockerd").rename(tmp_path / "working"), tmp_path / "tried"
+        slow = "failed to start containerd: timeout waiting for containerd to start"
+        (tmp_path / "dockerd").write_text(
+            f"#!/bin/sh\n[ -e {tried} ] && exec {working}\n>{tried}; echo {slow}; exit 1\n"
+        )
+        (tmp_path / "dockerd").chmod(0o755)
+        await startup.stop_daemon(await startup.ensure_daemon())
+
+    async def test_once_where_it_ends_for_another_reason(self, no_daemon, tmp_path):
+        (tmp_path / "log").write_text("of an earlier one: timeout waiting for containerd to start\n")
+        (tmp_path / "dockerd").write_text(f"#!/bin/sh\nmkdir {tmp_path}/started || exit 1\necho no room; exit 1\n")
+        with pytest.raises(DaemonUnavailable, match=r"dockerd ended; the end of .*\nno room$"):
+            await startup.ensure_daemon()
+
     async def test_beside_a_daemon_that_hangs_no_other_is_started(self, monkeypatch, tmp_path):
         @asynccontextmanager
         async def silent():
