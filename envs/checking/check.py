@@ -12,6 +12,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 
 from rich.console import Group
 from rich.text import Text
@@ -25,6 +26,7 @@ from envs.judging.record import REFERENCE, merged, named, unverified
 from envs.judging.results import WRITTEN
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
+from envs.judging.steps import parts
 from envs.judging.verifier import judge
 from envs.judging.watched_tasks import lists_tests
 from envs.judging.workplace import open_workplace
@@ -127,13 +129,18 @@ async def _try_servers(task: Task, sandbox: Sandbox) -> None:
         raise BadTask(f"task {task.id}: {error}") from error
 
 
-async def _run_reference(task: Task, sandbox: Sandbox) -> str:
-    """Run solve.sh. Returns how it ended. Raises SandboxError, OSError."""
+def _solution(task: Task) -> Path:
     if task.hidden.solution is None:
         raise BadTask(f"task {task.id} has no solution/solve.sh; without a reference it can't be checked")
+    return task.hidden.solution
+
+
+async def _run_reference(task: Task, sandbox: Sandbox) -> str:
+    """Run solve.sh. Returns how it ended. Raises BadTask, SandboxError, OSError."""
+    solution = _solution(task)
     await sandbox.exec("rm -rf /solution && mkdir -p /solution", user="root")
-    await sandbox.upload(await asyncio.to_thread(pack_directory, task.hidden.solution), "/solution")
-    script = await asyncio.to_thread((task.hidden.solution / "solve.sh").read_bytes)
+    await sandbox.upload(await asyncio.to_thread(pack_directory, solution), "/solution")
+    script = await asyncio.to_thread((solution / "solve.sh").read_bytes)
     ran = await sandbox.exec(
         command_of("/solution/solve.sh", script),
         timeout=task.timeout_s or _REFERENCE_S,
@@ -180,6 +187,8 @@ async def _check(backend: Backend, starts: StartTrees, task: Task, repeats: int)
     problem: str | None = None
     flaky: list[str] | None = None
     try:
+        for part in parts(task):
+            _solution(part)
         image = await backend.ensure_image(task.image, task.context)
         problem = await _judge_both(backend, starts, task, image, repeats, reference, nothing)
         flaky = disagreement(nothing or reference)

@@ -58,7 +58,8 @@ case $name in
                 http*://astral.sh/uv/* | http*://astral.sh/uv | http*astral-sh/uv/releases/*) fetched=$word ;;
             esac
         done
-        if [ ! "$fetched" ] || ! offline; then really "$@"; fi
+        [ "$fetched" ] || really "$@"
+        if ! offline && program=$(command -v "$name") && "$program" "$@"; then exit 0; fi # a network may not reach it
         case $output in "" | next | -) ;; *) : > "$output" ;; esac
         mkdir -p "$HOME/.local/bin" && : > "$HOME/.local/bin/env" # which the installer leaves to be sourced
         exit 0 ;;

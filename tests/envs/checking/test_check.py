@@ -115,15 +115,23 @@ async def test_a_test_sh_may_end_before_its_tests_where_nothing_was_done(docker_
     [
         ({"solve": "echo oops; exit 4"}, "the reference is not rewarded. solve.sh ended with 4: oops"),
         ({"test": "true"}, "an untouched tree is rewarded"),
-        ({"solve": None}, "has no solution/solve.sh; without a reference it can't be checked"),
         ({"solve": "echo 1 > /opt/done", "test": "cd / && test -e opt/done"}, "the reference is not rewarded"),
     ],
-    ids=["reference", "nothing", "no-solution", "outside"],
+    ids=["reference", "nothing", "outside"],
 )
 async def test_what_is_wrong_with_a_task_is_said(docker_backend, tmp_path, options, said):
     result = await only(docker_backend, make_task(tmp_path, "bad", **options))
     assert not result.ok
     assert said in result.problem
+
+
+class Unasked:
+    """A backend that is not asked for anything."""
+
+
+async def test_no_image_is_built_for_a_task_without_a_reference(tmp_path):
+    result = await only(Unasked(), make_task(tmp_path, "bare", solve=None))
+    assert result.problem == "task bare has no solution/solve.sh; without a reference it can't be checked"
 
 
 @pytest.fixture

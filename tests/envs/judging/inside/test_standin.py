@@ -17,9 +17,9 @@ def call(root, command: str, *, online: bool, lacks: bool) -> tuple[int, str]:
     (root / "lacks").touch() if lacks else None
     text = (INSIDE / "standin.sh").read_text().replace("/proc/net/route", f"{root}/route")
     files = {"bin/python3": PYTHON.format(lacks=root / "lacks")}
-    for name in ("uv", "uvx"):
+    for name in ("uv", "uvx", "curl"):
         files[f"verifier/bin/{name}"] = text.replace("/verifier/", f"{root}/verifier/")
-        files[f"bin/{name}"] = f'#!/bin/sh\necho real {name} "$@"\n'
+        files[f"bin/{name}"] = f'#!/bin/sh\necho real {name} "$@"; case "$*" in *unreached*) exit 6 ;; esac\n'
     for name, content in files.items():
         (root / name).write_text(content)
         (root / name).chmod(0o755)
@@ -51,6 +51,20 @@ def test_what_the_image_lacks_is_its_own_programs_where_there_is_a_network(tmp_p
     status, said = call(tmp_path / "offline", command, online=False, lacks=True)
     assert (status, said) == (1, "uvx: there is no network, and the image has no pytest")
     assert (tmp_path / "offline/verifier/lacking").read_text() == f"{said}\n"
+
+
+@pytest.mark.parametrize(
+    ("url", "online", "status", "stood_in"),
+    [
+        ("https://astral.sh/uv/install.sh", True, 0, False),
+        ("https://astral.sh/uv/unreached.sh", True, 0, True),
+        ("https://astral.sh/uv/install.sh", False, 0, True),
+        ("https://example.org/unreached", True, 6, False),
+    ],
+)
+def test_uvs_installer_is_stood_in_for_where_nothing_fetches_it(tmp_path, url, online, status, stood_in):
+    ended, _ = call(tmp_path, f"curl -LsSf {url}", online=online, lacks=False)
+    assert (ended, (tmp_path / ".local/bin/env").exists()) == (status, stood_in)
 
 
 def test_other_commands_of_uv_are_its_own(tmp_path):
