@@ -14,7 +14,9 @@
 | `author_*`, `run_tests_in_same_shell`, `expert_time_estimate_min`, ... | not used |
 
 A reward needs exit code 0 of run-tests.sh, and pytest seen to run at least one test, all of them passed.
-Terminal-bench counts SKIPPED and XFAIL as passed; here they are not. `parser_name` other than pytest is refused.
+Terminal-bench counts SKIPPED and XFAIL as passed; here they are not. With `parser_name: swebench` it needs PASSED
+between the two lines that the script prints about its result, and the tests that the reference passes
+(`tasks check`). Other parsers are refused.
 run-tests.sh often downloads uv and pytest: if the image has pytest, `uv run pytest` and `uvx pytest` are that one.
 Paths outside of the working directory are judged too if the tests name them (`envs.tasks.named_paths`). The verifier
 has the network, the agent has it too, as in terminal-bench.
@@ -40,6 +42,14 @@ from envs.tasks.task_folders import check_links
 from envs.types import BadTask, Task
 from sandboxes.docker.images.dockerfile import Dockerfile, DockerfileError
 
+_PARSERS = {
+    "pytest": "bash /tests/run-tests.sh",
+    "swebench": (
+        "bash /tests/run-tests.sh | tee /dev/stderr |\n"
+        "    sed -n '/^SWEBench results starts here/,/^SWEBench results ends here/p' | grep -x PASSED > /dev/null"
+    ),
+}
+"""The commands that run a task's tests and succeed if they pass, by `parser_name`."""
 _HIDDEN = ("task.yaml", "tests", "run-tests.sh", "solution.sh", "solution.yaml")
 
 
@@ -67,20 +77,21 @@ def _convert(folder: Path, root: Path, out: Path) -> Path:
     instruction = _read_instruction(table)
     if not isinstance(instruction, str) or not instruction.strip():
         raise BadTask(f"task {name}: task.yaml: instruction is missing or empty")
-    if table.get("parser_name", "pytest") != "pytest":
-        raise BadTask(f"task {name}: task.yaml: parser_name {table['parser_name']!r} isn't supported; only pytest is")
+    parser = table.get("parser_name", "pytest")
+    if not isinstance(parser, str) or parser not in _PARSERS:
+        raise BadTask(f"task {name}: task.yaml: parser_name {parser!r} isn't supported; {' and '.join(_PARSERS)} are")
     for needed in ("run-tests.sh", "tests"):
         if not (folder / needed).exists():
             raise BadTask(f"task {name}: {needed} is missing")
     environment, places = _make_environment(folder, name)
-    script = (INSIDE / "terminal_bench.sh").read_text(encoding="utf-8")
+    script, run = (INSIDE / "terminal_bench.sh").read_text(encoding="utf-8"), _PARSERS[parser]
     files: dict[str, str | bytes | Path] = {
         **environment,
         "task.toml": _make_task_toml(table, name),
         "instruction.md": instruction.strip() + "\n",
         "tests": folder / "tests",
         "tests/run-tests.sh": folder / "run-tests.sh",
-        "tests/test.sh": script.replace("@PLACES@", " ".join(map(shlex.quote, places))),
+        "tests/test.sh": script.replace("@PLACES@", " ".join(map(shlex.quote, places))).replace("@RUN@", run),
     }
     if (folder / "solution.sh").is_file():
         files["solution/solve.sh"] = folder / "solution.sh"

@@ -52,6 +52,25 @@ async def test_a_skipped_test_is_no_pass(docker_backend, tmp_path):
     assert "an untouched tree is rewarded" in result.problem
 
 
+@pytest.mark.docker
+async def test_swebenchs_result_is_read_between_its_lines(docker_backend, tmp_path):
+    run = (
+        "grep -qx hello hello.txt && result=PASSED || result=FAILED\necho PASSED\n"
+        "echo SWEBench results starts here\necho $result\necho SWEBench results ends here\n"
+    )
+    made = folder(
+        tmp_path,
+        **{
+            "task.yaml": FILES["task.yaml"].replace("pytest", "swebench"),
+            "run-tests.sh": run,
+            "tests/test_outputs.py": None,
+            "tests/config.json": "{}",
+        },
+    )
+    (result,) = await check_tasks(docker_backend, load(made, tmp_path / "out"))
+    assert (result.problem, result.reference, result.nothing) == (None, (1.0,), (0.0,))
+
+
 def test_fields_are_kept_and_the_agent_sees_neither_tests_nor_solution(tmp_path):
     (task,) = load(folder(tmp_path), tmp_path / "out")
     assert task.id == "hello-file"
@@ -108,7 +127,8 @@ async def test_tests_that_the_image_would_have_are_put_there_by_the_verifier_alo
         ("task.yaml", "- a\n", "must be a table"),
         ("task.yaml", "a: [\n", "is not YAML"),
         ("task.yaml", "instruction: x\nmade: 2024-13-45\n", "is not YAML: month must be in 1..12"),
-        ("task.yaml", "instruction: a\nparser_name: swebench\n", "parser_name 'swebench' isn't supported"),
+        ("task.yaml", "instruction: a\nparser_name: mlebench\n", "'mlebench' isn't supported; pytest and swebench are"),
+        ("task.yaml", "instruction: a\nparser_name: [pytest]\n", "isn't supported; pytest and swebench are"),
         ("task.yaml", "instruction: a\nmax_test_timeout_sec: soon\n", "must be a number of seconds"),
         ("task.yaml", "instruction: a\ntags: [1]\n", "tags must be a list"),
         ("run-tests.sh", None, "run-tests.sh is missing"),
