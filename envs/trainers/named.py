@@ -130,6 +130,10 @@ class Runs:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all runs."""
         await stop(self.end())
 
     def end(self) -> list[asyncio.Task[None]]:
