@@ -26,7 +26,7 @@ from areal.infra.utils.concurrent import register_loop_cleanup
 
 from atropos_agent.engines.objects import ObjectServer, Sampled
 from envs.trainers.clients import Clients, Made, one_row
-from envs.trainers.named import refuse_advantages, resolve_environment
+from envs.trainers.named import refuse_advantages, resolve_environment, task_of
 
 
 class ArealEngine:
@@ -68,7 +68,8 @@ class AtroposWorkflow(RolloutWorkflow):  # type: ignore[misc]  # it need not be 
     async def arun_episode(self, engine: Any, data: dict[str, Any]) -> dict[str, Any]:
         """Return a rollout of the task named by the item."""
         training = not workflow_context.get().is_eval
-        made = await self._mine.rollout(engine, *self._named, data["task"], self._sampling, training=training)
+        task = task_of(data.get("task"), "`task`")
+        made = await self._mine.rollout(engine, *self._named, task, self._sampling, training=training)
         return make_tensors(made)
 
 

@@ -225,6 +225,13 @@ async def rollout(
         await fed.confirm([given.name])
 
 
+def task_of(named: Any, place: str) -> str:
+    """Return the id of a task that a row of a trainer's dataset names in a place of it. Raises ValueError."""
+    if not isinstance(named, str) or not named:
+        raise ValueError(f"a row of the dataset has {named!r} as its {place}: give the id of one of --env.tasks")
+    return named
+
+
 def check_rows(scored: ScoredGroup, trainer: str | None) -> Sequence[Row]:
     """Return a rollout's rows. trainer: makes the advantages of rewards; None in evaluations.
 

@@ -65,6 +65,15 @@ async def test_each_token_has_its_mask_logprob_and_the_rollouts_advantage():
     assert found == [row for group in groups for row in truth(group)]
 
 
+async def test_an_item_without_a_task_is_refused():
+    from areal.api.cli_args import GenerationHyperparameters
+
+    from envs.trainers.areal import AtroposWorkflow
+
+    with pytest.raises(ValueError, match="has None as its `task`: give the id"):
+        await AtroposWorkflow("sums:Sums", [], GenerationHyperparameters()).arun_episode(None, {"id": "sum-3"})
+
+
 def test_a_wrong_option_ends_the_trainer_before_an_episode():
     from areal.api.cli_args import GenerationHyperparameters
 
