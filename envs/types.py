@@ -20,6 +20,16 @@ if TYPE_CHECKING:  # loading them takes seconds, which commands about tasks alon
     from atropos_agent.ledger import ExecuteTool, Ledger
 
 
+def _reduce(error: Exception) -> tuple[Any, ...]:
+    """Be `__reduce__` of exceptions whose `__init__` takes more than a message: another trainer's processes may hand
+    them on, and would raise a TypeError in their place."""
+    return _restore, (type(error), error.args), vars(error)
+
+
+def _restore(kind: type[Exception], args: tuple[Any, ...]) -> Exception:
+    return kind.__new__(kind, *args)
+
+
 class BadTask(ValueError):
     """An unreadable or unusable task; the message names the task, the field and the remedy."""
 
@@ -33,6 +43,8 @@ class BadTasks(BadTask):
         listed = "\n".join(f"- {problem}" for problem in problems)
         super().__init__(f"{plural(len(problems), what)}{where} can't be used:\n{listed}")
         self.usable = list(usable)
+
+    __reduce__ = _reduce
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,3 +454,5 @@ class InfraError(RuntimeError):
         self.kind = Failure(kind)
         self.message = message
         self.unexpected = unexpected
+
+    __reduce__ = _reduce

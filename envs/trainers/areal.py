@@ -22,10 +22,11 @@ import torch
 from areal import workflow_context
 from areal.api import ModelRequest, RolloutWorkflow
 from areal.api.cli_args import GenerationHyperparameters
+from areal.infra.utils.concurrent import register_loop_cleanup
 
 from atropos_agent.engines.objects import ObjectServer, Sampled
 from envs.trainers.clients import Clients, Made, one_row
-from envs.trainers.named import refuse_advantages, resolve_environment
+from envs.trainers.named import refuse_advantages, resolve_environment, task_of
 
 
 class ArealEngine:
@@ -59,13 +60,16 @@ class AtroposWorkflow(RolloutWorkflow):  # type: ignore[misc]  # it need not be 
         self._sampling = {"temperature": 0.0 if gconfig.greedy else gconfig.temperature, "top_p": gconfig.top_p}
         if gconfig.top_k != GenerationHyperparameters().top_k:  # which cuts nothing
             self._sampling["top_k"] = gconfig.top_k
-        made = Clients("areal", lambda engine: partial(ObjectServer, ArealEngine(engine, gconfig)))
+        made = Clients(
+            "areal", lambda engine: partial(ObjectServer, ArealEngine(engine, gconfig)), register_loop_cleanup
+        )
         self._mine = self._clients.setdefault(repr(gconfig), made)
 
     async def arun_episode(self, engine: Any, data: dict[str, Any]) -> dict[str, Any]:
         """Return a rollout of the task named by the item."""
         training = not workflow_context.get().is_eval
-        made = await self._mine.rollout(engine, *self._named, data["task"], self._sampling, training=training)
+        task = task_of(data.get("task"), "`task`")
+        made = await self._mine.rollout(engine, *self._named, task, self._sampling, training=training)
         return make_tensors(made)
 
 

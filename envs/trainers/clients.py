@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from atropos_agent.types import StopReason
@@ -21,10 +21,16 @@ Made = tuple[Sequence[Row], bool]
 class Clients:
     """Runs by the client that samples for them, open as long as the event loop in which they were asked for.
 
-    trainer: its name. serve: makes an inference server's class of a client."""
+    trainer: its name. serve: makes an inference server's class of a client. at_end: takes what closes a run, for an
+    event loop that does not cancel its tasks at its end."""
 
-    def __init__(self, trainer: str, serve: Callable[[Any], Callable[..., Any]]) -> None:
-        self._trainer, self._serve = trainer, serve
+    def __init__(
+        self,
+        trainer: str,
+        serve: Callable[[Any], Callable[..., Any]],
+        at_end: Callable[[Callable[[], Awaitable[None]]], None] = lambda _: None,
+    ) -> None:
+        self._trainer, self._serve, self._at_end = trainer, serve, at_end
         self._runs: dict[Hashable, tuple[Any, Runs]] = {}  # the client, too, so that no other gets its id
 
     async def rollout(
@@ -50,6 +56,7 @@ class Clients:
             own = f"-{os.getpid()}-{uuid.uuid4().hex[:6]}"  # other workers have runs of their own
             runs = Runs(environment, options, self._trainer, self._serve(client), own=own)
             self._runs[key] = client, runs
+            self._at_end(runs.close)
         _, runs = self._runs[key]
         names = {"tokenizer_name": runs.options.env.tokenizer_name or tokenizer}
         asked = engine or EngineConfig(model_name=self._trainer)

@@ -130,6 +130,10 @@ class Runs:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all runs."""
         await stop(self.end())
 
     def end(self) -> list[asyncio.Task[None]]:
@@ -219,6 +223,13 @@ async def rollout(
         return read(given)
     finally:
         await fed.confirm([given.name])
+
+
+def task_of(named: Any, place: str) -> str:
+    """Return the id of a task that a row of a trainer's dataset names in a place of it. Raises ValueError."""
+    if not isinstance(named, str) or not named:
+        raise ValueError(f"a row of the dataset has {named!r} as its {place}: give the id of one of --env.tasks")
+    return named
 
 
 def check_rows(scored: ScoredGroup, trainer: str | None) -> Sequence[Row]:

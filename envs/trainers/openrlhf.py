@@ -20,6 +20,7 @@ from openrlhf.utils.agent import AgentExecutorBase
 
 from atropos_agent.engines.objects import ObjectServer, Sampled
 from envs.trainers.clients import Clients, Made, one_row
+from envs.trainers.named import task_of
 
 
 class OpenRLHFEngine:
@@ -58,12 +59,13 @@ class AtroposExecutor(AgentExecutorBase):  # type: ignore[misc]  # it need not b
         images: Any = None,
     ) -> dict[str, Any]:
         """Return a rollout of the task named by `label`."""
+        task = task_of(label, "label (--data.label_key)")
         if self._clients is None:
             settings = type(sampling_params)
             self._clients = Clients("openrlhf", lambda actor: partial(ObjectServer, OpenRLHFEngine(actor, settings)))
         sampling = {name: getattr(sampling_params, name) for name in ("temperature", "top_p", "top_k", "max_tokens")}
         made = await self._clients.rollout(
-            *(llm_engine, self.environment, self.options, label, sampling),
+            *(llm_engine, self.environment, self.options, task, sampling),
             max_tokens=max_length,
             tokenizer=hf_tokenizer.name_or_path,
         )

@@ -22,6 +22,7 @@ from skyrl.train.generators.base import GeneratorInterface
 from atropos_agent.engines.objects import ObjectServer, Sampled
 from envs.delivery.exports import verl_rows
 from envs.trainers.clients import Clients, Made
+from envs.trainers.named import task_of
 from envs.types import Failure, InfraError
 
 logger = logging.getLogger(__name__)
@@ -65,7 +66,7 @@ class AtroposGenerator(GeneratorInterface):  # type: ignore[misc]  # it need not
         given, about = input_batch["sampling_params"] or {}, input_batch["batch_metadata"]
         sampling = {name: value for name, value in given.items() if name not in _OURS}
         training = about is None or about.training_phase == "train"
-        tasks = [extra["task"] for extra in input_batch["env_extras"]]
+        tasks = [task_of(extra.get("task"), "column `task`") for extra in input_batch["env_extras"]]
         found = await asyncio.gather(*(self._made(task, sampling, training) for task in tasks))
         return make_output(input_batch["trajectory_ids"], found)
 

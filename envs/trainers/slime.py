@@ -20,6 +20,7 @@ from atropos_agent.engines.protocols import server_for
 from envs.delivery.exports import verl_rows
 from envs.options import EngineConfig
 from envs.trainers.clients import Clients, Made
+from envs.trainers.named import task_of
 from envs.types import InfraError
 
 logger = logging.getLogger(__name__)
@@ -31,7 +32,10 @@ _OURS = {"skip_special_tokens", "no_stop_trim", "spaces_between_special_tokens"}
 
 async def generate(args: Any, sample: Any, sampling_params: Mapping[str, Any], evaluation: bool = False) -> list[Any]:
     """Return a rollout's rows, always as a list: slime does not flatten groups of both. A rollout that an
-    infrastructure failure has ended is a sample without training (`remove_sample`)."""
+    infrastructure failure has ended is a sample without training (`remove_sample`). Raises ValueError for settings of
+    slime's that lists of samples, or rollouts in sandboxes, can't follow."""
+    refuse(args, sampling_params)
+    task = task_of(sample.metadata.get("task"), 'metadata["task"]')
     names = {"max_new_tokens": "max_tokens"}
     sampling = {names.get(name, name): value for name, value in sampling_params.items() if name not in _OURS}
     address = f"http://{args.sglang_router_ip}:{args.sglang_router_port}"
@@ -40,7 +44,7 @@ async def generate(args: Any, sample: Any, sampling_params: Mapping[str, Any], e
             args,
             args.atropos_environment,
             args.atropos_options,
-            sample.metadata["task"],
+            task,
             sampling,
             training=not evaluation,
             max_tokens=getattr(args, "rollout_max_context_len", None),
@@ -48,9 +52,23 @@ async def generate(args: Any, sample: Any, sampling_params: Mapping[str, Any], e
             engine=EngineConfig(base_url=address, server_type="sglang", model_name="slime"),
         )
     except InfraError as error:
-        logger.error("task %s: %s; the rollout is not trained on", sample.metadata["task"], error)
+        logger.error("task %s: %s; the rollout is not trained on", task, error)
         made = (), False
     return make_samples(sample, made)
+
+
+def refuse(args: Any, sampling_params: Mapping[str, Any]) -> None:
+    """Raise ValueError naming a setting that would end slime with an error of its own, at the end of a step."""
+    filtered = getattr(args, "dynamic_sampling_filter_path", None) or ""
+    if filtered.startswith("slime."):
+        raise ValueError(
+            f"--dynamic-sampling-filter-path {filtered}: slime's filters take one sample a rollout, and a rollout here "
+            "is a list of them; give a filter of yours, or leave it out"
+        )
+    if getattr(args, "partial_rollout", False):
+        raise ValueError("leave out --partial-rollout: a rollout that slime has aborted can't go on in its sandbox")
+    if "custom_params" in sampling_params:
+        raise ValueError("leave out --rollout-top-p: slime would train with the tokens it kept, which no row here has")
 
 
 def make_samples(sample: Any, made: Made) -> list[Any]:

@@ -1,8 +1,11 @@
 """The nouns of an environment."""
 
+import pickle
+
 import pytest
 
-from envs.types import SIGN, BadTask, Failure, InfraError, Task, TestStatus, Verdict
+from envs.judging.run_tests import DiedInTests
+from envs.types import SIGN, BadTask, BadTasks, Failure, InfraError, Task, TestStatus, Verdict
 
 
 def test_an_infrastructure_failure_names_its_kind():
@@ -14,6 +17,21 @@ def test_an_infrastructure_failure_names_its_kind():
 def test_a_kind_that_is_none_is_refused():
     with pytest.raises(ValueError, match="judge"):
         InfraError("judge", "it crashed")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InfraError(Failure.ROW, "no row", unexpected=True),
+        DiedInTests("the sandbox died", "memory"),
+        BadTasks("task", ["one: no image"], [], " in tasks/"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_failure_is_the_same_in_another_process(error):
+    """As Ray raises it again in the process that has asked for a rollout."""
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
 
 
 def test_a_verdict_tells_its_signs_of_cheating_from_its_other_metrics():

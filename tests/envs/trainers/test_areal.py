@@ -4,7 +4,7 @@ import logging
 from types import SimpleNamespace
 
 import pytest
-from played import GROUPS, Policy, as_row, close, rollouts, truth
+from played import GROUPS, Policy, as_row, close, rollouts, serve_sglang, truth
 
 from envs.types import Failure, InfraError
 
@@ -28,15 +28,21 @@ class Given:
 
 
 async def read(workflow, engine, items):
-    """AReaL's rows after its own steps, in the form of `truth`: its values at place n are of token n + 1."""
-    from areal.api.cli_args import NormConfig
+    """AReaL's rows after its own steps, in the form of `truth`."""
     from areal.infra.remote_inf_engine import GroupedRolloutWorkflow
     from areal.infra.workflow_executor import check_trajectory_format
-    from areal.utils.data import KLEstimator, Normalization
 
     grouped = GroupedRolloutWorkflow(workflow, SIZE, logging.getLogger("areal"))
     groups = [await grouped.arun_episode(engine, item) for item in items]
     assert all(check_trajectory_format(group, batch_size=SIZE) for group in groups)
+    return as_rows(groups)
+
+
+def as_rows(groups):
+    """Rows with AReaL's advantages, in the form of `truth`: its values at place n are of token n + 1."""
+    from areal.api.cli_args import NormConfig
+    from areal.utils.data import KLEstimator, Normalization
+
     mine = object.__new__(actor.PPOActor)
     mine.config = SimpleNamespace(overlong_reward_penalty=False, use_decoupled_loss=False, recompute_logprob=False)
     mine.reward_bias, mine.reward_scaling, mine.reward_clip, mine.kl_ctl = 0.0, 1.0, 20.0, 0.0
@@ -57,6 +63,15 @@ async def test_each_token_has_its_mask_logprob_and_the_rollouts_advantage():
     groups = [single[n : n + SIZE] for n in range(0, len(single) - SIZE + 1, SIZE)]
     found = await read(Given(single), None, [{}] * len(groups))
     assert found == [row for group in groups for row in truth(group)]
+
+
+async def test_an_item_without_a_task_is_refused():
+    from areal.api.cli_args import GenerationHyperparameters
+
+    from envs.trainers.areal import AtroposWorkflow
+
+    with pytest.raises(ValueError, match="has None as its `task`: give the id"):
+        await AtroposWorkflow("sums:Sums", [], GenerationHyperparameters()).arun_episode(None, {"id": "sum-3"})
 
 
 def test_a_wrong_option_ends_the_trainer_before_an_episode():
@@ -124,3 +139,43 @@ async def test_the_workflow_makes_rollouts_with_areals_engine(smollm2_tokenizer,
         AtroposWorkflow._clients.clear()
     assert (one["versions"] == 3).equal(one["loss_mask"] == 1) and (one["versions"] == -1).equal(one["loss_mask"] == 0)
     assert len(rows) == SIZE
+
+
+def test_areals_data_loader_executor_and_client_of_sglang_make_a_batch(
+    smollm2_tokenizer, tokenizer_folder, tmp_path, httpserver
+):
+    """As PPOTrainer asks for it, in AReaL's threads; the workflow is given by its name."""
+    from areal.api.cli_args import GenerationHyperparameters, InferenceEngineConfig, TrainDatasetConfig
+    from areal.engine.sglang_remote import RemoteSGLangEngine
+    from areal.utils.dataloader import create_dataloader
+
+    from envs.trainers.areal import AtroposWorkflow
+
+    policy = Policy(smollm2_tokenizer)
+    serve_sglang(httpserver, policy)
+    items = [{"task": f"sum-{n}"} for n in range(4)]
+    loader = create_dataloader(items, 0, 1, TrainDatasetConfig(path="", type="rl", batch_size=2))
+    told = {
+        "environment": "sums:Sums",
+        "options": [f"--env.run_dir={tmp_path}", f"--env.tokenizer_name={tokenizer_folder}"],
+        "gconfig": GenerationHyperparameters(n_samples=SIZE, temperature=0.9),
+    }
+    engine = RemoteSGLangEngine(
+        InferenceEngineConfig(
+            backend="sglang:d1", consumer_batch_size=2, check_trajectory_format=True, fileroot=str(tmp_path)
+        )
+    )
+    engine.initialize(addr=f"{httpserver.host}:{httpserver.port}", train_data_parallel_size=1)
+    engine.set_version(3)
+    try:
+        groups = engine.prepare_batch(
+            loader, workflow="envs.trainers.areal.AtroposWorkflow", workflow_kwargs=told, group_size=SIZE
+        )
+    finally:
+        engine.destroy()
+        AtroposWorkflow._clients.clear()
+    assert list(tmp_path.glob("*/metrics.json")), "the run was closed with AReaL's event loop"
+    assert all((group["versions"] == 3).equal(group["loss_mask"] == 1) for group in groups)
+    rows = as_rows(groups)
+    assert len(rows) == 2 * SIZE
+    assert all(policy.sampled(row) for row in rows)

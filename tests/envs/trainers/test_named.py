@@ -13,7 +13,7 @@ from atropos_agent.tokens.template import ChatTemplate
 from envs.options import EngineConfig, UsageError
 from envs.rewards import Shaping
 from envs.running.group import group_outcomes
-from envs.trainers.named import Runs, check_rows, resolve_environment, rollout, sampling_of
+from envs.trainers.named import Runs, check_rows, resolve_environment, rollout, sampling_of, task_of
 
 
 def test_options_are_those_of_the_environments_command_line():
@@ -35,6 +35,13 @@ def test_sampling_settings_are_our_options_or_change_nothing_or_are_refused():
     assert sampling_of({"top_k": 20, "min_p": 0.1}) == {"top_k": 20, "min_p": 0.1}
     with pytest.raises(ValueError, match="no effect here: repetition_penalty, typical_p"):
         sampling_of({"repetition_penalty": 1.1, "typical_p": 0.5})
+
+
+@pytest.mark.parametrize("named", [None, "", 7])
+def test_a_row_of_a_dataset_without_a_task_is_told_with_its_place(named):
+    assert task_of("sum-3", "label") == "sum-3"
+    with pytest.raises(ValueError, match=rf"has {named!r} as its label: give the id of one of --env\.tasks"):
+        task_of(named, "label")
 
 
 @pytest.mark.parametrize(("read", "told"), [(0.5, {"timeout": 1}), (60.0, {"timeout": 60}), (None, {})])

@@ -53,37 +53,56 @@ def test_each_token_has_its_mask_logprob_and_the_rollouts_advantage():
     assert read([make_response("p", "t", one) for one in single]) == wanted
 
 
-class Actor:
-    """Plays OpenRLHF's actor around vLLM."""
+class VLLM:
+    """Plays vLLM's engine in OpenRLHF's actor."""
 
     def __init__(self, tokenizer):
         self.policy = Policy(tokenizer)
 
-    async def generate(self, prompt_token_ids, sampling_params, multi_modal_data=None):
+    async def generate(self, prompt, sampling_params, request_id):
         assert (sampling_params.temperature, sampling_params.logprobs) == (0.9, 0)
-        sampled, logprobs = self.policy.reply(prompt_token_ids)
+        sampled, logprobs = self.policy.reply(prompt["prompt_token_ids"])
         known = [{token: SimpleNamespace(logprob=value)} for token, value in zip(sampled, logprobs, strict=True)]
-        return SimpleNamespace(outputs=[SimpleNamespace(token_ids=sampled, logprobs=known, finish_reason="stop")])
+        yield SimpleNamespace(outputs=[SimpleNamespace(token_ids=sampled, logprobs=known, finish_reason="stop")])
 
 
-async def test_the_executor_makes_a_rollout_with_vllm(smollm2_tokenizer, tokenizer_folder, tmp_path):
-    from envs.trainers.openrlhf import AtroposExecutor
+async def test_openrlhfs_actor_makes_the_rollouts_of_its_data_set(
+    smollm2_tokenizer, tokenizer_folder, tmp_path, monkeypatch
+):
+    """It loads the file of `--train.agent_func_path`, and its prompts name the tasks by their labels."""
+    engine = pytest.importorskip("openrlhf.trainer.ray.vllm_engine", reason="OpenRLHF is not installed")
+    from openrlhf.datasets.prompts_dataset import PromptDataset
 
-    class AgentExecutor(AtroposExecutor):
-        environment = "sums:Sums"
-        options = (f"--env.run_dir={tmp_path}",)
-
+    monkeypatch.setattr(engine, "TokensPrompt", dict)
+    (tmp_path / "agent.py").write_text(
+        "from envs.trainers.openrlhf import AtroposExecutor\n\n\n"
+        "class AgentExecutor(AtroposExecutor):\n"
+        '    environment = "sums:Sums"\n'
+        f'    options = ("--env.run_dir={tmp_path}",)\n'
+    )
+    keys = SimpleNamespace(input_key="input", label_key="task")
+    strategy = SimpleNamespace(args=SimpleNamespace(data=keys), is_rank_0=lambda: False)
+    tasks = [{"input": "unused", "task": f"sum-{n}"} for n in (3, 4)]
+    prompts = PromptDataset(tasks, smollm2_tokenizer, strategy)
+    actor = object.__new__(engine.RolloutRayActor.__ray_metadata__.modified_class)
+    actor.executor, actor.llm = engine._load_agent_executor(str(tmp_path / "agent.py")), VLLM(smollm2_tokenizer)
     asked = SimpleNamespace(temperature=0.9, top_p=1.0, top_k=-1, max_tokens=None, logprobs=1)
-    executor, named = AgentExecutor(), SimpleNamespace(name_or_path=tokenizer_folder)
-    assert isinstance(executor, agent.AgentExecutorBase)
-    actor = Actor(smollm2_tokenizer)
+    named, answers = SimpleNamespace(name_or_path=tokenizer_folder), []
     try:
-        answers = [await executor.execute("What is 3 + 3?", "sum-3", asked, 1024, named, actor) for _ in range(SIZE)]
+        for place in range(len(prompts)):
+            _, prompt, label, _ = prompts[place]
+            answers += await actor.generate_responses(prompt, label, asked, 1024, named, SIZE)
     finally:
-        await close(executor._clients)
+        await close(actor.executor._clients)
     assert {one["reward"] for one in answers} <= {0.0, 1.0}
     assert all(len(one["action_ranges"]) == 2 for one in answers), "a call and an answer"
-    for one, row in zip(answers, read(answers), strict=True):
-        assert [place for place, cell in enumerate(row) if cell[1]] == [
-            place for start, end in one["action_ranges"] for place in range(start, end)
-        ]
+    rows = read(answers)
+    assert len(rows) == 2 * SIZE
+    assert all(actor.llm.policy.sampled(row) for row in rows)
+
+
+async def test_a_prompt_without_a_label_is_refused():
+    from envs.trainers.openrlhf import AtroposExecutor
+
+    with pytest.raises(ValueError, match=r"has '' as its label \(--data\.label_key\): give the id"):
+        await AtroposExecutor().execute("p", "", None, 1024, None, None)

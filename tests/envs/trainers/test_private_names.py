@@ -7,6 +7,7 @@ HERE, ROOT = Path(__file__).parent, Path(__file__).parents[3]
 
 THEIRS = {"_agent_loop_postprocess", "_exit", "_flash_attn", "_run_agent_loop", "_run_prompt", "_RolloutTaskInput"}
 THEIRS |= {"_convert_samples_to_train_data", "_create_workflow_task", "_process_response_into_experience"}
+THEIRS |= {"_health_monitors", "_load_agent_executor"}
 """Private names of Python and of the trainers."""
 
 

@@ -2,10 +2,12 @@
 
 It wants Python 3.12: `pip install 'skyrl[skyrl-train]'`."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
 from played import GROUPS, Policy, as_row, close, rollouts, truth
+from werkzeug import Response
 
 from envs.delivery.exports import tinker_rows
 from envs.delivery.worth import Loss
@@ -85,39 +87,62 @@ def test_its_server_for_tinkers_api_trains_our_sampled_tokens_alone():
     assert read == wanted
 
 
-async def test_the_generator_makes_rollouts_by_skyrls_client(
-    smollm2_tokenizer, tokenizer_folder, tmp_path, monkeypatch
+async def test_a_step_of_skyrls_trainer_from_its_data_loader_to_its_advantages(
+    smollm2_tokenizer, tokenizer_folder, tmp_path, httpserver
 ):
-    from skyrl.backends.skyrl_train.inference_servers import remote_inference_client as remote
+    """Its client asks a server, which is played."""
     from skyrl.backends.skyrl_train.inference_servers.engine_utils import get_vllm_sampling_params
+    from skyrl.backends.skyrl_train.inference_servers.remote_inference_client import RemoteInferenceClient
+    from skyrl.train.dataset import PromptDataset
     from skyrl.train.generators.utils import prepare_generator_input
+    from skyrl.train.utils.trainer_utils import build_dataloader
 
     from envs.trainers.skyrl import AtroposGenerator
 
-    cfg, options = config(), [f"--env.run_dir={tmp_path}"]
+    cfg, policy = config(), Policy(smollm2_tokenizer)
     cfg.generator.sampling_params.max_generate_length = 64
     cfg.generator.inference_engine.served_model_name = "policy"
-    named, policy = SimpleNamespace(name_or_path=tokenizer_folder), Policy(smollm2_tokenizer)
+    cfg.trainer.train_batch_size, cfg.data.dataloader.num_workers = 2, 0
 
-    async def post(self, url, json, **_):
-        assert (json["model"], json["sampling_params"]["max_tokens"]) == ("policy", 64)
-        ids, logprobs = policy.reply(json["token_ids"])
+    def sample(request):
+        asked = request.json
+        assert (asked["model"], asked["sampling_params"]["max_tokens"]) == ("policy", 64)
+        ids, logprobs = policy.reply(asked["token_ids"])
         content = [{"logprob": value} for value in logprobs]
-        return {"choices": [{"token_ids": ids, "logprobs": {"content": content}, "finish_reason": "stop"}]}
+        choice = {"token_ids": ids, "logprobs": {"content": content}, "finish_reason": "stop"}
+        return Response(json.dumps({"choices": [choice]}), mimetype="application/json")
 
-    monkeypatch.setattr(remote.RemoteGenerateClient, "_post", post)
-    client = remote.RemoteInferenceClient("http://nowhere", ["http://nowhere"], 1, tokenizer=smollm2_tokenizer)
-    client.increment_weight_version()
-    generator = AtroposGenerator(cfg, named, client, "sums:Sums", options)
-    prompts = [{"prompt": [], "env_class": None, "env_extras": {"task": f"sum-{n}"}, "uid": f"u{n}"} for n in (3, 4)]
+    httpserver.expect_request("/inference/v1/generate").respond_with_handler(sample)
+    url, data = httpserver.url_for(""), tmp_path / "prompts.jsonl"
+    lines = [{"prompt": [{"role": "user", "content": "unused"}], "task": f"sum-{n}"} for n in (3, 4)]
+    data.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (prompts,) = build_dataloader(cfg, PromptDataset(str(data), smollm2_tokenizer, 512, num_workers=1))
     sampling = get_vllm_sampling_params(cfg.generator.sampling_params)
     given, _ = prepare_generator_input(prompts, 3, sampling, "atropos", "train", 1)
+    client = RemoteInferenceClient(url, [url], 1, tokenizer=smollm2_tokenizer)
+    client.increment_weight_version()
+    named, options = SimpleNamespace(name_or_path=tokenizer_folder), [f"--env.run_dir={tmp_path}"]
+    mine = object.__new__(trainer.RayPPOTrainer)
+    mine.cfg, mine.all_metrics = cfg, {}
+    mine.generator = AtroposGenerator(cfg, named, client, "sums:Sums", options)
     try:
-        output = await generator.generate(given)
+        output = await mine.generate(given)
     finally:
-        await close(generator._clients)
+        await close(mine.generator._clients)
+        await client.teardown()
     assert set(output["rewards"]) <= {0.0, 1.0}
-    assert len(read(output, cfg)) == 6
+    rows = read(output, cfg)
+    assert len(rows) == 6
+    assert all(policy.sampled(row) for row in rows)
+
+
+async def test_a_prompt_without_a_task_is_refused():
+    from envs.trainers.skyrl import AtroposGenerator
+
+    generator = object.__new__(AtroposGenerator)
+    batch = {"sampling_params": None, "batch_metadata": None, "env_extras": [{"id": "sum-3"}], "trajectory_ids": []}
+    with pytest.raises(ValueError, match="has None as its column `task`: give the id"):
+        await generator.generate(batch)
 
 
 def test_a_configuration_of_one_row_a_rollout_is_refused():

@@ -1,13 +1,14 @@
 """Our rollouts as slime's samples; with its own types and batch if its sources are on PYTHONPATH: it is on no index."""
 
 import enum
+import json
 from dataclasses import dataclass, field
 from itertools import chain
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from played import GROUPS, Policy, as_row, close, rollouts, truth
+from played import GROUPS, Policy, as_row, close, rollouts, serve_sglang, truth
 
 from atropos_agent.engines.completions import Answer
 from atropos_agent.engines.protocols import SGLangServer
@@ -121,6 +122,82 @@ def test_miles_which_began_as_slime_takes_the_same_functions():
     columns = (batch[name] for name in ("tokens", "response_lengths", "loss_masks", "rollout_log_probs", "rewards"))
     assert rows_of(*columns) == [row for group in found for row in truth(group)]
     assert len(set(batch["rollout_ids"])) == sum(len(group) for group in found)
+
+
+class Settings(SimpleNamespace):
+    """slime's settings; those that a test does not give are None."""
+
+    def __getattr__(self, name):
+        return None
+
+
+def test_slimes_rollout_manager_makes_a_batch_of_a_step(
+    smollm2_tokenizer, tokenizer_folder, tmp_path, httpserver, monkeypatch
+):
+    """Its data source, its rollout in a thread of its own, and its split into two ranks."""
+    manager = pytest.importorskip("slime.ray.rollout", reason="slime is not installed")
+    from slime.rollout.data_source import RolloutDataSource
+    from slime.rollout.sglang_rollout import generate_rollout
+    from slime.utils.async_utils import run
+
+    policy, prompts = Policy(smollm2_tokenizer), tmp_path / "prompts.jsonl"
+    serve_sglang(httpserver, policy)
+    tasks = [f"sum-{n}" for n in (3, 4, 5)]
+    prompts.write_text("".join(json.dumps({"prompt": "unused", "metadata": {"task": task}}) + "\n" for task in tasks))
+    given = {"sglang_router_ip": httpserver.host, "sglang_router_port": httpserver.port, "sglang_server_concurrency": 8}
+    given |= {"hf_checkpoint": tokenizer_folder, "atropos_options": [f"--env.run_dir={tmp_path}"]}
+    given |= {"prompt_data": str(prompts), "input_key": "prompt", "metadata_key": "metadata", "rollout_seed": 0}
+    given |= {"rollout_global_dataset": True, "rollout_batch_size": 2, "over_sampling_batch_size": 2}
+    given |= {"n_samples_per_prompt": 4, "global_batch_size": 8, "micro_batch_size": 1, "rollout_num_engines": 1}
+    given |= {"rollout_temperature": 0.9, "rollout_top_k": -1, "rollout_max_response_len": 50}
+    given |= {"custom_generate_function_path": "envs.trainers.slime.generate", "rollout_data_transport": "object-store"}
+    args = Settings(**vars(ARGS) | given)
+    manager.init_http_client(args)
+    monkeypatch.setattr(manager.ray, "put", lambda data: data)  # no cluster is there
+    mine = object.__new__(manager.RolloutManager.__ray_metadata__.modified_class)
+    mine.args, mine.data_source, mine.generate_rollout = args, RolloutDataSource(args), generate_rollout
+    mine.custom_reward_post_process_func = slime.group_rewards
+    mine.custom_convert_samples_to_train_data_func, mine._health_monitors = None, []
+    mine.set_train_parallel_config({"dp_size": 2, "cp_size": 1, "vpp_size": 1, "microbatch_group_size_per_vp_stage": 1})
+    try:
+        ranks = [box.inner for box in mine.generate(0)]
+    finally:
+        run(close(slime._CLIENTS))
+        slime._CLIENTS._runs.clear()
+    rows, rewards = [], []
+    for rank in ranks:
+        columns = ([one.tolist() for one in rank[name]] for name in ("tokens", "loss_masks", "rollout_log_probs"))
+        tokens, masks, logprobs = columns
+        lengths = [len(mask) for mask in masks]
+        rows += rows_of(tokens, lengths, masks, logprobs, rank["rewards"])
+        rewards += [(place // 4, worth) for place, worth in zip(rank["partition"], rank["rewards"], strict=True)]
+    assert len(rows) == 8
+    assert all(policy.sampled(row) for row in rows)
+    for group in (0, 1):
+        assert sum(worth for number, worth in rewards if number == group) == pytest.approx(0.0, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sampling", "message"),
+    [
+        ({"partial_rollout": True}, {}, "leave out --partial-rollout: "),
+        (
+            {"dynamic_sampling_filter_path": "slime.rollout.x.y"},
+            {},
+            r"--dynamic-sampling-filter-path slime\.rollout\.x",
+        ),
+        ({}, {"custom_params": {"return_top_p_token_ids": True}}, "leave out --rollout-top-p: "),
+    ],
+)
+async def test_settings_with_which_slime_would_end_in_an_error_are_refused(settings, sampling, message):
+    args = SimpleNamespace(**vars(ARGS) | settings)
+    with pytest.raises(ValueError, match=message):
+        await slime.generate(args, Sample(metadata={"task": "sum-3"}), {"temperature": 1.0, **sampling})
+
+
+async def test_a_prompt_without_a_task_is_refused():
+    with pytest.raises(ValueError, match=r'has None as its metadata\["task"\]: give the id'):
+        await slime.generate(ARGS, Sample(), {"temperature": 1.0})
 
 
 def test_standard_deviations_are_over_rollouts():
