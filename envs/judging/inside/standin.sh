@@ -10,9 +10,10 @@ offline() {
     [ ! -r /proc/net/route ] || while read -r _; do routes=$((routes + 1)); done < /proc/net/route
     [ $routes -le 1 ]
 }
+reporting() { export PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}/verifier/uv"; } # uv's own environments report, too
 really() { # the program itself
     command -v "$name" > /dev/null || { echo "$name: command not found" >&2; exit 127; }
-    case $name in uv*) export PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}/verifier/uv" ;; esac # its own environments report, too
+    case $name in uv*) reporting ;; esac
     exec "$name" "$@"
 }
 # The Python of an environment that has been activated, else the image's.
@@ -98,7 +99,7 @@ runs() { # by the image's Python; returns as `needs`
             --) break ;;
         esac
     done
-    [ "$VIRTUAL_ENV" ] || [ ! -x .venv/bin/python ] || python=$PWD/.venv/bin/python
+    [ "$VIRTUAL_ENV" ] || [ ! -x .venv/bin/python ] || { python=$PWD/.venv/bin/python; reporting; }
     case $1 in
         "") exit 0 ;;
         -m | --module) shift; exec "$python" -m "$@" ;;
@@ -124,6 +125,9 @@ case "$name $1 $2" in
         folder=.venv
         for word; do case $word in -*) ;; [0-9]*) ;; *) folder=$word ;; esac; done
         exec "$python" -m venv --without-pip "$folder" ;;
-    "uv init"* | "uv python "* | "uv cache "* | "uv self "* | "uv sync"* | "uv lock"*) exit 0 ;;
+    "uv init"*) # `uv add` of what the image lacks needs the project
+        if ! offline && command -v uv > /dev/null; then exec uv "$@"; fi
+        exit 0 ;;
+    "uv python "* | "uv cache "* | "uv self "* | "uv sync"* | "uv lock"*) exit 0 ;;
 esac
 really "$@"

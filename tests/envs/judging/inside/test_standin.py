@@ -67,5 +67,19 @@ def test_uvs_installer_is_stood_in_for_where_nothing_fetches_it(tmp_path, url, o
     assert (ended, (tmp_path / ".local/bin/env").exists()) == (status, stood_in)
 
 
+def test_a_project_is_made_where_a_network_may_add_to_it(tmp_path):
+    assert call(tmp_path / "online", "uv init", online=True, lacks=True) == (0, "real uv init")
+    assert call(tmp_path / "offline", "uv init", online=False, lacks=True) == (0, "")
+
+
+def test_the_python_of_a_project_reports(tmp_path):
+    own = tmp_path / ".venv/bin/python"
+    own.parent.mkdir(parents=True)
+    own.write_text('#!/bin/sh\ncase $1 in -m) echo "$PYTHONPATH" "$@" ;; esac\n')
+    own.chmod(0o755)
+    seen = call(tmp_path, "uv run pytest a.py", online=True, lacks=False)
+    assert seen == (0, f"{tmp_path}/verifier/uv -m pytest a.py")
+
+
 def test_other_commands_of_uv_are_its_own(tmp_path):
     assert call(tmp_path, "uv --version", online=False, lacks=True) == (0, "real uv --version")
