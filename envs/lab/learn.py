@@ -143,7 +143,7 @@ def _trainer_conflict(name: str, preset: str) -> str | None:
     if name in ON_A_GPU and not import_module("torch").cuda.is_available():
         return (
             f"--trainer {name} needs a GPU, and PyTorch finds none here: leave it out, and a trainer of ours learns on "
-            "this CPU; docs/trainers.md says how tests run TRL on one"
+            "this CPU; in a clone, `python tests/envs/trainers/trl_on_cpu.py learn` runs TRL on it"
         )
     return None
 

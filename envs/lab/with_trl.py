@@ -127,7 +127,8 @@ def check_device(options: argparse.Namespace) -> None:
     """Raise SystemExit with the remedy if TRL can't start."""
     if options.device == "cuda" and not torch.cuda.is_available():
         raise SystemExit(
-            "TRL's AsyncGRPOTrainer needs a GPU, PyTorch finds none; docs/trainers.md says how tests run it on a CPU"
+            "TRL's AsyncGRPOTrainer needs a GPU, and PyTorch finds none here; in a clone, "
+            "`python tests/envs/trainers/trl_on_cpu.py learn` runs it on this CPU"
         )
 
 
