@@ -33,8 +33,9 @@ _SYSTEMS_PYTHON = re.compile(r"/usr/(local/)?bin/python[0-9.]*")
 _CACHES = frozenset({"__pycache__", ".pytest_cache"})
 _BUILT = frozenset(
     {"target", "build", "_build", "obj", "node_modules", ".gradle", ".cache", ".next", ".stack-work", "dist-newstyle"}
+    | {".venv", "venv", ".tox", ".nox"}
 )
-"""Folders of what builds make, which may be larger than can be carried: the verifier builds it again."""
+"""Folders of what builds and installers make, which may be larger than can be carried: the verifier builds it again."""
 
 
 @dataclass(frozen=True, slots=True)

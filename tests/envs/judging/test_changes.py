@@ -89,6 +89,8 @@ def test_what_a_build_made_stays_as_it_was_if_all_together_is_too_much(monkeypat
     found = changes_of(before, archive(*built, member("a", b"22"), member("target", kind=tarfile.DIRTYPE)))
     assert (found.problem, carried(found)["a"][1], found.deleted) == (None, b"22", ())
     assert {"target/debug", "web/node_modules/x/y", "target/gone"} <= {*found.dropped}
+    installed = changes_of(start(), archive(*(member(f".venv/{n}", b"1" * 4) for n in range(9)), member("a", b"22")))
+    assert (installed.problem, [*carried(installed)]) == (None, ["a"])
     less = changes_of(before, archive(member("target/debug", b"1" * 8)))
     assert (less.changed, less.deleted) == (("target/debug",), ("a", "target/gone"))
 
