@@ -32,7 +32,7 @@ from envs.delivery.exports import verl_rows
 from envs.options import EngineConfig
 from envs.running.feed import Feed
 from envs.running.sinks import TrainerGroup
-from envs.trainers.named import Runs, check_rows, rollout
+from envs.trainers.named import Runs, check_rows, rollout, task_of
 
 
 class VerlEngine:
@@ -82,7 +82,7 @@ class AtroposLoop(AgentLoopBase):  # type: ignore[misc]  # it need not be instal
         fed = await self._open_run({name: value for name, value in sampling_params.items() if name != "logprobs"})
         most = min(int(self.rollout_config.response_length), fed.run.config.max_token_length)
         length = int(self.rollout_config.prompt_length)
-        task, name = kwargs["extra_info"]["task"], uuid.uuid4().hex
+        task, name = task_of((kwargs.get("extra_info") or {}).get("task"), 'extra_info["task"]'), uuid.uuid4().hex
         found = await rollout(fed, task, name, lambda given: list(make_outputs(given, length)), max_tokens=most)
         if len(found) > 1 and not self.config.trainer.get("use_v1"):
             raise ValueError(f"the rollout has {len(found)} rows, which verl takes with trainer.use_v1=True alone")

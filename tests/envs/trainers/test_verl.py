@@ -224,15 +224,16 @@ class Refills(Exception):
 
 
 @pytest.mark.parametrize(
-    ("told", "error", "ends"),
+    ("task", "told", "error", "ends"),
     [
-        (["--env.estimator=none"], None, (ValueError, "Unknown status: refused, leave out --env.estimator")),
-        ([], ValueError("turns have advantages"), (ValueError, "Unknown status: refused, turns have advantages")),
-        ([], InfraError("tokens", "the daemon is away"), (Refills, "")),
+        ("sum-2", ["--env.estimator=none"], None, (ValueError, "Unknown status: refused, leave out --env.estimator")),
+        ("sum-2", [], ValueError("no place for it"), (ValueError, "Unknown status: refused, no place for it")),
+        (None, [], None, (ValueError, r'Unknown status: refused, a row .* None as its extra_info\["task"\]: give')),
+        ("sum-2", [], InfraError("tokens", "the daemon is away"), (Refills, "")),
     ],
 )
 async def test_a_wrong_setting_ends_the_v1_trainer_which_replaces_failed_groups_for_ever(
-    verl, monkeypatch, tokenizer_folder, tmp_path, told, error, ends
+    verl, monkeypatch, tokenizer_folder, tmp_path, task, told, error, ends
 ):
     from verl.trainer.ppo.v1 import agent_loop_tq, replay_buffer
 
@@ -261,7 +262,7 @@ async def test_a_wrong_setting_ends_the_v1_trainer_which_replaces_failed_groups_
 
     async def generate(uid):
         queue.tags[uid] = {"is_prompt": True, "status": "pending", "global_steps": 0}
-        prompt = {"uid": uid, "extra_info": {"task": "sum-2"}}
+        prompt = {"uid": uid, "extra_info": {"task": task}}
         await worker._run_prompt(prompt, {"temperature": 1.0}, trajectory={"validate": False})
 
     def refill(count):
