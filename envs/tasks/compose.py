@@ -56,7 +56,7 @@ def read_compose(folder: Path, name: str) -> ContainerSettings:
         raise BadTask(f"{where}: a service is a table, and its environment a table or a list of NAME=VALUE")
     unknown = sorted(key for key in set(map(str, service)) - _HARMLESS - _READ if not _is_plain(key, service.get(key)))
     if unknown:
-        raise BadTask(f"{where}: {', '.join(unknown)} can't be kept; put what it does into the Dockerfile")
+        raise BadTask(f"{where}: {', '.join(unknown)} can't be kept; remove it, or put what it does in the Dockerfile")
     workdir = service.get("working_dir")
     if workdir is not None and not str(workdir).startswith("/"):
         raise BadTask(f"{where}: working_dir {workdir!r} is no absolute path; write one, such as /app")
