@@ -109,6 +109,8 @@ class Hidden:
     record: the record of the reference's tests by `tasks check` (`envs.judging.record`); "" without one.
     watched: whether `tasks check` saw tests run by pytest or unittest; None if it did not look: the names in the task's
         files decide then.
+    in_place: test.sh runs in the agent's own sandbox, with its processes and all of its files: `tasks check` saw the
+        reference rewarded there alone.
     usual_s: longest time of the tests seen by `tasks check`; None without one.
     asks_judge: test.sh asks a model. judge: the run's; None without one.
     """
@@ -129,6 +131,7 @@ class Hidden:
     collect: Sequence[Collect] = ()
     record: str = field(default="", repr=False)
     watched: bool | None = None
+    in_place: bool = False
     usual_s: float | None = None
     asks_judge: bool = False
     judge: JudgeModel | None = None
@@ -271,6 +274,8 @@ class Seat:
 
 SIGN = "cheat/"
 """The beginning of the names of metrics for signs of cheating."""
+JUDGED_IN_PLACE = "judged_in_place"
+"""The metric of a verdict made in the agent's own sandbox."""
 TESTS_UNSEEN = "tests_unseen"
 """The metric of a verdict if only judged code may have reported its tests' statuses."""
 RESOURCES = "resources"

@@ -14,7 +14,7 @@ from rich.console import Group
 from rich.text import Text
 
 from envs.checking.generic_cheats import CHEATS, PRELUDE, Cheat
-from envs.checking.manifest import Attack, CheckResult, with_record
+from envs.checking.manifest import Attack, CheckResult, as_checked
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.workplace import open_workplace
@@ -67,7 +67,7 @@ async def attack_tasks(
 
     async def one(task: Task, result: CheckResult) -> CheckResult:
         known = {attack.name for attack in result.attacks if attack.by == BUILT_IN and attack.reward is not None}
-        seen = with_record(task, result.record, result.verifier_s or None, result.watched)
+        seen = as_checked(task, result)
         async with turn:
             asked = task.hidden.judge is not None
             for cheat in (one for one in cheats if one.name not in known and (asked or not one.on_judge)):
@@ -100,7 +100,7 @@ async def _attack(backend: Backend, starts: StartTrees, task: Task, result: Chec
             async for _ in place:
                 await place.sandbox.exec(command, cwd=place.sandbox.workdir, env=env, timeout=_CHEAT_S)
                 changes = await place.collect()
-                if not (changes or task.steps):  # the check has judged that
+                if not (changes or task.steps or task.hidden.in_place):  # the check has judged that
                     return Attack(BUILT_IN, cheat.name, max(result.nothing))
                 await place.judge(changes)
         return judged(result, BUILT_IN, cheat.name, place.verdict())

@@ -31,7 +31,7 @@ from envs.judging.verifier import judge
 from envs.judging.watched_tasks import lists_tests
 from envs.judging.workplace import open_workplace
 from envs.records.tables import Sheet
-from envs.types import TESTS_UNSEEN, BadTask, Failure, InfraError, Task, TestStatus, Verdict
+from envs.types import JUDGED_IN_PLACE, TESTS_UNSEEN, BadTask, Failure, InfraError, Task, TestStatus, Verdict
 from sandboxes.base import Backend, DaemonUnavailable, Sandbox, SandboxError
 from sandboxes.docker import DockerBackend
 from sandboxes.log import without_control
@@ -104,7 +104,7 @@ async def solve(backend: Backend, starts: StartTrees, task: Task, image: str) ->
 
 async def do_nothing(backend: Backend, starts: StartTrees, task: Task, image: str) -> Verdict:
     """Judge the sandbox of an agent that does nothing. Raises InfraError."""
-    if not task.steps:
+    if not (task.steps or task.hidden.in_place):
         return await judge(backend, task, image, Changes())
     async with open_workplace(backend, starts, task, image, agent_spec(task, image)) as place:
         async for _ in place:
@@ -216,6 +216,7 @@ async def _check(backend: Backend, starts: StartTrees, task: Task, repeats: int)
         image_mb=await _image_mb(backend, image) if image else 0.0,
         notes=tuple(f"{path} is judged beside the working directory" for path in task.hidden.graded),
         watched=watched,
+        in_place=any(verdict.metrics.get(JUDGED_IN_PLACE) for verdict in reference),
         record=record,
         unverified=unverified(record),
         blind_spots=_blind_spots(task, reference, record, watched) if problem is None else (),
@@ -239,6 +240,8 @@ def _blind_spots(task: Task, references: Sequence[Verdict], record: str, watched
         found.append("printed results: what a test runner prints is believed")
     elif not watched:
         found.append("unwatched: no test of the task is run by pytest or unittest, so test.sh's word is the reward")
+    if any(verdict.metrics.get(JUDGED_IN_PLACE) for verdict in references):
+        found.append("judged in place: the reference is rewarded in its own sandbox alone")
     return tuple(found)
 
 
@@ -267,7 +270,8 @@ async def _judge_both(
         return f"the reference is not rewarded. {said}\n{solved.explanation}"
     if judged.hidden.watched is not False:  # as runs judge it: the reference's tests are asked of everybody
         record = merged([verdict.evidence for verdict in reference])
-        judged = with_record(task, record, watched=_watched(task, reference, record))
+        watched = _watched(task, reference, record)
+        judged = with_record(task, record, watched=watched, in_place=judged.hidden.in_place)
     while goes_on(nothing):
         nothing.append(await do_nothing(backend, starts, judged, image))
     return f"an untouched tree is rewarded. {nothing[0].explanation}" if nothing[0].solved else None
@@ -278,8 +282,32 @@ def _most(metric: str, verdicts: Sequence[Verdict]) -> float:
 
 
 async def _solve(backend: Backend, starts: StartTrees, task: Task, image: str) -> tuple[Task, Verdict, str]:
-    """Judge the reference solution. Returns the task as it was judged, the verdict, and the output."""
-    watched = with_record(task, REFERENCE)
+    """Judge the reference solution, in its own sandbox too if it is not rewarded in a fresh one: its work may be
+    processes, or files that are not carried. Returns the task as it was judged, the verdict, and the output."""
+    hidden = task.hidden
+    fresh_alone = task.steps or hidden.own is not None or hidden.asks_judge or lists_tests(task)
+    found: list[tuple[Task, Verdict, str]] = []
+    failures: list[InfraError] = []
+    for in_place in (False,) if fresh_alone else (False, True):
+        try:
+            found.append(await _solve_at(backend, starts, task, image, in_place=in_place))
+        except InfraError as error:
+            if error.kind is not Failure.TASK and not in_place:
+                raise
+            failures.append(error)
+            continue
+        if found[-1][1].solved:
+            return found[-1]
+    if not found:
+        raise failures[0]
+    return found[0]
+
+
+async def _solve_at(
+    backend: Backend, starts: StartTrees, task: Task, image: str, *, in_place: bool
+) -> tuple[Task, Verdict, str]:
+    """Judge the reference solution in one place, as a watched task if that can be."""
+    watched = with_record(task, REFERENCE, in_place=in_place)
     found: tuple[Task, Verdict, str] | None = None
     try:
         found = watched, *await solve(backend, starts, watched, image)
@@ -288,7 +316,7 @@ async def _solve(backend: Backend, starts: StartTrees, task: Task, image: str) -
         record = merged([found[1].evidence])
         if _watched(task, [found[1]], record):
             # test.sh rewards it although it fails some tests: those that it passes are asked for.
-            passing = with_record(task, record, watched=True)
+            passing = with_record(task, record, watched=True, in_place=in_place)
             again = passing, *await solve(backend, starts, passing, image)
             if again[1].solved:
                 return again
@@ -296,7 +324,7 @@ async def _solve(backend: Backend, starts: StartTrees, task: Task, image: str) -
         if error.kind is not Failure.TASK:
             raise
     # Its tests may be the agent's own, or run where nothing is seen: then test.sh is believed.
-    alone = with_record(task, "", watched=False)
+    alone = with_record(task, "", watched=False, in_place=in_place)
     believed, said = await solve(backend, starts, alone, image)
     return (alone, believed, said) if believed.solved or found is None else found
 

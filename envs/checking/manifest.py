@@ -54,7 +54,8 @@ class CheckResult:
     flaky: repeats disagreed; the task is kept out until a check finds them agreed. flaky_tests: those that differed.
     problem: why the task must not be used; None when it may.
     notes: remarks on a usable task.
-    watched: whether tests of the reference were seen (`envs.judging.watched_tasks`).
+    watched: whether tests of the reference were seen (`envs.judging.watched_tasks`). in_place: the reference is
+    rewarded in its own sandbox alone, so all work is judged where it was done.
     record: the evidence that each judgement asks of the tests (`envs.judging.record`); unverified: tests that compare
     with nothing among decoys, so code which forces them may pass. blind_spots: the classes of cheating that the
     tests could not notice, a line each. attacks: those tried since the check.
@@ -73,6 +74,7 @@ class CheckResult:
     image_mb: float = 0.0
     notes: tuple[str, ...] = ()
     watched: bool = True
+    in_place: bool = False
     record: str = ""
     unverified: tuple[str, ...] = ()
     blind_spots: tuple[str, ...] = ()
@@ -133,12 +135,19 @@ def _result(row: Mapping[str, Any]) -> CheckResult:
     return CheckResult(**known | {name: tuple(value) for name, value in known.items() if isinstance(value, list)})
 
 
-def with_record(task: Task, record: str, usual_s: float | None = None, watched: bool | None = None) -> Task:
+def as_checked(task: Task, result: CheckResult) -> Task:
+    """Return a task as it is judged after its check."""
+    return with_record(task, result.record, result.verifier_s or None, result.watched, result.in_place)
+
+
+def with_record(
+    task: Task, record: str, usual_s: float | None = None, watched: bool | None = None, in_place: bool = False
+) -> Task:
     """Return the task as it is judged once its reference was. In a task of several steps each has its part of the
     record, and is watched if it has one, although the tests of others were not seen."""
 
     def seen(hidden: Hidden, record: str, watched: bool | None) -> Hidden:
-        return replace(hidden, record=record, usual_s=usual_s, watched=watched)
+        return replace(hidden, record=record, usual_s=usual_s, watched=watched, in_place=in_place)
 
     def of(step: Step) -> Hidden:
         part = of_step(record, step.name) if record else ""
@@ -155,11 +164,7 @@ def usable(tasks: Sequence[Task], results: Mapping[str, CheckResult], where: obj
     where: names the manifest. Raises BadTask when none is left.
     """
     sound = [task for task in tasks if task.id in results and results[task.id].digest == task.digest]
-    chosen = [
-        with_record(task, one.record, one.verifier_s or None, one.watched)
-        for task in sound
-        if (one := results[task.id]).ok
-    ]
+    chosen = [as_checked(task, results[task.id]) for task in sound if results[task.id].ok]
     if len(chosen) < len(tasks):
         logger.warning(
             "%d of %d tasks are left out by %s: %d failed its check, %d have changed or are new since (`tasks check` "

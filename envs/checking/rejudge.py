@@ -17,7 +17,7 @@ from envs.judging.steps import combined, good_enough, parts
 from envs.judging.verifier import judge
 from envs.records.read import SavedRollout
 from envs.rewards import RewardFunction, reward_of
-from envs.types import InfraError, Outcome, Task, TestStatus, Verdict
+from envs.types import JUDGED_IN_PLACE, InfraError, Outcome, Task, TestStatus, Verdict
 from sandboxes.base import Backend, DaemonUnavailable, SandboxError
 
 
@@ -61,6 +61,8 @@ class Judge:
             task = self._tasks.get(saved.task_id)
             if task is None:
                 raise NotSaved("no task of this name is among the sound ones; `tasks check` tells why")
+            if task.hidden.in_place or saved.verdict.metrics.get(JUDGED_IN_PLACE):
+                raise NotSaved("the work is judged in the agent's own sandbox, which is gone")
             if not saved.work:
                 raise NotSaved("the run kept nothing of what the agent made (--env.keep_work_mb)")
             verdict = await self._judge(task, saved)

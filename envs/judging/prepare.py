@@ -11,7 +11,7 @@ import asyncio
 import io
 import json
 import tarfile
-from collections.abc import AsyncIterator, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence, Set
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -27,7 +27,7 @@ from envs.judging.reports.required import RequiredTests
 from envs.judging.specs import verifier_spec
 from envs.judging.watched_tasks import files_of, folders_of, speak_of_runners
 from envs.types import Failure, InfraError, Task
-from sandboxes.base import Backend, NotSupported, Sandbox, SandboxError
+from sandboxes.base import Backend, NotSupported, Sandbox, SandboxError, SandboxSpec
 
 LOGS = "/logs/verifier"
 """test.sh leaves its reward here."""
@@ -82,6 +82,16 @@ async def open_prepared(backend: Backend, task: Task, image: str) -> AsyncIterat
         raise InfraError(Failure.VERIFIER, f"could not open the verifier's sandbox: {error}") from error
 
 
+def reporting(spec: SandboxSpec, receiver: Callable[[], Receiver]) -> SandboxSpec:
+    """Return an agent's sandbox in which its work is judged: with the door for reports. receiver: takes them."""
+    return replace(spec, doors={**spec.doors, _DOOR: lambda: receiver().door()})
+
+
+async def prepare_in_place(sandbox: Sandbox, task: Task, receiver: Receiver) -> PreparedSandbox:
+    """Prepare the agent's own sandbox, made by `reporting`, when its work is done. Raises InfraError."""
+    return await _prepare(sandbox, task, receiver, None)
+
+
 async def _prepare(sandbox: Sandbox, task: Task, receiver: Receiver, bench: Bench | None) -> PreparedSandbox:
     hidden, own = task.hidden, task.hidden.own
     holds_tests = own is not None and own.holds_tests
@@ -109,7 +119,7 @@ async def _prepare(sandbox: Sandbox, task: Task, receiver: Receiver, bench: Benc
         archive = await asyncio.to_thread(_pack, folders, left_out, made.texts, _port(sandbox))
         calls_pytest = any(b"pytest" in data or b"py.test" in data for data in files.values())
         path = await _upload(sandbox, archive, folders, runner=watched and calls_pytest)
-        if not holds_tests:
+        if not (holds_tests or hidden.in_place):
             await begin(sandbox, task if own is None else replace(task, health=None))  # as Harbor
     except (SandboxError, OSError, ValueError, tarfile.TarError) as error:
         raise InfraError(Failure.VERIFIER, f"could not prepare the verifier's sandbox: {error}") from error

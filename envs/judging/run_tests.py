@@ -97,9 +97,10 @@ async def run_tests(prepared: PreparedSandbox, task: Task, changes: Changes, tim
         raise InfraError(Failure.VERIFIER, f"could not apply the changes in the verifier's sandbox: {error}") from error
     if problem is not None:
         return Verdict(0.0, problem)
+    spent_s = _processor_s(await _usage(prepared.sandbox)) if task.hidden.in_place else None
     ran = await _run_test_sh(prepared, task, timeout_s or task.hidden.timeout_s)
     if ran.timed_out and timeout_s is None:
-        await _had_time(prepared, ran.duration_s, task.hidden.usual_s)
+        await _had_time(prepared, ran.duration_s, task.hidden.usual_s, spent_s or 0.0)
     if await prepared.sandbox.host_out_of_memory():
         raise InfraError(Failure.VERIFIER, f"{OUT_OF_MEMORY} in the verifier's sandbox")
     bench = prepared.bench
@@ -227,32 +228,42 @@ async def _run_test_sh(prepared: PreparedSandbox, task: Task, timeout_s: float) 
     return ran
 
 
-async def _had_time(prepared: PreparedSandbox, took_s: float, usual_s: float | None) -> None:
+async def _had_time(prepared: PreparedSandbox, took_s: float, usual_s: float | None, spent_s: float) -> None:
     """Raise CpuStarved if tests that ran for `took_s` seconds had little of a processor, on a busy machine.
 
-    usual_s: their usual processor time; tests that had much more are taken to be endless.
+    usual_s: their usual processor time; tests that had much more are taken to be endless. spent_s: the sandbox's before
+    them.
     """
-    try:
-        usage = await prepared.sandbox.exec(["sh", "-c", _USED], user="root", env={"PATH": PATH})
-    except SandboxError:
-        return
-    used_s = _starved(usage.output, took_s)
+    used_s = _starved(await _usage(prepared.sandbox), took_s, spent_s)
     if used_s is not None and (usual_s is None or used_s < _MUCH * usual_s):
         raise CpuStarved(f"the tests had {used_s:.1f} s of a processor in {took_s:.0f} s, on a busy machine")
 
 
-def _starved(usage: str, took_s: float) -> float | None:
-    """Return the processor seconds of a sandbox's processes, if they would have taken more. None: they
-    had enough, or waited for something else, or nothing tells.
+async def _usage(sandbox: Sandbox) -> str:
+    """Return the kernel's `/proc/loadavg` and `/proc/cpuinfo` of the machine, and `cpu.stat` or `cpuacct.usage` of the
+    sandbox's cgroup; "" if they can't be had."""
+    with suppress(SandboxError):
+        return (await sandbox.exec(["sh", "-c", _USED], user="root", env={"PATH": PATH})).output
+    return ""
 
-    usage: the kernel's `/proc/loadavg` and `/proc/cpuinfo` of the machine, and `cpu.stat` or `cpuacct.usage` of the
-    sandbox's cgroup. took_s: how long they ran.
+
+def _processor_s(usage: str) -> float | None:
+    """Return the processor seconds of a sandbox's processes; None if nothing tells."""
+    used = re.search(r"^(usage_usec )?(\d+)$", usage, re.MULTILINE)
+    return None if used is None else int(used[2]) / (1e6 if used[1] else 1e9)
+
+
+def _starved(usage: str, took_s: float, spent_s: float) -> float | None:
+    """Return the processor seconds of the tests, if they would have taken more. None: they had enough, or waited for
+    something else, or nothing tells.
+
+    usage: as `_usage` returns it. took_s: how long they ran. spent_s: the sandbox's seconds before them.
     """
     load = re.search(r"^([\d.]+) [\d.]+ [\d.]+ (\d+)/", usage, re.MULTILINE)
-    used = re.search(r"^(usage_usec )?(\d+)$", usage, re.MULTILINE)
-    if load is None or used is None:
+    total_s = _processor_s(usage)
+    if load is None or total_s is None:
         return None
-    used_s = int(used[2]) / (1e6 if used[1] else 1e9)
+    used_s = total_s - spent_s
     processors = len(re.findall(r"^processor\s*:", usage, re.MULTILINE))
     fair = processors / max(float(load[1]), float(load[2]), 1.0)  # of the last minute, and now
     return used_s if fair * _SHARE <= used_s / took_s < _SHARE else None

@@ -19,7 +19,7 @@ def rollout_spec(task: Task, image: str) -> SandboxSpec:
     The kernel's counters there tell of no more than they did; those of a verifier could tell the next one's
     code the decoys among the tests' values, so each verifier's is its own.
     """
-    return replace(agent_spec(task, image), shared="agents")
+    return replace(agent_spec(task, image), shared="" if task.hidden.in_place else "agents")
 
 
 def verifier_spec(task: Task, image: str) -> SandboxSpec:

@@ -15,12 +15,14 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 
 from envs.judging.changes import Changes
-from envs.judging.prepare import PreparedSandbox, open_prepared
+from envs.judging.prepare import PreparedSandbox, open_prepared, prepare_in_place
+from envs.judging.reports.receiver import Receiver
 from envs.judging.run_tests import CpuStarved, DiedInTests, ScriptKilled, run_tests
-from envs.types import Failure, InfraError, Task, Verdict
-from sandboxes.base import Backend
+from envs.types import JUDGED_IN_PLACE, Failure, InfraError, Task, Verdict
+from sandboxes.base import Backend, Sandbox
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +39,13 @@ async def judge(backend: Backend, task: Task, image: str, changes: Changes) -> V
     """Judge changes in a fresh sandbox. Raises InfraError when we fail."""
     async with open_verifier(backend, task, image) as verifier:
         return await verifier(changes)
+
+
+async def judge_in_place(sandbox: Sandbox, task: Task, receiver: Receiver) -> Verdict:
+    """Judge the work in the agent's own sandbox, once: what fails there can't be tried again. receiver: takes the
+    reports from it (`reporting`). Raises InfraError."""
+    verdict = await run_tests(await prepare_in_place(sandbox, task, receiver), task, Changes())
+    return replace(verdict, metrics={**verdict.metrics, JUDGED_IN_PLACE: 1.0})
 
 
 @asynccontextmanager

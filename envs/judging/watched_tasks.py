@@ -58,20 +58,29 @@ def files_of(folders: Iterable[Path], max_bytes: int) -> Iterator[tuple[str, byt
 def select(tasks: Sequence[Task], unwatched: str) -> list[Task]:
     """Return the tasks that a run uses, and name the unwatched ones, once.
 
-    unwatched: "use" them, or "refuse" them. Raises BadTask if none is left."""
-    others = [task for task in tasks if not is_watched(task)]
+    unwatched: "use" them, or "refuse" them and those that are judged in place. Raises BadTask if none is left."""
+    placed = [task.id for task in tasks if task.hidden.in_place]
+    if placed and unwatched == "use":
+        logger.warning("%d of %d tasks judged in place (docs/reward.md): %s", len(placed), len(tasks), _names(placed))
+    others = [task for task in tasks if not is_watched(task) or (unwatched != "use" and task.hidden.in_place)]
     if not others:
         return list(tasks)
-    names = ", ".join(task.id for task in others[:_NAMED]) + (", ..." if len(others) > _NAMED else "")
+    names = _names([task.id for task in others])
     count = f"{len(others)} of {plural(len(tasks), 'task')}"
     if unwatched == "use":
         logger.warning("%s unwatched, so the word of their test.sh is the reward (docs/reward.md): %s", count, names)
         return list(tasks)
     left = [task for task in tasks if task not in others]
     if not left:
-        raise BadTask(f"--env.unwatched refuse: {count} unwatched (docs/reward.md), so none is left: {names}")
-    logger.warning("%s left out as unwatched (--env.unwatched): %s", count, names)
+        raise BadTask(
+            f"--env.unwatched refuse: {count} unwatched or judged in place (docs/reward.md), so none is left: {names}"
+        )
+    logger.warning("%s left out as unwatched or judged in place (--env.unwatched): %s", count, names)
     return left
+
+
+def _names(ids: Sequence[str]) -> str:
+    return ", ".join(ids[:_NAMED]) + (", ..." if len(ids) > _NAMED else "")
 
 
 def _each(task: Task) -> list[Hidden]:

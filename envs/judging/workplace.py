@@ -8,7 +8,7 @@
 
 A task of one step is a task of steps (`envs.judging.steps`). Each step is a task of its own. The loop yields them until
 one is not good enough for the next. The verifier's sandbox is made ready beside the work, and the agent's is closed
-before the last step is judged.
+before the last step is judged, unless it is judged there (`Hidden.in_place`).
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from envs.judging.areas import Start
 from envs.judging.begin import begin
 from envs.judging.changes import Changes, collect_changes
 from envs.judging.cheating import with_signs
+from envs.judging.prepare import reporting
+from envs.judging.reports.receiver import Receiver
 from envs.judging.run_tests import OUT_OF_MEMORY
 from envs.judging.saved_changes import pack_all
 from envs.judging.start_trees import StartTrees
 from envs.judging.steps import combined, good_enough, joined, parts, set_up
-from envs.judging.verifier import Verifier, open_verifier
+from envs.judging.verifier import Verifier, judge_in_place, open_verifier
 from envs.types import Failure, InfraError, Outcome, Task, Verdict
 from sandboxes.base import Backend, Sandbox, SandboxSpec
 
@@ -42,8 +44,9 @@ class Workplace:
         self._starts = starts
         self._task = task
         self._image = image
-        self._spec = spec
         self._steps = parts(task)
+        self._receiver = Receiver()
+        self._spec = reporting(spec, lambda: self._receiver) if self._steps[0].hidden.in_place else spec
         self._begun = 0
         self._verdicts: list[Verdict] = []
         self._changes: list[Changes] = []
@@ -78,13 +81,16 @@ class Workplace:
         return max(min(1.0, most), most - self._timings["agent"])
 
     async def collect(self) -> Changes:
-        """Take the changes of this step; the last one ends the sandbox. Raises InfraError."""
+        """Take the changes of this step; the last one ends the sandbox. Nothing is taken, and the sandbox lives on, if
+        the work is judged in place. Raises InfraError."""
         self._note("agent")
         last = self._begun == len(self._steps)
         if await self.sandbox.host_out_of_memory():
             raise InfraError(Failure.SANDBOX, f"{OUT_OF_MEMORY} in the agent's sandbox")
+        hidden = self._steps[self._begun - 1].hidden
+        if hidden.in_place:
+            return Changes()
         with span("sandbox changes"):
-            hidden = self._steps[self._begun - 1].hidden
             changes = await collect_changes(self.sandbox, self._start, hidden, stop=last)
         if last:
             await self._inside.aclose()
@@ -93,9 +99,14 @@ class Workplace:
 
     async def judge(self, changes: Changes, result: AgentResult | None = None) -> None:
         """Judge the changes of this step. result: of the agent that made them. Raises InfraError."""
+        step = self._steps[self._begun - 1]
         with span("verifier"):
-            verdict = await self._verify(changes)
-        self._changes.append(changes)
+            if step.hidden.in_place:
+                self._receiver = Receiver()  # reports of the agent's own are in the one before
+                verdict = await judge_in_place(self.sandbox, step, self._receiver)
+            else:
+                verdict = await self._verify(changes)
+                self._changes.append(changes)
         self._verdicts.append(verdict if result is None else with_signs(verdict, result, changes))
         self._results += [] if result is None else [result]
         self._note("verifier")
@@ -121,9 +132,11 @@ class Workplace:
         self._note("open")
 
     async def _expect(self) -> None:
-        """Make ready the verifier of the coming step."""
+        """Make ready the verifier of the coming step, if it has one of its own."""
         step = self._steps[self._begun]
         self._since = time.monotonic()
+        if step.hidden.in_place:
+            return
         with span("sandbox start tree"):
             self._start: Start = await self._starts.get(step, self._image)
         verifier = record_opening("verifier", open_verifier(self._backend, step, self._image, self._note))

@@ -36,7 +36,7 @@ class SWEEnvConfig(AgentEnvConfig):
     default_network: Literal["no-network", "public"] = "no-network"
     """Network of tasks without network settings; in Harbor it is public"""
     unwatched: Literal["use", "refuse"] = "use"
-    """Use or refuse training tasks without pytest and unittest, whose reward is test.sh's alone (docs/reward.md)"""
+    """Use or refuse training tasks that are unwatched or judged in place (docs/reward.md)"""
     manifest: Path | None = None
     """Manifest of `tasks check`: failed and changed tasks are not used; by default the one in the tasks' folder"""
     shard: str = "1/1"

@@ -6,15 +6,17 @@ import argparse
 import sys
 from pathlib import Path
 
-from envs.checking.manifest import NAME, read_manifest, with_record
+from envs.checking.manifest import NAME, as_checked, read_manifest
 from envs.judging.begin import begin
 from envs.judging.changes import Changes, collect_changes
+from envs.judging.prepare import reporting
+from envs.judging.reports.receiver import Receiver
 from envs.judging.run_tests import apply_changes
 from envs.judging.saved_changes import unpack_changes
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.steps import parts, set_up
-from envs.judging.verifier import judge
+from envs.judging.verifier import judge, judge_in_place
 from envs.options.reading import read_options
 from envs.records.read import read_rollouts
 from envs.records.tables import Sheet, make_console
@@ -59,7 +61,7 @@ def _find_task(options: argparse.Namespace, config: SWEEnvConfig) -> Task:
     path = config.manifest or root / NAME
     one = read_manifest(path).get(task.id) if config.manifest or path.is_file() else None
     if one is not None and one.ok and one.digest == task.digest:
-        return with_record(task, one.record, one.verifier_s or None, one.watched)
+        return as_checked(task, one)
     return task
 
 
@@ -96,7 +98,10 @@ async def _open_shell(task: Task, work: Changes, config: SWEEnvConfig, *, judged
     step = parts(task)[0]
     async with load_backend(config.sandbox, **backend_options(config)) as backend:
         image = await backend.ensure_image(task.image, task.context)
-        async with backend.open(agent_spec(task, image)) as sandbox:
+        spec, receiver = agent_spec(task, image), Receiver()
+        if step.hidden.in_place:
+            spec = reporting(spec, lambda: receiver)
+        async with backend.open(spec) as sandbox:
             await begin(sandbox, task)
             problem = await set_up(sandbox, task.steps[0]) if task.steps else None
             problem = problem or await apply_changes(sandbox, work, task.user)
@@ -107,21 +112,23 @@ async def _open_shell(task: Task, work: Changes, config: SWEEnvConfig, *, judged
             status = await run_shell(sandbox)
             if not judged:
                 return status
+            if step.hidden.in_place:
+                return _show(await judge_in_place(sandbox, step, receiver))
             start = await StartTrees(backend).get(step, image)
             changes = await collect_changes(sandbox, start, step.hidden)
-        verdict = await judge(backend, step, image, changes)
-    _show(verdict)
-    return 0 if verdict.solved else 1
+        return _show(await judge(backend, step, image, changes))
 
 
 def _tell(text: str) -> None:
     print(without_control(text), file=sys.stderr)
 
 
-def _show(verdict: Verdict) -> None:
+def _show(verdict: Verdict) -> int:
+    """Print a verdict, and return the command's exit code."""
     console, table = make_console(), Sheet("test", "status")
     for name, status in verdict.tests.items():
         table.add(name, status)
     console.print(f"reward {verdict.reward:g}: {without_control(verdict.explanation)}")
     if verdict.tests:
         console.print(table)
+    return 0 if verdict.solved else 1

@@ -115,14 +115,46 @@ async def test_a_test_sh_may_end_before_its_tests_where_nothing_was_done(docker_
     [
         ({"solve": "echo oops; exit 4"}, "the reference is not rewarded. solve.sh ended with 4: oops"),
         ({"test": "true"}, "an untouched tree is rewarded"),
-        ({"solve": "echo 1 > /opt/done", "test": "cd / && test -e opt/done"}, "the reference is not rewarded"),
     ],
-    ids=["reference", "nothing", "outside"],
+    ids=["reference", "nothing"],
 )
 async def test_what_is_wrong_with_a_task_is_said(docker_backend, tmp_path, options, said):
     result = await only(docker_backend, make_task(tmp_path, "bad", **options))
     assert not result.ok
     assert said in result.problem
+
+
+SERVES = """\
+import http.server, os
+class Answers(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"forty-two")
+if os.fork() == 0:
+    http.server.HTTPServer(("127.0.0.1", 8123), Answers).serve_forever()
+"""
+ASKS = """\
+from urllib.request import urlopen
+
+def test_answer():
+    assert urlopen("http://127.0.0.1:8123").read() == b"forty-two"
+"""
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("watched", [True, False])
+async def test_a_reference_whose_work_is_not_carried_is_judged_where_it_was_done(docker_backend, tmp_path, watched):
+    pytest_runs = "python3 -m pytest -q /tests/test_it.py > /dev/null"
+    outside = {"solve": "echo 1 > /opt/done", "test": "cd / && test -e opt/done"}
+    runs = {"solve": f"cat > s.py <<'END'\n{SERVES}END\npython3 s.py > /dev/null 2>&1; sleep 1", "test": pytest_runs}
+    directory = make_task(tmp_path, "placed", **(runs if watched else outside))
+    (directory / "tests/test_it.py").write_text(ASKS if watched else "")
+    result = await only(docker_backend, directory)
+    assert (result.problem, result.reference, result.nothing) == (None, (1.0,), (0.0,))
+    assert (result.watched, result.in_place) == (watched, True)
+    assert result.blind_spots[-1].startswith("judged in place")
+    assert [*json.loads(result.record or "[{}]")[0].get("tests", [])] == ["test_it.py::test_answer"] * watched
 
 
 class Unasked:

@@ -13,7 +13,7 @@ from envs.judging.changes import Changes
 from envs.judging.saved_changes import pack_changes
 from envs.records.atif import to_atif
 from envs.records.read import from_atif
-from envs.types import InfraError, Step, TestStatus, Verdict
+from envs.types import JUDGED_IN_PLACE, InfraError, Step, TestStatus, Verdict
 from sandboxes.base import DaemonUnavailable
 
 TASK = task()
@@ -55,6 +55,15 @@ def judge(tasks=(TASK,), rewarding=lambda task, outcome: outcome.verdict.reward)
 async def test_a_reward_that_is_no_number_is_the_problem_of_its_rollout(judged):
     one = await judge(rewarding=lambda task, outcome: None).rejudge(saved())
     assert (one.now, one.problem) == (None, "verifier: the reward is a NoneType; return a number or a Reward")
+
+
+async def test_work_that_was_judged_in_place_is_gone(judged):
+    placed = replace(TASK, hidden=replace(TASK.hidden, in_place=True))
+    work = saved()
+    before = replace(work, verdict=replace(work.verdict, metrics={JUDGED_IN_PLACE: 1.0}))
+    for one in (await judge([placed]).rejudge(work), await judge().rejudge(before)):
+        assert one.problem == "the work is judged in the agent's own sandbox, which is gone"
+    assert not judged
 
 
 async def test_what_differs_is_told(judged):

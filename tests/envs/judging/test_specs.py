@@ -18,6 +18,7 @@ def test_the_verifier_has_a_network_and_rights_of_its_own(tmp_path):
     # Agents alone have what others have had.
     assert rollout_spec(sample, "i") == replace(agent_spec(sample, "i"), shared="agents")
     assert verifier_spec(sample, "i").shared == agent_spec(sample, "i").shared == ""
+    assert rollout_spec(task(tmp_path, "", in_place=True), "i").shared == ""  # it is a verifier's, too
 
 
 @pytest.mark.docker

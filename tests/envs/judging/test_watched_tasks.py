@@ -61,3 +61,11 @@ def test_unwatched_tasks_are_named_or_left_out(tmp_path, caplog):
     assert select(tasks, "refuse") == tasks[:1]
     with pytest.raises(BadTask, match=r"--env\.unwatched refuse: 1 of 1 task unwatched"):
         select(tasks[1:], "refuse")
+
+
+def test_tasks_that_are_judged_in_place_are_named_or_left_out(tmp_path, caplog):
+    good, placed = (task(tmp_path, name, "pytest") for name in ("good", "placed"))
+    tasks = [good, replace(placed, hidden=replace(placed.hidden, in_place=True))]
+    assert select(tasks, "use") == tasks
+    assert "1 of 2 tasks judged in place (docs/reward.md): placed" in caplog.text
+    assert select(tasks, "refuse") == tasks[:1]

@@ -15,7 +15,7 @@ from envs.judging.areas import Start
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.workplace import open_workplace
-from envs.types import Failure, HealthCheck, InfraError, Service, Step
+from envs.types import JUDGED_IN_PLACE, Failure, HealthCheck, InfraError, Service, Step
 from sandboxes.base import ExecResult
 
 
@@ -96,6 +96,28 @@ async def test_a_task_without_steps_is_its_own_only_step_and_its_sandbox_is_gone
     assert place.verdict().reward == 1.0
     assert not place.verdict().explanation.startswith("Step")
     assert backend.log.index("agent closed") < backend.log.index("judged") < backend.log.index("verifier closed")
+
+
+async def test_work_is_judged_in_place_by_reports_that_came_after_it(tmp_path):
+    specs = []
+
+    class Placed(Backend):
+        @asynccontextmanager
+        async def open(self, spec):
+            specs.append(spec)
+            self.log.append("agent opened")
+            yield AnsweringSandbox(self._judge)
+            self.log.append("agent closed")
+
+    backend, sample = Placed(), task(tmp_path, "true", watched=False, in_place=True)
+    (place, _) = await work(backend, sample, rollout().result)
+    assert backend.log == ["agent opened", "judged", "agent closed"]
+    assert (place.verdict().reward, place.verdict().metrics[JUDGED_IN_PLACE]) == (1.0, 1.0)
+    assert (await place.outcome(1.0)).work == ()  # of equal changes the verdicts are compared
+    door, receiver = specs[0].doors["verifier"], place._receiver
+    assert (await receiver.calls(), len(receiver._calls)) == ([], 0)
+    door()
+    assert len(receiver._calls) == 1  # the door leads to the receiver of the judgement
 
 
 async def test_work_that_the_machine_had_no_memory_for_is_not_judged(tmp_path, monkeypatch):
