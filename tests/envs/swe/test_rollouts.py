@@ -9,15 +9,18 @@ import uuid
 import aiodocker
 import pytest
 from scripted_engine import ScriptedEngine
+from task_formats import write
 from test_steps import two_steps
 
 from atropos_agent.tokens.record import problems
+from envs.checking.manifest import CheckResult, write_manifest
 from envs.delivery.rows import Origin, score_group
 from envs.judging.specs import rollout_spec
 from envs.options import EngineConfig
 from envs.running.run import open_run
 from envs.swe import STARTER
 from envs.swe.environment import SWEEnv, SWEEnvConfig
+from envs.tasks.harbor import load_task
 from envs.types import Seat
 from sandboxes.docker.images.store import pack_context
 
@@ -60,6 +63,32 @@ async def test_each_step_is_a_conversation_and_the_rollout_is_judged_once(enviro
     assert problems(result.segments, result.record) == [None, None]
     assert [message["role"] for message in result.messages].count("system") == 2
     assert not score_group([made], Origin(0, "g", "counting")).dropped
+
+
+PLACED = {
+    "task.toml": '[environment]\nnetwork_mode = "no-network"\n',
+    "instruction.md": "Serve this folder at port 8123.\n",
+    "environment/Dockerfile": "FROM atropos-agent/base:debian12\nWORKDIR /app\n",
+    "tests/test.sh": "python3 -m pytest -q /tests/test_it.py\necho $((! $?)) > /logs/verifier/reward.txt\n",
+    "tests/test_it.py": "from urllib.request import urlopen\n\n"
+    "def test_it():\n    assert urlopen('http://127.0.0.1:8123').status == 200\n",
+}
+
+
+@pytest.mark.parametrize(("command", "reward"), [("python3 -m http.server 8123 & sleep 1", 1.0), ("echo lazy", 0.0)])
+async def test_what_an_agent_left_running_is_judged_in_place(environment, smollm2_tokenizer, tmp_path, command, reward):
+    task = load_task(write(tmp_path / "tasks/placed", PLACED))
+    found = CheckResult(task.id, task.digest, "", (1.0,), (0.0,), 1.0, in_place=True)
+    write_manifest(tmp_path / "tasks/manifest.json", [found])
+    call = json.dumps({"name": "terminal", "arguments": {"command": command}})
+    replies = iter([f"<tool_call>\n{call}\n</tool_call>", "Done."])
+    with ScriptedEngine(lambda prompt: next(replies), smollm2_tokenizer) as engine:
+        env = environment(engine)
+        async with open_run(env) as run:
+            made, _ = await run.rollouts.make(env.tasks()[0][0], Seat())
+    assert made.verdict.reward == reward, made.verdict.explanation
+    assert made.verdict.metrics["judged_in_place"] and "tests_unseen" not in made.verdict.metrics
+    assert [*made.verdict.tests] == ["test_it.py::test_it"]
 
 
 async def test_the_next_tasks_image_is_built_while_the_firsts_rollouts_run(
