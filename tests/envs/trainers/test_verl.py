@@ -11,9 +11,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from pids import lives
 from row_samples import rollout, score
 from sums import Sums
-from waiting import until
+from waiting import in_time, until
 
 from atropos_agent.tokens.experts import write_experts
 from envs.running.sinks import TrainerGroup
@@ -38,7 +39,7 @@ def verl():
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_verl_takes_steps_with_our_rows(tmp_path):
-    environment = {**os.environ, "PYTHONPATH": str(STEPS.parents[3]), "PORT": "18855"}
+    environment = {**os.environ, "PYTHONPATH": str(STEPS.parents[3])}
     command = [sys.executable, STEPS, tmp_path, "3"]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     steps = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"step"')]
@@ -49,6 +50,22 @@ def test_verl_takes_steps_with_our_rows(tmp_path):
         assert step["differs"] < 1e-5, "verl's logprobs of our rows are those that they were sampled with"
         assert step["sessions"] >= 8 * (number + 1), "a rollout's requests share a name"
         assert step["grad"] > 0
+
+
+@pytest.mark.engine
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_killed_steps_leave_no_inference_server(tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(STEPS.parents[3])}
+    with (tmp_path / "said").open("wb") as said:
+        steps = subprocess.Popen([sys.executable, STEPS, tmp_path, "3"], env=environment, stdout=said, stderr=said)
+    log = tmp_path / "engine.log"
+    assert in_time(lambda: log.exists() and log.read_text()), (tmp_path / "said").read_text()[-3000:]
+    children = [int(pid) for pid in Path(f"/proc/{steps.pid}/task/{steps.pid}/children").read_text().split()]
+    assert any(b"atropos_agent.cpu_engine" in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children)
+    steps.kill()
+    steps.wait()
+    assert in_time(lambda: not any(map(lives, children)))
 
 
 class Client:

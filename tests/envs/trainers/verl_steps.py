@@ -7,41 +7,40 @@ engine and ppo_loss take the steps.
 import asyncio
 import json
 import os
-import subprocess
 import sys
 import time
 from functools import partial
 from pathlib import Path
 
-PORT = int(os.environ.get("PORT", "18835"))
 os.environ |= {
-    **{"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(PORT + 1)},
+    **{"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"},
     **{"HF_HUB_OFFLINE": "1", "VERL_ENGINE_DEVICE": "cpu", "VERL_LOGGING_LEVEL": "ERROR"},
     "TOKENIZERS_PARALLELISM": "false",
 }
-import verl_on_cpu  # noqa: F401, E402, I001 - before anything of verl asks for a platform
-import httpx  # noqa: E402
-import numpy as np  # noqa: E402
-import torch  # noqa: E402
-import verl.workers.engine.fsdp.transformer_impl as fsdp  # noqa: E402
-from hydra import compose, initialize_config_module  # noqa: E402
-from lesson import Lesson  # noqa: E402
-from safetensors.torch import save_file  # noqa: E402
-from verl import DataProto  # noqa: E402
-from verl.experimental.agent_loop.agent_loop import AgentLoopWorker  # noqa: E402
-from verl.trainer.ppo.core_algos import AdvantageEstimator  # noqa: E402
-from verl.trainer.ppo.ray_trainer import compute_advantage  # noqa: E402
-from verl.utils import tensordict_utils as tu  # noqa: E402
-from verl.utils.config import omega_conf_to_dataclass  # noqa: E402
-from verl.workers.config import TrainingWorkerConfig  # noqa: E402
-from verl.workers.engine.base import EngineRegistry  # noqa: E402
-from verl.workers.engine_workers import TrainingWorker  # noqa: E402
-from verl.workers.rollout.replica import TokenOutput  # noqa: E402
-from verl.workers.utils.losses import ppo_loss  # noqa: E402
-from verl.workers.utils.padding import left_right_2_no_padding, no_padding_2_padding  # noqa: E402
+import verl_on_cpu  # noqa: F401, I001 - before anything of verl asks for a platform
+import httpx
+import numpy as np
+import torch
+import verl.workers.engine.fsdp.transformer_impl as fsdp
+from hydra import compose, initialize_config_module
+from lesson import Lesson
+from safetensors.torch import save_file
+from verl import DataProto
+from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
+from verl.trainer.ppo.core_algos import AdvantageEstimator
+from verl.trainer.ppo.ray_trainer import compute_advantage
+from verl.utils import tensordict_utils as tu
+from verl.utils.config import omega_conf_to_dataclass
+from verl.workers.config import TrainingWorkerConfig
+from verl.workers.engine.base import EngineRegistry
+from verl.workers.engine_workers import TrainingWorker
+from verl.workers.rollout.replica import TokenOutput
+from verl.workers.utils.losses import ppo_loss
+from verl.workers.utils.padding import left_right_2_no_padding, no_padding_2_padding
 
-from atropos_agent.cpu_engine.model import DEFAULT_CACHE  # noqa: E402
-from envs.lab import smoke  # noqa: E402
+from atropos_agent.cpu_engine.model import DEFAULT_CACHE
+from envs.lab import smoke
+from envs.lab.parts import Parts, free_port, wait_until_healthy
 
 torch.set_num_threads(1)
 GROUPS, SIZE = 2, 4
@@ -75,8 +74,8 @@ OVERRIDES = [
 class Client:
     """Stands in for verl's LLMServerClient, which samples by way of Ray: the embedded server's completions."""
 
-    def __init__(self):
-        self.http = httpx.AsyncClient(base_url=f"http://127.0.0.1:{PORT}", timeout=300)
+    def __init__(self, engine):
+        self.http = httpx.AsyncClient(base_url=engine, timeout=300)
         self.sessions = {}
 
     async def generate(self, request_id, *, prompt_ids, sampling_params, **_):
@@ -176,55 +175,45 @@ def train(trainer, got):
     return plain, float(differs.mean()), float(differs.max())
 
 
-def main():
+async def main(out, steps):
+    os.environ["MASTER_PORT"] = str(free_port())
     torch.distributed.init_process_group("gloo", rank=0, world_size=1)  # verl would ask for a backend twice
-    out, steps = Path(sys.argv[1]).resolve(), int(sys.argv[2])
     out.mkdir(parents=True, exist_ok=True)
     model = smoke.model(DEFAULT_CACHE)
-    serve = [sys.executable, "-m", "atropos_agent.cpu_engine", "--model", str(model), "--port", str(PORT)]
-    with (out / "engine.log").open("wb") as log:
-        engine = subprocess.Popen([*serve, "--max-model-len", "1024"], stdout=log, stderr=log)
-    http = httpx.Client(base_url=f"http://127.0.0.1:{PORT}", timeout=300)
-    try:
-        while True:
-            assert engine.poll() is None, (out / "engine.log").read_text()
-            try:
-                http.get("/health").raise_for_status()
-                break
-            except httpx.HTTPError:
-                time.sleep(0.5)
-        config, client = configured(model, out), Client()
-        trainer, worker = trainer_of(config), AgentLoopWorker(config, client)
-        tasks, _ = Lesson.load_tasks(None)
-        loop = asyncio.new_event_loop()
-        asyncio.set_event_loop(loop)
-        for step in range(steps):
-            chosen = [tasks[(step * GROUPS + n) % len(tasks)] for n in range(GROUPS) for _ in range(SIZE)]
-            batch, began = batch_of(chosen, step), time.monotonic()
-            got = loop.run_until_complete(worker.generate_sequences(batch))
-            rolled = time.monotonic() - began
-            got.non_tensor_batch.setdefault("uid", batch.non_tensor_batch["uid"])
-            metrics, mean, most = train(trainer, got)
-            told = {"step": step, "reward": float(got.batch["rm_scores"].sum(1).mean()), "rows": len(got)}
-            told |= {"trained": int(got.batch["response_mask"].sum()), "differs": mean, "most": most}
-            told |= {"versions": sorted({int(v) for v in got.non_tensor_batch["min_global_steps"]})}
-            told |= {"turns": max(map(len, client.sessions.values())), "sessions": len(client.sessions)}
-            told |= {"loss": metrics.get("actor/pg_loss"), "grad": metrics.get("grad_norm"), "rollout_s": rolled}
-            print(json.dumps(told), flush=True)
-            hand_over(trainer, out / f"step-{step + 1}", model, http, step + 1)
-    finally:
-        engine.terminate()
-        engine.wait()
+    async with Parts(out) as parts:
+        engine = await parts.engine(str(model), "--max-model-len", "1024")
+        await parts.alongside(wait_until_healthy(engine))
+        await parts.alongside(take(steps, engine.removesuffix("/v1"), model, out))
 
 
-def hand_over(trainer, folder, model, http, version):
+async def take(steps, engine, model, out):
+    config, client = configured(model, out), Client(engine)
+    trainer, worker = trainer_of(config), AgentLoopWorker(config, client)
+    tasks, _ = Lesson.load_tasks(None)
+    for step in range(steps):
+        chosen = [tasks[(step * GROUPS + n) % len(tasks)] for n in range(GROUPS) for _ in range(SIZE)]
+        batch, began = batch_of(chosen, step), time.monotonic()
+        got = await worker.generate_sequences(batch)
+        rolled = time.monotonic() - began
+        got.non_tensor_batch.setdefault("uid", batch.non_tensor_batch["uid"])
+        metrics, mean, most = train(trainer, got)
+        told = {"step": step, "reward": float(got.batch["rm_scores"].sum(1).mean()), "rows": len(got)}
+        told |= {"trained": int(got.batch["response_mask"].sum()), "differs": mean, "most": most}
+        told |= {"versions": sorted({int(v) for v in got.non_tensor_batch["min_global_steps"]})}
+        told |= {"turns": max(map(len, client.sessions.values())), "sessions": len(client.sessions)}
+        told |= {"loss": metrics.get("actor/pg_loss"), "grad": metrics.get("grad_norm"), "rollout_s": rolled}
+        print(json.dumps(told), flush=True)
+        await hand_over(trainer, out / f"step-{step + 1}", model, client.http, step + 1)
+
+
+async def hand_over(trainer, folder, model, http, version):
     folder.mkdir(exist_ok=True)
     named, _ = trainer.engine.get_per_tensor_param()
     tensors = {name: value.detach().cpu().clone().contiguous() for name, value in named}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_bytes((model / "config.json").read_bytes())
-    http.post("/load_weights", json={"path": str(folder), "version": version}).raise_for_status()
+    (await http.post("/load_weights", json={"path": str(folder), "version": version})).raise_for_status()
 
 
 if __name__ == "__main__":
-    main()
+    asyncio.run(main(Path(sys.argv[1]).resolve(), int(sys.argv[2])))
