@@ -19,7 +19,7 @@ from envs.records.disk import append_line, close_line, retry_until_space
 from envs.running.group import Group, count_written, unfinished_groups
 from envs.running.outbox import Outbox
 from envs.running.run import Run
-from envs.types import GroupState
+from envs.types import Failure, GroupState
 from sandboxes.shielding import finish
 
 logger = logging.getLogger(__name__)
@@ -133,8 +133,13 @@ class TrainerSink:
 
     async def _store(self, group: Group, scored: ScoredGroup) -> None:
         async with self._packing:
-            packets, waiting = await asyncio.to_thread(self._packer.add, scored, step=scored.origin.step or 0)
-            await self._outbox.add(group, packets, waiting)
+            step = scored.origin.step or 0
+            stale = self._packer.take_stale(step, self._run.config.max_stale_steps)
+            packets, waiting = await asyncio.to_thread(self._packer.add, scored, step=step)
+            await self._outbox.add(group, packets, waiting, stale)
+            for packet in stale:
+                self._run.metrics.count_failure(Failure.TRAINER)
+                logger.error("a row is not sent but kept in aside/: it waited for others since step %d", packet.step)
 
 
 @dataclass(frozen=True, slots=True)

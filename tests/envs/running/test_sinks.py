@@ -160,3 +160,17 @@ async def test_the_file_of_groups_has_the_rollouts_that_are_sent_and_none_made_b
     (line,) = path.read_bytes().splitlines()
     written = json.loads(line)["generation_params"]["rollout_ids"]
     assert sorted(written) == sorted(one.id for one in group.members.values())
+
+
+async def test_a_row_that_waited_for_others_until_the_trainer_is_too_far_is_not_sent(engine, make_env):
+    env = make_env(group_size=2, equal_rewards="send", max_stale_steps=3)
+    async with open_run(env) as run:
+        outbox = Outbox(run.journal)
+        sink = TrainerSink(run, outbox, RowPacker(2), None)
+        for step, size in ((0, 1), (3, 2), (4, 1)):
+            group = await run.next_group()
+            group.grow(size)
+            await run.work(group, CountPace(run, 9, step), sink)
+        assert [packet.step for packet in await outbox.waiting()] == [4], "that of step 0 waits no more"
+        assert (await count_states(run.journal))["stale"] == 1
+        assert run.metrics.failures["trainer"] == 1
