@@ -130,6 +130,21 @@ async def test_the_trainer_has_had_enough_when_it_is_told_twice():
         assert run.supply.begun is (working == config.max_batches_offpolicy * 2), "two groups make a batch"
 
 
+@pytest.mark.parametrize("named", [-1, 0])
+async def test_a_trainer_that_names_no_last_step_has_never_had_enough(named):
+    def told():
+        return EnvStatus(current_step=10**6, queue_size=2, self_queue_size=0, env_weight=1.0)
+
+    answer = SimpleNamespace(starting_step=10**6, num_steps=named)
+    sender = SimpleNamespace(answer=answer, step=10**6, status=told(), batch_size=8, max_token_len=-1)
+    config = AgentEnvConfig(total_steps=-1, group_size=4)
+    run = SimpleNamespace(config=config, useful_groups=2, supply=SupplyMonitor())
+    pace = TrainerPace(run, SimpleNamespace(sender=sender, outbox=SimpleNamespace(bytes=0, ready=0)))
+    for _ in range(3):
+        assert await pace.room(0) == 2
+        sender.status = told()
+
+
 def trainer_at(step, run):
     """The pace of a trainer that takes this step."""
     status = EnvStatus(current_step=step, queue_size=0, self_queue_size=0, env_weight=1.0)
