@@ -294,6 +294,7 @@ class TrainerPace:
             summary = await evaluate(
                 *(run.rollouts, run.eval_tasks, run.config, run.env.run_dir),
                 step=step,
+                anew=True,  # an earlier start's would be of weights that the trainer has lost
                 about=about,
                 resources=await run.resources.now(run.journal),
             )

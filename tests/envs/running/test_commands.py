@@ -1,6 +1,7 @@
 """The environment against the real trainer API and an engine over HTTP."""
 
 import asyncio
+import json
 import re
 from dataclasses import replace
 from types import SimpleNamespace
@@ -179,6 +180,21 @@ async def test_the_evaluation_of_the_last_step_is_finished_when_the_trainer_has_
         env.may.set()
         await asyncio.wait_for(finishing, 60)
     assert sorted(path.name for path in env.run_dir.glob("eval-*.json")) == ["eval-2.json", "eval-4.json"]
+
+
+async def test_a_trainer_that_comes_to_a_step_again_gets_another_evaluation_of_it(make_env, caplog):
+    env = make_env(steps_per_eval=2, total_steps=2, eval_temperature=1.0)
+    samples = []
+    for _ in range(2):  # the second trainer begins again from a checkpoint before
+        async with open_run(env) as run:
+            pace = trainer_at(2, run)
+            await pace.room(0)
+            await asyncio.wait_for(pace.finish_evaluations(), 60)
+        lines = (env.run_dir / "eval-2.samples.jsonl").read_text().splitlines()
+        samples.append({json.loads(line)["rollout"] for line in lines[1:]})
+    assert [*map(len, samples)] == [3, 3]
+    assert samples[0].isdisjoint(samples[1]), "those of the first are of weights that were lost"
+    assert "comes to this step again" in caplog.text
 
 
 async def test_a_run_for_a_trainer_ends_with_its_last_evaluation(make_env, run_api, monkeypatch):
