@@ -22,6 +22,7 @@ from envs.functions.work import Work
 from envs.judging.specs import agent_spec
 from envs.messages import SOCKS
 from envs.resources import Resource
+from envs.rewards import reward_of
 from envs.running.proxies import bypass_proxies_for_loopback, lacks_socks
 from envs.types import Failure, InfraError, Outcome, Reward, Seat, Task, Verdict
 from sandboxes.base import Backend
@@ -156,9 +157,11 @@ class FunctionEnv(AgentEnv[FunctionConfig]):
     def reward(self, task: Task, outcome: Outcome) -> float | Reward:
         worth = super().reward(task, outcome)
         own = outcome.result.metadata.get(TURN_REWARDS, ())
-        if isinstance(worth, Reward) or not own:
+        if not own:
             return worth
-        return Reward(worth, tuple(own))
+        whole = reward_of(worth, len(own))
+        given = whole.turn_advantages or [0.0] * len(own)
+        return replace(whole, turn_advantages=tuple(map(sum, zip(given, own, strict=True))))
 
 
 class MessagesEnv(FunctionEnv):

@@ -12,7 +12,7 @@ from envs.functions import Prompt, rollout, single_turn
 from envs.functions.config import FunctionConfig
 from envs.records.read import read_rollouts
 from envs.running.commands import process_groups
-from envs.types import Failure, Seat, Verdict
+from envs.types import Failure, Reward, Seat, Verdict
 
 
 async def answers(task, llm):
@@ -129,6 +129,27 @@ async def test_a_turns_reward_is_the_advantage_of_its_own_tokens(attempted):
 
     (saved,) = await attempted(rewards_turns, says=lambda prompt: "four")
     assert list(saved.reward.turn_advantages) == [0.75, 2.0, -1.0]
+
+
+def half(task, outcome):
+    return Reward(outcome.verdict.reward / 2, explanation="half of it")
+
+
+def half_and_turns(task, outcome):
+    return Reward(outcome.verdict.reward / 2, [10.0, 20.0, 30.0])
+
+
+@pytest.mark.parametrize(("function", "turns"), [("half", [1.0, 0.0, -1.0]), ("half_and_turns", [11.0, 20.0, 29.0])])
+async def test_a_turns_reward_counts_beside_a_reward_function(attempted, function, turns):
+    async def rewards_turns(task, llm):
+        await ask(llm, "one")
+        llm.reward(1.0)
+        await ask(llm, "one", "two")
+        llm.reward(-1.0)
+        return 1.0
+
+    (saved,) = await attempted(rewards_turns, says=lambda prompt: "four", reward=f"{__name__}:{function}")
+    assert (saved.reward.value, list(saved.reward.turn_advantages)) == (0.5, turns)
 
 
 async def test_prompt_templates_stand_with_their_digests_in_every_row(attempted, tmp_path):
