@@ -177,7 +177,7 @@ class MessagesEnv(FunctionEnv):
         history = (
             [HistoryMessage("user", messages)]
             if isinstance(messages, str)
-            else [_history_message(work.name, one) for one in messages]
+            else [_history_message(work.name, one) for one in _listed(work.name, messages)]
         )
         async with self.session(seat, max_seconds=self._limit_s(task)) as session:
             try:
@@ -200,6 +200,14 @@ def environment_of(work: Work) -> type[FunctionEnv]:
     return type(work.function.__name__, (MessagesEnv,), {**about, "score": staticmethod(work.score)})
 
 
+def _listed(name: str, messages: Any) -> list[Any]:
+    """Return a function's messages. Raises InfraError for another value."""
+    if isinstance(messages, Mapping) or not isinstance(messages, Iterable) or not (found := list(messages)):
+        what = f"{name} returned {messages!r:.80}; return a text, or a list of messages"
+        raise InfraError(Failure.ENVIRONMENT, what) from TypeError(what)  # it would come again
+    return found
+
+
 def _history_message(name: str, message: Mapping[str, Any]) -> HistoryMessage:
     """Return a message of a function's. Raises InfraError for another value."""
     try:
@@ -208,7 +216,7 @@ def _history_message(name: str, message: Mapping[str, Any]) -> HistoryMessage:
         role, content = None, None
     if role not in ("system", "user", "assistant") or not isinstance(content, str):
         what = f"{name} returned {message!r}; a message is {{'role': 'system', 'user' or 'assistant', 'content': text}}"
-        raise InfraError(Failure.ENVIRONMENT, what[:500])
+        raise InfraError(Failure.ENVIRONMENT, what[:500]) from TypeError(what[:500])
     return HistoryMessage(role, content)
 
 

@@ -1,5 +1,6 @@
 """A function as an environment: what it is given, what its value is worth, what its failures become."""
 
+import asyncio
 import math
 import threading
 
@@ -12,6 +13,7 @@ from envs.functions import Prompt, rollout, single_turn
 from envs.functions.config import FunctionConfig
 from envs.records.read import read_rollouts
 from envs.running.commands import process_groups
+from envs.running.permanent import NothingWorks
 from envs.types import Failure, Reward, Seat, Verdict
 
 
@@ -272,3 +274,30 @@ async def test_a_function_whose_first_request_is_refused_is_a_failure_that_names
     found = await attempted(asks, says=lambda prompt: "four")
     ((_, _, error),) = found.failed
     assert len(found) == 0 and "what the agent asked first was refused" in str(error)
+
+
+@pytest.mark.parametrize("value", [None, [], {"role": "user", "content": "?"}, [{"role": "robot"}], 3], ids=repr)
+async def test_what_is_no_message_ends_a_run(make_function, value):
+    says_nothing = single_turn(tasks=["a", "b"], score=lambda answer: 1.0)(lambda prompt: value)
+    env = make_function(says_nothing, total_steps=1, group_size=6, attempts=2)
+    with pytest.raises(NothingWorks, match=r"lambda.* returned .*(messages|a message is)"):
+        async with asyncio.timeout(60):
+            await process_groups(env)
+
+
+async def forgets(task, llm):
+    await ask(llm, task.instruction)
+
+
+async def asks_nobody(task, llm):
+    return 1.0
+
+
+@pytest.mark.parametrize(
+    ("function", "said"), [(forgets, "forgets returned nothing"), (asks_nobody, "no reply was sampled")]
+)
+async def test_a_function_that_forgets_its_reward_or_its_model_ends_a_run(make_function, function, said):
+    env = make_function(rollout(tasks=["a", "b"])(function), total_steps=1, group_size=6, attempts=2)
+    with pytest.raises(NothingWorks, match=said):
+        async with asyncio.timeout(60):
+            await process_groups(env)
