@@ -147,13 +147,18 @@ def make_task_toml(
     timeout_s: of the verifier. protected: as in `Hidden`, but paths; folders: with all below them.
     """
     kept = sorted([*map(glob.escape, set(protected)), *(f"{glob.escape(folder)}/*" for folder in set(folders))])
-    more = f"tags = {json.dumps(tags)}\n" if tags else ""
-    more += f"protected_paths = {json.dumps(kept)}\n" if kept else ""
+    more = f"tags = {toml_of(tags)}\n" if tags else ""
+    more += f"protected_paths = {toml_of(kept)}\n" if kept else ""
     return (
-        f'schema_version = "1.4"\n\n[metadata]\nband = "adapted"\nkind = {json.dumps(kind)}\n{more}\n'
+        f'schema_version = "1.4"\n\n[metadata]\nband = "adapted"\nkind = {toml_of(kind)}\n{more}\n'
         f"[verifier]\ntimeout_sec = {timeout_s}\n\n"
         f'[environment]\nnetwork_mode = "no-network"\nmemory_mb = {memory_mb}\n'
     )
+
+
+def toml_of(value: str | Sequence[str]) -> str:
+    """Return a text, or a list of texts, in TOML: as JSON, which has letters beyond 16 bits as two halves."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def test_folder(path: str) -> str:

@@ -1,5 +1,6 @@
 """The Harbor directory that an adapter writes."""
 
+import tomllib
 from functools import partial
 from pathlib import Path
 
@@ -47,6 +48,9 @@ def test_files_and_folders_are_copied_with_their_links(tmp_path):
 
 
 def test_protected_paths_are_taken_as_they_are_and_folders_with_all_below_them(tmp_path):
+    odd = ["tests/\U0001f600.py", "tests/a\x7fb.py", 'tests/"é".py']
+    text = make_task_toml("sample", protected=odd, tags=["\U0001f600"])
+    assert tomllib.loads(text)["metadata"]["protected_paths"] == sorted(odd)
     text = make_task_toml("sample", protected=["tests/test_[a].py"], folders=["tests"], tags=["slow"])
     task = load_task(write_task(tmp_path, "one", {**FILES, "task.toml": text}))
     assert task.hidden.protected == ("tests/*", "tests/test_[[]a].py")
