@@ -131,14 +131,13 @@ async def _check_once(env_cls: type[AgentEnv[Any]], options: Options) -> Any:
                 "away, or give another directory"
             )
 
-    async def log_dir() -> None:
-        if options.inspect_log is not None:
-            make_folder(options.inspect_log, options.inspect_log, "--inspect_log")
+    async def other_places() -> None:
+        _check_places(options)
 
     async def teacher() -> None:
         teacher_key(options.env)
 
-    looks = (env_cls.preflight(options.env), tokenizer(), run_dir(), log_dir(), teacher())
+    looks = (env_cls.preflight(options.env), tokenizer(), run_dir(), other_places(), teacher())
     results = await asyncio.gather(*looks, return_exceptions=True)
     problems: list[BaseException] = []
     for result in results:
@@ -157,6 +156,21 @@ async def _check_once(env_cls: type[AgentEnv[Any]], options: Options) -> Any:
         listed = "\n".join(f"- {problem}" for problem in problems)
         raise UsageError(f"{len(problems)} things are wrong:\n{listed}") from problems[0]
     return results[1]
+
+
+def _check_places(options: Options) -> None:
+    """Raise NoFolder or UsageError for a place outside of the run's directory that could not be written in the end."""
+    for option, place in (
+        ("--inspect_log", options.inspect_log),
+        ("--env.data_dir_to_save_evals", options.env.data_dir_to_save_evals),
+    ):
+        if place is not None:
+            make_folder(Path(place), Path(place), option)
+    if (groups := options.env.data_path_to_save_groups) is not None:
+        option, path = "--env.data_path_to_save_groups", Path(groups)
+        make_folder(path.parent, path.parent, option)
+        if path.is_dir():
+            raise UsageError(f"{option} {path} is a folder; name a file in it, such as groups.jsonl")
 
 
 async def open_env(
