@@ -2,13 +2,15 @@
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 from sums import right
 
 from envs.delivery.packing import RowPacker
+from envs.delivery.rows import DroppedRow
 from envs.running.commands import CountPace
-from envs.running.group import count_states
+from envs.running.group import count_states, group_outcomes
 from envs.running.outbox import Outbox
 from envs.running.run import open_run
 from envs.running.sinks import FileSink, TrainerSink, open_group_file
@@ -174,3 +176,24 @@ async def test_a_row_that_waited_for_others_until_the_trainer_is_too_far_is_not_
         assert [packet.step for packet in await outbox.waiting()] == [4], "that of step 0 waits no more"
         assert (await count_states(run.journal))["stale"] == 1
         assert run.metrics.failures["trainer"] == 1
+
+
+@pytest.mark.parametrize(
+    ("estimator", "scores", "dropped", "said"),
+    [
+        ("group-std", (1.0, 1.0), 0, "all rewards are 1"),
+        ("group-std", (1.0,), 1, "all rewards are 1, without 1 rollout with rows unlike the record"),
+        ("none", (0.0, 1.0), 0, "its rewards differ, but --env.estimator none makes no advantage of that"),
+    ],
+)
+async def test_a_group_without_advantages_says_why(engine, make_env, estimator, scores, dropped, said):
+    env = make_env(group_size=2, estimator=estimator)
+    async with open_run(env) as run:
+        group = await run.next_group()
+        scored = await run.fill(group, CountPace(run, 9))
+        rows = [replace(row, score=score) for row, score in zip(scored.rows, scores, strict=False)]
+        lost = [DroppedRow("a", 0, 5, "other ids")] * dropped
+        sink = TrainerSink(run, Outbox(run.journal), RowPacker(2), None)
+        await sink.take(group, replace(scored, rows=tuple(rows), dropped=tuple(lost)))
+    (outcome,) = group_outcomes(env.run_dir)
+    assert outcome.reason.startswith(said)
