@@ -30,6 +30,7 @@ from envs.records.stats import EvalSummary
 from envs.records.tables import make_console
 from envs.running.commands import evaluate_once, process_groups, serve_trainer
 from envs.running.evaluation import EvaluationMismatchError, Samples, describe_losses, evaluation_conditions
+from envs.running.run import WHOLE
 from envs.running.stopping import CLOSING_S, STATUS, SignalHandler
 from envs.running.teaching import open_teacher, teacher_key, teacher_of
 from envs.running.waiting import retry_until_reachable
@@ -40,8 +41,6 @@ logger = logging.getLogger(__name__)
 
 WRITTEN = frozenset({".json", ".jsonl", ".db", ".html"})
 """Endings of files written into a run's directory."""
-_WHOLE = "1/1"
-"""All tasks, as an option of environments with tasks shared by several processes."""
 LOOK_S = 1.0
 """Seconds between two looks at an inference server during a wait for it."""
 LOADED_AFTER = 60
@@ -67,7 +66,7 @@ async def _run(env: AgentEnv[Any], command: str, options: Options, end: SignalHa
     why, end.closing_s = None, CLOSING_S
     if command == "evaluate":
         summary = await evaluate_and_compare(env, options)
-        shared = getattr(options.env, "shard", _WHOLE) != _WHOLE  # its part may have no task
+        shared = getattr(options.env, "shard", WHOLE) != WHOLE  # its part may have no task
         why = None if shared and not summary.wanted else describe_losses(summary, options.env.eval_lost)
     else:
         running = asyncio.create_task(serve_trainer(env) if command == "serve" else process_groups(env))

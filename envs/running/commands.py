@@ -249,7 +249,7 @@ class TrainerPace:
 
     async def _advance_to(self, step: int) -> None:
         every = self._run.config.steps_per_eval
-        due = every > 0 and step // every > self.step // every
+        due = every > 0 and step // every > self.step // every and len(self._run.eval_tasks) > 0
         self.step, self._run.supply.stepped = step, time.monotonic()
         await self.log()
         if due:

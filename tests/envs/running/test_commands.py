@@ -16,7 +16,7 @@ from envs.records.metrics import Metrics
 from envs.running.commands import CountPace, TrainerPace, evaluate_once, process_groups, show_progress
 from envs.running.run import open_run
 from envs.running.supply import SupplyMonitor
-from envs.types import InfraError
+from envs.types import BadTask, InfraError
 
 
 async def test_groups_reach_the_trainer_with_their_logprobs(make_env, run_api):
@@ -195,6 +195,29 @@ async def test_a_trainer_that_comes_to_a_step_again_gets_another_evaluation_of_i
     assert [*map(len, samples)] == [3, 3]
     assert samples[0].isdisjoint(samples[1]), "those of the first are of weights that were lost"
     assert "comes to this step again" in caplog.text
+
+
+class Unexamined(Sums):
+    """It has no tasks to evaluate on."""
+
+    @classmethod
+    def load_tasks(cls, config):
+        return super().load_tasks(config)[0], []
+
+
+async def test_evaluations_without_a_task_are_refused_before_the_trainer_is_waited_for(make_env, run_api):
+    env = make_env(Unexamined, rollout_server_url=run_api.url, steps_per_eval=2)
+    with pytest.raises(BadTask, match=r"sums has no tasks to evaluate on; give some, or leave --env.steps_per_eval"):
+        await asyncio.wait_for(env.env_manager(), 60)
+
+
+async def test_a_part_without_a_task_to_evaluate_on_makes_no_evaluation(make_env):
+    env = make_env(Unexamined, steps_per_eval=2, total_steps=2)
+    async with open_run(env, "feed") as run:
+        pace = trainer_at(2, run)
+        await pace.room(0)
+        await asyncio.wait_for(pace.finish_evaluations(), 60)
+    assert not list(env.run_dir.glob("eval-*"))
 
 
 async def test_a_run_for_a_trainer_ends_with_its_last_evaluation(make_env, run_api, monkeypatch):
