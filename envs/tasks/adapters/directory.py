@@ -7,8 +7,10 @@ import json
 import logging
 import re
 import shutil
+import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -119,6 +121,16 @@ def _install(new: Path, directory: Path, digest: str) -> tuple[Task, Sequence[st
     except BadTask:
         shutil.rmtree(directory)
         raise
+
+
+@contextmanager
+def parsing_python(what: str) -> Iterator[None]:
+    """Raise BadTask if the block can't parse a source. what: its name in the message."""
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of old code
+            yield
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # the last two: it is nested too deeply
+        raise BadTask(f"{what} is not Python: {str(error) or 'it is nested too deeply'}") from None
 
 
 def refuse(why: str, out: Path) -> Path:

@@ -1,5 +1,6 @@
 """The Harbor directory that an adapter writes."""
 
+import ast
 import tomllib
 from functools import partial
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from envs.tasks.adapters import ADAPTERS
-from envs.tasks.adapters.directory import convert_each, make_task_toml, test_folder, write_task
+from envs.tasks.adapters.directory import convert_each, make_task_toml, parsing_python, test_folder, write_task
 from envs.tasks.harbor import directory_digest, load_task
 from envs.types import BadTask
 
@@ -103,3 +104,11 @@ def test_a_task_is_never_written_over_the_directory_that_it_is_made_of(tmp_path,
     with pytest.raises(BadTask, match="tasks could be written over; give another --out"):
         ADAPTERS[kind](tmp_path / source, tmp_path / out)
     assert {name: (tmp_path / "set/one" / name).read_text() for name in SOURCES[kind]} == SOURCES[kind]
+
+
+@pytest.mark.parametrize(
+    "source", ["x = (", "x = '\ud83d'", "x = '\0'", f"x = {'-' * 20_000}1"], ids=["open", "half", "nul", "deep"]
+)
+def test_a_source_that_can_not_be_parsed_is_named(source):
+    with pytest.raises(BadTask, match=r"row 3: test_a\.py is not Python: .+"), parsing_python("row 3: test_a.py"):
+        ast.parse(source)
