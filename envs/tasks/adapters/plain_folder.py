@@ -99,7 +99,7 @@ def _solution_files(folder: Path) -> dict[str, str | bytes | Path]:
 def _read_object(path: Path) -> dict[str, object]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadTask(f"{path} is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise BadTask(f"{path} must hold an object with FAIL_TO_PASS and PASS_TO_PASS")

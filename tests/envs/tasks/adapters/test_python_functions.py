@@ -111,9 +111,10 @@ def test_equal_rows_count_once(tmp_path, caplog):
 
 
 def test_lines_that_are_no_json_and_files_that_are_not_there_are_refused(tmp_path):
-    (tmp_path / "rows.jsonl").write_text("{")
-    with pytest.raises(BadTask, match="not valid JSON"):
-        load(tmp_path / "rows.jsonl", tmp_path / "out")
+    for line in ("{", f"{'[' * 200_000}{']' * 200_000}"):
+        (tmp_path / "rows.jsonl").write_text(line)
+        with pytest.raises(BadTask, match="not valid JSON"):
+            load(tmp_path / "rows.jsonl", tmp_path / "out")
     with pytest.raises(BadTask, match="is not a file"):
         load(tmp_path / "none.jsonl", tmp_path / "out")
 
