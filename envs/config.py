@@ -362,7 +362,7 @@ class AgentEnvConfig(StrictOptions):
     rollout_server_url: Annotated[str, AfterValidator(web_address)] = "http://localhost:8000"
     """Address of the trainer API"""
     total_steps: Annotated[int, AfterValidator(_check_not_zero), Field(ge=-1)] = 1000
-    """serve: the trainer's last step, -1 for no limit; process: groups to make"""
+    """serve: the trainer's last step, -1 for the one that it names; process: groups to make"""
     inference_weight: Positive = 1.0
     """Share of the batches, beside other environments at the same trainer API"""
     ensure_scores_are_not_same: bool = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -216,12 +216,13 @@ class Task:
 
     def __post_init__(self) -> None:
         """Raise BadTask for a value of another type, which would fail each of its rollouts, or end the run."""
-        kinds = {"id": str, "instruction": str, "hidden": Hidden, "limits": Limits, "metadata": Mapping}
+        kinds = {"id": str, "instruction": str, "hidden": Hidden, "limits": Limits, "metadata": Mapping, "env": Mapping}
         for name, kind in kinds.items():
             if not isinstance(value := getattr(self, name), kind):
                 raise BadTask(f"task {self.id!r:.80}: {name} is a {type(value).__name__}; give a {kind.__name__}")
-        if isinstance(self.tags, str):
-            raise BadTask(f"task {self.id!r:.80}: tags is a text; give a list of texts")
+        named = () if isinstance(self.tags, str) or not isinstance(self.tags, Collection) else self.tags
+        if named is not self.tags or not all(isinstance(tag, str) for tag in named):
+            raise BadTask(f"task {self.id!r:.80}: tags is {self.tags!r:.40}; give a list of texts")
         if self.timeout_s is not None and not (isinstance(self.timeout_s, int | float) and self.timeout_s > 0):
             raise BadTask(f"task {self.id!r:.80}: timeout_s is {self.timeout_s!r:.40}; give seconds above 0, or None")
 

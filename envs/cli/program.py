@@ -190,6 +190,9 @@ def parse(program: Program, command: str, argv: Sequence[str]) -> Options:
     """Return the options on the command line and in its configuration file. Raises UsageError with every problem."""
     options = read_options(program.config_cls, argv)
     problems = []
+    written = {word.partition("=")[0] for word in argv}  # a file of options may be another command's, too
+    if command == "process" and "--env.steps_per_eval" in written:
+        problems.append("--env.steps_per_eval: process makes no evaluation; leave it out, or use evaluate or serve")
     if command == "process" and options.env.total_steps < 0:
         problems.append("--env.total_steps: process has no trainer that says how many; give the number of groups")
     if command == "serve":
@@ -201,7 +204,6 @@ def parse(program: Program, command: str, argv: Sequence[str]) -> Options:
         given = [name for name in Options.of_evaluate if getattr(options, name) is not None]
         problems += [f"--{name}: {command} makes no evaluation; leave it out, or use evaluate" for name in given]
     else:
-        written = {word.partition("=")[0] for word in argv}  # a file of options may be another command's, too
         selects = "it selects tasks for training; --env.eval_tags and --env.skip_tags select those of an evaluation"
         problems += [f"--env.{name}: {selects}" for name in options.env.for_training if f"--env.{name}" in written]
         try:

@@ -30,6 +30,7 @@ from envs.records.stats import EvalSummary
 from envs.records.tables import make_console
 from envs.running.commands import evaluate_once, process_groups, serve_trainer
 from envs.running.evaluation import EvaluationMismatchError, Samples, describe_losses, evaluation_conditions
+from envs.running.run import WHOLE
 from envs.running.stopping import CLOSING_S, STATUS, SignalHandler
 from envs.running.teaching import open_teacher, teacher_key, teacher_of
 from envs.running.waiting import retry_until_reachable
@@ -40,8 +41,6 @@ logger = logging.getLogger(__name__)
 
 WRITTEN = frozenset({".json", ".jsonl", ".db", ".html"})
 """Endings of files written into a run's directory."""
-_WHOLE = "1/1"
-"""All tasks, as an option of environments with tasks shared by several processes."""
 LOOK_S = 1.0
 """Seconds between two looks at an inference server during a wait for it."""
 LOADED_AFTER = 60
@@ -67,7 +66,7 @@ async def _run(env: AgentEnv[Any], command: str, options: Options, end: SignalHa
     why, end.closing_s = None, CLOSING_S
     if command == "evaluate":
         summary = await evaluate_and_compare(env, options)
-        shared = getattr(options.env, "shard", _WHOLE) != _WHOLE  # its part may have no task
+        shared = getattr(options.env, "shard", WHOLE) != WHOLE  # its part may have no task
         why = None if shared and not summary.wanted else describe_losses(summary, options.env.eval_lost)
     else:
         running = asyncio.create_task(serve_trainer(env) if command == "serve" else process_groups(env))
@@ -131,14 +130,13 @@ async def _check_once(env_cls: type[AgentEnv[Any]], options: Options) -> Any:
                 "away, or give another directory"
             )
 
-    async def log_dir() -> None:
-        if options.inspect_log is not None:
-            make_folder(options.inspect_log, options.inspect_log, "--inspect_log")
+    async def other_places() -> None:
+        _check_places(options)
 
     async def teacher() -> None:
         teacher_key(options.env)
 
-    looks = (env_cls.preflight(options.env), tokenizer(), run_dir(), log_dir(), teacher())
+    looks = (env_cls.preflight(options.env), tokenizer(), run_dir(), other_places(), teacher())
     results = await asyncio.gather(*looks, return_exceptions=True)
     problems: list[BaseException] = []
     for result in results:
@@ -157,6 +155,21 @@ async def _check_once(env_cls: type[AgentEnv[Any]], options: Options) -> Any:
         listed = "\n".join(f"- {problem}" for problem in problems)
         raise UsageError(f"{len(problems)} things are wrong:\n{listed}") from problems[0]
     return results[1]
+
+
+def _check_places(options: Options) -> None:
+    """Raise NoFolder or UsageError for a place outside of the run's directory that could not be written in the end."""
+    for option, place in (
+        ("--inspect_log", options.inspect_log),
+        ("--env.data_dir_to_save_evals", options.env.data_dir_to_save_evals),
+    ):
+        if place is not None:
+            make_folder(Path(place), Path(place), option)
+    if (groups := options.env.data_path_to_save_groups) is not None:
+        option, path = "--env.data_path_to_save_groups", Path(groups)
+        make_folder(path.parent, path.parent, option)
+        if path.is_dir():
+            raise UsageError(f"{option} {path} is a folder; name a file in it, such as groups.jsonl")
 
 
 async def open_env(

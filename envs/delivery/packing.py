@@ -21,9 +21,9 @@ from envs.delivery.rows import Row, ScoredGroup, read_rows, to_wire
 class Packet:
     """Rows to be sent together.
 
-    name: unique, also sent to the trainer as `delivery_id`; step: the trainer's at packing; rows: number of rows
-    by the number of their group; body: see the module's docstring; longest: tokens of the longest row; id: the
-    outbox's, 0 before it is stored.
+    name: unique, also sent to the trainer as `delivery_id`; step: the trainer's when the oldest of its groups was
+    complete; rows: number of rows by the number of their group; body: see the module's docstring; longest: tokens of
+    the longest row; id: the outbox's, 0 before it is stored.
     """
 
     name: str
@@ -45,6 +45,13 @@ class RowPacker:
         self._size = size
         self._waiting = [row for packet in waiting for row in _unpack(packet)]
 
+    def take_stale(self, step: int, most: int) -> list[Packet]:
+        """Take out the waiting rows of groups that were complete more than `most` steps before `step`, the trainer's.
+        Groups without rows to be joined may come between for long."""
+        stale = [row for row in self._waiting if step - _step_of(row, step) > most]
+        self._waiting = [row for row in self._waiting if step - _step_of(row, step) <= most]
+        return [_pack([row], step) for row in stale]
+
     def add(self, group: ScoredGroup, *, step: int) -> tuple[list[Packet], list[Packet]]:
         """Return packets ready to be sent, and every single row still waiting. step: the trainer's."""
         if len(group.rows) == self._size:
@@ -63,7 +70,13 @@ def _pack(rows: Sequence[Row], step: int, group: ScoredGroup | None = None) -> P
     wire["generation_params"]["delivery_id"] = name
     counts = Counter(row.origin.number for row in rows)
     body = gzip.compress(orjson.dumps(wire)[1:], compresslevel=1)
-    return Packet(name, step, counts, body, max(len(row.tokens) for row in rows))
+    oldest = min(_step_of(row, step) for row in rows)
+    return Packet(name, oldest, counts, body, max(len(row.tokens) for row in rows))
+
+
+def _step_of(row: Row, now: int) -> int:
+    """Return the trainer's step when a row's group was complete; `now` if it is not known."""
+    return now if row.origin.step is None else row.origin.step
 
 
 def _unpack(packet: Packet) -> list[Row]:

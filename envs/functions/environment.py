@@ -22,6 +22,7 @@ from envs.functions.work import Work
 from envs.judging.specs import agent_spec
 from envs.messages import SOCKS
 from envs.resources import Resource
+from envs.rewards import reward_of
 from envs.running.proxies import bypass_proxies_for_loopback, lacks_socks
 from envs.types import Failure, InfraError, Outcome, Reward, Seat, Task, Verdict
 from sandboxes.base import Backend
@@ -156,9 +157,11 @@ class FunctionEnv(AgentEnv[FunctionConfig]):
     def reward(self, task: Task, outcome: Outcome) -> float | Reward:
         worth = super().reward(task, outcome)
         own = outcome.result.metadata.get(TURN_REWARDS, ())
-        if isinstance(worth, Reward) or not own:
+        if not own:
             return worth
-        return Reward(worth, tuple(own))
+        whole = reward_of(worth, len(own))
+        given = whole.turn_advantages or [0.0] * len(own)
+        return replace(whole, turn_advantages=tuple(map(sum, zip(given, own, strict=True))))
 
 
 class MessagesEnv(FunctionEnv):
@@ -174,7 +177,7 @@ class MessagesEnv(FunctionEnv):
         history = (
             [HistoryMessage("user", messages)]
             if isinstance(messages, str)
-            else [_history_message(work.name, one) for one in messages]
+            else [_history_message(work.name, one) for one in _listed(work.name, messages)]
         )
         async with self.session(seat, max_seconds=self._limit_s(task)) as session:
             try:
@@ -197,6 +200,14 @@ def environment_of(work: Work) -> type[FunctionEnv]:
     return type(work.function.__name__, (MessagesEnv,), {**about, "score": staticmethod(work.score)})
 
 
+def _listed(name: str, messages: Any) -> list[Any]:
+    """Return a function's messages. Raises InfraError for another value."""
+    if isinstance(messages, Mapping) or not isinstance(messages, Iterable) or not (found := list(messages)):
+        what = f"{name} returned {messages!r:.80}; return a text, or a list of messages"
+        raise InfraError(Failure.ENVIRONMENT, what) from TypeError(what)  # it would come again
+    return found
+
+
 def _history_message(name: str, message: Mapping[str, Any]) -> HistoryMessage:
     """Return a message of a function's. Raises InfraError for another value."""
     try:
@@ -205,7 +216,7 @@ def _history_message(name: str, message: Mapping[str, Any]) -> HistoryMessage:
         role, content = None, None
     if role not in ("system", "user", "assistant") or not isinstance(content, str):
         what = f"{name} returned {message!r}; a message is {{'role': 'system', 'user' or 'assistant', 'content': text}}"
-        raise InfraError(Failure.ENVIRONMENT, what[:500])
+        raise InfraError(Failure.ENVIRONMENT, what[:500]) from TypeError(what[:500])
     return HistoryMessage(role, content)
 
 

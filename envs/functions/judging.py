@@ -57,9 +57,10 @@ def verdict_of(name: str, value: object) -> Verdict:
     if isinstance(value, Verdict):
         return value
     if value is None:
-        raise InfraError(Failure.VERIFIER, f"{name} returned nothing: there is no reward; return a number or a Verdict")
+        what = f"{name} returned nothing: there is no reward; return a number or a Verdict"
+        raise InfraError(Failure.VERIFIER, what) from TypeError(what)  # it would come again
     try:
         return Verdict(float(value), f"{name} returned {value!r}"[:500])  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError) as error:
         what = f"{name} returned a {type(value).__name__}; return a number or a Verdict"
-        raise InfraError(Failure.VERIFIER, what) from None
+        raise InfraError(Failure.VERIFIER, what) from error

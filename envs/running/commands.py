@@ -216,6 +216,7 @@ class TrainerPace:
         self.step = sink.sender.answer.starting_step
         total = run.config.total_steps
         self.total_steps = sink.sender.answer.num_steps if total == -1 else total
+        """The trainer's last step; not positive if it names none: then the run has no end of its own."""
         self._enough: EnvStatus | None = None
         """The first answer of the API by which the trainer has had enough: the next one has to say so, too."""
         self._evaluations: set[asyncio.Task[None]] = set()
@@ -236,7 +237,7 @@ class TrainerPace:
         queued = sender.status.queue_size
         supply = self._run.supply
         supply.lacks, supply.enough = queued * size < sender.batch_size, False
-        if self.step + queued * size // sender.batch_size > self.total_steps:
+        if 0 < self.total_steps < self.step + queued * size // sender.batch_size:
             told_before, self._enough = self._enough, sender.status
             return 0 if told_before is None or told_before is sender.status else None
         self._enough = None
@@ -248,7 +249,7 @@ class TrainerPace:
 
     async def _advance_to(self, step: int) -> None:
         every = self._run.config.steps_per_eval
-        due = every > 0 and step // every > self.step // every
+        due = every > 0 and step // every > self.step // every and len(self._run.eval_tasks) > 0
         self.step, self._run.supply.stepped = step, time.monotonic()
         await self.log()
         if due:
@@ -293,6 +294,7 @@ class TrainerPace:
             summary = await evaluate(
                 *(run.rollouts, run.eval_tasks, run.config, run.env.run_dir),
                 step=step,
+                anew=True,  # an earlier start's would be of weights that the trainer has lost
                 about=about,
                 resources=await run.resources.now(run.journal),
             )

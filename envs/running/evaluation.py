@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,7 @@ async def evaluate(
     run_dir: Path,
     *,
     step: int = 0,
+    anew: bool = False,
     about: Mapping[str, Any] | None = None,
     resources: Mapping[str, Resource] | None = None,
     on_sample: Callable[..., None] = lambda done, note, total: None,
@@ -79,15 +81,19 @@ async def evaluate(
 
     The run's directory must be locked (`lock_directory`). Samples of an earlier start are taken over. Rollouts with an
     infrastructure failure are left out and counted. When those of this start have used `eval_tokens` up, the others are
-    left out, too. about: the conditions, see `evaluation_conditions`. step: the
-    trainer's. resources: for all samples; None for those of the environment's start. on_sample: gets the number of
-    samples so far, the last one's task, and their `total`. usage: of hosted models, until now. Raises
-    EvaluationMismatchError, and NothingWorks when no rollout can succeed.
+    left out, too. step: the trainer's. anew: samples that are there are of other weights, and not taken over. about:
+    the conditions, see `evaluation_conditions`. resources: for all samples; None for those of the environment's start.
+    on_sample: gets the number of samples so far, the last one's task, and their `total`. usage: of hosted models, until
+    now. Raises EvaluationMismatchError, and NothingWorks when no rollout can succeed.
     """
     about = {**(about or {}), "step": step}
     if resources:
         about["resources"] = versions_of(resources)
-    samples = await Samples.open(run_dir / f"eval-{step}.samples.jsonl", about)
+    path = run_dir / f"eval-{step}.samples.jsonl"
+    if anew and path.exists():
+        logger.warning("%s: the trainer comes to this step again, so its samples are made again", path)
+        await retry_until_space(path, partial(path.unlink, missing_ok=True), home=run_dir)
+    samples = await Samples.open(path, about)
     planned = _plan_samples(tasks, config)
     if changed := samples.drop_changed(planned):
         logger.warning("%s changed since the earlier start: their samples are made again", plural(changed, "task"))

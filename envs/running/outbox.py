@@ -50,12 +50,16 @@ class Outbox:
         self.bytes = 0
         """Size of everything in the outbox, as of the last look."""
 
-    async def add(self, group: Group, packets: Sequence[Packet], waiting: Sequence[Packet]) -> None:
+    async def add(
+        self, group: Group, packets: Sequence[Packet], waiting: Sequence[Packet], stale: Sequence[Packet] = ()
+    ) -> None:
         """Take in a complete group. packets: sendable rows; waiting: single rows that wait for others, in
-        place of all earlier waiting ones."""
+        place of all earlier waiting ones. stale: rows that have waited for too long, to be kept aside."""
 
         def work(db: sqlite3.Connection) -> None:
             db.execute("DELETE FROM packets WHERE state = 'waiting'")
+            for packet in stale:
+                self._put_aside(db, packet, GroupState.STALE, "a row of it waited for others for too many steps")
             for kind, some in (("ready", packets), ("waiting", waiting)):
                 for packet in some:
                     values = (kind, packet.name, packet.step, json.dumps(packet.rows), packet.body)

@@ -64,6 +64,9 @@ PAGE = 2000
 
 TOKENIZER_FILE = "tokenizer.json"
 
+WHOLE = "1/1"
+"""All tasks, as the option `shard` of environments with tasks shared by several processes."""
+
 METRICS_S = 10.0
 """How often `metrics.json` is written beside the ends of groups, in seconds."""
 
@@ -320,6 +323,9 @@ async def open_run(
     train, evaluate = await env.ready_tasks()
     if not train:
         raise BadTask(f"{env.name} has no tasks to train on; `load_tasks` gives them first, then those to evaluate on")
+    shared = getattr(config, "shard", WHOLE) != WHOLE  # this process's part may have none
+    if command == "serve" and config.steps_per_eval and not (evaluate or shared):
+        raise BadTask(f"{env.name} has no tasks to evaluate on; give some, or leave --env.steps_per_eval out")
     async with Journal(env.run_dir, lambda: env.stopping.requested) as journal:
         identity = {"group_size": config.group_size, "seed": config.seed, "vocabulary": len(env.tokenizer)}
         under = await conditions_of(env)

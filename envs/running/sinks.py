@@ -19,7 +19,8 @@ from envs.records.disk import append_line, close_line, retry_until_space
 from envs.running.group import Group, count_written, unfinished_groups
 from envs.running.outbox import Outbox
 from envs.running.run import Run
-from envs.types import GroupState
+from envs.types import Failure, GroupState
+from sandboxes.plurals import plural
 from sandboxes.shielding import finish
 
 logger = logging.getLogger(__name__)
@@ -133,8 +134,13 @@ class TrainerSink:
 
     async def _store(self, group: Group, scored: ScoredGroup) -> None:
         async with self._packing:
-            packets, waiting = await asyncio.to_thread(self._packer.add, scored, step=scored.origin.step or 0)
-            await self._outbox.add(group, packets, waiting)
+            step = scored.origin.step or 0
+            stale = self._packer.take_stale(step, self._run.config.max_stale_steps)
+            packets, waiting = await asyncio.to_thread(self._packer.add, scored, step=step)
+            await self._outbox.add(group, packets, waiting, stale)
+            for packet in stale:
+                self._run.metrics.count_failure(Failure.TRAINER)
+                logger.error("a row is not sent but kept in aside/: it waited for others since step %d", packet.step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +215,19 @@ async def close_if_useless(run: Run, group: Group, scored: ScoredGroup) -> bool:
     elif scored.has_signal or run.config.equal_rewards == "send":
         return False
     else:
-        logger.info("group of task %s is dropped: all rewards are equal", group.task.id)
-        await group.close(GroupState.EQUAL, f"all rewards are {scored.rows[0].score:g}")
+        why = _equal_reason(scored, run.config.estimator)
+        logger.info("group of task %s is dropped: %s", group.task.id, why)
+        await group.close(GroupState.EQUAL, why)
     return True
+
+
+def _equal_reason(scored: ScoredGroup, estimator: str) -> str:
+    """Return why no advantage of a group differs from 0."""
+    if estimator == "none" and len({row.score for row in scored.rows}) > 1:
+        return "its rewards differ, but --env.estimator none makes no advantage of that; give turns their own"
+    lost = len({row.rollout_id for row in scored.dropped if row.segment is not None})
+    left = f", without {plural(lost, 'rollout')} with rows unlike the record" if lost else ""
+    return f"all rewards are {scored.rows[0].score:g}{left}"
 
 
 def _size(path: Path) -> int:

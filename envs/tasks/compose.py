@@ -111,7 +111,7 @@ def read_yaml(path: Path, name: str) -> Any:
     """Return the content of a file of a task. name: the task's, for messages. Raises BadTask."""
     try:
         return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, ValueError) as error:  # of text that is no UTF-8, and of dates
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # of text that is no UTF-8, and of dates
         raise BadTask(f"task {name}: {path.name} is not YAML: {error}") from None
 
 

@@ -111,7 +111,7 @@ class Source:
         entrypoint = container.entrypoint
         if entrypoint is None:
             entrypoint = ("/bin/sh", "-c", text) if text else ()
-            with suppress(ValueError):  # what is no list is a command of the shell
+            with suppress(ValueError, RecursionError):  # what is no list is a command of the shell
                 entrypoint = tuple(map(str, json.loads(text))) if text.startswith("[") else entrypoint
         if not entrypoint and container.command is None:
             return None

@@ -36,7 +36,7 @@ def parse_config(text: str, where: str) -> Config:
     """Read a task.toml. where: its name in messages. Raises BadTask with each field and its remedy."""
     try:
         table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise BadTask(f"{where} is not valid TOML: {error}") from None
     try:
         return Config.model_validate(table)

@@ -60,7 +60,10 @@ def test_what_can_not_be_saved_is_no_verdict(values, said):
     [
         ({"hidden": {}}, "task 'a': hidden is a dict; give a Hidden"),
         ({"metadata": [1]}, "task 'a': metadata is a list; give a Mapping"),
-        ({"tags": "easy"}, "task 'a': tags is a text; give a list of texts"),
+        ({"tags": "easy"}, "task 'a': tags is 'easy'; give a list of texts"),
+        ({"tags": None}, "task 'a': tags is None; give a list of texts"),
+        ({"tags": ["easy", 3]}, r"task 'a': tags is \['easy', 3\]; give a list of texts"),
+        ({"env": None}, "task 'a': env is a NoneType; give a Mapping"),
         ({"timeout_s": 0}, "task 'a': timeout_s is 0; give seconds above 0, or None"),
         ({"timeout_s": "60"}, "task 'a': timeout_s is '60'"),
     ],

@@ -62,7 +62,7 @@ class Row:
         if isinstance(value, str):
             try:
                 value = json.loads(value)
-            except ValueError:
+            except (ValueError, RecursionError):
                 raise BadTask(f"{self.where}: {name} is neither an object nor one in JSON") from None
         if not isinstance(value, dict):
             raise BadTask(f"{self.where}: {name} is missing or not an object")
@@ -77,7 +77,7 @@ class Row:
             if isinstance(value, str):
                 try:
                     value = json.loads(value)
-                except ValueError:
+                except (ValueError, RecursionError):
                     raise BadTask(f"{self.where}: {name} is neither a list nor a list in JSON") from None
             if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
                 raise BadTask(f"{self.where}: {name} must be a list of texts")
@@ -132,7 +132,7 @@ def _row(values: Any, where: str) -> Row:
     if isinstance(values, bytes):
         try:
             values = json.loads(values.decode("utf-8-sig"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             known = where.rpartition(":")[0].endswith((".jsonl", ".jsonl.gz"))
             raise BadTask(f"{where} is not valid JSON: {error}{'' if known else f'; give rows as {ROWS}'}") from None
     if not isinstance(values, dict):
@@ -163,6 +163,6 @@ def _json_rows(path: Path) -> Iterator[tuple[int, Any]]:
             rows = json.loads(file.read().decode("utf-8-sig"))
     except (OSError, EOFError, zlib.error) as error:
         raise BadTask(f"{path.name} can't be read: {error}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadTask(f"{path.name} is not valid JSON: {error}") from None
     yield from enumerate(rows if isinstance(rows, list) else [rows], 1)

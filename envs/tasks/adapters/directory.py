@@ -7,8 +7,10 @@ import json
 import logging
 import re
 import shutil
+import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -121,6 +123,16 @@ def _install(new: Path, directory: Path, digest: str) -> tuple[Task, Sequence[st
         raise
 
 
+@contextmanager
+def parsing_python(what: str) -> Iterator[None]:
+    """Raise BadTask if the block can't parse a source. what: its name in the message."""
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of old code
+            yield
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # the last two: it is nested too deeply
+        raise BadTask(f"{what} is not Python: {str(error) or 'it is nested too deeply'}") from None
+
+
 def refuse(why: str, out: Path) -> Path:
     """Raise BadTask, in place of a conversion."""
     raise BadTask(why)
@@ -147,13 +159,18 @@ def make_task_toml(
     timeout_s: of the verifier. protected: as in `Hidden`, but paths; folders: with all below them.
     """
     kept = sorted([*map(glob.escape, set(protected)), *(f"{glob.escape(folder)}/*" for folder in set(folders))])
-    more = f"tags = {json.dumps(tags)}\n" if tags else ""
-    more += f"protected_paths = {json.dumps(kept)}\n" if kept else ""
+    more = f"tags = {toml_of(tags)}\n" if tags else ""
+    more += f"protected_paths = {toml_of(kept)}\n" if kept else ""
     return (
-        f'schema_version = "1.4"\n\n[metadata]\nband = "adapted"\nkind = {json.dumps(kind)}\n{more}\n'
+        f'schema_version = "1.4"\n\n[metadata]\nband = "adapted"\nkind = {toml_of(kind)}\n{more}\n'
         f"[verifier]\ntimeout_sec = {timeout_s}\n\n"
         f'[environment]\nnetwork_mode = "no-network"\nmemory_mb = {memory_mb}\n'
     )
+
+
+def toml_of(value: str | Sequence[str]) -> str:
+    """Return a text, or a list of texts, in TOML: as JSON, which has letters beyond 16 bits as two halves."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def test_folder(path: str) -> str:

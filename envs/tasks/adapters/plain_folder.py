@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TypeGuard
 
 from envs.tasks.adapters.dataset_rows import Row
-from envs.tasks.adapters.directory import check_separate, convert_each, make_task_toml, write_task
+from envs.tasks.adapters.directory import check_separate, convert_each, make_task_toml, parsing_python, write_task
 from envs.tasks.adapters.script import OWN_TESTS, pytest_verifier
 from envs.tasks.task_folders import check_links
 from envs.types import BadTask, Task
@@ -99,7 +99,7 @@ def _solution_files(folder: Path) -> dict[str, str | bytes | Path]:
 def _read_object(path: Path) -> dict[str, object]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadTask(f"{path} is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise BadTask(f"{path} must hold an object with FAIL_TO_PASS and PASS_TO_PASS")
@@ -107,10 +107,8 @@ def _read_object(path: Path) -> dict[str, object]:
 
 
 def _test_ids(module: Path, root: Path) -> Iterator[str]:
-    try:
+    with parsing_python(str(module)):
         tree = ast.parse(module.read_bytes())
-    except SyntaxError as error:
-        raise BadTask(f"{module} is not Python: {error}") from None
     file = module.relative_to(root).as_posix()
     for node in tree.body:
         if _is_test(node):

@@ -21,7 +21,7 @@ import textwrap
 from pathlib import Path
 
 from envs.tasks.adapters.dataset_rows import Row, convert_rows
-from envs.tasks.adapters.directory import make_task_toml, write_task
+from envs.tasks.adapters.directory import make_task_toml, parsing_python, write_task
 from envs.tasks.adapters.script import OWN_TESTS, pytest_verifier
 from envs.types import BadTask, Task
 from sandboxes.docker.images.base_image import BASE_IMAGE
@@ -44,10 +44,8 @@ def _convert(row: Row, out: Path) -> Path:
     else:
         instruction, start, solution, tests = _convert_mbpp(row)
     for name, source in (("the reference", solution), ("the tests", "\n\n".join(tests))):
-        try:
+        with parsing_python(f"{row.where}: {name} of {task_id}"):
             ast.parse(source)
-        except SyntaxError as error:
-            raise BadTask(f"{row.where}: {name} of {task_id} is not Python: {error}") from None
     functions = [node.name for node in ast.parse(tests[-1]).body if isinstance(node, ast.FunctionDef)]
     names = [f"test_{entry_point}"] if entry_point else [name for name in functions if name.startswith("test_")]
     listed = [f"{_MODULE}::{name}" for name in names]

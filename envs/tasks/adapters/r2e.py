@@ -25,13 +25,12 @@ from __future__ import annotations
 import ast
 import re
 import symtable
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from envs.tasks.adapters.dataset_rows import Row, convert_rows
-from envs.tasks.adapters.directory import TEST_FOLDERS, make_task_toml, test_folder, write_task
+from envs.tasks.adapters.directory import TEST_FOLDERS, make_task_toml, parsing_python, test_folder, write_task
 from envs.tasks.adapters.script import pytest_verifier
 from envs.tasks.adapters.swebench import MOVE_OUT, PATH, SQUASH
 from envs.types import BadTask, Task
@@ -120,11 +119,8 @@ def _hidden_files(run: Mapping[str, Any], where: str) -> dict[str, str]:
 
 
 def _parse(code: str, name: str, where: str) -> ast.Module:
-    try:
-        with warnings.catch_warnings(action="ignore"):  # of old code
-            return ast.parse(code)
-    except SyntaxError as error:
-        raise BadTask(f"{where}: {name} is not Python: {error}") from None
+    with parsing_python(f"{where}: {name}"):
+        return ast.parse(code)
 
 
 def _sibling_modules(tree: ast.Module) -> Iterator[str]:
@@ -179,8 +175,7 @@ def _strip_message(name: str) -> str:
 
 
 def _bound_names(code: str, name: str, where: str) -> set[str]:
-    _parse(code, name, where)
-    with warnings.catch_warnings(action="ignore"):
+    with parsing_python(f"{where}: {name}"):
         symbols = symtable.symtable(code, name, "exec").get_symbols()
     return {s.get_name() for s in symbols if s.is_assigned() or s.is_imported() or s.is_namespace()}
 

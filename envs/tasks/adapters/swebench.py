@@ -91,7 +91,7 @@ def _unwrap(row: Row) -> Row:
     for text in left:  # grows
         value = text
         if isinstance(text, str) and text.startswith("{"):
-            with suppress(ValueError):
+            with suppress(ValueError, RecursionError):
                 value = json.loads(text)
         if isinstance(value, Mapping):
             if {"instance_id", "patch"} <= value.keys():

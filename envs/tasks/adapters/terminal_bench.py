@@ -24,7 +24,6 @@ has the network, the agent has it too, as in terminal-bench.
 
 from __future__ import annotations
 
-import json
 import posixpath
 import shlex
 from collections.abc import Iterator, Mapping
@@ -35,7 +34,7 @@ from typing import Any
 import yaml
 
 from envs.judging.decoys.node_ids import is_test_module
-from envs.tasks.adapters.directory import INSIDE, check_separate, convert_each, write_task
+from envs.tasks.adapters.directory import INSIDE, check_separate, convert_each, toml_of, write_task
 from envs.tasks.compose import NAME as COMPOSE
 from envs.tasks.compose import read_compose, read_yaml
 from envs.tasks.task_folders import check_links
@@ -206,9 +205,9 @@ def _make_task_toml(table: Mapping[str, Any], name: str) -> str:
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         raise BadTask(f"task {name}: task.yaml: tags must be a list of texts")
     labels = {key: str(table[key]) for key in ("difficulty", "category") if table.get(key)}
-    metadata = "".join(f"{key} = {json.dumps(value)}\n" for key, value in labels.items())
+    metadata = "".join(f"{key} = {toml_of(value)}\n" for key, value in labels.items())
     return (
-        f'schema_version = "1.4"\n\n[metadata]\nkind = "terminal-bench"\ntags = {json.dumps(tags)}\n{metadata}\n'
+        f'schema_version = "1.4"\n\n[metadata]\nkind = "terminal-bench"\ntags = {toml_of(tags)}\n{metadata}\n'
         f"[agent]\ntimeout_sec = {seconds['max_agent_timeout_sec']}\n\n"
         f"[verifier]\ntimeout_sec = {seconds['max_test_timeout_sec']}\n\n"
         '[environment]\nnetwork_mode = "public"\nmemory_mb = 2048\n'

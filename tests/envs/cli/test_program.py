@@ -19,6 +19,7 @@ from envs.swe.program import PROGRAM
         ("process", ["--env.total_steps=-1"], "process has no trainer that says how many"),
         ("serve", ["--against", "eval-0.json"], "serve makes no evaluation"),
         ("process", ["--inspect_log", "log.json"], "process makes no evaluation"),
+        ("process", ["--env.steps_per_eval=2"], "--env.steps_per_eval: process makes no evaluation"),
         ("evaluate", ["--env.tags=terminal"], "--env.tags: it selects tasks for training; --env.eval_tags"),
         ("serve", ["--env.group_size=1"], "no group would reach the trainer; give 2 or more"),
     ],

@@ -217,6 +217,21 @@ async def test_a_file_in_place_of_a_folder_for_logs_is_refused_before_the_evalua
         await starting.check(Sums, options)
 
 
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("data_dir_to_save_evals", r"--env.data_dir_to_save_evals .*file can't be written \(File exists\)"),
+        ("data_path_to_save_groups", r"--env.data_path_to_save_groups .*folder is a folder; name a file in it"),
+    ],
+)
+async def test_what_can_not_be_written_in_the_end_is_refused_at_the_start(tmp_path, option, said):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    place = tmp_path / ("file" if option == "data_dir_to_save_evals" else "folder")
+    with pytest.raises(UsageError, match=said):
+        await starting.check(Sums, Options(env=AgentEnvConfig(run_dir=tmp_path / "run", **{option: str(place)})))
+
+
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("nowhere")])
 @pytest.mark.parametrize("name", ["run.json", "state.db", "rollouts.jsonl"])
 async def test_what_lies_where_a_run_writes_its_files_is_refused_at_the_start(tmp_path, make, name):

@@ -1,5 +1,6 @@
 """A function as an environment: what it is given, what its value is worth, what its failures become."""
 
+import asyncio
 import math
 import threading
 
@@ -12,7 +13,8 @@ from envs.functions import Prompt, rollout, single_turn
 from envs.functions.config import FunctionConfig
 from envs.records.read import read_rollouts
 from envs.running.commands import process_groups
-from envs.types import Failure, Seat, Verdict
+from envs.running.permanent import NothingWorks
+from envs.types import Failure, Reward, Seat, Verdict
 
 
 async def answers(task, llm):
@@ -129,6 +131,27 @@ async def test_a_turns_reward_is_the_advantage_of_its_own_tokens(attempted):
 
     (saved,) = await attempted(rewards_turns, says=lambda prompt: "four")
     assert list(saved.reward.turn_advantages) == [0.75, 2.0, -1.0]
+
+
+def half(task, outcome):
+    return Reward(outcome.verdict.reward / 2, explanation="half of it")
+
+
+def half_and_turns(task, outcome):
+    return Reward(outcome.verdict.reward / 2, [10.0, 20.0, 30.0])
+
+
+@pytest.mark.parametrize(("function", "turns"), [("half", [1.0, 0.0, -1.0]), ("half_and_turns", [11.0, 20.0, 29.0])])
+async def test_a_turns_reward_counts_beside_a_reward_function(attempted, function, turns):
+    async def rewards_turns(task, llm):
+        await ask(llm, "one")
+        llm.reward(1.0)
+        await ask(llm, "one", "two")
+        llm.reward(-1.0)
+        return 1.0
+
+    (saved,) = await attempted(rewards_turns, says=lambda prompt: "four", reward=f"{__name__}:{function}")
+    assert (saved.reward.value, list(saved.reward.turn_advantages)) == (0.5, turns)
 
 
 async def test_prompt_templates_stand_with_their_digests_in_every_row(attempted, tmp_path):
@@ -251,3 +274,30 @@ async def test_a_function_whose_first_request_is_refused_is_a_failure_that_names
     found = await attempted(asks, says=lambda prompt: "four")
     ((_, _, error),) = found.failed
     assert len(found) == 0 and "what the agent asked first was refused" in str(error)
+
+
+@pytest.mark.parametrize("value", [None, [], {"role": "user", "content": "?"}, [{"role": "robot"}], 3], ids=repr)
+async def test_what_is_no_message_ends_a_run(make_function, value):
+    says_nothing = single_turn(tasks=["a", "b"], score=lambda answer: 1.0)(lambda prompt: value)
+    env = make_function(says_nothing, total_steps=1, group_size=6, attempts=2)
+    with pytest.raises(NothingWorks, match=r"lambda.* returned .*(messages|a message is)"):
+        async with asyncio.timeout(60):
+            await process_groups(env)
+
+
+async def forgets(task, llm):
+    await ask(llm, task.instruction)
+
+
+async def asks_nobody(task, llm):
+    return 1.0
+
+
+@pytest.mark.parametrize(
+    ("function", "said"), [(forgets, "forgets returned nothing"), (asks_nobody, "no reply was sampled")]
+)
+async def test_a_function_that_forgets_its_reward_or_its_model_ends_a_run(make_function, function, said):
+    env = make_function(rollout(tasks=["a", "b"])(function), total_steps=1, group_size=6, attempts=2)
+    with pytest.raises(NothingWorks, match=said):
+        async with asyncio.timeout(60):
+            await process_groups(env)

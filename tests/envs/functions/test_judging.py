@@ -7,6 +7,7 @@ import pytest
 
 from envs.functions.calling import FunctionTimeoutError
 from envs.functions.judging import judge_reply, verdict_of
+from envs.running.permanent import is_permanent
 from envs.types import InfraError, Task, Verdict
 
 
@@ -26,8 +27,9 @@ def test_numbers_are_rewards(value, reward):
 
 @pytest.mark.parametrize("value", [None, [1.0], {}, "good"])
 def test_what_is_no_number_is_no_reward(value):
-    with pytest.raises(InfraError, match="f returned"):
+    with pytest.raises(InfraError, match="f returned") as caught:
         verdict_of("f", value)
+    assert is_permanent(caught.value), "a run in which nothing else happens ends"
 
 
 async def test_a_score_is_given_what_it_names_and_may_be_async():

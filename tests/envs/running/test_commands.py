@@ -1,6 +1,7 @@
 """The environment against the real trainer API and an engine over HTTP."""
 
 import asyncio
+import json
 import re
 from dataclasses import replace
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ from envs.records.metrics import Metrics
 from envs.running.commands import CountPace, TrainerPace, evaluate_once, process_groups, show_progress
 from envs.running.run import open_run
 from envs.running.supply import SupplyMonitor
-from envs.types import InfraError
+from envs.types import BadTask, InfraError
 
 
 async def test_groups_reach_the_trainer_with_their_logprobs(make_env, run_api):
@@ -130,6 +131,21 @@ async def test_the_trainer_has_had_enough_when_it_is_told_twice():
         assert run.supply.begun is (working == config.max_batches_offpolicy * 2), "two groups make a batch"
 
 
+@pytest.mark.parametrize("named", [-1, 0])
+async def test_a_trainer_that_names_no_last_step_has_never_had_enough(named):
+    def told():
+        return EnvStatus(current_step=10**6, queue_size=2, self_queue_size=0, env_weight=1.0)
+
+    answer = SimpleNamespace(starting_step=10**6, num_steps=named)
+    sender = SimpleNamespace(answer=answer, step=10**6, status=told(), batch_size=8, max_token_len=-1)
+    config = AgentEnvConfig(total_steps=-1, group_size=4)
+    run = SimpleNamespace(config=config, useful_groups=2, supply=SupplyMonitor())
+    pace = TrainerPace(run, SimpleNamespace(sender=sender, outbox=SimpleNamespace(bytes=0, ready=0)))
+    for _ in range(3):
+        assert await pace.room(0) == 2
+        sender.status = told()
+
+
 def trainer_at(step, run):
     """The pace of a trainer that takes this step."""
     status = EnvStatus(current_step=step, queue_size=0, self_queue_size=0, env_weight=1.0)
@@ -164,6 +180,44 @@ async def test_the_evaluation_of_the_last_step_is_finished_when_the_trainer_has_
         env.may.set()
         await asyncio.wait_for(finishing, 60)
     assert sorted(path.name for path in env.run_dir.glob("eval-*.json")) == ["eval-2.json", "eval-4.json"]
+
+
+async def test_a_trainer_that_comes_to_a_step_again_gets_another_evaluation_of_it(make_env, caplog):
+    env = make_env(steps_per_eval=2, total_steps=2, eval_temperature=1.0)
+    samples = []
+    for _ in range(2):  # the second trainer begins again from a checkpoint before
+        async with open_run(env) as run:
+            pace = trainer_at(2, run)
+            await pace.room(0)
+            await asyncio.wait_for(pace.finish_evaluations(), 60)
+        lines = (env.run_dir / "eval-2.samples.jsonl").read_text().splitlines()
+        samples.append({json.loads(line)["rollout"] for line in lines[1:]})
+    assert [*map(len, samples)] == [3, 3]
+    assert samples[0].isdisjoint(samples[1]), "those of the first are of weights that were lost"
+    assert "comes to this step again" in caplog.text
+
+
+class Unexamined(Sums):
+    """It has no tasks to evaluate on."""
+
+    @classmethod
+    def load_tasks(cls, config):
+        return super().load_tasks(config)[0], []
+
+
+async def test_evaluations_without_a_task_are_refused_before_the_trainer_is_waited_for(make_env, run_api):
+    env = make_env(Unexamined, rollout_server_url=run_api.url, steps_per_eval=2)
+    with pytest.raises(BadTask, match=r"sums has no tasks to evaluate on; give some, or leave --env.steps_per_eval"):
+        await asyncio.wait_for(env.env_manager(), 60)
+
+
+async def test_a_part_without_a_task_to_evaluate_on_makes_no_evaluation(make_env):
+    env = make_env(Unexamined, steps_per_eval=2, total_steps=2)
+    async with open_run(env, "feed") as run:
+        pace = trainer_at(2, run)
+        await pace.room(0)
+        await asyncio.wait_for(pace.finish_evaluations(), 60)
+    assert not list(env.run_dir.glob("eval-*"))
 
 
 async def test_a_run_for_a_trainer_ends_with_its_last_evaluation(make_env, run_api, monkeypatch):

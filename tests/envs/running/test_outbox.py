@@ -38,6 +38,19 @@ async def test_a_group_whose_rows_went_into_two_packets_is_delivered_with_the_se
         assert (await count_states(journal))["delivered"] == 2
 
 
+async def test_a_row_that_has_waited_for_too_long_is_kept_aside(tmp_path):
+    async with Journal(tmp_path) as journal:
+        groups, outbox = [await draw(journal) for _ in range(2)], Outbox(journal)
+        row = Packet("w", 0, {0: 1}, b"w")
+        await outbox.add(groups[0], [Packet("a", 0, {0: 4}, b"a")], [row])
+        await outbox.add(groups[1], [], [Packet("v", 20, {1: 1}, b"v")], [row])
+        assert [packet.name for packet in await outbox.waiting()] == ["v"]
+        await outbox.confirm(await outbox.next_packet())
+    (outcome,) = group_outcomes(tmp_path, [GroupState.STALE])
+    assert outcome.number == 0, "also when its other rows are delivered"
+    assert (tmp_path / outcome.evidence).read_bytes() == b"w"
+
+
 @pytest.mark.parametrize(("queued", "again", "aside"), [(3, 3, 0), (4, 0, 4), (6, 2, 4)])
 async def test_what_the_api_lost_is_sent_again_unless_it_may_have_been_in_a_batch(tmp_path, queued, again, aside):
     async with Journal(tmp_path) as journal:

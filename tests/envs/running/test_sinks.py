@@ -2,13 +2,15 @@
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 from sums import right
 
 from envs.delivery.packing import RowPacker
+from envs.delivery.rows import DroppedRow
 from envs.running.commands import CountPace
-from envs.running.group import count_states
+from envs.running.group import count_states, group_outcomes
 from envs.running.outbox import Outbox
 from envs.running.run import open_run
 from envs.running.sinks import FileSink, TrainerSink, open_group_file
@@ -160,3 +162,38 @@ async def test_the_file_of_groups_has_the_rollouts_that_are_sent_and_none_made_b
     (line,) = path.read_bytes().splitlines()
     written = json.loads(line)["generation_params"]["rollout_ids"]
     assert sorted(written) == sorted(one.id for one in group.members.values())
+
+
+async def test_a_row_that_waited_for_others_until_the_trainer_is_too_far_is_not_sent(engine, make_env):
+    env = make_env(group_size=2, equal_rewards="send", max_stale_steps=3)
+    async with open_run(env) as run:
+        outbox = Outbox(run.journal)
+        sink = TrainerSink(run, outbox, RowPacker(2), None)
+        for step, size in ((0, 1), (3, 2), (4, 1)):
+            group = await run.next_group()
+            group.grow(size)
+            await run.work(group, CountPace(run, 9, step), sink)
+        assert [packet.step for packet in await outbox.waiting()] == [4], "that of step 0 waits no more"
+        assert (await count_states(run.journal))["stale"] == 1
+        assert run.metrics.failures["trainer"] == 1
+
+
+@pytest.mark.parametrize(
+    ("estimator", "scores", "dropped", "said"),
+    [
+        ("group-std", (1.0, 1.0), 0, "all rewards are 1"),
+        ("group-std", (1.0,), 1, "all rewards are 1, without 1 rollout with rows unlike the record"),
+        ("none", (0.0, 1.0), 0, "its rewards differ, but --env.estimator none makes no advantage of that"),
+    ],
+)
+async def test_a_group_without_advantages_says_why(engine, make_env, estimator, scores, dropped, said):
+    env = make_env(group_size=2, estimator=estimator)
+    async with open_run(env) as run:
+        group = await run.next_group()
+        scored = await run.fill(group, CountPace(run, 9))
+        rows = [replace(row, score=score) for row, score in zip(scored.rows, scores, strict=False)]
+        lost = [DroppedRow("a", 0, 5, "other ids")] * dropped
+        sink = TrainerSink(run, Outbox(run.journal), RowPacker(2), None)
+        await sink.take(group, replace(scored, rows=tuple(rows), dropped=tuple(lost)))
+    (outcome,) = group_outcomes(env.run_dir)
+    assert outcome.reason.startswith(said)

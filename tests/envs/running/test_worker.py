@@ -62,6 +62,7 @@ async def test_a_rollout_without_a_reply_is_no_measurement():
         with pytest.raises(InfraError, match="no reply was sampled: the agent ended") as caught:
             await worker(outcome(0.0, steps=(), segments=(), stop_reason=reason)).run(TASK, Seat())
         assert caught.value.kind is Failure.ENVIRONMENT
+        assert is_permanent(caught.value) is (reason in (StopReason.ANSWERED, None)), "the others may pass"
 
 
 @pytest.mark.parametrize("kind", ["side call", "untaken"])
@@ -118,8 +119,9 @@ async def test_what_an_attempt_raises_is_told_apart_by_who_failed(error, kind):
     ],
 )
 async def test_what_is_no_valid_measurement_is_a_failure_of_ours(end, reward, seat, said):
-    with pytest.raises(InfraError, match=said):
+    with pytest.raises(InfraError, match=said) as caught:
         await worker(end, reward).run(TASK, seat)
+    assert is_permanent(caught.value), "a run in which nothing else happens ends"
 
 
 async def test_a_reward_of_numpys_numbers_is_kept_in_pythons():

@@ -14,6 +14,7 @@ from sandboxes.base import Limits
         ("main: {build: .}\n  db: {image: postgres}", "several containers aren't supported"),
         ("main: {build: ., privileged: true}", "privileged can't be kept"),
         ("main: [", "is not YAML"),
+        pytest.param(f"main: {'[' * 5000}{']' * 5000}", "is not YAML", id="nested"),
         ("main: {environment: {DAY: 2024-13-45}}", "is not YAML: month must be"),
         ("main: [1]", "a service is a table"),
         ("main: {environment: A=B}", "a list of NAME=VALUE"),

@@ -171,6 +171,7 @@ def test_hosts_may_be_allowed_for_all_phases_or_for_one(tmp_path):
     "toml, said",
     [
         ("[[", "task.toml is not valid TOML"),
+        pytest.param(f"x = {'[' * 5000}{']' * 5000}", "task.toml is not valid TOML", id="nested"),
         ("[environment]\ncpus = -1", "[environment] cpus: Input should be greater than or equal to 0, not -1"),
         ('[environment]\nmemory_mb = "lots"', "[environment] memory_mb: 'lots' is not a size"),
         ('[environment]\nworkdir = "app"', "[environment] workdir"),

@@ -1,12 +1,14 @@
 """The Harbor directory that an adapter writes."""
 
+import ast
+import tomllib
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from envs.tasks.adapters import ADAPTERS
-from envs.tasks.adapters.directory import convert_each, make_task_toml, test_folder, write_task
+from envs.tasks.adapters.directory import convert_each, make_task_toml, parsing_python, test_folder, write_task
 from envs.tasks.harbor import directory_digest, load_task
 from envs.types import BadTask
 
@@ -47,6 +49,9 @@ def test_files_and_folders_are_copied_with_their_links(tmp_path):
 
 
 def test_protected_paths_are_taken_as_they_are_and_folders_with_all_below_them(tmp_path):
+    odd = ["tests/\U0001f600.py", "tests/a\x7fb.py", 'tests/"é".py']
+    text = make_task_toml("sample", protected=odd, tags=["\U0001f600"])
+    assert tomllib.loads(text)["metadata"]["protected_paths"] == sorted(odd)
     text = make_task_toml("sample", protected=["tests/test_[a].py"], folders=["tests"], tags=["slow"])
     task = load_task(write_task(tmp_path, "one", {**FILES, "task.toml": text}))
     assert task.hidden.protected == ("tests/*", "tests/test_[[]a].py")
@@ -99,3 +104,11 @@ def test_a_task_is_never_written_over_the_directory_that_it_is_made_of(tmp_path,
     with pytest.raises(BadTask, match="tasks could be written over; give another --out"):
         ADAPTERS[kind](tmp_path / source, tmp_path / out)
     assert {name: (tmp_path / "set/one" / name).read_text() for name in SOURCES[kind]} == SOURCES[kind]
+
+
+@pytest.mark.parametrize(
+    "source", ["x = (", "x = '\ud83d'", "x = '\0'", f"x = {'-' * 20_000}1"], ids=["open", "half", "nul", "deep"]
+)
+def test_a_source_that_can_not_be_parsed_is_named(source):
+    with pytest.raises(BadTask, match=r"row 3: test_a\.py is not Python: .+"), parsing_python("row 3: test_a.py"):
+        ast.parse(source)

@@ -86,6 +86,8 @@ def test_the_agent_is_told_the_prompt_and_not_the_tests(tmp_path):
         (HUMANEVAL | {"task_id": None}, "task_id is missing"),
         (HUMANEVAL | {"entry_point": "a b"}, "entry_point 'a b' is not a name"),
         (HUMANEVAL | {"canonical_solution": "    return ("}, "the reference of HumanEval/900 is not Python"),
+        (HUMANEVAL | {"canonical_solution": "    return '\ud83d'\n"}, "the reference of HumanEval/900 is not Python"),
+        (HUMANEVAL | {"canonical_solution": f"    return {'-' * 20_000}1\n"}, "is not Python: it is nested too deeply"),
         (MBPP | {"test_list": []}, "test_list is missing or empty"),
         (MBPP | {"test_list": [1]}, "test_list must be a list of texts"),
         (MBPP | {"test_list": ["assert ("]}, "the tests of mbpp-601 is not Python"),
@@ -109,9 +111,10 @@ def test_equal_rows_count_once(tmp_path, caplog):
 
 
 def test_lines_that_are_no_json_and_files_that_are_not_there_are_refused(tmp_path):
-    (tmp_path / "rows.jsonl").write_text("{")
-    with pytest.raises(BadTask, match="not valid JSON"):
-        load(tmp_path / "rows.jsonl", tmp_path / "out")
+    for line in ("{", f"{'[' * 200_000}{']' * 200_000}"):
+        (tmp_path / "rows.jsonl").write_text(line)
+        with pytest.raises(BadTask, match="not valid JSON"):
+            load(tmp_path / "rows.jsonl", tmp_path / "out")
     with pytest.raises(BadTask, match="is not a file"):
         load(tmp_path / "none.jsonl", tmp_path / "out")
 
