@@ -7,7 +7,8 @@ from typing import Any
 
 from atropos_agent.types import AgentResult
 from envs.functions.calling import await_value
-from envs.types import Failure, InfraError, Task, Verdict
+from envs.rewards import number_of
+from envs.types import MOST_REWARD, Failure, InfraError, Task, Verdict
 from sandboxes.base import Sandbox
 from sandboxes.naming import did_you_mean
 from sandboxes.signatures import signature_of
@@ -59,7 +60,10 @@ def verdict_of(name: str, value: object) -> Verdict:
     if value is None:
         raise InfraError(Failure.VERIFIER, f"{name} returned nothing: there is no reward; return a number or a Verdict")
     try:
-        return Verdict(float(value), f"{name} returned {value!r}"[:500])  # type: ignore[arg-type]
+        number = number_of(value)
     except (TypeError, ValueError, OverflowError):
         what = f"{name} returned a {type(value).__name__}; return a number or a Verdict"
         raise InfraError(Failure.VERIFIER, what) from None
+    if not abs(number) <= MOST_REWARD:
+        raise InfraError(Failure.VERIFIER, f"{name} returned {number}; return a number of at most {MOST_REWARD:g}")
+    return Verdict(number, f"{name} returned {value!r}"[:500])
