@@ -146,7 +146,8 @@ class LocalWorker:
         if not worked and result.stop_reason is StopReason.MAX_TOKENS:
             raise InfraError(Failure.TASK, _NO_ROOM)
         if not worked:
-            why = result.error or f"the agent ended as {result.stop_reason or 'nobody knows what'}"
+            ended = f"the agent ended as {result.stop_reason or 'nobody knows what'}"
+            why = result.error or f"{ended}; an agent or a function asks the model at least once"
             raise InfraError(Failure.ENVIRONMENT, f"no reply was sampled: {why}")
         missing = sum(ledger.replies for ledger in seat.ledgers) - len(result.steps)
         if missing > 0:
