@@ -46,9 +46,17 @@ def reward_of(value: float | Reward, turns: int) -> Reward:
     return replace(given, value=value, turn_advantages=own, explanation=str(given.explanation))
 
 
+def number_of(value: Any) -> float:
+    """Return a number as a float. Raises TypeError for a text, whatever is in it; TypeError, ValueError or
+    OverflowError for another value."""
+    if isinstance(value, str | bytes | bytearray):
+        raise TypeError("a text is no number")
+    return float(value)
+
+
 def _number(what: str, value: Any) -> float:
     try:
-        number = float(value)
+        number = number_of(value)
     except (TypeError, ValueError, OverflowError) as error:
         problem = f"{what} is a {type(value).__name__}; return a number or a Reward"
         raise InfraError(Failure.VERIFIER, problem) from error

@@ -28,9 +28,10 @@ def resolve(option: str, value: str, known: Mapping[str, Any], group: str = "") 
     given, value = value, known.get(value, value)
     module, colon, name = value.partition(":")
     if not (module and colon and name):
+        choice = f"choose {', '.join(known)}, or " if known else ""
         raise ValueError(
             f"{option} {given}: there is none of that name{did_you_mean(given, known)}; "
-            f"choose {', '.join(known) or 'a dotted path'}, or give one of your own as package.module:name"
+            f"{choice}give one of your own as package.module:name"
         )
     with import_errors(option, value, module):
         found = importlib.import_module(module)
@@ -90,8 +91,10 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
     ends: dict[str, list[str]] = {}
     for one in plain:
         ends.setdefault(one.lstrip("_").rpartition(".")[2], []).append(one)
+    # A mistyped name of a part's option is none of a part.
+    near = [end for end, all_ in ends.items() if not outer or any("." in one for one in all_)]
     found = []
-    for end in [bare] if bare in ends else _close(bare, ends, 0.65 if len(bare) > 4 else 0.6):
+    for end in [bare] if bare in ends else _close(bare, near, 0.65 if len(bare) > 4 else 0.6):
         beside = [one for one in ends[end] if one.lstrip("_").rpartition(".")[0] == outer]
         found.append(plain[(beside or ends[end])[0]])
     return found or [plain[one] for one in _close(wanted, plain, 0.85)]

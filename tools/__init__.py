@@ -57,8 +57,8 @@ STANDARD = tuple(_STANDARD)
 
 def check_names(names: Iterable[str]) -> list[ValueError]:
     """Return the mistakes in tools' names, before there is a sandbox: unknown ones, repeated ones, wrong settings, and
-    tools of your own without a schema."""
-    problems, seen = [], set()
+    tools of your own without a schema or with another tool's name."""
+    problems, seen, given_by = [], set(), dict[str, str]()
     for given in names:
         try:
             name, texts = _split_name(given)
@@ -67,8 +67,9 @@ def check_names(names: Iterable[str]) -> list[ValueError]:
             seen.add(name)
             found, method = _resolve_tool(name)
             settings = _parse_settings(given, found, texts)
-            if name not in _STANDARD:
-                _check_tool(given, found, method, settings)
+            shown = name if name in _STANDARD else _check_tool(given, found, method, settings)
+            if shown is not None and (other := given_by.setdefault(shown, given)) != given:
+                raise ValueError(f"--env.tools {given}: {other} is named {shown!r} too; rename it or leave one out")
         except ValueError as error:
             problems.append(error)
     return problems
@@ -95,6 +96,9 @@ def _make_tool(sandbox: Sandbox, found: Any, method: str, settings: Mapping[str,
         return found
     made = found if inspect.iscoroutinefunction(found) else found(sandbox, **settings)
     made = getattr(made, method) if method and made is not found else made
+    if not (isinstance(made, Tool) or inspect.isclass(found) or callable(made)):
+        kind = type(made).__name__
+        raise TypeError(f"it has no `async def`, so it gets the sandbox and returns the tool; it returned a {kind}")
     return made if isinstance(made, Tool) else Tool.of(made)
 
 
@@ -105,17 +109,17 @@ class _NoSandbox:
         raise RuntimeError(f"there is no sandbox yet, and no {name}")
 
 
-def _check_tool(given: str, found: Any, method: str, settings: Mapping[str, Any]) -> None:
-    """Make a tool of the user's without a sandbox. Raises ValueError for a mistake in it.
+def _check_tool(given: str, found: Any, method: str, settings: Mapping[str, Any]) -> str | None:
+    """Make a tool of the user's without a sandbox, and return its name. Raises ValueError for a mistake in it.
 
-    Other errors may come from the missing sandbox; the first rollout meets them again, if not."""
+    Other errors may come from the missing sandbox; the first rollout meets them again, if not. Returns None then."""
     try:
-        _make_tool(cast(Sandbox, _NoSandbox()), found, method, settings)
+        return _make_tool(cast(Sandbox, _NoSandbox()), found, method, settings).name
     except (TypeError, ValueError) as error:
         remedy = f"; name its method: {given.partition('=')[0].rstrip(':')}.METHOD" if inspect.isclass(found) else ""
         raise ValueError(f"--env.tools {given}: {error}{'' if method else remedy}") from error
     except Exception:
-        return
+        return None
 
 
 def _resolve_tool(name: str) -> tuple[Any, str]:

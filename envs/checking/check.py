@@ -147,8 +147,8 @@ async def _run_reference(task: Task, sandbox: Sandbox) -> str:
         cwd=sandbox.workdir,
         env=task.hidden.solution_env,
     )
-    ended = "did not end in time" if ran.timed_out else f"ended with {ran.exit_code}"
-    return f"solve.sh {ended}: {ran.output[-500:]}"
+    ended = "did not end in time" if ran.timed_out else f"ended with status {ran.exit_code}"
+    return f"solve.sh {ended}" + (f": {ran.output[-500:]}" if ran.output.strip() else ".")
 
 
 def render(results: Sequence[CheckResult]) -> Group:
@@ -214,7 +214,7 @@ async def _check(backend: Backend, starts: StartTrees, task: Task, repeats: int)
         verifier_s=_most("verifier_s", [*reference, *nothing]),
         memory_mb=_most("verifier_memory_mb", [*reference, *nothing]),
         image_mb=await _image_mb(backend, image) if image else 0.0,
-        notes=tuple(f"{path} is judged beside the working directory" for path in task.hidden.graded),
+        notes=tuple(f"{path} is judged: the task or its tests name it" for path in task.hidden.graded),
         watched=watched,
         in_place=any(verdict.metrics.get(JUDGED_IN_PLACE) for verdict in reference),
         record=record,

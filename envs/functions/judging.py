@@ -7,7 +7,8 @@ from typing import Any
 
 from atropos_agent.types import AgentResult
 from envs.functions.calling import await_value
-from envs.types import Failure, InfraError, Task, Verdict
+from envs.rewards import number_of
+from envs.types import MOST_REWARD, Failure, InfraError, Task, Verdict
 from sandboxes.base import Sandbox
 from sandboxes.naming import did_you_mean
 from sandboxes.signatures import signature_of
@@ -60,7 +61,11 @@ def verdict_of(name: str, value: object) -> Verdict:
         what = f"{name} returned nothing: there is no reward; return a number or a Verdict"
         raise InfraError(Failure.VERIFIER, what) from TypeError(what)  # it would come again
     try:
-        return Verdict(float(value), f"{name} returned {value!r}"[:500])  # type: ignore[arg-type]
+        number = number_of(value)
     except (TypeError, ValueError, OverflowError) as error:
         what = f"{name} returned a {type(value).__name__}; return a number or a Verdict"
         raise InfraError(Failure.VERIFIER, what) from error
+    if not abs(number) <= MOST_REWARD:
+        what = f"{name} returned {number}; return a number of at most {MOST_REWARD:g}"
+        raise InfraError(Failure.VERIFIER, what) from ValueError(what)
+    return Verdict(number, f"{name} returned {value!r}"[:500])

@@ -101,7 +101,7 @@ async def evaluate(
     left = [one for one in planned if (one.task.id, one.number) not in samples.rewards]
     if len(left) < len(planned):
         done = len(planned) - len(left)
-        logger.info("%d of %d samples are there from an earlier start; %d are left", done, len(planned), len(left))
+        logger.info("%d of %d samples are there from an earlier start; %d to make", done, len(planned), len(left))
 
     lost: Counter[str] = Counter()
     used = 0

@@ -82,7 +82,8 @@ class TaskQueue:
         Raises InfraError when all tasks are quarantined."""
         while True:
             if all(self.is_quarantined(task) for task in self._tasks):
-                raise InfraError(Failure.TASK, f"every task is quarantined; see {self._failures.path}")
+                last = f"; the last failure: {why}" if (why := self._failures.breaker.last) else ""
+                raise InfraError(Failure.TASK, f"every task is quarantined; see {self._failures.path}{last}")
             if self._put_back:
                 group = self._put_back.popleft()
             else:

@@ -147,7 +147,8 @@ class LocalWorker:
         if not worked and result.stop_reason is StopReason.MAX_TOKENS:
             raise InfraError(Failure.TASK, _NO_ROOM)
         if not worked:
-            why = result.error or f"the agent ended as {result.stop_reason or 'nobody knows what'}"
+            ended = f"the agent ended as {result.stop_reason or 'nobody knows what'}"
+            why = result.error or f"{ended}; an agent or a function asks the model at least once"
             # One that ends without a question, and says of no trouble, would do it again.
             quiet = result.error is None and result.stop_reason in (StopReason.ANSWERED, None)
             cause = ValueError(why) if quiet else None

@@ -140,7 +140,7 @@ def _attack_command(options: argparse.Namespace) -> int:
                 return status
             results = _merge_attacks(options.manifest, run_dir)
     make_console().print(render_attacks(results))
-    return 1 if any(result.accepts for result in results) else 0
+    return 1 if not results or any(result.accepts for result in results) else 0
 
 
 async def _attack(options: argparse.Namespace) -> list[CheckResult]:

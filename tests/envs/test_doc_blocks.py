@@ -26,6 +26,7 @@ from sums import Sums, right
 from atropos_agent.cpu_engine.model import DEFAULT_CACHE
 from atropos_agent.gateway import Gateway
 from envs.agents.facts import ForeignAgent
+from envs.checking.check import check_tasks
 from envs.functions import Hooks, Prompt, rollout
 from envs.functions.running import run
 from envs.lab import smoke
@@ -33,6 +34,7 @@ from envs.lab.practice import write_tasks
 from envs.options.reading import read_options
 from envs.runs import open_run
 from envs.swe.environment import SWEEnv, SWEEnvConfig
+from envs.tasks.harbor import load_tasks
 from envs.tasks.task_toml import parse_config
 from envs.types import Task
 from sandboxes.base import Limits, PtySize, SandboxSpec
@@ -42,7 +44,7 @@ from tools import ToolError, ToolRegistry
 from tools.mcp.servers import parse_servers, read_servers
 
 ROOT = Path(__file__).parents[2]
-LANGUAGES = ("python", "json", "yaml", "toml")
+LANGUAGES = ("python", "json", "yaml", "toml", "shell")
 ELSEWHERE = {
     "README.md: import sys": "tests/test_examples.py",
     "docs/trainers.md: import asyncio": "tests/envs/trainers/test_tinker.py",
@@ -192,6 +194,26 @@ def test_a_task_names_its_limits(code):
     config = parse_config(code, "task.toml")
     assert (config.environment.memory_mb, config.environment.allowed_hosts) == (512, ["pypi.org"])
     assert not [*config.ignored_fields()]
+
+
+@pytest.mark.docker
+@of("docs/tasks.md: #!/bin/bash")
+async def test_a_script_of_tests_rewards_the_reference_alone(code, docker_backend, base_image, tmp_path):
+    files = {
+        "task.toml": "",
+        "instruction.md": "Correct `double`.",
+        "environment/Dockerfile": f"FROM {base_image}\nWORKDIR /app\nCOPY stats.py .\n",
+        "environment/stats.py": "def double(x):\n    return x\n",
+        "tests/test.sh": code,
+        "tests/test_stats.py": "from stats import double\n\n\ndef test_double():\n    assert double(2) == 4\n",
+        "solution/solve.sh": "sed -i 's/return x/return 2 * x/' stats.py\n",
+    }
+    for name, text in files.items():
+        path = tmp_path / "double" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (result,) = await check_tasks(docker_backend, load_tasks(tmp_path))
+    assert (result.problem, result.watched) == (None, True)
 
 
 @of("docs/trainers.md: from envs.running.feed")

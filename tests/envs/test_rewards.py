@@ -49,6 +49,12 @@ def test_a_reward_whose_mean_with_others_is_no_number_is_none(value):
         reward_of(value, 0)
 
 
+@pytest.mark.parametrize("value", ["0.5", b"1", None, Reward("1"), Reward(1.0, ("1",))])
+def test_a_text_is_no_reward_whatever_is_in_it(value):
+    with pytest.raises(InfraError, match="return a number or a Reward"):
+        reward_of(value, 1)
+
+
 async def waits(task, outcome):
     return 1.0
 

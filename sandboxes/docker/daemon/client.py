@@ -234,6 +234,7 @@ def image_remedy(name: str) -> str:
     """Return what to do about a missing image."""
     return (
         f"Image {name!r} is not on this host and could not be pulled. Either `docker load` it from a file, "
-        "give the Docker daemon a registry that has it, or build from another base image (option base_image; "
-        "`python -m sandboxes setup` makes atropos-agent/base:debian12, which needs no registry)."
+        "give the Docker daemon a registry that has it, or build from another base image (option base_image, in "
+        "commands --env.base_image or --base-image; `python -m sandboxes setup` makes atropos-agent/base:debian12, "
+        "which needs no registry)."
     )

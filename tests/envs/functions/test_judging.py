@@ -25,7 +25,7 @@ def test_numbers_are_rewards(value, reward):
     assert verdict_of("f", value).reward == reward
 
 
-@pytest.mark.parametrize("value", [None, [1.0], {}, "good"])
+@pytest.mark.parametrize("value", [None, [1.0], {}, "good", "1", b"1", float("nan"), float("inf")])
 def test_what_is_no_number_is_no_reward(value):
     with pytest.raises(InfraError, match="f returned") as caught:
         verdict_of("f", value)

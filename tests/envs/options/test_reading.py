@@ -236,6 +236,7 @@ WRONG = [
     (["--env.eval_attempts=4"], "did you mean --env.attempts or --env.eval_samples?"),
     (["--openai.model=x"], "did you mean --openai.model_name?"),
     (["--env.qqqqqq", "4"], "--env.qqqqqq: there is no such option"),
+    (["--env.nope", "4"], "--env.nope: there is no such option\n"),
     (["--openai.healthcheck", "4"], "--openai.healthcheck: there is no such option"),
     (["stray"], "'stray' belongs to no option"),
     (["--env.shaping.long_reply=9"], "--env.shaping.long_reply: it was removed; use --env.reward (docs/reward.md)"),

@@ -17,6 +17,25 @@ def test_the_tools_by_default_are_known():
     assert set(SWEEnvConfig().tools) < set(STANDARD)
 
 
+async def view(path: str) -> str:
+    """Look at a file."""
+    return path
+
+
+def weather(city: str) -> str:
+    """Forecast the weather."""
+    return f"{city}: rain"
+
+
+def test_mistakes_of_own_tools_are_found_before_there_is_a_sandbox():
+    said = [str(problem) for problem in check_names(["view", f"{__name__}:view", f"{__name__}:weather"])]
+    assert said == [
+        f"--env.tools {__name__}:view: view is named 'view' too; rename it or leave one out",
+        f"--env.tools {__name__}:weather: it has no `async def`, so it gets the sandbox and returns the tool; "
+        "it returned a str",
+    ]
+
+
 def test_each_unknown_tool_is_named_with_the_nearest_one():
     said = [str(problem) for problem in check_names(["termnal", "view", "view", "no_module:tool"])]
     assert "did you mean terminal?" in said[0] and "view: it is named twice" in said[1] and "no_module" in said[2]

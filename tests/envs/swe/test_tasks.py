@@ -241,7 +241,7 @@ def test_tasks_that_can_not_be_used_are_not_attacked(tmp_path, capsys, without_d
     make_task(tmp_path, name="weak")
     (task,) = load_tasks(tmp_path)
     write_manifest(tmp_path / "manifest.json", [CheckResult("weak", task.digest, "", (0.0,), (0.0,), 1, "why")])
-    assert main(["attack", str(tmp_path)]) == 0
+    assert main(["attack", str(tmp_path)]) == 1, "nothing was attacked"
     said = capsys.readouterr()
     assert "0 of 0 tasks accepted a wrong patch" in said.out
     assert "1 task can't be used and won't be attacked" in said.err

@@ -212,7 +212,7 @@ class TestImages:
     async def test_a_missing_image_says_what_to_do(self, docker_backend):
         with pytest.raises(ImageMissing) as caught:
             await docker_backend.ensure_image("localhost:1/no/such-image:1")
-        for hint in ("localhost:1/no/such-image:1", "docker load", "registry", "base_image"):
+        for hint in ("localhost:1/no/such-image:1", "docker load", "registry", "--env.base_image or --base-image"):
             assert hint in str(caught.value)
 
     async def test_opening_a_missing_image_raises(self, docker_backend):
