@@ -35,6 +35,8 @@ _FUNCTION = ("name", "description", "parameters", "parametersJsonSchema")
 _SNAKE = re.compile(r"_([a-z])")
 _OWN = frozenset({"args", "response", "parameters", "parametersJsonSchema", "responseSchema", "responseJsonSchema"})
 """Keys of values that are not the protocol's."""
+_REPEATED = frozenset({"contents", "parts", "tools", "functionDeclarations"})
+"""Keys of lists. Google takes an object for a list of one, and its own examples send it."""
 
 
 class Gemini(Protocol):
@@ -120,13 +122,15 @@ def of_path(path: str, query: bytes, body: Mapping[str, Any]) -> Mapping[str, An
 
 
 def _to_camel_case(value: Any) -> Any:
-    """Return a value with its keys in camel case, but for those that are not the protocol's."""
+    """Return a value with its keys in camel case, but for those that are not the protocol's; without fields that are
+    null, which are not set, and with lists where an object stands for one."""
     if isinstance(value, list):
         return [_to_camel_case(one) for one in value]
     if not isinstance(value, dict):
         return value
-    named = ((_SNAKE.sub(lambda found: found[1].upper(), key), one) for key, one in value.items())
-    return {key: one if key in _OWN else _to_camel_case(one) for key, one in named}
+    named = ((_SNAKE.sub(lambda found: found[1].upper(), key), one) for key, one in value.items() if one is not None)
+    listed = ((key, [one] if key in _REPEATED and isinstance(one, dict) else one) for key, one in named)
+    return {key: one if key in _OWN else _to_camel_case(one) for key, one in listed}
 
 
 def _number(config: Mapping[str, Any]) -> Any:

@@ -40,7 +40,9 @@ CHECKED = frozenset({*_SAYS, "n", "modalities"})
 def check(body: Mapping[str, Any]) -> None:
     """Raise Refusal for a request's fields that can't be honoured."""
     for name, why in _SAYS.items():
-        if body.get(name) not in (None, False, 0, {}, [], ""):
+        value = body.get(name)
+        # OpenAI's clients ask for a search by an empty object.
+        if value not in (None, False, 0, {}, [], "") or (name == "web_search_options" and value == {}):
             raise wrong(name, why)
     if body.get("n") not in (None, 1):
         raise wrong("n", "there is one choice; ask several times for more")

@@ -188,9 +188,11 @@ def _parse_item(
             texts = list(dict.fromkeys(fields.text(part.get("text"), where, default="") for part in blocks))
             return HistoryMessage("assistant", thinking="\n".join(texts) if texts else None, handle=handle)
         case "item_reference":
+            name = str(item.get("id") or "")
+            handle = _number(name)
             if handle is None:
                 raise fields.wrong(f"{where}.id", "is no item's id of this rollout: send the item itself")
-            return HistoryMessage("assistant", handle=handle, refers=_part_path(str(item["id"])))
+            return HistoryMessage("assistant", handle=handle, refers=_part_path(name))
     raise refusals.part(kind, f"{where}.type")
 
 

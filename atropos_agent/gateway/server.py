@@ -97,7 +97,11 @@ class Gateway:
         headers = dict(scope["headers"])
         scheme, _, token = headers.get(b"authorization", b"").strip().partition(b" ")
         named = headers.get(b"x-api-key") or headers.get(b"x-goog-api-key")
-        given = named or (token.strip() if scheme.lower() == b"bearer" else scheme)
+        given = (
+            named
+            or (token.strip() if scheme.lower() == b"bearer" else scheme)
+            or _key_in(scope.get("query_string", b""))
+        )
         found = None
         # All are compared, each in constant time, so that the time tells nothing of a key.
         for key, session in self._sessions.items():
@@ -122,6 +126,11 @@ class _EmbeddedServer(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Any:
         yield
+
+
+def _key_in(query: bytes) -> bytes:
+    """Return the key in a query: Google's clients may send it there."""
+    return next((one[4:] for one in query.split(b"&") if one.startswith(b"key=")), b"")
 
 
 def _listen(path: Path | None) -> socket.socket:

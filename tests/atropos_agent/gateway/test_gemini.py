@@ -86,6 +86,28 @@ def test_both_cases_of_googles_json_are_read_and_schemas_are_json_schemas():
     }
 
 
+def test_an_object_stands_for_a_list_of_one_and_null_for_nothing():
+    function = {"name": "say", "parameters": {"type": "OBJECT", "properties": {"tools": {"type": "STRING"}}}}
+    call = {"functionCall": {"name": "say", "args": {"parts": {"tools": None}}}, "text": None}
+    result = {"functionResponse": {"name": "say", "response": {"a": None}, "id": None}, "text": None}
+    contents = [
+        {"parts": {"text": "go", "functionCall": None}},
+        {"role": "model", "parts": [call]},
+        {"role": "user", "parts": [result]},
+    ]
+    single, plain = (
+        {"systemInstruction": {"parts": {"text": "Be good."}}, "contents": contents[0], "tools": None},
+        {"contents": contents, "tools": {"functionDeclarations": function}},
+    )
+    assert list(Gemini().read(single).messages) == [HistoryMessage("system", "Be good."), HistoryMessage("user", "go")]
+    request = Gemini().read(plain)
+    assert [tool["function"]["name"] for tool in request.tools] == ["say"]
+    assert set(request.tools[0]["function"]["parameters"]["properties"]) == {"tools"}
+    asked, reply, answer = request.messages
+    assert (asked.text, reply.text, answer.text) == ("go", "", '{"a": null}')
+    assert reply.calls[0].arguments == {"parts": {"tools": None}}
+
+
 def test_what_is_not_followed_beside_the_sampling_is_noted():
     calling = {"mode": "VALIDATED", "allowedFunctionNames": ["say"]}
     body = {

@@ -52,6 +52,7 @@ MESSAGES = {
     ("kind", "field", "value"),
     [
         *(("chat", *one) for one in CHAT.items()),
+        ("chat", "web_search_options", {}),
         *(("responses", *one) for one in RESPONSES.items()),
         *(("messages", *one) for one in MESSAGES.items()),
     ],

@@ -91,9 +91,10 @@ async def test_an_item_that_is_not_there_is_refused_by_name(fitted, name):
         agent = AGENTS["responses"](client)
         agent.user("go")
         agent.results(await agent.ask())
-        agent.history[1] = {"type": "item_reference", "id": name}
-        with pytest.raises(Refused, match="item"):
-            await agent.ask()
+        for more in ({}, {"encrypted_content": "rs_gw_0"}):  # of thinking alone: no id
+            agent.history[1] = {"type": "item_reference", "id": name, **more}
+            with pytest.raises(Refused, match="item"):
+                await agent.ask()
 
 
 async def test_a_history_named_by_its_last_answer_goes_on_from_that(fitted):

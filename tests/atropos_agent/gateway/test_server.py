@@ -130,6 +130,15 @@ async def test_a_key_may_come_in_each_spelling(fitted, name, value):
         assert (await client.get(models, headers={name: f"Basic {session.api_key}"})).status_code == 401
 
 
+async def test_a_key_may_come_in_the_query_as_googles_does(fitted):
+    async with serving(fitted, []) as (_, session, _), httpx.AsyncClient() as client:
+        models = f"{session.anthropic_url}/v1beta/models?alt=sse&key="
+        assert (await client.get(models + session.api_key)).status_code == 200
+        assert (await client.get(models + "other")).status_code == 401
+        assert (await client.get(f"{models}other", headers={"x-api-key": session.api_key})).status_code == 200
+        assert (await client.get(models + session.api_key, headers={"x-api-key": "other"})).status_code == 401
+
+
 async def test_a_unix_socket_is_its_owners_alone(fitted, tmp_path):
     path = tmp_path / "gateway.sock"
     async with serving(fitted, [DONE], path=path) as (_, session, _):
