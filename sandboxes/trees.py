@@ -178,8 +178,8 @@ def read_folder(
             name = member.name if single else member.relative_to(path).as_posix()
             if (only is not None and name not in only) or not set(skip).isdisjoint(name.split("/")):
                 continue
-            info = tar.gettarinfo(member, arcname=name)
-            if not (info.isreg() or info.isdir() or info.issym() or info.islnk()):
+            info: tarfile.TarInfo | None = tar.gettarinfo(member, arcname=name)  # None for a socket
+            if info is None or not (info.isreg() or info.isdir() or info.issym() or info.islnk()):
                 continue
             info.uid = info.gid = 0
             info.uname = info.gname = ""

@@ -12,7 +12,7 @@ from sandboxes.base import Sandbox
 from sandboxes.plurals import plural
 from tools.base import ToolError
 from tools.closest import find_closest
-from tools.output import replace_unreadable, truncate
+from tools.output import replace_unreadable, truncate, whole_lines
 from tools.paths import check_path, locate, path_error
 
 _MAX_BYTES = 16 * 2**20
@@ -232,14 +232,16 @@ class Files:
     async def _list_directory(self, path: str) -> str:
         directory = posixpath.join(self._sandbox.workdir, path)
         result = await self._sandbox.exec(_LIST, cwd=directory)
-        # 126 and 127: what is neither file nor directory cannot be entered.
-        if result.exit_code in (126, 127):
+        if result.exit_code == 127:
+            raise ToolError("this sandbox has no find, so directories can't be listed; use the terminal")
+        # 126: what is neither file nor directory cannot be entered.
+        if result.exit_code == 126:
             raise ToolError(f"{path} is neither a regular file nor a directory that can be opened")
-        entries = sorted(
-            line[2:] for line in replace_unreadable(result.output).splitlines() if line.startswith("./") and line[2:]
-        )
+        lines = whole_lines(replace_unreadable(result.output))
+        entries = sorted(line[2:] for line in lines if line.startswith("./") and line[2:])
         if len(entries) > _MAX_ENTRIES:
-            entries = [*entries[:_MAX_ENTRIES], f"[{len(entries) - _MAX_ENTRIES:,} more entries]"]
+            at_least = "at least " if result.truncated or result.timed_out else ""
+            entries = [*entries[:_MAX_ENTRIES], f"[{at_least}{len(entries) - _MAX_ENTRIES:,} more entries]"]
         return "\n".join(entries) or "(empty directory)"
 
 

@@ -15,6 +15,9 @@ _ESCAPES = re.compile(
 # What is neither text nor layout: control characters, what UTF-8 could not decode, lone surrogates.
 _UNREADABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffd\ud800-\udfff]+")
 
+_DROPPED = re.compile(r"\[\.\.\. \d+ bytes dropped \.\.\.\]")
+"""The line of `sandboxes.output.dropped_line`. Names in the lists of `find` begin otherwise."""
+
 
 def render_terminal(text: str) -> str:
     """Return text as a terminal would leave it: escape sequences gone, a line overwritten by
@@ -31,6 +34,16 @@ def render_terminal(text: str) -> str:
 def replace_unreadable(text: str) -> str:
     """Return the text of a file: nothing is interpreted, runs of unreadable characters are shown as one U+FFFD."""
     return _UNREADABLE.sub("\ufffd", text)
+
+
+def whole_lines(text: str) -> list[str]:
+    """Return the lines of a command's output. If its middle was dropped, the lines cut there are left out: their rests
+    would look like whole names."""
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        if _DROPPED.fullmatch(line):
+            return lines[: max(number - 1, 0)] + lines[number + 2 :]
+    return lines
 
 
 def truncate(text: str, limit: int, cut_note: str = "") -> str:

@@ -10,7 +10,7 @@ from pydantic import PositiveInt
 
 from sandboxes.base import ExecResult, Sandbox
 from tools.base import ToolError
-from tools.output import replace_unreadable, truncate
+from tools.output import replace_unreadable, truncate, whole_lines
 from tools.paths import locate
 
 _TIMEOUT_S = 30.0
@@ -20,11 +20,16 @@ _MAX_LINE = 200
 
 _BAD_PATTERN = 98
 _NO_SUCH_PATH = 99
+_NO_PROGRAM = 127
 
 # POSIX find and grep, so that any image will do. The pattern is tried first, because the exit code of
 # find does not tell a wrong pattern from one that matches nothing. /dev/null makes grep name its files.
 _SEARCH = f"""
-error=$(echo | grep -q "$3" -e "$2" 2>&1) || [ $? -eq 1 ] || {{ printf '%s' "$error"; exit {_BAD_PATTERN}; }}
+error=$(echo | grep -q "$3" -e "$2" 2>&1) || case $? in
+  1) ;;
+  {_NO_PROGRAM}) exit {_NO_PROGRAM};;
+  *) printf '%s' "$error"; exit {_BAD_PATTERN};;
+esac
 [ -e "$1" ] || exit {_NO_SUCH_PATH}
 exec find -H "$1" -name .git -prune -o -type f "$4" "$5" -exec grep -n "$3" -e "$2" /dev/null {{}} + 2>/dev/null
 """
@@ -78,7 +83,8 @@ class Search:
             path: directory to look in.
         """
         result = await self._run(_FIND, path, *_glob_arguments(name))
-        found = sorted(line for line in result.output.split("\n") if line.startswith(".") and line not in (".", "./"))
+        lines = whole_lines(result.output)
+        found = sorted(line for line in lines if line.startswith(".") and line not in (".", "./"))
         return self._format_results((_path(path, line) for line in found), len(found), "names", result)
 
     async def _run(self, script: str, path: str, *arguments: str) -> ExecResult:
@@ -88,8 +94,10 @@ class Search:
         result = await self._sandbox.exec(
             command, cwd=directory, env={"LC_ALL": "C"}, timeout=_TIMEOUT_S, max_output=_MAX_OUTPUT
         )
-        # 126 and 127: the directory to start in is missing or closed.
-        if result.exit_code in (_NO_SUCH_PATH, 126, 127):
+        if result.exit_code == _NO_PROGRAM:
+            raise ToolError("this sandbox lacks find or grep, so nothing can be searched; use the terminal")
+        # 126: the directory to start in is missing or closed.
+        if result.exit_code in (_NO_SUCH_PATH, 126):
             raise ToolError(f"no such file or directory: {path}")
         return result
 

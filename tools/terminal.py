@@ -106,8 +106,10 @@ class Terminal:
     async def _save_output(self, result: ExecResult, number: int) -> str:
         """Write an output too long to be shown into a file, and return the file's place, in words for the model."""
         if self._directory is None:
-            made = await self._sandbox.exec(["/bin/sh", "-c", "echo ${TMPDIR:-/tmp}"])
-            self._directory = f"{made.output.strip()}/.terminal-{secrets.token_hex(4)}"
+            found = await self._sandbox.exec(["/bin/sh", "-c", "echo ${TMPDIR:-/tmp}"])
+            if not found.ok:  # no process can be started, say
+                return f"; they could not be kept: {found.output.strip()}"
+            self._directory = f"{found.output.strip()}/.terminal-{secrets.token_hex(4)}"
         path = f"{self._directory}/output-{number}.txt"
         kept = f"the first and last {_MAX_OUTPUT // 2:,} bytes" if result.truncated else "full output"
         try:

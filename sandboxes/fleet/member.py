@@ -180,7 +180,7 @@ class Member:
         """Get in touch with a lost host, or say why this can't be done: not each time, as it is tried all the time."""
         try:
             await self.open()
-        except SandboxError as error:
+        except (SandboxError, OSError) as error:  # this process may be out of descriptors: ssh needs some
             now = time.monotonic()
             if now >= self._silent_until:
                 logger.warning("Docker host %s is not back: %s", self.host.url, error)

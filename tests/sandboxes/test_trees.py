@@ -2,6 +2,7 @@
 
 import io
 import os
+import socket
 import tarfile
 import time
 
@@ -56,3 +57,10 @@ class TestTrees:
 
     def test_rebasing_keeps_a_single_file(self):
         assert content(rebase(archive({"one": b"1"}), "/app"), "one") == b"1"
+
+
+def test_sockets_are_left_out(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "socket"))
+        assert list(members(pack(tmp_path))) == ["file"]

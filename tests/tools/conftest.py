@@ -98,3 +98,15 @@ async def busybox_sandbox(local_backend, tmp_path):
         (tmp_path / applet).symlink_to(busybox)
     async with local_backend.open(SandboxSpec(IMAGE, workdir="/app", env={"PATH": str(tmp_path)})) as sandbox:
         yield sandbox
+
+
+@pytest.fixture
+def sandbox_without(local_backend, tmp_path):
+    """Open a sandbox that lacks a program of POSIX."""
+
+    def opened(missing: str):
+        for name in {"sh", "find", "grep", "printf"} - {missing}:
+            (tmp_path / name).symlink_to(shutil.which(name))
+        return local_backend.open(SandboxSpec(IMAGE, workdir="/app", env={"PATH": str(tmp_path)}))
+
+    return opened

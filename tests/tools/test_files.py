@@ -99,6 +99,18 @@ async def test_an_empty_and_a_huge_directory_are_listed(files, sandbox):
     assert len(listing) == 201 and listing[-1] == "[800 more entries]"
 
 
+async def test_an_incomplete_list_has_no_exact_count_and_no_cut_name(files, sandbox):
+    await sandbox.exec("mkdir many; cd many; seq -f '%0120.0f' 1 9000 | xargs touch", cwd=sandbox.workdir)
+    listing = (await files.view("many")).splitlines()
+    assert {len(line) for line in listing[:-1]} == {120} and listing[-1].startswith("[at least ")
+
+
+async def test_a_missing_find_is_named(sandbox_without):
+    async with sandbox_without("find") as sandbox:
+        with pytest.raises(ToolError, match="has no find"):
+            await Files(sandbox).view(".")
+
+
 async def test_a_replacement_shows_the_lines_around_it(files, read):
     await files.create("a.py", CODE)
     shown = await files.replace("a.py", "x + 1", "(\n        x + 3\n    )")

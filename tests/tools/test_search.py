@@ -184,3 +184,16 @@ async def test_busybox_suffices(busybox_sandbox):
         await search.search("ret(urn")
     with pytest.raises(ToolError, match="no such file"):
         await search.search("a", path="nope")
+
+
+@pytest.mark.parametrize("missing", ["find", "grep"])
+async def test_a_missing_program_is_named(sandbox_without, missing):
+    async with sandbox_without(missing) as sandbox:
+        with pytest.raises(ToolError, match="lacks find or grep"):
+            await Search(sandbox).search("a")
+
+
+async def test_a_name_cut_in_the_middle_of_a_long_list_is_no_name(search, sandbox):
+    await sandbox.exec("mkdir many; cd many; seq -f '%0120.0f' 1 9000 | xargs touch", cwd=sandbox.workdir)
+    found = (await search.find("*0*", "many")).splitlines()
+    assert {len(line) for line in found[:-1]} == {len("many/") + 120}

@@ -4,6 +4,7 @@ import pytest
 from stopwatch import Stopwatch
 from waiting import until
 
+from sandboxes.base import ExecResult
 from tools import Terminal, ToolError
 
 
@@ -310,6 +311,17 @@ async def test_long_output_is_cut_also_where_it_cannot_be_kept(terminal):
     blocked = path.replace("output-1", "output-3")
     await run(terminal, f"mkdir {blocked}")
     assert "characters cut; they could not be kept: " in await run(terminal, "seq 1 20000")
+
+
+async def test_no_message_of_a_failed_command_becomes_a_directory(terminal, shell_sandbox, monkeypatch):
+    async def refused(*_, **__):
+        return ExecResult(126, b"sandbox: cannot start a process: Resource temporarily unavailable\n")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shell_sandbox, "exec", refused)
+        assert "they could not be kept: sandbox: cannot start a process" in await run(terminal, "seq 1 20000")
+    assert await run(terminal, "ls") == "(no output)"
+    assert "full output: /" in await run(terminal, "seq 1 20000")
 
 
 async def test_a_flood_is_bounded_and_says_what_is_kept(terminal, shell_sandbox):

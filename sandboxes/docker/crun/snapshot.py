@@ -99,12 +99,15 @@ def _has_open_files(pid: int, device: int) -> bool:
     for fd in Path(f"/proc/{pid}/fd").iterdir():
         if fd.stat().st_dev == device:
             return True
-    maps = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
-    if all(line.split(" ", 2)[1][3] == "p" for line in maps.splitlines()):
+    if all(line.split(b" ", 2)[1][3:4] == b"p" for line in _lines(f"/proc/{pid}/maps")):
         return False
     # What may not be written to now may be made so, where the file was opened to be written to: "shared".
-    flags = Path(f"/proc/{pid}/smaps").read_text(encoding="utf-8", errors="replace").splitlines()
-    return any(line.startswith("VmFlags:") and "sh" in line.split() for line in flags)
+    return any(line.startswith(b"VmFlags:") and b"sh" in line.split() for line in _lines(f"/proc/{pid}/smaps"))
+
+
+def _lines(path: str) -> list[bytes]:
+    """Return the lines of a file of the kernel's. It escapes no line end in names but LF; `splitlines` knows others."""
+    return [line for line in Path(path).read_bytes().split(b"\n") if line]
 
 
 def _is_running(pid: int) -> bool:

@@ -34,6 +34,7 @@ _TAKE_BACK_S, _SILENT_S = 10.0, 1.0
 """How long a request may take to be taken back, and how long if it has just been silent."""
 _SPLIT, _FOLLOW, _INPUT, _TERMINAL = 1, 2, 4, 8
 """How a command runs."""
+_MOST_STRINGS = 2**16 - 1
 _NOBODY = 2**32 - 1
 """An unused request number."""
 
@@ -106,7 +107,7 @@ class Channel:
         split: bool,
         attribution: AbstractAsyncContextManager[None],
     ) -> DockerProcess:
-        """Start a followed command. blame: around waiting for its end."""
+        """Start a followed command. attribution: around waiting for its end."""
         how = _FOLLOW | _SPLIT * split | _INPUT * stdin | _TERMINAL * (pty is not None)
         request = _check_size(_encode_command(argv, cwd, env, identity, timeout, max_output, how, pty))
         await self._moving.wait()
@@ -136,7 +137,9 @@ class Channel:
         self, session: int, text: bytes, *, timeout: float, max_output: int, split: bool = False
     ) -> ExecResult:
         self.has_run, start = True, time.monotonic()
-        head = struct.pack("<4I", session, max_output, _milliseconds(timeout), _SPLIT if split else 0)
+        head = struct.pack(
+            "<4I", session, _check_max_output(max_output), _milliseconds(timeout), _SPLIT if split else 0
+        )
         _, payload, call = await self._request(b"", (b"L", head + text), timeout + _ANSWER_S)
         return _parse_end(payload, call, max_output, start, split=split)
 
@@ -298,13 +301,23 @@ def _encode_command(
     strings = [cwd, *argv, *(f"{name}={value}" for name, value in env.items())]
     if any("\0" in text for text in strings):
         raise ValueError("a command, its directory and its environment cannot hold NUL characters")
+    if max(len(argv), len(env)) > _MOST_STRINGS:
+        raise ValueError(
+            f"a command can have {_MOST_STRINGS} arguments and as many variables; give it a longer list as a file"
+        )
     groups = identity.groups
     head = struct.pack(
         f"<4I6H{len(groups)}I",
-        *(max_output, _milliseconds(timeout), identity.uid, identity.gid),
+        *(_check_max_output(max_output), _milliseconds(timeout), identity.uid, identity.gid),
         *(len(groups), len(argv), len(env), how, pty.rows if pty else 0, pty.cols if pty else 0, *groups),
     )
     return head + b"".join(text.encode(errors="surrogateescape") + b"\0" for text in strings)
+
+
+def _check_max_output(size: int) -> int:
+    if not 0 <= size < 2**32:
+        raise ValueError(f"max_output must be from 0 to {2**32 - 1} bytes, not {size}")
+    return size
 
 
 def _check_size(request: bytes) -> bytes:

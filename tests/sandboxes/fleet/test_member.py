@@ -1,10 +1,14 @@
 """One host of a fleet: what counts against it, and what is spoken for there."""
 
+import asyncio
+import errno
+
 import pytest
 from fake_hosts import FakeBackend, FakeHost
 
 from sandboxes.base import DaemonUnavailable, Limits, SandboxEnded, SandboxSpec, SandboxTimeout
 from sandboxes.fleet import Host
+from sandboxes.fleet import member as members
 from sandboxes.fleet.member import MAX_FAILURES, Member
 
 
@@ -49,3 +53,22 @@ async def test_a_success_between_failures_clears_it(member):
 async def test_one_that_is_not_open_has_no_backend():
     with pytest.raises(DaemonUnavailable, match="ssh://a is lost"):
         _ = Member(Host("ssh://a"), lambda _: FakeBackend(FakeHost())).backend
+
+
+async def test_a_process_without_descriptors_goes_on_looking_for_a_lost_host(monkeypatch):
+    failures = [OSError(errno.EMFILE, "Too many open files")]
+
+    def make(_):
+        if failures:
+            raise failures.pop()
+        return FakeBackend(FakeHost())
+
+    monkeypatch.setattr(members, "PROBE_S", 0.01)
+    one = Member(Host("ssh://a"), make)
+    watch = asyncio.create_task(one.watch())
+    async with asyncio.timeout(5):
+        while one.is_silent:
+            assert not watch.done()
+            await asyncio.sleep(0.01)
+    watch.cancel()
+    await one.close()

@@ -126,6 +126,19 @@ async def test_memory_that_may_be_written_to_later_is_looked_for(crun_box, monke
     running.cancel()
 
 
+async def test_names_of_mapped_files_with_line_ends_hinder_no_fork(crun_box):
+    shell = await crun_box.session()
+    loaded = """
+    library=$(find /lib/ /usr/lib/ -name libnss_compat.so.2 | head -1)
+    cp $library "${library%compat*}"$'a\\u2028b.so.2' && printf 'passwd: files a\\u2028b\\n' >/etc/nsswitch.conf
+    echo ~nobody_of_this_name >file; grep -c $'a\\u2028b' /proc/$$/maps >/dev/shm/count"""
+    assert (await shell.run(loaded)).output == ""
+    assert int(await crun_box.read_file("/dev/shm/count")) > 0
+    async with crun_box.fork(1) as (fork,):
+        assert await fork.read_file("file") == b"~nobody_of_this_name\n"
+        assert frozen(crun_box) == 1, "nothing is copied"
+
+
 async def test_nothing_inside_can_write_to_what_is_frozen(crun_box):
     """What a shell does by itself before its next command, it still does in the directory that it was in."""
     shell = await crun_box.session()

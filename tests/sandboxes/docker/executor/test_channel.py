@@ -72,6 +72,24 @@ async def test_nul_characters_are_refused(options):
     await channel.close()
 
 
+@pytest.mark.parametrize("options", [{"argv": ["x"] * 2**16}, {"env": {str(n): "" for n in range(2**16)}}])
+async def test_too_many_arguments_or_variables_are_refused(options):
+    channel, _ = await channel_that(lambda *_: None)
+    with pytest.raises(ValueError, match="can have 65535 arguments and as many variables"):
+        await execute(channel, **options)
+    await channel.close()
+
+
+@pytest.mark.parametrize("size", [-1, 2**32])
+async def test_impossible_bounds_of_output_are_refused(size):
+    channel, _ = await channel_that(lambda *_: None)
+    with pytest.raises(ValueError, match="max_output must be from 0 to"):
+        await execute(channel, max_output=size)
+    with pytest.raises(ValueError, match="max_output must be from 0 to"):
+        await channel.run_line(1, b"true", timeout=5.0, max_output=size)
+    await channel.close()
+
+
 async def test_a_command_that_no_frame_can_hold_is_refused():
     channel, executor = await channel_that(lambda *_: None)
     with pytest.raises(ValueError, match=f"more than {MAX_FRAME} bytes"):
