@@ -1,4 +1,4 @@
-"""Why a TLS connection was refused, in a sentence with the remedy."""
+"""Which certificates are trusted, and why a TLS connection was refused, in a sentence with the remedy."""
 
 from __future__ import annotations
 
@@ -11,6 +11,16 @@ AUTHORITY = "set SSL_CERT_FILE to the file of its CA's certificate"
 _TIMES = (9, 10)
 _NAMES = (62, 64)
 """OpenSSL's codes of certificates outside of their time, and for another name or address."""
+
+
+def trust(authority: str) -> ssl.SSLContext:
+    """Return the settings of connections to servers that the CAs of a file vouch for.
+
+    From Python 3.13 on the default ones also want extensions that `openssl req -x509`, which Docker's manual makes a
+    CA with, leaves out."""
+    tls = ssl.create_default_context(cafile=authority)
+    tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return tls
 
 
 def explain_tls_failure(error: BaseException, address: str, authority: str = AUTHORITY) -> str | None:

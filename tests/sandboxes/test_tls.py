@@ -7,7 +7,7 @@ import aiohttp
 import httpx
 import pytest
 from aiodocker import DockerError
-from own_tls import authority, served
+from own_tls import as_python_3_13_trusts, authority, served
 
 from atropos_agent.engines.completions import unreachable
 from atropos_agent.engines.errors import NotThisServer
@@ -17,6 +17,8 @@ from sandboxes.base import DaemonRefused, SandboxError
 from sandboxes.docker.daemon import client
 from sandboxes.remote.api import Api
 from sandboxes.tls import explain_tls_failure
+
+pytestmark = pytest.mark.usefixtures(as_python_3_13_trusts.__name__)
 
 
 @pytest.fixture(scope="module")
