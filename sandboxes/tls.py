@@ -1,4 +1,4 @@
-"""Why a TLS connection was refused, in a sentence with the remedy."""
+"""Which certificates are trusted, and why a TLS connection was refused, in a sentence with the remedy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,18 @@ AUTHORITY = "set SSL_CERT_FILE to the file of its CA's certificate"
 """The remedy where the environment names the CAs."""
 _TIMES = (9, 10)
 _NAMES = (62, 64)
-"""OpenSSL's codes of certificates outside of their time, and for another name or address."""
+_STRICT = range(80, 94)
+"""OpenSSL's codes of certificates outside of their time, for another name or address, and unlike RFC 5280's."""
+
+
+def trust(authority: str) -> ssl.SSLContext:
+    """Return the settings of connections to servers that the CAs of a file vouch for.
+
+    From Python 3.13 on the default ones also want extensions that `openssl req -x509`, which Docker's manual makes a
+    CA with, leaves out."""
+    tls = ssl.create_default_context(cafile=authority)
+    tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return tls
 
 
 def explain_tls_failure(error: BaseException, address: str, authority: str = AUTHORITY) -> str | None:
@@ -31,6 +42,8 @@ def explain_tls_failure(error: BaseException, address: str, authority: str = AUT
         remedy = "renew it there, or set this machine's clock"
     elif refusal.verify_code in _NAMES:
         remedy = f"name it in {address} as the certificate does"
+    elif refusal.verify_code in _STRICT:
+        remedy = "make that certificate again as RFC 5280 wants it, or use Python 3.12, which does not ask for it"
     else:
         remedy = missing_authority() or authority
     return f"its certificate is not trusted ({refusal.verify_message.rstrip('.')}); {remedy}"

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 _NAMED = "subjectAltName=IP:127.0.0.1"
 _KEY = "openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes"
 _BODY = '{"ApiVersion": "1.41", "Arch": "amd64"}'
@@ -18,6 +20,19 @@ _KINDS = {
     "of another host": "subjectAltName=DNS:other.example 2",
     "client": "extendedKeyUsage=clientAuth 2",
 }
+
+
+@pytest.fixture
+def as_python_3_13_trusts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have Python's settings want of certificates what they do from Python 3.13 on."""
+    original = ssl.create_default_context
+
+    def strict(*args: object, **keywords: object) -> ssl.SSLContext:
+        tls = original(*args, **keywords)
+        tls.verify_flags |= ssl.VERIFY_X509_STRICT
+        return tls
+
+    monkeypatch.setattr(ssl, "create_default_context", strict)
 
 
 def authority(folder: Path) -> Path:

@@ -31,9 +31,9 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
 from concurrent.futures import CancelledError, Future, wait
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Generic, Self
+from typing import Any, Generic, NoReturn, Self
 
 from typing_extensions import TypeVar
 
@@ -217,14 +217,20 @@ class FeedThread(Generic[S, P]):
 
     def __exit__(self, *exc: object) -> None:
         if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._task.cancel)
+            with suppress(RunEnded):
+                self._hand_over(self._task.cancel)
             self._thread.join(0 if self._hangs else None)  # it ends with the process
 
     def call(self, work: Callable[[Feed[S, P]], Coroutine[Any, Any, T]]) -> T:
         """Run `work` on the feed in its thread, such as `lambda fed: fed.ask(...)`, and return its result.
         Raises its exceptions, and RunEnded when the run has ended."""
         self.check()
-        called = asyncio.run_coroutine_threadsafe(work(self.fed), self._loop)
+        working = work(self.fed)
+        try:
+            called = asyncio.run_coroutine_threadsafe(working, self._loop)
+        except RuntimeError:
+            working.close()
+            self._end_as_closed()
         while not called.done() and self._thread.is_alive():
             wait([called], LOOK_S)  # an event loop that is closed meanwhile forgets it
         if not called.done():
@@ -241,13 +247,24 @@ class FeedThread(Generic[S, P]):
             raise self._ended_error() from self.error
         if within_s is not None:
             answered = threading.Event()
-            self._loop.call_soon_threadsafe(answered.set)
+            self._hand_over(answered.set)
             self._hangs = not answered.wait(within_s) and self._thread.is_alive()
             if self._hangs:
                 raise RunEnded(
                     f"the run's event loop has been blocked for {within_s:g} s, such as by a reward function that "
                     "waits or never returns; the log says in which line"
                 )
+
+    def _hand_over(self, callback: Callable[[], object]) -> None:
+        """Have the event loop call something soon. Raises RunEnded if it is closed."""
+        try:
+            self._loop.call_soon_threadsafe(callback)
+        except RuntimeError:
+            self._end_as_closed()
+
+    def _end_as_closed(self) -> NoReturn:
+        self._thread.join()  # for the error that has ended the run
+        raise self._ended_error() from self.error
 
     def _ended_error(self) -> RunEnded:
         return RunEnded(

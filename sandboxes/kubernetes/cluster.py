@@ -89,6 +89,7 @@ class Cluster(Api):
             ) from error
         namespace = options.namespace or found
         configuration.connection_pool_maxsize = 0
+        configuration.disable_strict_ssl_verification = True  # as kubectl trusts clusters; Python 3.13 wants more
         async with library.client.ApiClient(configuration) as api:
             yield cls(api, namespace or "default")
 

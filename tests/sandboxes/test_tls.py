@@ -7,7 +7,7 @@ import aiohttp
 import httpx
 import pytest
 from aiodocker import DockerError
-from own_tls import authority, served
+from own_tls import as_python_3_13_trusts, authority, served
 
 from atropos_agent.engines.completions import unreachable
 from atropos_agent.engines.errors import NotThisServer
@@ -17,6 +17,8 @@ from sandboxes.base import DaemonRefused, SandboxError
 from sandboxes.docker.daemon import client
 from sandboxes.remote.api import Api
 from sandboxes.tls import explain_tls_failure
+
+pytestmark = pytest.mark.usefixtures(as_python_3_13_trusts.__name__)
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +100,18 @@ async def test_servers_that_are_not_trusted_are_refused_at_the_start(ca, monkeyp
             assert isinstance(refused, NotThisServer)
             assert remedy in str(refused)
             monkeypatch.setenv("SSL_CERT_FILE", "/no/such.pem")
+
+
+async def test_a_certificate_that_python_trusted_before_3_13_is_to_be_made_again(ca, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", str(ca / "ca.pem"))
+    async with served(ca, "good") as port:
+        url = f"https://127.0.0.1:{port}"
+        engine = HttpClient(url, timeout_s=5.0)
+        with pytest.raises(NoAnswer) as caught:
+            await engine.get("/")
+        await engine.aclose()
+    refused = unreachable(url, caught.value, "vLLM")
+    assert "key usage extension); make that certificate again as RFC 5280" in str(refused)
 
 
 async def test_other_errors_are_none_of_certificates():

@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from collections.abc import Mapping
 
-from sandboxes.tls import explain_tls_failure
+from sandboxes.tls import explain_tls_failure, trust
 
 KNOCK_S = 10.0
 """How long a connection to the head may take, in seconds."""
@@ -83,7 +83,7 @@ async def _greeting(host: str, port: str, tls: ssl.SSLContext | None = None) -> 
 
 def _context(authority: str | None = None) -> ssl.SSLContext:
     """Return the settings of a connection; without an authority's file for a look alone, at whichever server."""
-    tls = ssl.create_default_context(cafile=authority)
+    tls = ssl.create_default_context() if authority is None else trust(authority)
     tls.set_alpn_protocols(["h2"])  # else Ray's servers hang up
     if authority is None:
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE

@@ -27,7 +27,7 @@ from sandboxes.base import (
 )
 from sandboxes.docker.daemon.ssh import ssh_tunnel
 from sandboxes.patience import patiently
-from sandboxes.tls import explain_tls_failure
+from sandboxes.tls import explain_tls_failure, trust
 
 PATIENCE_S = 60.0
 """How long a present Docker daemon may take over its first answer, as at its start with many containers."""
@@ -168,7 +168,7 @@ def _certificates_folder(address: str | None) -> Path | None:
 def _tls(certificates: Path) -> ssl.SSLContext:
     """Return the TLS context: it verifies the Docker daemon and identifies us. Raises SandboxError with the remedy."""
     try:
-        tls = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(certificates / "ca.pem"))
+        tls = trust(str(certificates / "ca.pem"))
         tls.load_cert_chain(str(certificates / "cert.pem"), str(certificates / "key.pem"))
     except OSError as error:  # ssl's errors are some too, and name no file
         raise SandboxError(

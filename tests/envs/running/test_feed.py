@@ -228,6 +228,43 @@ def test_nobody_waits_for_a_thread_whose_run_was_cancelled_before_it_was_open():
         pass
 
 
+class SlowToEnd(FeedThread):
+    """Its thread lives on for a while after its event loop is closed."""
+
+    def _main(self):
+        super()._main()
+        time.sleep(0.3)
+
+
+def test_what_keeps_a_run_from_opening_is_raised_while_the_thread_ends():
+    async def made():
+        raise OSError("no such model")
+
+    with pytest.raises(OSError, match="no such model"), SlowToEnd(made):
+        pass
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda thread: thread.call(lambda fed: asyncio.sleep(0)), lambda thread: thread.check(60)]
+)
+def test_whoever_asks_while_the_thread_ends_is_told_why(make_env, ask):
+    async def made():
+        return make_env()
+
+    async def fail():
+        raise OSError("the disk is gone")
+
+    async def end(fed):
+        fed.run.run_in_background(fail())
+
+    with SlowToEnd(made) as thread:
+        thread.call(end)
+        while thread.error is None:
+            time.sleep(0.01)
+        with pytest.raises(RunEnded, match="the run has ended: the disk is gone"):
+            ask(thread)
+
+
 def test_a_feed_that_was_never_entered_is_left_without_an_error():
     FeedThread(None).__exit__()  # TRL stops its worker also where its own start failed
 

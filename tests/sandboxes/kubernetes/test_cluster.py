@@ -5,6 +5,7 @@ import sys
 
 import pytest
 import yaml
+from own_tls import as_python_3_13_trusts, authority, served
 
 from sandboxes.base import DaemonUnavailable
 from sandboxes.kubernetes.cluster import Cluster
@@ -91,3 +92,19 @@ async def test_several_files_in_the_variable_are_read_as_kubectl_reads_them(conf
     monkeypatch.setattr(config, "KUBE_CONFIG_DEFAULT_LOCATION", f"{tmp_path}/a:{tmp_path}/b")
     async with Cluster.connect(PodOptions(context="b")) as cluster:
         assert (cluster.url, cluster.namespace) == ("http://b", "of-b")
+
+
+@pytest.mark.usefixtures(as_python_3_13_trusts.__name__)
+async def test_a_clusters_ca_needs_no_key_usage(config, tmp_path):
+    ca = authority(tmp_path / "ca")
+    async with served(ca, "good") as port:
+        there = {"server": f"https://127.0.0.1:{port}", "certificate-authority": str(ca / "ca.pem")}
+        kubeconfig = {
+            "current-context": "a",
+            "clusters": [{"name": "a", "cluster": there}],
+            "users": [{"name": "a", "user": {"token": "t"}}],
+            "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        }
+        (tmp_path / "config").write_text(yaml.safe_dump(kubeconfig))
+        async with Cluster.connect(PodOptions(kubeconfig=str(tmp_path / "config"))) as cluster:
+            assert await cluster.request("GET", "/version") == {"ApiVersion": "1.41", "Arch": "amd64"}

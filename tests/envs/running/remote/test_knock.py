@@ -5,10 +5,12 @@ import ssl
 from contextlib import asynccontextmanager, suppress
 
 import pytest
-from own_tls import authority, certify
+from own_tls import as_python_3_13_trusts, authority, certify
 
 from envs.running.remote import knock as knocking
 from envs.running.remote.knock import HeadRefusesError, knock
+
+pytestmark = pytest.mark.usefixtures(as_python_3_13_trusts.__name__)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +38,8 @@ async def head(folder=None, greeting=b"settings"):
     """A head that greets as gRPC does, with TLS verified both ways if it has a folder. Yields its port."""
     tls = None
     if folder is not None:
-        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=folder / "ca.pem")
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_verify_locations(folder / "ca.pem")
         tls.load_cert_chain(folder / "tls.crt", folder / "tls.key")
         tls.verify_mode = ssl.CERT_REQUIRED
 
