@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -34,7 +34,7 @@ from envs.running.proxies import bypass_proxies_for_loopback
 from envs.running.rollouts import Rollouts
 from envs.running.run import cancel, follow_load, open_rollouts
 from envs.types import InfraError, Seat, Task
-from sandboxes.naming import lazy_import
+from sandboxes.naming import did_you_mean, lazy_import
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ async def run(
         engine = _engine_config(llm)
         config = env_cls.env_config_cls.model_validate(settings)
     except ValidationError as error:
-        raise UsageError(f"these options are wrong: {error}") from error
+        raise UsageError.of([_describe_option(one, env_cls.env_config_cls) for one in error.errors()]) from error
     if config.run_dir is None:
         config.run_dir = new_run_dir(env_cls.name)
     given = Options(env=config, openai=[engine])
@@ -137,6 +137,15 @@ async def run(
                 await cancel([following])
     saved = await asyncio.to_thread(lambda: [read_at(env.run_dir, place) for place in made])
     return Ran(tuple(saved), tuple(failed), env.run_dir)
+
+
+def _describe_option(problem: Any, options: type[BaseModel]) -> str:
+    """Return what is wrong with an option, and how. problem: of pydantic's."""
+    name = ".".join(map(str, problem["loc"]))
+    if problem["type"] == "extra_forbidden":
+        return f"{name}: there is no such option{did_you_mean(name, options.model_fields)}"
+    message = problem["msg"].removeprefix("Value error, ")
+    return f"{name}: {message}" if name else message
 
 
 def new_run_dir(name: str) -> Path:

@@ -77,8 +77,9 @@ async def test_a_bar_shows_how_far_it_is(attempted, engine, tokenizer_folder, tm
     ("llm", "options", "said"),
     [
         (3, {}, "llm: 3 is no model"),
-        ("nowhere", {}, "base_url"),
-        (EngineConfig(), {"max_stps": 3}, "max_stps"),
+        ("nowhere", {}, r"base_url: this is no URL of a server; give one like"),
+        (EngineConfig(), {"max_stps": 3}, r"max_stps: there is no such option; did you mean max_steps\?$"),
+        (EngineConfig(), {"max_steps": "many"}, r"max_steps: Input should be a valid integer[^\n]*$"),
         (lambda messages: "", {"samples": 0}, "samples: 0 is too small; give 1 or more"),
     ],
 )
