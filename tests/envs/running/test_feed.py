@@ -173,7 +173,19 @@ def test_in_a_program_without_an_event_loop_a_thread_has_it(make_env):
         thread.call(lambda fed: fed.ask("sum-1", members=2, name="c"))
 
 
-def test_a_thread_whose_run_has_ended_says_why(make_env):
+class SlowToEnd(FeedThread):
+    """Its thread lives on for a while after its event loop is closed."""
+
+    def _main(self):
+        super()._main()
+        time.sleep(0.3)
+
+
+@pytest.mark.parametrize("kind", [FeedThread, SlowToEnd])
+@pytest.mark.parametrize(
+    "ask", [lambda thread: thread.call(lambda fed: asyncio.sleep(0)), lambda thread: thread.check(60)]
+)
+def test_a_thread_whose_run_has_ended_says_why(make_env, kind, ask):
     async def made():
         return make_env()
 
@@ -183,12 +195,12 @@ def test_a_thread_whose_run_has_ended_says_why(make_env):
     async def end(fed):
         fed.run.run_in_background(fail())
 
-    with FeedThread(made) as thread:
+    with kind(made) as thread:
         thread.call(end)
         while thread.error is None:
             time.sleep(0.01)
         with pytest.raises(RunEnded, match="the run has ended: the disk is gone"):
-            thread.call(lambda fed: fed.ask("sum-1", members=2, name="c"))
+            ask(thread)
 
 
 def test_a_thread_whose_event_loop_is_blocked_says_so_and_is_left_behind(make_env):
@@ -242,27 +254,6 @@ def test_what_keeps_a_run_from_opening_is_raised_while_the_thread_ends():
 
     with pytest.raises(OSError, match="no such model"), SlowToEnd(made):
         pass
-
-
-@pytest.mark.parametrize(
-    "ask", [lambda thread: thread.call(lambda fed: asyncio.sleep(0)), lambda thread: thread.check(60)]
-)
-def test_whoever_asks_while_the_thread_ends_is_told_why(make_env, ask):
-    async def made():
-        return make_env()
-
-    async def fail():
-        raise OSError("the disk is gone")
-
-    async def end(fed):
-        fed.run.run_in_background(fail())
-
-    with SlowToEnd(made) as thread:
-        thread.call(end)
-        while thread.error is None:
-            time.sleep(0.01)
-        with pytest.raises(RunEnded, match="the run has ended: the disk is gone"):
-            ask(thread)
 
 
 def test_a_feed_that_was_never_entered_is_left_without_an_error():
