@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,9 +29,9 @@ class Mix:
         weights: dict[str, float] = {}
         for part in option.split(","):
             name, colon, weight = part.strip().rpartition(":")
-            if not (colon and weight.replace(".", "", 1).isdigit()):
+            if not (colon and weight.replace(".", "", 1).isdecimal()):
                 name, weight = part.strip(), "1"  # a colon of package.module:Class
-            if not name or name in weights or float(weight) <= 0:
+            if not name or name in weights or not 0 < float(weight) < math.inf:
                 raise ValueError(f'--env.agent {option}: give each agent once, with a weight above 0: "codex:1,pi:2"')
             weights[name] = float(weight)
         return cls(tuple(weights), tuple(weights.values()))

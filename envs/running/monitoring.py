@@ -42,7 +42,11 @@ async def serve_metrics(address: str, metrics: Metrics, labels: Mapping[str, str
     await runner.setup()
     host, _, port = address.rpartition(":")
     try:
-        await web.TCPSite(runner, host.strip("[]"), int(port)).start()
+        try:
+            await web.TCPSite(runner, host.strip("[]"), int(port)).start()
+        except OSError as error:
+            why = error.strerror or error
+            raise OSError(f"--env.prometheus {address}: {why}; give another address, or leave it out") from error
         yield
     finally:
         await runner.cleanup()

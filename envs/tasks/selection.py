@@ -111,7 +111,7 @@ def shard(tasks: Sequence[Task], part: str, seed: int, *, least: int = 1) -> lis
     same tasks. Raises BadTask for another form, or a part of fewer than `least`.
     """
     number, _, parts = part.partition("/")
-    if not (number.isdigit() and parts.isdigit() and 1 <= int(number) <= int(parts)):
+    if not (number.isdecimal() and parts.isdecimal() and 1 <= int(number) <= int(parts)):
         raise BadTask(f'--env.shard {part!r} is not of the form "1/4", the first of four parts')
     ordered = sorted(tasks, key=lambda task: (_place(task, f"shard/{seed}"), task.id))
     mine = {task.id for task in ordered[int(number) - 1 :: int(parts)]}

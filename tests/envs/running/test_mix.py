@@ -28,6 +28,7 @@ class Brief(AtroposAgent):
         ("atropos", {"atropos": 1}),
         ("package.module:Class", {"package.module:Class": 1}),
         ("codex:1, pi:2", {"codex": 1, "pi": 2}),
+        ("codex:²", {"codex:²": 1}),
         (
             "codex@0.181.0:3,package.module:Class,my_agent.py:0.5",
             {"codex@0.181.0": 3, "package.module:Class": 1, "my_agent.py": 0.5},
@@ -39,7 +40,7 @@ def test_agents_are_read_with_their_weights(option, agents):
     assert dict(zip(mix.names, mix.weights, strict=True)) == agents
 
 
-@pytest.mark.parametrize("option", ["", "codex,", "codex:0", "codex,codex:2", ":2"])
+@pytest.mark.parametrize("option", ["", "codex,", "codex:0", "codex,codex:2", ":2", "codex:1,pi:" + 400 * "9"])
 def test_a_mix_that_can_not_be_read_is_refused(option):
     with pytest.raises(ValueError, match="with a weight above 0"):
         Mix.of(option)

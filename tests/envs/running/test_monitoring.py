@@ -47,7 +47,7 @@ async def test_what_is_counted_is_what_prometheus_reads():
 async def test_an_address_that_is_taken_is_an_error():
     address = free_address()
     async with serve_metrics(address, Metrics(), {}):
-        with pytest.raises(OSError, match="address already in use"):
+        with pytest.raises(OSError, match=rf"--env.prometheus {address}: .*address already in use.*; give another"):
             async with serve_metrics(address, Metrics(), {}):
                 pass
 

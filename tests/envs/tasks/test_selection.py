@@ -66,7 +66,7 @@ def test_shards_do_not_overlap_and_are_all_tasks_together(parts):
     assert max(map(len, found)) - min(map(len, found)) <= 1
 
 
-@pytest.mark.parametrize("part", ["0/2", "3/2", "1", "a/b", "-1/2", "1/2/3", "41/41"])
+@pytest.mark.parametrize("part", ["0/2", "3/2", "1", "a/b", "-1/2", "1/2/3", "41/41", "²/4"])
 def test_a_shard_that_does_not_exist_is_refused(part):
     with pytest.raises(BadTask, match=r"--env\.shard"):
         shard(TASKS, part, seed=0)
