@@ -216,10 +216,10 @@ def _find_handed(db: sqlite3.Connection, run_id: str, name: str) -> tuple[int, s
     run, _, digits = name.rpartition("-")
     number = int(digits) if run == run_id and digits.isdecimal() and len(digits) < 19 else -1
     query = (
-        "SELECT number, state FROM groups WHERE state IN ('taken', 'confirmed') AND number = coalesce("
-        "(SELECT number FROM asked WHERE name = ?1), (SELECT ?2 WHERE ?2 NOT IN (SELECT number FROM asked)))"
+        "SELECT number, state FROM groups WHERE state IN ('taken', 'confirmed') AND number = coalesce((SELECT number "
+        "FROM asked WHERE name = :name), (SELECT :number WHERE :number NOT IN (SELECT number FROM asked)))"
     )
-    found: tuple[int, str] | None = db.execute(query, (name, number)).fetchone()
+    found: tuple[int, str] | None = db.execute(query, {"name": name, "number": number}).fetchone()
     return found
 
 
