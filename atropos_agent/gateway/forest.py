@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.gateway.echo import is_echo, same, same_messages
+from atropos_agent.gateway.fields import wrong
 from atropos_agent.gateway.requests import Answer, GatewayRequest, HistoryCall, HistoryMessage, Refusal
 from atropos_agent.tokens.chat import ChatLog
 from atropos_agent.tokens.conversation import Conversation, Place
@@ -136,7 +137,7 @@ class Forest:
         if request.behind is None:
             return request
         if request.behind not in self._answered:
-            raise Refusal(f"previous_response_id: there is no response {request.behind}", param="previous_response_id")
+            raise wrong(request.behind_field, f"there is no response {request.behind}")
         last = self._answered[request.behind]
         tools = last.request.tools if request.keeps_tools else request.tools
         first = int(request.instructed)

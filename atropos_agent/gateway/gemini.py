@@ -79,6 +79,7 @@ class Gemini(Protocol):
                 ("functionCallingConfig", [calling], () if mode == "VALIDATED" else ("mode",)),
             ),
             extras={"thoughts": fields.flag(thinking.get("includeThoughts"), f"{at}.includeThoughts")},
+            history_field="contents",
         )
 
     def body(self, answer: Answer, request: GatewayRequest) -> Mapping[str, Any]:

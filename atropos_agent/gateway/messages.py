@@ -76,6 +76,7 @@ class Messages(Protocol):
                 *(("messages", said, ("role", "content")), ("tool_result", results, _RESULT)),
             ),
             extras={"thinking": "none" if thinking.get("type") == "disabled" else thinking.get("display")},
+            behind_field="thread.previous_message_id",
         )
 
     def body(self, answer: Answer, request: GatewayRequest) -> Mapping[str, Any]:

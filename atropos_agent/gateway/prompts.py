@@ -13,6 +13,7 @@ from jinja2 import TemplateError
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.gateway.bounds import Bounds
 from atropos_agent.gateway.encoding import fold_messages, messages_after, opening, put_calls_into_words
+from atropos_agent.gateway.fields import wrong
 from atropos_agent.gateway.forest import Forest, HistoryMatch, Line, SampledReply, Turn
 from atropos_agent.gateway.requests import GatewayRequest, HistoryMessage, Refusal
 from atropos_agent.tokens.template import ChatTemplate
@@ -30,10 +31,10 @@ def check_request(request: GatewayRequest, tolerates: Collection[str]) -> None:
                 param=name,
             )
     if not request.messages:
-        raise Refusal("messages: must hold a message", param="messages")
+        raise wrong(request.history_field, "must hold a message")
     if request.messages[-1].role == "assistant":
         why = "the last one must not be the assistant's own: no reply is begun for the model"
-        raise Refusal(f"messages: {why}; end with a message of the user's, or with results", param="messages")
+        raise wrong(request.history_field, f"{why}; end with a message of the user's, or with results")
 
 
 class Prompts:
@@ -61,7 +62,7 @@ class Prompts:
         try:
             return self._place_request(request, found, bounds, counting)
         except TemplateError as error:
-            raise Refusal(f"messages: the model's chat template refuses them: {error}", param="messages") from error
+            raise wrong(request.history_field, f"the model's chat template refuses them: {error}") from error
 
     def take_back(self, turn: Turn) -> None:
         """Take out a turn without an answer, and the messages added to its line for it."""

@@ -109,6 +109,7 @@ class GatewayRequest:
         server can.
     noted: names of settings that are not followed, such as `temperature`.
     extras: data for its own protocol alone.
+    history_field, behind_field: names of the fields with `messages` and `behind`, for errors.
     """
 
     messages: Sequence[HistoryMessage]
@@ -123,6 +124,8 @@ class GatewayRequest:
     forced: Mapping[str, str] = field(default_factory=dict)
     noted: Sequence[str] = ()
     extras: Mapping[str, Any] = field(default_factory=dict)
+    history_field: str = "messages"
+    behind_field: str = "previous_response_id"
 
     @cached_property
     def toolset(self) -> bytes:

@@ -60,6 +60,7 @@ class Responses(Protocol):
             forced=forced,
             noted=noted(body, _KNOWN, ("text", [wording], ("format",)), ("tools", [*given, *inside], _READ)),
             extras={"origins": origins, "sealed": "reasoning.encrypted_content" in included},
+            history_field="input",
         )
 
     def body(self, answer: Answer, request: GatewayRequest) -> Mapping[str, Any]:

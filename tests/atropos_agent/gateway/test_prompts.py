@@ -22,6 +22,25 @@ def refuses(*_, **__):
 
 
 @pytest.mark.parametrize(
+    ("path", "body", "expected"),
+    [
+        ("v1/chat/completions", {"messages": []}, "messages: must hold a message"),
+        ("v1/responses", {"input": []}, "input: must hold a message"),
+        ("v1beta/models/m:generateContent", {"contents": []}, "contents: must hold a message"),
+        (
+            "v1/messages",
+            {"messages": [], "thread": {"type": "continue", "previous_message_id": "msg_gw_7"}},
+            "thread.previous_message_id: there is no response 7",
+        ),
+    ],
+)
+async def test_an_error_names_the_field_of_the_requests_own_protocol(fitted, path, body, expected):
+    async with opened(fitted) as (client, _):
+        with pytest.raises(Told, match=expected):
+            await client.call(f"/{path}", body)
+
+
+@pytest.mark.parametrize(
     ("request_", "expected"),
     [
         (GatewayRequest([]), "must hold a message"),
