@@ -82,10 +82,9 @@ class Report(TrainerCallback):  # type: ignore[misc]  # transformers is untyped
         logger.info("step %d: reward %.3f, ratio %s", line["step"], line["reward"], line.get("ratio"))
 
 
-def make_trainer(options: argparse.Namespace, worker: Worker) -> AsyncGRPOTrainer:
-    """Return TRL's trainer with its worker. It merges an adapter into the weights that it sends."""
-    settings, factors = lora(options.adapter, options.rank) if options.lora else (None, {})
-    args = AsyncGRPOConfig(
+def make_args(options: argparse.Namespace, temperature: float) -> AsyncGRPOConfig:
+    """Return the settings of TRL's trainer."""
+    return AsyncGRPOConfig(
         output_dir=str(options.out),
         max_steps=options.steps,
         per_device_train_batch_size=options.batch_size,
@@ -97,7 +96,7 @@ def make_trainer(options: argparse.Namespace, worker: Worker) -> AsyncGRPOTraine
         epsilon=0.2,
         epsilon_high=0.28,
         max_staleness=options.max_lag,
-        temperature=options.temperature,
+        temperature=temperature,
         use_cpu=options.device == "cpu",
         bf16=options.autocast,
         dataloader_pin_memory=options.device != "cpu",
@@ -107,6 +106,11 @@ def make_trainer(options: argparse.Namespace, worker: Worker) -> AsyncGRPOTraine
         disable_tqdm=True,
         seed=options.seed,
     )
+
+
+def make_trainer(options: argparse.Namespace, args: AsyncGRPOConfig, worker: Worker) -> AsyncGRPOTrainer:
+    """Return TRL's trainer with its worker. It merges an adapter into the weights that it sends."""
+    settings, factors = lora(options.adapter, options.rank) if options.lora else (None, {})
     trainer = AsyncGRPOTrainer(
         model=str(options.model),
         args=args,
@@ -114,7 +118,7 @@ def make_trainer(options: argparse.Namespace, worker: Worker) -> AsyncGRPOTraine
         train_dataset=Dataset.from_list([{"prompt": "the worker draws the tasks"}]),
         processing_class=AutoTokenizer.from_pretrained(options.model),
         peft_config=settings,
-        callbacks=[worker.callback, Report(worker, options.out / "steps.jsonl")],
+        callbacks=[worker, Report(worker, options.out / "steps.jsonl")],
         rollout_worker=worker,
         weight_transfer=LoadedWeights(options.engine, options.out, options.model, worker.version),
     )
@@ -138,13 +142,13 @@ def train(options: argparse.Namespace, env_options: Options, env_cls: type[Agent
     async def make_env() -> AgentEnv[Any]:
         return await open_env(env_cls, "serve", env_options)
 
-    options.temperature = env_options.env.temperature
+    args = make_args(options, env_options.env.temperature)
     groups = max(1, options.max_lag) * -(-options.batch_size // env_options.env.group_size)
-    worker = Worker(make_env, options.out, groups=groups)
+    worker = Worker(make_env, args, groups=groups)
     if worker.version >= options.steps:  # transformers would take one more
         logger.info("the checkpoint has %d steps already", worker.version)
         return
-    make_trainer(options, worker).train(resume_from_checkpoint=worker.checkpoint)
+    make_trainer(options, args, worker).train(resume_from_checkpoint=worker.checkpoint)
 
 
 def parse(argv: Sequence[str] | None = None, config_cls: type[SWEEnvConfig] = SWEEnvConfig) -> tuple[Any, Options]:

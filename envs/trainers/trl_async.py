@@ -10,7 +10,6 @@ import queue
 import time
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,9 +21,10 @@ from envs.delivery.exports import trl_samples
 from envs.running.feed import Feed
 from envs.running.run import Run
 from envs.running.sinks import HandOverSink, TrainerGroup
+from envs.trainers.checkpoints import CheckpointedFeed, MakeEnv
 from envs.trainers.ledger import HandedRow, Ledger
 from envs.trainers.named import refuse_weight
-from envs.trainers.trl import MakeEnv, TrlFeed
+from envs.trainers.trl import check_args, check_temperature
 
 
 class Metrics(dict[str, float]):
@@ -50,33 +50,31 @@ class Buffer(queue.Queue[SimpleNamespace]):
         return sample
 
 
-class Worker(TrlFeed):
-    """TRL's RolloutWorkerProtocol.
+class Worker(CheckpointedFeed):
+    """TRL's RolloutWorkerProtocol, and one of the trainer's `callbacks`.
 
-    make_env: makes the environment, in the thread's event loop. groups: the most groups in the making or waiting for
-    the trainer at the same time; those of `max_staleness` steps are enough. last_step: the rows of the last step.
-    """
+    make_env: makes the environment, in the thread's event loop. args: of the trainer. groups: the most groups in the
+    making or waiting for the trainer at the same time; those of `max_staleness` steps are enough. last_step: the rows
+    of the last step.
 
-    without_effect = ("num_generations", "max_completion_length", *TrlFeed.without_effect)
+    Raises ValueError for settings that don't fit."""
 
-    def __init__(self, make_env: MakeEnv, output_dir: str | Path, *, groups: int = 4) -> None:
-        super().__init__(make_env, output_dir, refuse, partial(HandOverSink.to, self.hand), partial(_Pace, self))
+    def __init__(self, make_env: MakeEnv, args: Any, *, groups: int = 4) -> None:
+        check_args(args, "num_generations", "max_completion_length")
+        if args.max_steps <= 0:
+            raise ValueError("give max_steps: the run draws its own tasks, and TRL would count those of train_dataset")
+        sink, pace = partial(HandOverSink.to, self.hand), partial(_Pace, self)
+        super().__init__(make_env, args.output_dir, partial(refuse, args), sink, pace)
         self.rollout_buffer = Buffer()
         self.metrics_queue: queue.Queue[dict[str, float]] = queue.Queue()
         self.groups = groups
         self.last_step: list[HandedRow] = []
         self._first = self.version
 
-    def on_init_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-        """Check the trainer's settings. Raises ValueError."""
-        super().on_init_end(args, state, control, **more)
-        if args.max_steps <= 0:
-            raise ValueError("give max_steps: the run draws its own tasks, and TRL would count those of train_dataset")
-
     def start(self) -> None:
         """See TRL's protocol. Raises ValueError for an adapter served under names of TRL's."""
         self.thread.__enter__()
-        if self.adapter:
+        if hasattr(self.model, "peft_config"):
             self.thread.call(refuse_other_names)
 
     def stop(self) -> None:
@@ -113,10 +111,11 @@ class Worker(TrlFeed):
         return SimpleNamespace(**line, enqueued_at=time.time())
 
 
-def refuse(config: AgentEnvConfig, trainer: str) -> None:
-    """Raise ValueError for options of which the trainer would get no row, or none with their effect."""
-    refuse_weight(config, trainer)
+def refuse(args: Any, config: AgentEnvConfig) -> None:
+    """Raise ValueError for options of which the trainer would get no row, or rows that it can't use."""
+    refuse_weight(config, "TRL")
     config.check_groups()
+    check_temperature(args, config)
 
 
 async def refuse_other_names(fed: Feed[Any, Any]) -> None:

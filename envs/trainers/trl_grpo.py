@@ -1,10 +1,10 @@
 """Feed TRL's GRPOTrainer (1.16): its rollout function asks a run for the groups of a step.
 
-    with RolloutFunction(make_env, "out", "http://localhost:9001", model) as rollouts:
+    args = GRPOConfig("out", num_generations=8, save_steps=1)
+    with RolloutFunction(make_env, args, "http://localhost:9001", model) as rollouts:
         trainer = GRPOTrainer(
-            model=model, args=GRPOConfig("out", num_generations=8, save_steps=1), reward_funcs=given_reward,
-            train_dataset=Dataset.from_list([{"prompt": task.id} for task in tasks]), callbacks=[rollouts.callback],
-            rollout_func=rollouts,
+            model=model, args=args, reward_funcs=given_reward, callbacks=[rollouts], rollout_func=rollouts,
+            train_dataset=Dataset.from_list([{"prompt": task.id} for task in tasks]),
         )
         trainer.train(resume_from_checkpoint=rollouts.checkpoint)
 
@@ -18,14 +18,17 @@ import asyncio
 import os
 import uuid
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from envs.config import AgentEnvConfig
 from envs.delivery.exports import trl_rows
 from envs.running.feed import Feed
 from envs.running.sinks import TrainerGroup
+from envs.trainers.checkpoints import CheckpointedFeed, MakeEnv
 from envs.trainers.named import refuse_advantages
-from envs.trainers.trl import MakeEnv, TrlFeed
+from envs.trainers.trl import check_args, check_temperature
 
 EVALUATION = "evaluation-"
 """The names of an evaluation's groups begin so."""
@@ -38,17 +41,19 @@ class FinishedGroups(set[str]):
         return super().__contains__(name) or str(name).startswith(EVALUATION)
 
 
-class RolloutFunction(TrlFeed):
-    """A `rollout_func`. Use it as `with`.
+class RolloutFunction(CheckpointedFeed):
+    """A `rollout_func`, and one of the trainer's `callbacks`. Use it as `with`.
 
-    make_env: makes the environment, in a thread's event loop. engine: address of the embedded inference server; model:
-    the folder of its first weights.
-    """
+    make_env: makes the environment, in a thread's event loop. args: of the trainer. engine: address of the embedded
+    inference server; model: the folder of its first weights.
+
+    Raises ValueError for settings that don't fit."""
 
     finished = FinishedGroups
 
-    def __init__(self, make_env: MakeEnv, output_dir: str | Path, engine: str, model: str | Path) -> None:
-        super().__init__(make_env, output_dir, refuse_advantages)
+    def __init__(self, make_env: MakeEnv, args: Any, engine: str, model: str | Path) -> None:
+        check_args(args)
+        super().__init__(make_env, args.output_dir, partial(refuse, args))
         self._weights = self.weights(engine, model)
         self._loaded: int | None = None
         """The step whose weights were handed over last, since this start."""
@@ -112,6 +117,12 @@ class RolloutFunction(TrlFeed):
         if not self._left:
             self.ledger.trained.update(self._names)
             self._names = []
+
+
+def refuse(args: Any, config: AgentEnvConfig) -> None:
+    """Raise ValueError for options without an effect in this trainer, or with a wrong one."""
+    refuse_advantages(config, "TRL")
+    check_temperature(args, config)
 
 
 async def _request_groups(

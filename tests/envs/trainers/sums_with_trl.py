@@ -31,7 +31,8 @@ from trl_on_cpu import patch
 
 from envs.config import AgentEnvConfig
 from envs.options import EngineConfig
-from envs.trainers.trl import STATE, given_reward
+from envs.trainers.checkpoints import STATE
+from envs.trainers.trl import given_reward
 from envs.trainers.trl_async import Worker
 from envs.types import Task
 
@@ -91,7 +92,6 @@ def train(engine: str, folder: Path, tokenizer: str, budget: int, steps: int) ->
         told = {"group_size": 2, "tokenizer_name": tokenizer, "run_dir": folder / "run", "equal_rewards": "send"}
         return ManySums(AgentEnvConfig(**told), [EngineConfig(base_url=engine, model_name="scripted")])
 
-    worker = Worker(make_env, folder / "out", groups=6)
     args = AsyncGRPOConfig(
         output_dir=str(folder / "out"),
         max_steps=steps,
@@ -108,13 +108,14 @@ def train(engine: str, folder: Path, tokenizer: str, budget: int, steps: int) ->
         report_to="none",
         disable_tqdm=True,
     )
+    worker = Worker(make_env, args, groups=6)
     trainer = AsyncGRPOTrainer(
         model=str(folder / "model"),
         args=args,
         reward_funcs=given_reward,
         train_dataset=Dataset.from_list([{"prompt": "unused"}]),
         processing_class=AutoTokenizer.from_pretrained(tokenizer),
-        callbacks=[worker.callback, History(worker.checkpoint)],
+        callbacks=[worker, History(worker.checkpoint)],
         rollout_worker=worker,
         weight_transfer=Unsent(),
     )

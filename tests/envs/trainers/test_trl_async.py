@@ -20,7 +20,7 @@ from atropos_agent.engines.completions import CompletionsServer
 from envs.running.feed import RunEnded
 from envs.running.group import group_outcomes
 from envs.running.sinks import TrainerGroup
-from envs.trainers.trl import STATE
+from envs.trainers.checkpoints import STATE
 from envs.trainers.trl_async import Worker
 
 
@@ -46,7 +46,7 @@ def pack(samples: Sequence[Any]) -> None:
 def step(worker: Worker, accumulated: int = 1) -> dict[str, Any]:
     """What transformers does at the end of a step. Returns our part of its state."""
     told = SimpleNamespace(is_world_process_zero=True, stateful_callbacks={})
-    worker.callback.on_step_end(SimpleNamespace(gradient_accumulation_steps=accumulated), told, None)
+    worker.on_step_end(SimpleNamespace(gradient_accumulation_steps=accumulated), told, None)
     return told.stateful_callbacks
 
 
@@ -57,11 +57,19 @@ def save(state: dict[str, Any], output_dir: Path, number: int) -> None:
     (folder / STATE).write_text(json.dumps({"stateful_callbacks": state}))
 
 
+SETTINGS = [("max_steps", int, 5), ("num_generations", int, 8), ("temperature", float, 1.0)]
+
+
+def args_of(output_dir: Path, **settings: Any) -> Any:
+    """Return what the worker reads of TRL's settings."""
+    return make_dataclass("AsyncGRPOConfig", [("output_dir", str), *SETTINGS])(str(output_dir), **settings)
+
+
 def worker_of(make_env: Any, output_dir: Path, **options: Any) -> Worker:
     async def made() -> Any:
         return make_env(group_size=2, equal_rewards="send")
 
-    return Worker(made, output_dir, **options)
+    return Worker(made, args_of(output_dir), **options)
 
 
 def test_a_row_with_several_advantages_is_given_once_for_each_with_those_tokens_alone_to_train(tmp_path: Path) -> None:
@@ -106,7 +114,7 @@ def test_groups_of_one_rollout_which_no_trainer_would_get_are_refused(make_env: 
         return make_env(group_size=1)
 
     with pytest.raises(ValueError, match=r"--env.group_size 1: .* no group would reach the trainer; give 2 or more"):
-        Worker(made, tmp_path / "out").start()
+        Worker(made, args_of(tmp_path / "out")).start()
 
 
 def test_nothing_is_kept_of_rows_that_the_trainer_dropped(tmp_path: Path) -> None:
@@ -133,7 +141,7 @@ def test_the_trainer_is_fed_and_its_checkpoint_says_what_is_not_given_again(make
     saved = step(worker)
     worker.update_model_version(2)
     save(saved, out, 1)
-    worker.callback.on_save(None, SimpleNamespace(is_world_process_zero=True), None)
+    worker.on_save(None, SimpleNamespace(is_world_process_zero=True), None)
     step(worker)  # and here the process is killed: this step is lost
     worker.stop()
     names = list(dict.fromkeys(sample.metrics.handed.group for sample in samples))
@@ -184,12 +192,18 @@ def test_a_checkpoints_weights_are_of_the_next_version_whether_they_are_handed_o
 
 
 def test_without_max_steps_trl_would_count_the_prompts_that_no_row_is_of(tmp_path: Path) -> None:
-    made = make_dataclass("AsyncGRPOConfig", [("output_dir", str), ("max_steps", int, -1), ("num_generations", int, 8)])
-    worker_of(None, tmp_path).callback.on_init_end(made(str(tmp_path), 5), None, None)
     with pytest.raises(ValueError, match="give max_steps: the run draws its own tasks"):
-        worker_of(None, tmp_path).callback.on_init_end(made(str(tmp_path)), None, None)
+        Worker(None, args_of(tmp_path, max_steps=-1))  # type: ignore[arg-type]
+
+
+def test_settings_without_effect_and_another_temperature_are_refused(make_env: Any, tmp_path: Path) -> None:
+    async def made() -> Any:
+        return make_env(group_size=2)
+
     with pytest.raises(ValueError, match="num_generations of AsyncGRPOConfig would have no effect"):
-        worker_of(None, tmp_path).callback.on_init_end(made(str(tmp_path), 5, 4), None, None)
+        Worker(made, args_of(tmp_path, num_generations=4))
+    with pytest.raises(ValueError, match=r"TRL's temperature is 0.7, and --env.temperature is 1.0"):
+        Worker(made, args_of(tmp_path, temperature=0.7)).start()
 
 
 def test_an_adapter_under_names_of_trls_is_refused_since_rollouts_would_be_of_the_base_model(
@@ -204,7 +218,7 @@ def test_an_adapter_under_names_of_trls_is_refused_since_rollouts_would_be_of_th
     worker.stop()
     worker = worker_of(make_env, tmp_path / "out")
     told = SimpleNamespace(global_step=0, stateful_callbacks={})
-    worker.callback.on_train_begin(None, told, None, model=SimpleNamespace(peft_config={}))
+    worker.on_train_begin(None, told, None, model=SimpleNamespace(peft_config={}))
     with pytest.raises(ValueError, match=r"serves the adapter in training as trl-policy-v1, .* without --enable-lora"):
         worker.start()
     worker.stop()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import make_dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -45,6 +45,12 @@ def trainer_at(step: int, *, training: bool = True) -> Any:
     )
 
 
+def args_of(folder: Path, **settings: Any) -> Any:
+    """Return what the function reads of TRL's settings."""
+    fields = [("output_dir", str), ("temperature", float, 1.0), ("top_k", int, 0)]
+    return make_dataclass("GRPOConfig", fields)(str(folder / "out"), **settings)
+
+
 def given(*rollouts: Any) -> TrainerGroup:
     return TrainerGroup(score(rollouts), {one.id: one for one in rollouts}, "g0")
 
@@ -55,7 +61,7 @@ def test_each_prompt_gets_the_rows_of_its_task_after_weights_were_handed_over(
     async def made() -> Any:
         return make_env(equal_rewards="send")
 
-    with RolloutFunction(made, tmp_path / "out", "http://127.0.0.1:9", tmp_path) as function:
+    with RolloutFunction(made, args_of(tmp_path), "http://127.0.0.1:9", tmp_path) as function:
         pushed = Pushed()
         monkeypatch.setattr(function._weights, "load", pushed.load)
         prompts = ["sum-2", "sum-2", "sum-1", "sum-1"]
@@ -70,8 +76,8 @@ def test_each_prompt_gets_the_rows_of_its_task_after_weights_were_handed_over(
         checked = function(["sum-2", "sum-1"], trainer_at(0, training=False))
         assert checked["task_id"] == ["sum-2", "sum-1"], "one attempt each"
         told = trainer_at(1).state
-        function.callback.on_step_end(SimpleNamespace(gradient_accumulation_steps=1), told, None)
-        function.callback.on_save(None, told, None)
+        function.on_step_end(SimpleNamespace(gradient_accumulation_steps=1), told, None)
+        function.on_save(None, told, None)
         assert function.ledger.trained == {"step-0/0/2/sum-2", "step-0/1/2/sum-1", "step-0/2/2/sum-3"}, (
             "evaluations are not trained on"
         )
@@ -80,7 +86,7 @@ def test_each_prompt_gets_the_rows_of_its_task_after_weights_were_handed_over(
         function(["sum-3", "sum-3"], trainer_at(1))
         assert pushed.versions == [0, 1]
     assert [outcome.state for outcome in group_outcomes(tmp_path / "run")] == ["confirmed"] * 7 + ["taken"]
-    with RolloutFunction(made, tmp_path / "out", "http://127.0.0.1:9", tmp_path):
+    with RolloutFunction(made, args_of(tmp_path), "http://127.0.0.1:9", tmp_path):
         pass
     states = [outcome.state for outcome in group_outcomes(tmp_path / "run")]
     assert (states.count("confirmed"), states.count("working")) == (4, 4), "no evaluation is given again"
@@ -91,7 +97,7 @@ def test_a_start_in_two_processes_is_refused_before_the_run_begins(
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")  # as torchrun sets it
     with pytest.raises(ValueError, match="for several use AsyncGRPOTrainer"):
-        RolloutFunction(make_env, tmp_path / "out", "http://127.0.0.1:9", tmp_path).__enter__()
+        RolloutFunction(make_env, args_of(tmp_path), "http://127.0.0.1:9", tmp_path).__enter__()
     assert not (tmp_path / "run").exists()
 
 
@@ -105,13 +111,23 @@ def test_a_lost_step_is_made_again_with_other_tasks_and_another_number_of_genera
 
     found = []
     for size, prompts in ((2, ["sum-2"] * 2 + ["sum-1"] * 2), (2, ["sum-2"] * 2), (3, ["sum-2"] * 3 + ["sum-3"] * 3)):
-        with RolloutFunction(made, tmp_path / "out", "http://127.0.0.1:9", tmp_path) as function:
+        with RolloutFunction(made, args_of(tmp_path), "http://127.0.0.1:9", tmp_path) as function:
             monkeypatch.setattr(function._weights, "load", Pushed().load)
             trainer = trainer_at(0)
             trainer.num_generations = size
             found.append(function(prompts, trainer))
     assert found[1]["rollout_id"] == found[0]["rollout_id"][:2], "what is asked for again is given again"
     assert found[2]["task_id"] == ["sum-2"] * 3 + ["sum-3"] * 3
+
+
+def test_settings_without_effect_and_another_temperature_are_refused(make_env: Any, tmp_path: Path) -> None:
+    async def made() -> Any:
+        return make_env()
+
+    with pytest.raises(ValueError, match="top_k of GRPOConfig would have no effect"):
+        RolloutFunction(made, args_of(tmp_path, top_k=20), "http://127.0.0.1:9", tmp_path)
+    with pytest.raises(ValueError, match=r"TRL's temperature is 0.7, and --env.temperature is 1.0"):
+        RolloutFunction(made, args_of(tmp_path, temperature=0.7), "http://127.0.0.1:9", tmp_path).__enter__()
 
 
 def settings(passes: int, batches: int, strategy: str = "steps") -> Any:
@@ -122,7 +138,7 @@ def settings(passes: int, batches: int, strategy: str = "steps") -> Any:
 
 def begun(function: RolloutFunction, args: Any, max_steps: int, save_steps: int) -> None:
     told = SimpleNamespace(max_steps=max_steps, save_steps=save_steps, stateful_callbacks={})
-    function.callback.on_train_begin(args, told, None)
+    function.on_train_begin(args, told, None)
 
 
 def test_groups_are_trained_when_the_last_step_of_their_generation_is_done(
@@ -131,7 +147,7 @@ def test_groups_are_trained_when_the_last_step_of_their_generation_is_done(
     async def made() -> Any:
         return make_env(equal_rewards="send")
 
-    with RolloutFunction(made, tmp_path / "out", "http://127.0.0.1:9", tmp_path) as function:
+    with RolloutFunction(made, args_of(tmp_path), "http://127.0.0.1:9", tmp_path) as function:
         monkeypatch.setattr(function._weights, "load", Pushed().load)
         begun(function, args := settings(3, 2), 6, 3)
         function(["sum-1", "sum-1"], trainer_at(0))
@@ -139,12 +155,12 @@ def test_groups_are_trained_when_the_last_step_of_their_generation_is_done(
             assert not function.ledger.trained
             if number:
                 function(["sum-2"], trainer_at(number, training=False))
-            function.callback.on_step_end(args, trainer_at(number).state, None)
+            function.on_step_end(args, trainer_at(number).state, None)
     assert function.ledger.trained == {"step-0/0/2/sum-1"}, "an evaluation between them changes nothing"
 
 
 def test_checkpoints_within_a_generation_are_refused(tmp_path: Path) -> None:
-    function = RolloutFunction(None, tmp_path, "http://127.0.0.1:9", tmp_path)  # type: ignore[arg-type]
+    function = RolloutFunction(None, args_of(tmp_path), "http://127.0.0.1:9", tmp_path)  # type: ignore[arg-type]
     for passes, batches, strategy, max_steps, save_steps in (
         (1, 1, "steps", 4, 2),
         (1, 4, "steps", 3, 1),  # two generations a step

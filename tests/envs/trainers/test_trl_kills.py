@@ -20,7 +20,7 @@ from transformers import AutoTokenizer
 from atropos_agent.cpu_engine.model import DEFAULT_CACHE
 from envs.lab import smoke
 from envs.running.group import group_outcomes
-from envs.trainers.trl import STATE, newest_checkpoint
+from envs.trainers.checkpoints import STATE, newest_checkpoint
 
 HERE = Path(__file__).parent
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from envs.running.group import group_outcomes
-from envs.trainers.trl import given_reward, newest_checkpoint
+from envs.trainers.checkpoints import newest_checkpoint
+from envs.trainers.trl import given_reward
 from envs.trainers.trl_grpo import RolloutFunction
 
 trl = pytest.importorskip("trl", reason="trl is not installed")
@@ -67,7 +68,7 @@ def test_grpo_trainer_takes_a_row_for_each_prompt_and_goes_on_from_its_checkpoin
             "disable_tqdm": True,
         }
         args = trl.GRPOConfig(output_dir=str(tmp_path / "out"), max_steps=steps, **settings | more)
-        with RolloutFunction(made, tmp_path / "out", engine_url, tmp_path) as function:
+        with RolloutFunction(made, args, engine_url, tmp_path) as function:
             monkeypatch.setattr(function._weights, "load", lambda version, save: versions.append(version))
             trainer = trl.GRPOTrainer(
                 model=LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **sizes)),
@@ -76,7 +77,7 @@ def test_grpo_trainer_takes_a_row_for_each_prompt_and_goes_on_from_its_checkpoin
                 train_dataset=tasks,
                 eval_dataset=tasks,
                 processing_class=tokenizer,
-                callbacks=[function.callback],
+                callbacks=[function],
                 rollout_func=function,
             )
             trainer.train(resume_from_checkpoint=function.checkpoint)
