@@ -51,7 +51,7 @@ class Prefetch:
         except (SandboxError, InfraError) as error:
             logger.info("what task %s needs was not made ahead: %s", task.id, error)  # its rollout tries again
             return
-        if self._warm:
+        if self._warm and not task.hidden.in_place:  # such a sandbox has a door of its own
             self._backend.prepare(spec, self._warm)
             if task.hidden.own is None:
                 self._backend.prepare(verifier_spec(task, image), self._warm)

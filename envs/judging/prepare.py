@@ -82,13 +82,13 @@ async def open_prepared(backend: Backend, task: Task, image: str) -> AsyncIterat
         raise InfraError(Failure.VERIFIER, f"could not open the verifier's sandbox: {error}") from error
 
 
-def reporting(spec: SandboxSpec, receiver: Callable[[], Receiver]) -> SandboxSpec:
+def with_door(spec: SandboxSpec, receiver: Callable[[], Receiver]) -> SandboxSpec:
     """Return an agent's sandbox in which its work is judged: with the door for reports. receiver: takes them."""
     return replace(spec, doors={**spec.doors, _DOOR: lambda: receiver().door()})
 
 
 async def prepare_in_place(sandbox: Sandbox, task: Task, receiver: Receiver) -> PreparedSandbox:
-    """Prepare the agent's own sandbox, made by `reporting`, when its work is done. Raises InfraError."""
+    """Prepare the agent's own sandbox, made by `with_door`, when its work is done. Raises InfraError."""
     return await _prepare(sandbox, task, receiver, None)
 
 

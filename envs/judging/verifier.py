@@ -43,7 +43,7 @@ async def judge(backend: Backend, task: Task, image: str, changes: Changes) -> V
 
 async def judge_in_place(sandbox: Sandbox, task: Task, receiver: Receiver) -> Verdict:
     """Judge the work in the agent's own sandbox, once: what fails there can't be tried again. receiver: takes the
-    reports from it (`reporting`). Raises InfraError."""
+    reports from it (`with_door`). Raises InfraError."""
     verdict = await run_tests(await prepare_in_place(sandbox, task, receiver), task, Changes())
     return replace(verdict, metrics={**verdict.metrics, JUDGED_IN_PLACE: 1.0})
 

@@ -23,7 +23,7 @@ from envs.judging.areas import Start
 from envs.judging.begin import begin
 from envs.judging.changes import Changes, collect_changes
 from envs.judging.cheating import with_signs
-from envs.judging.prepare import reporting
+from envs.judging.prepare import with_door
 from envs.judging.reports.receiver import Receiver
 from envs.judging.run_tests import OUT_OF_MEMORY
 from envs.judging.saved_changes import pack_all
@@ -46,7 +46,7 @@ class Workplace:
         self._image = image
         self._steps = parts(task)
         self._receiver = Receiver()
-        self._spec = reporting(spec, lambda: self._receiver) if self._steps[0].hidden.in_place else spec
+        self._spec = with_door(spec, lambda: self._receiver) if self._steps[0].hidden.in_place else spec
         self._begun = 0
         self._verdicts: list[Verdict] = []
         self._changes: list[Changes] = []

@@ -9,7 +9,7 @@ from pathlib import Path
 from envs.checking.manifest import NAME, as_checked, read_manifest
 from envs.judging.begin import begin
 from envs.judging.changes import Changes, collect_changes
-from envs.judging.prepare import reporting
+from envs.judging.prepare import with_door
 from envs.judging.reports.receiver import Receiver
 from envs.judging.run_tests import apply_changes
 from envs.judging.saved_changes import unpack_changes
@@ -100,7 +100,7 @@ async def _open_shell(task: Task, work: Changes, config: SWEEnvConfig, *, judged
         image = await backend.ensure_image(task.image, task.context)
         spec, receiver = agent_spec(task, image), Receiver()
         if step.hidden.in_place:
-            spec = reporting(spec, lambda: receiver)
+            spec = with_door(spec, lambda: receiver)
         async with backend.open(spec) as sandbox:
             await begin(sandbox, task)
             problem = await set_up(sandbox, task.steps[0]) if task.steps else None

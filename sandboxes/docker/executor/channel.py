@@ -35,6 +35,7 @@ _TAKE_BACK_S, _SILENT_S = 10.0, 1.0
 _SPLIT, _FOLLOW, _INPUT, _TERMINAL = 1, 2, 4, 8
 """How a command runs."""
 _MOST_STRINGS = 2**16 - 1
+"""Arguments of a command, and its variables: the request counts each in 16 bits."""
 _NOBODY = 2**32 - 1
 """An unused request number."""
 

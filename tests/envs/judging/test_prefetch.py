@@ -3,7 +3,7 @@
 import asyncio
 
 from envs.judging.prefetch import Prefetch
-from envs.types import Task
+from envs.types import Hidden, Task
 from sandboxes.base import ImageMissing
 from sandboxes.local import LocalBackend
 
@@ -40,6 +40,18 @@ async def test_an_image_is_asked_for_once_at_a_time_and_its_failure_is_the_rollo
         prefetch.begin(Task("one", "", image="one"))
         await asyncio.sleep(0)
         assert backend.asked == ["one", "missing", "one"]
+
+
+async def test_no_sandbox_waits_for_work_that_is_judged_in_place(monkeypatch):
+    prepared = []
+    monkeypatch.setattr(LocalBackend, "prepare", lambda self, spec, count: prepared.append(spec.image), raising=False)
+    backend = Slow()
+    backend.there.set()
+    async with Prefetch(backend, 2, as_it_is) as prefetch:
+        prefetch.begin(Task("one", "", image="one"))
+        prefetch.begin(Task("two", "", image="two", hidden=Hidden(in_place=True)))
+        await asyncio.sleep(0.01)
+    assert prepared == ["one", "one"]
 
 
 async def test_leaving_it_does_not_wait_for_an_image():

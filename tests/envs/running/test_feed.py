@@ -240,14 +240,6 @@ def test_nobody_waits_for_a_thread_whose_run_was_cancelled_before_it_was_open():
         pass
 
 
-class SlowToEnd(FeedThread):
-    """Its thread lives on for a while after its event loop is closed."""
-
-    def _main(self):
-        super()._main()
-        time.sleep(0.3)
-
-
 def test_what_keeps_a_run_from_opening_is_raised_while_the_thread_ends():
     async def made():
         raise OSError("no such model")
