@@ -33,8 +33,8 @@ from envs.records.disk import append_line
 from envs.swe.config import SWEEnvConfig
 from envs.swe.environment import SWEEnv
 from envs.trainers.transfer import LoadedWeights
-from envs.trainers.trl import given_reward
 from envs.trainers.trl_async import Worker
+from envs.trainers.trl_grpo import given_reward
 from sandboxes.arguments import Parser, existing_path, nonnegative_int, output_folder, positive_float, positive_int, url
 from sandboxes.log import TIMED, set_up_log
 

@@ -3,9 +3,10 @@ given again."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -33,18 +34,23 @@ class CheckpointedFeed(TrainerCallback):  # type: ignore[misc]  # transformers i
     """A run in a thread to feed a trainer of this process, from its newest checkpoint on. It is one of the trainer's
     `callbacks`: it writes into each checkpoint the rows in its weights, and confirms finished groups.
 
-    make_env: makes the environment, in the thread's event loop. output_dir: the trainer's. refuse: raises ValueError
-    for options without an effect in it. feeding: sink and pace, as in `feed`. checkpoint: to resume from; None without
-    one. version: of its weights, in steps. model: what is trained, from the start on. finished: makes the set of the
-    groups that are not given again.
+    make_env: makes the environment, in the thread's event loop. args: the trainer's, a dataclass with its `output_dir`
+    and the `temperature` of its logprobs. refuse: raises
+    ValueError for options of the environment without an effect. feeding: sink and pace, as in `feed`.
+
+    checkpoint: to resume from; None without one. version: of its weights, in steps. model: what is trained, from the
+    start on. without_effect: settings of the trainer that the environment's stand in for. finished: makes the set of
+    the groups that are not given again.
+
+    Raises ValueError for settings that don't fit; those of sampling when the thread begins.
     """
 
+    without_effect: ClassVar[tuple[str, ...]] = ()
     finished: ClassVar[type[set[str]]] = set
 
-    def __init__(
-        self, make_env: MakeEnv, output_dir: str | Path, refuse: Callable[[AgentEnvConfig], None], *feeding: Any
-    ) -> None:
-        self._folder = Path(output_dir)
+    def __init__(self, make_env: MakeEnv, args: Any, refuse: Callable[[AgentEnvConfig], None], *feeding: Any) -> None:
+        refuse_settings(args, self.without_effect)
+        self._folder = Path(args.output_dir)
         self.checkpoint, self._saved = newest_checkpoint(self._folder)
         self.version = int(self._saved.get("version", 0))
         self.model: Any = None
@@ -53,6 +59,7 @@ class CheckpointedFeed(TrainerCallback):  # type: ignore[misc]  # transformers i
         async def checked() -> Environment:
             env = await make_env()
             refuse(env.config)
+            refuse_temperature(args, env.config)
             return env
 
         self.thread: FeedThread[Any, Any] = FeedThread(checked, *feeding, trained=self.finished(self.ledger.trained))
@@ -84,6 +91,25 @@ class CheckpointedFeed(TrainerCallback):  # type: ignore[misc]  # transformers i
         """Confirm the groups in the checkpoint."""
         if state.is_world_process_zero:
             self.thread.call(lambda fed: fed.confirm(self.ledger.trained))
+
+
+def refuse_settings(args: Any, names: Sequence[str]) -> None:
+    """Raise ValueError if a trainer is given any of these settings."""
+    known = [field for field in dataclasses.fields(args) if field.name in names]
+    if given := [field.name for field in known if getattr(args, field.name) != field.default]:
+        raise ValueError(
+            f"{', '.join(given)} of {type(args).__name__} would have no effect: the environment samples, by its own "
+            "options (--env.…); leave them out"
+        )
+
+
+def refuse_temperature(args: Any, config: AgentEnvConfig) -> None:
+    """Raise ValueError if a trainer computes logprobs at another temperature than that of sampling."""
+    if args.temperature != config.temperature:
+        raise ValueError(
+            f"{type(args).__name__} has temperature {args.temperature}, and --env.temperature is {config.temperature}: "
+            "ratios would be of other probabilities than the sampled ones; give both the same"
+        )
 
 
 def newest_checkpoint(output_dir: Path) -> tuple[str | None, dict[str, Any]]:

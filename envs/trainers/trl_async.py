@@ -24,7 +24,6 @@ from envs.running.sinks import HandOverSink, TrainerGroup
 from envs.trainers.checkpoints import CheckpointedFeed, MakeEnv
 from envs.trainers.ledger import HandedRow, Ledger
 from envs.trainers.named import refuse_weight
-from envs.trainers.trl import check_args, check_temperature
 
 
 class Metrics(dict[str, float]):
@@ -55,16 +54,19 @@ class Worker(CheckpointedFeed):
 
     make_env: makes the environment, in the thread's event loop. args: of the trainer. groups: the most groups in the
     making or waiting for the trainer at the same time; those of `max_staleness` steps are enough. last_step: the rows
-    of the last step.
+    of the last step. Raises ValueError for settings that don't fit."""
 
-    Raises ValueError for settings that don't fit."""
+    without_effect = (
+        *("num_generations", "max_completion_length", "top_p", "top_k", "min_p", "repetition_penalty"),
+        *("chat_template_kwargs", "max_tool_calling_iterations", "fork_threshold_tokens", "request_timeout"),
+        *("max_inflight_tasks", "queue_maxsize", "log_completions", "num_completions_to_print"),
+    )
 
     def __init__(self, make_env: MakeEnv, args: Any, *, groups: int = 4) -> None:
-        check_args(args, "num_generations", "max_completion_length")
         if args.max_steps <= 0:
             raise ValueError("give max_steps: the run draws its own tasks, and TRL would count those of train_dataset")
         sink, pace = partial(HandOverSink.to, self.hand), partial(_Pace, self)
-        super().__init__(make_env, args.output_dir, partial(refuse, args), sink, pace)
+        super().__init__(make_env, args, refuse, sink, pace)
         self.rollout_buffer = Buffer()
         self.metrics_queue: queue.Queue[dict[str, float]] = queue.Queue()
         self.groups = groups
@@ -111,11 +113,10 @@ class Worker(CheckpointedFeed):
         return SimpleNamespace(**line, enqueued_at=time.time())
 
 
-def refuse(args: Any, config: AgentEnvConfig) -> None:
-    """Raise ValueError for options of which the trainer would get no row, or rows that it can't use."""
-    refuse_weight(config, "TRL")
+def refuse(config: AgentEnvConfig) -> None:
+    """Raise ValueError for options of which the trainer would get no row, or none with their effect."""
+    refuse_weight(config, "AsyncGRPOTrainer")
     config.check_groups()
-    check_temperature(args, config)
 
 
 async def refuse_other_names(fed: Feed[Any, Any]) -> None:

@@ -22,16 +22,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from envs.config import AgentEnvConfig
 from envs.delivery.exports import trl_rows
 from envs.running.feed import Feed
 from envs.running.sinks import TrainerGroup
 from envs.trainers.checkpoints import CheckpointedFeed, MakeEnv
 from envs.trainers.named import refuse_advantages
-from envs.trainers.trl import check_args, check_temperature
 
 EVALUATION = "evaluation-"
 """The names of an evaluation's groups begin so."""
+
+
+def given_reward(completions: Sequence[Any], reward: Sequence[float] = (), **_: Any) -> list[float]:
+    """Return the environment's rewards: `reward_funcs` of TRL's trainers (they want some)."""
+    return list(reward) or [0.0] * len(completions)
 
 
 class FinishedGroups(set[str]):
@@ -49,11 +52,14 @@ class RolloutFunction(CheckpointedFeed):
 
     Raises ValueError for settings that don't fit."""
 
+    without_effect = (
+        *("top_p", "top_k", "min_p", "repetition_penalty", "generation_kwargs", "cache_implementation"),
+        *("chat_template_kwargs", "max_tool_calling_iterations"),
+    )
     finished = FinishedGroups
 
     def __init__(self, make_env: MakeEnv, args: Any, engine: str, model: str | Path) -> None:
-        check_args(args)
-        super().__init__(make_env, args.output_dir, partial(refuse, args))
+        super().__init__(make_env, args, partial(refuse_advantages, trainer="GRPOTrainer"))
         self._weights = self.weights(engine, model)
         self._loaded: int | None = None
         """The step whose weights were handed over last, since this start."""
@@ -117,12 +123,6 @@ class RolloutFunction(CheckpointedFeed):
         if not self._left:
             self.ledger.trained.update(self._names)
             self._names = []
-
-
-def refuse(args: Any, config: AgentEnvConfig) -> None:
-    """Raise ValueError for options without an effect in this trainer, or with a wrong one."""
-    refuse_advantages(config, "TRL")
-    check_temperature(args, config)
 
 
 async def _request_groups(

@@ -32,8 +32,8 @@ from trl_on_cpu import patch
 from envs.config import AgentEnvConfig
 from envs.options import EngineConfig
 from envs.trainers.checkpoints import STATE
-from envs.trainers.trl import given_reward
 from envs.trainers.trl_async import Worker
+from envs.trainers.trl_grpo import given_reward
 from envs.types import Task
 
 SAVE_STEPS, ACCUMULATED = 2, 2

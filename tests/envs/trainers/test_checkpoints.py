@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from envs.trainers.checkpoints import STATE, CheckpointedFeed, newest_checkpoint
+from envs.config import AgentEnvConfig
+from envs.trainers.checkpoints import STATE, CheckpointedFeed, newest_checkpoint, refuse_temperature
 
 
 class Stepping(CheckpointedFeed):
     """Each step trains on one more group."""
+
+    without_effect = ("top_p", "top_k", "min_p")
 
     def step(self, batches: int) -> None:
         self.ledger.trained.add(f"g{len(self.ledger.trained)}")
@@ -27,11 +31,22 @@ def written(folder: Path, fed: CheckpointedFeed) -> None:
     (folder / STATE).write_text(json.dumps({"stateful_callbacks": state.stateful_callbacks}))
 
 
+@dataclass
+class Settings:
+    """A trainer's."""
+
+    output_dir: str
+    top_p: float = 1.0
+    min_p: float | None = None
+    learning_rate: float = 1e-6
+    temperature: float = 1.0
+
+
 def fed_of(output_dir: Path) -> CheckpointedFeed:
     async def make_env() -> Any:
         raise NotImplementedError  # it is never begun
 
-    return Stepping(make_env, output_dir, lambda config: None)
+    return Stepping(make_env, Settings(str(output_dir)), lambda config: None)
 
 
 def test_the_newest_checkpoint_that_was_written_to_its_end_counts(tmp_path: Path) -> None:
@@ -71,3 +86,24 @@ def test_a_trainer_that_begins_elsewhere_than_the_newest_checkpoint_is_refused_w
     for place in (None, places[0], places[2]):
         with pytest.raises(ValueError, match=r"begins at step 3, .*checkpoint-12: give train\(\) the `checkpoint`"):
             begins(place)
+
+
+def test_settings_that_the_environments_stand_in_for_are_refused_by_name(tmp_path: Path) -> None:
+    def made(*settings: Any) -> None:
+        Stepping(None, Settings(str(tmp_path), *settings), lambda config: None)  # type: ignore[arg-type]
+
+    made(1.0, None, 1e-5)
+    with pytest.raises(ValueError, match=r"top_p, min_p of Settings would have no effect: .* \(--env\.…\); leave them"):
+        made(0.9, 0.1)
+
+
+def test_ratios_of_another_temperature_than_that_of_sampling_are_refused(tmp_path: Path) -> None:
+    def begin(temperature: float) -> None:
+        settings = Settings(str(tmp_path), temperature=temperature)
+        refuse_temperature(settings, AgentEnvConfig(temperature=0.7))
+
+    begin(0.7)
+    with pytest.raises(
+        ValueError, match=r"Settings has temperature 1.0, and --env.temperature is 0.7: .* both the same"
+    ):
+        begin(1.0)

@@ -202,7 +202,7 @@ def test_settings_without_effect_and_another_temperature_are_refused(make_env: A
 
     with pytest.raises(ValueError, match="num_generations of AsyncGRPOConfig would have no effect"):
         Worker(made, args_of(tmp_path, num_generations=4))
-    with pytest.raises(ValueError, match=r"TRL's temperature is 0.7, and --env.temperature is 1.0"):
+    with pytest.raises(ValueError, match=r"has temperature 0.7, and --env.temperature is 1.0"):
         Worker(made, args_of(tmp_path, temperature=0.7)).start()
 
 

@@ -15,8 +15,7 @@ from sums import right
 from atropos_agent.types import AgentResult
 from envs.running.group import group_outcomes
 from envs.running.sinks import TrainerGroup
-from envs.trainers.trl import given_reward
-from envs.trainers.trl_grpo import RolloutFunction, one_row_each
+from envs.trainers.trl_grpo import RolloutFunction, given_reward, one_row_each
 
 
 @pytest.fixture
@@ -126,7 +125,7 @@ def test_settings_without_effect_and_another_temperature_are_refused(make_env: A
 
     with pytest.raises(ValueError, match="top_k of GRPOConfig would have no effect"):
         RolloutFunction(made, args_of(tmp_path, top_k=20), "http://127.0.0.1:9", tmp_path)
-    with pytest.raises(ValueError, match=r"TRL's temperature is 0.7, and --env.temperature is 1.0"):
+    with pytest.raises(ValueError, match=r"has temperature 0.7, and --env.temperature is 1.0"):
         RolloutFunction(made, args_of(tmp_path, temperature=0.7), "http://127.0.0.1:9", tmp_path).__enter__()
 
 
@@ -189,3 +188,8 @@ def test_a_rollout_that_is_not_one_row_is_refused_by_its_name() -> None:
     spoilt = replace(lost, result=replace(result, record=()))
     with pytest.raises(ValueError, match=r"rollout b has no row \(.*\), and GRPOTrainer wants one a prompt"):
         one_row_each(given(rollout(1.0, 1, "a"), spoilt))
+
+
+def test_the_rewards_are_those_that_were_given() -> None:
+    assert given_reward(completions=["x", "y"], reward=[0.5, 1.0]) == [0.5, 1.0]
+    assert given_reward(completions=["x", "y"]) == [0.0, 0.0], "the async trainer never asks"

@@ -9,8 +9,7 @@ import pytest
 
 from envs.running.group import group_outcomes
 from envs.trainers.checkpoints import newest_checkpoint
-from envs.trainers.trl import given_reward
-from envs.trainers.trl_grpo import RolloutFunction
+from envs.trainers.trl_grpo import RolloutFunction, given_reward
 
 trl = pytest.importorskip("trl", reason="trl is not installed")
 
