@@ -104,7 +104,10 @@ class _Server:
             except (CallInterruptedError, MCPServerError):
                 await self._end()
                 raise
-        text = truncate(replace_unreadable("\n".join(map(_format_content, answer.content))), self._bounds.shown)
+        said = "\n".join(map(_format_content, answer.content))
+        if not answer.content and answer.structured_content is not None:
+            said = json.dumps(answer.structured_content, ensure_ascii=False)
+        text = truncate(replace_unreadable(said), self._bounds.shown)
         error = bool(answer.is_error)
         return ToolResult(
             f"Error: {text}" if error else text, is_error=error, metadata={"mcp_server": self.server.name}

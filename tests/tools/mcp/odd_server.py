@@ -67,6 +67,8 @@ def call(arguments):
     content = [{"type": "text", "text": texts.get(MANNER, text)}]
     if MANNER == "picture":
         content = [{"type": "image", "data": "AAAA", "mimeType": "image/png"}]
+    if MANNER == "structured":
+        return {"content": [], "structuredContent": {"sum": 5}}
     return {"content": "five" if MANNER == "wrong_result" else content, "isError": MANNER == "is_error"}
 
 

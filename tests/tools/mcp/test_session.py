@@ -72,6 +72,7 @@ async def test_names_get_their_servers_only_if_they_clash(place):
         ("good", {"a": "one", "b": 2}, "Error: a is no integer", True),
         ("good", {"a": "\ud800", "b": 2}, "Error: wrong arguments for add: half of a surrogate pair", True),
         ("picture", None, "[image: it can't be shown]", False),
+        ("structured", None, '{"sum": 5}', False),
         ("control", None, "a\ufffd[31mb\ufffdc", False),
     ],
 )
