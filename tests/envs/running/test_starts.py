@@ -3,12 +3,14 @@
 import orjson
 import pytest
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig
+from sums import Sums, fill
 
 from atropos_agent.engines.completions import CompletionsServer
 from envs.records.redaction import Redactor
 from envs.running.database import RunDirectoryError, lock_directory
 from envs.running.run import open_run
 from envs.running.starts import conditions_of, write_start
+from envs.types import InfraError
 
 
 async def test_every_start_is_written_without_secrets(make_env):
@@ -78,6 +80,31 @@ async def test_another_model_is_refused(make_env):
     with pytest.raises(RunDirectoryError, match="model is 'another', it was 'scripted'"):
         async with open_run(env):
             pass
+
+
+@pytest.mark.parametrize("changed", [True, False])
+async def test_under_other_conditions_unfinished_groups_begin_again(engine, make_env, changed):
+    class Failing(Sums):
+        async def attempt(self, task, seat):
+            outcome = await super().attempt(task, seat)
+            if seat.member:
+                raise InfraError("verifier", "it crashed")
+            return outcome
+
+    async with open_run(make_env(Failing, group_size=2, attempts=1)) as run:
+        await fill(run)
+        await fill(run, await run.queue.request(run.queue.task("sum-3"), "asked", 1))
+    before = engine.requests
+    env = make_env(group_size=2, allow_change=["model"])
+    if changed:
+        env.servers[0].config.model_name = "another"
+    async with open_run(env) as run:
+        group, _ = await fill(run)
+        again = await run.queue.request(run.queue.task("sum-3"), "asked", 1)
+    models = [member.result.conditions.model for member in group.members.values()]
+    assert models == ["another" if changed else "scripted"] * 2
+    assert (engine.requests > before) == changed, "unchanged, it goes on with the replies that were sampled"
+    assert again.members.keys() == (set() if changed else {0})
 
 
 async def test_another_environment_is_refused(make_env):
