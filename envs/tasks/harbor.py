@@ -237,7 +237,7 @@ def _make_hidden(source: Source) -> Hidden:
 def _unused_files(source: Source) -> Iterator[str]:
     """Yield the parts of the task's files without effect here."""
     if any(source.directory.rglob(".harborignore")):
-        yield ".harborignore is not followed"
+        yield ".harborignore is not followed, so files that it names are used"
     folder = source.folder("solution")
     if folder is not None and any(folder.iterdir()) and source.solution("solution") is None:
         yield "solution/ has no solve.sh"
