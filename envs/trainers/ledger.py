@@ -104,9 +104,9 @@ def _pack(names: Iterable[str]) -> list[str | list[str]]:
     plain: list[str] = []
     ending = defaultdict[str, list[int]](list)
     for name in names:
-        number = name[name.rfind("-") + 1 :]
-        if number.isdecimal() and number == str(int(number)):
-            ending[name.removesuffix(number)].append(int(number))
+        digits = name[name.rfind("-") + 1 :]
+        if digits.isdecimal() and digits == str(int(digits)):
+            ending[name.removesuffix(digits)].append(int(digits))
         else:
             plain.append(name)
     packed: list[list[str]] = []
