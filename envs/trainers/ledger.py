@@ -105,7 +105,7 @@ def _pack(names: Iterable[str]) -> list[str | list[str]]:
     ending = defaultdict[str, list[int]](list)
     for name in names:
         digits = name[name.rfind("-") + 1 :]
-        if digits.isdecimal() and digits == str(int(digits)):
+        if digits.isdecimal() and len(digits) < 19 and digits == str(int(digits)):
             ending[name.removesuffix(digits)].append(int(digits))
         else:
             plain.append(name)
