@@ -93,6 +93,8 @@ def check_if_given(check: Callable[[str], str]) -> AfterValidator:
     return AfterValidator(lambda text: check(text) if text else text)
 
 
+MOST_MEMBERS = 10_000
+"""Most rollouts of a group."""
 LARGEST = 2**53
 """Largest number: beyond it some places are not exact (JSON, SQLite)."""
 
@@ -107,13 +109,13 @@ def _expand_home(value: Any) -> Any:
         raise ValueError(str(error)) from None
 
 
-def _has_surrogates(value: Any) -> bool:
+def has_surrogates(value: Any) -> bool:
     """Tell whether a text, a path or a container of them has halves of surrogate pairs: Python's signs for torn
     bytes."""
     if isinstance(value, Mapping):
-        return any(_has_surrogates(item) for pair in value.items() for item in pair)
+        return any(has_surrogates(item) for pair in value.items() for item in pair)
     if isinstance(value, list | tuple):
-        return any(map(_has_surrogates, value))
+        return any(map(has_surrogates, value))
     return isinstance(value, str | Path) and any("\ud800" <= sign <= "\udfff" for sign in str(value))
 
 
@@ -186,7 +188,7 @@ class StrictOptions(BaseModel):
     def _check_usable(cls, value: Any) -> Any:
         if isinstance(value, int | float) and abs(value) > LARGEST:
             raise ValueError(f"it is too large; give at most {LARGEST}")
-        if _has_surrogates(value):
+        if has_surrogates(value):
             raise ValueError("some of its bytes are not UTF-8")
         if isinstance(value, list):
             return [_expand_home(item) for item in value]
@@ -245,7 +247,7 @@ class AgentEnvConfig(StrictOptions):
     _tokenizer: Any = PrivateAttr(default=None)
     _tasks: Any = PrivateAttr(default=None)
 
-    group_size: Annotated[int, Field(ge=1, le=10_000)] = 8
+    group_size: Annotated[int, Field(ge=1, le=MOST_MEMBERS)] = 8
     """Rollouts of one task, scored together"""
     estimator: Literal["group-std", "group-mean", "leave-one-out", "none"] = "group-std"
     """Advantage of a rollout: its reward minus the group's mean (group-std also divides by the standard deviation), or

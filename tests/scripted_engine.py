@@ -19,6 +19,7 @@ class ScriptedEngine:
     """Serves `policy(prompt_text) -> reply` on a free port of loopback, or at `host` and `port`. Use it as `with`.
 
     faults: statuses to answer with before the next real answer, in order.
+    served: the names of its models.
     window: of prompt and reply together, in tokens.
     metrics: the page of its metrics; None where it has none.
     edit: changes a choice before it is sent; it is given the number of the request and the choice.
@@ -40,6 +41,7 @@ class ScriptedEngine:
         self.delay_s = delay_s
         self.faults: list[int] = []
         self.requests = 0
+        self.served = ["scripted"]
         self.window = 32768
         self.metrics: str | bytes | None = None
         self.edit: Callable[[int, dict], None] = lambda _number, _choice: None
@@ -82,7 +84,8 @@ class ScriptedEngine:
         return Response(self.metrics or "", 404 if self.metrics is None else 200)
 
     async def _models(self, _: Request) -> JSONResponse:
-        return JSONResponse({"data": [{"id": "scripted", "root": self.root, "max_model_len": self.window}]})
+        data = [{"id": name, "root": self.root, "max_model_len": self.window} for name in self.served]
+        return JSONResponse({"data": data})
 
     async def _completions(self, request: Request) -> JSONResponse:
         body = await request.json()

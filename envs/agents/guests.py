@@ -48,6 +48,8 @@ _KEPT = 64 << 10
 """Bytes of an agent's output, errors with it."""
 _ARGUMENT = 1 << 17
 """Bytes that Linux takes for no argument of a program."""
+_SIGNALS = 128
+"""Above it a status is a signal's."""
 _BEGIN = f'mkdir -p {HOME} && echo $$ >{HOME}/pid && exec "$@"'
 _END = f"""
 p=$(cat {HOME}/pid); kill -TERM "$p"
@@ -131,13 +133,17 @@ class Guest:
                 ran = await self._run(session, sandbox, start.argv, {**_proxy_overrides(self.spec), **start.env})
         finally:
             self._entrance.session = None
+        useless = ""
         if not (session.requests or session.refused):
             waited = f"asked for nothing in all its time, {time.monotonic() - began:.0f} s"
-            what = "did not start" if session.remaining_s() > 0 else waited
-            raise InfraError(Failure.SANDBOX, f"agent {self._agent.name} {what}: {_describe_exit(ran)}")
-        if session.is_only_preparing and (ran is None or ran.exit_code):
-            what = f"agent {self._agent.name} asked for no reply with its tools"
-            raise InfraError(Failure.SANDBOX, f"{what}: {_describe_exit(ran)}")
+            useless = "did not start" if session.remaining_s() > 0 else waited
+        elif session.is_only_preparing and (ran is None or ran.exit_code):
+            useless = "asked for no reply with its tools"
+        if useless:
+            what = f"agent {self._agent.name} {useless}: {_describe_exit(ran)}"
+            # One that ends by itself does so again: its program is missing, or an option is wrong.
+            by_itself = ran is not None and ran.exit_code < _SIGNALS and session.remaining_s() > 0
+            raise InfraError(Failure.SANDBOX, what) from (ValueError(what) if by_itself else None)
         return await self._result(session, ran, (session.first_s or began) - began)
 
     async def _run(

@@ -76,9 +76,9 @@ async def _run(agent: str, command: Sequence[str], folder: Path) -> None:
         process = await asyncio.create_subprocess_exec(
             *command, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=asyncio.subprocess.STDOUT
         )
-    except FileNotFoundError as error:
+    except FileNotFoundError:
         what = f"agent {agent} can't be installed: there is no {command[0]} here; install it (Node.js brings npm)"
-        raise InfraError(Failure.ENVIRONMENT, what) from error
+        raise InfraError(Failure.ENVIRONMENT, what) from ValueError(what)  # no OSError, which would pass
     reporting = asyncio.create_task(_log_progress(agent, folder))
     try:
         async with ending(process), asyncio.timeout(_INSTALL_S):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import shlex
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from envs.running.evaluation import EvaluationMismatchError, Samples, describe_l
 from envs.running.run import WHOLE
 from envs.running.stopping import CLOSING_S, STATUS, SignalHandler
 from envs.running.teaching import open_teacher, teacher_key, teacher_of
-from envs.running.waiting import retry_until_reachable
+from envs.running.waiting import retry_until_reachable, retry_until_served
 from envs.viewer.live import live_page
 from sandboxes.log import without_control
 
@@ -41,10 +41,6 @@ logger = logging.getLogger(__name__)
 
 WRITTEN = frozenset({".json", ".jsonl", ".db", ".html"})
 """Endings of files written into a run's directory."""
-LOOK_S = 1.0
-"""Seconds between two looks at an inference server during a wait for it."""
-LOADED_AFTER = 60
-"""Looks at a server after its start before it counts as one without the model."""
 
 
 class TooFewSamplesError(RuntimeError):
@@ -217,7 +213,7 @@ async def wait_for_endpoints(
     for config in engines:
         server = env_cls.server_cls(config)
         try:
-            await _try(server.connect)
+            await retry_until_served(server.connect)
             config.model_name = server.config.model_name
             if native and server.takes_tools:
                 await _check_tools(server, needed=env.needs_tools)
@@ -227,7 +223,7 @@ async def wait_for_endpoints(
 
 async def _check_tools(server: Any, *, needed: bool) -> None:
     try:
-        await _try(server.check_tools)
+        await retry_until_served(server.check_tools)
     except NotThisServer as error:
         if needed:
             raise
@@ -239,31 +235,11 @@ async def wait_for_engines(configs: Sequence[EngineConfig]) -> str:
     first = ""
     for config in configs:
         async with open_server(config) as server:
-            await _try(server.connect)
+            await retry_until_served(server.connect)
             first = first or server.root or ("" if config.model_name in UNNAMED else config.model_name)
     if not first:
         raise UsageError("the inference server does not say which model it serves; set --openai.model_name to it")
     return first
-
-
-async def _try(look: Callable[[], Awaitable[None]]) -> None:
-    """Look at an inference server, waiting until it answers.
-
-    Raises ModelNotServed and NotThisServer; for a server just started, after `LOADED_AFTER` more looks."""
-    looks, came_up = 0, None
-    while True:
-        try:
-            await look()
-            return
-        except EngineError as error:
-            if isinstance(error, ModelNotServed | NotThisServer):
-                came_up = looks if came_up is None else came_up
-                if came_up == 0 or looks - came_up >= LOADED_AFTER:
-                    raise
-            if looks % 15 == 0:
-                logger.warning("%s; waiting for it", error)
-        looks += 1
-        await asyncio.sleep(LOOK_S)
 
 
 async def check_teacher(env: AgentEnv[Any]) -> None:
@@ -273,7 +249,7 @@ async def check_teacher(env: AgentEnv[Any]) -> None:
         return
     try:
         async with teacher_of(env.config) as teacher:
-            await _try(teacher.server.connect)
+            await retry_until_served(teacher.server.connect)
         async with open_teacher(env):
             pass
     except (NotThisServer, ModelNotServed):
@@ -288,7 +264,7 @@ async def check_tokenizer(env: AgentEnv[Any]) -> None:
     """Raise UsageError when an inference server encodes text differently from the tokenizer in use."""
     for server in env.server.servers:
         try:
-            await _try(server.connect)
+            await retry_until_served(server.connect)
             difference = await compare_tokenizers(server, env.tokenizer)
         finally:
             # The run, which opens it again with its first request, may never begin.

@@ -18,6 +18,7 @@ from typing import Any
 import orjson
 
 from envs.messages import SWE, describe_error, replace_command
+from envs.records.disk import flush
 from envs.records.flat import rollout_row, token_rows, turn_rows
 from envs.records.plain import plain
 from envs.records.read import SavedRollout, read_rollouts
@@ -84,10 +85,15 @@ def _export(run: Path, out: Path, form: str, more: Mapping[str, Callable[[Path, 
         raise ValueError(f"{out} is there already; name another place")
     if form != "triplets" and form not in more and out.suffix in _OF_FILES:
         raise ValueError(f"--to {form} writes a folder of three files, and {out} reads like one file; name a folder")
+    part = out.with_name(f".{out.name}.part")
     with ExitStack() as stack:
-        stack.callback(_remove, out)
-        _write(run, out, form, more)
-        stack.pop_all()
+        stack.callback(_remove, part)
+        _remove(part)  # of an export that was killed
+        part.mkdir(parents=True)
+        summary = _write(run, part / out.name, form, more)
+        flush(part)
+        (part / out.name).replace(out)
+    print(f"{out}: {summary}" if out.is_dir() and form not in more else f"{summary}: {out}")
     return 0
 
 
@@ -99,25 +105,22 @@ def _remove(out: Path) -> None:
         out.unlink(missing_ok=True)
 
 
-def _write(run: Path, out: Path, form: str, more: Mapping[str, Callable[[Path, Path], str]]) -> None:
+def _write(run: Path, out: Path, form: str, more: Mapping[str, Callable[[Path, Path], str]]) -> str:
+    """Write a run to a place. Returns a summary."""
     if form in more:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        print(f"{more[form](run, out)}: {out}")
-        return
+        return more[form](run, out)
     if form == "triplets":
-        out.parent.mkdir(parents=True, exist_ok=True)
         if not (count := write_lines(_triplets(run), out)):
             raise ValueError(f"{run} holds no turn of a model, and a triplet is one")
-        print(f"{plural(count, 'triplet')}: {out}")
-        return
+        return plural(count, "triplet")
     if form == "jsonl":
-        out.mkdir(parents=True)
+        out.mkdir()
         _write_tables(run, out)
     elif form == "parquet":
         FRAMES().write_parquet(run, out)
     else:
         _write_dataset(run, out)
-    print(f"{out}: {', '.join(sorted(path.name for path in out.iterdir()))}")
+    return ", ".join(sorted(path.name for path in out.iterdir()))
 
 
 def _write_tables(run: Path, out: Path) -> None:
@@ -132,7 +135,7 @@ def _write_tables(run: Path, out: Path) -> None:
 def _write_dataset(run: Path, out: Path) -> None:
     """Write a `datasets.DatasetDict` for `datasets.load_from_disk`."""
     datasets = _DATASETS()
-    with TemporaryDirectory(dir=out.parent if out.parent.is_dir() else None) as folder:
+    with TemporaryDirectory(dir=out.parent) as folder:
         files = FRAMES().write_parquet(run, Path(folder, "parquet"))
         parts = {
             name: datasets.Dataset.from_parquet(str(path), cache_dir=str(Path(folder, "cache")))

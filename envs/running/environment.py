@@ -26,6 +26,10 @@ class InferenceServer(Protocol):
     sampled: int
     """Tokens that it has ever sampled for us, or replies if it gives no tokens."""
 
+    async def connect(self) -> None:
+        """Ask it for its models; if none is named in `config`, its only one is noted there. Raises EngineError."""
+        ...
+
     async def load(self) -> Load | None:
         """Return how busy it is; None when it does not say."""
         ...

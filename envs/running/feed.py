@@ -37,6 +37,7 @@ from typing import Any, Generic, NoReturn, Self
 
 from typing_extensions import TypeVar
 
+from envs.config import MOST_MEMBERS, has_surrogates
 from envs.messages import describe_error
 from envs.running.environment import Environment
 from envs.running.group import confirm
@@ -108,8 +109,9 @@ class Feed(Generic[S, P]):
         The group is yours as it is: its rewards may be equal, and it may have no rows (`scored.dropped` says why). If
         you no longer wait for it, it is left as it stands, and continued when you ask for it again.
 
-        Raises BadTask for an unknown id, ValueError for the name of another group or of a confirmed one,
-        InfraError for a quarantined task, RunEnded when the run has ended."""
+        Raises BadTask for an unknown id, ValueError for the name of another group or of a confirmed one and for members
+        that no group can have, InfraError for a quarantined task, RunEnded when the run has ended."""
+        _check_request(members, name)
         found = self.run.queue.task(task) if isinstance(task, str) else task
         while (pending := self._pending.get(name)) is not None and not pending.waiting:
             await asyncio.wait([pending.making])  # nobody waited for it any more: it is being left
@@ -153,6 +155,14 @@ class Feed(Generic[S, P]):
                 raise InfraError(Failure.TASK, f"task {task.id} is quarantined; see {run.rollouts.failures.path}")
         given = await give(run, group, scored)
         return given
+
+
+def _check_request(members: int, name: str) -> None:
+    """Raise ValueError for a number of members that no group can have, or a name that can't be kept."""
+    if type(members) is not int or not 1 <= members <= MOST_MEMBERS:
+        raise ValueError(f"members is {members!r}; give the group's number of rollouts, from 1 to {MOST_MEMBERS}")
+    if not isinstance(name, str) or has_surrogates(name):
+        raise ValueError(f"name is {name!r}; give a text that can be written as UTF-8")
 
 
 @asynccontextmanager

@@ -37,6 +37,7 @@ def is_known(
     allowed: Collection[str],
 ) -> DirectoryState:
     """Return a database's state of an earlier part of this run, and keep this run's identity and conditions in it.
+    Under other conditions its unfinished groups begin again: what was sampled for them is another policy's.
 
     Raises RunDirectoryError when it holds another run: one that differs in a value of `identity`, or in one of
     `conditions` without its name among the `allowed` ones."""
@@ -56,6 +57,10 @@ def is_known(
         raise RunDirectoryError(
             f"{directory} holds a run that can't be continued with these options: {changes}. {remedy}"
         )
+    if differs:
+        unfinished = "SELECT number FROM groups WHERE state = ?"
+        db.execute(f"DELETE FROM members WHERE number IN ({unfinished})", (GroupState.WORKING,))
+        db.execute("DELETE FROM turns")
     for name, value in values.items():
         db.execute("INSERT OR REPLACE INTO run VALUES (?, ?)", ("is:" + name, json.dumps(value)))
     return DirectoryState(bool(known), tuple(differs.values()))

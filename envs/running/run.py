@@ -331,7 +331,7 @@ async def open_run(
         under = await conditions_of(env)
         known = await journal.identify(identity, {"environment": env.name, **under}, config.allow_change)
         for change in known.changed:
-            logger.warning("this start continues with other conditions than the one before: %s", change)
+            logger.warning("unfinished groups begin again, under other conditions than at the start before: %s", change)
         run_id = await journal.run_id()
         saved = await members_end_offset(journal)
         if end_of(env.run_dir) < saved:

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from atropos_agent.engines.chat import UNNAMED
 from atropos_agent.engines.completions import CompletionsServer
 from envs.records.disk import retry_until_space
 from envs.records.provenance import (
@@ -24,6 +25,7 @@ from envs.records.provenance import (
     versions,
 )
 from envs.running.environment import Environment
+from envs.running.waiting import retry_until_served
 
 OPTIONS = (
     *("temperature", "top_p", "top_k", "min_p", "system_prompt", "history", "compaction", "tool_format", "tool_role"),
@@ -35,7 +37,15 @@ OPTIONS = (
 
 async def conditions_of(env: Environment) -> dict[str, Any]:
     """Return the conditions of rollouts: model, tokenizer, template, and the options of sampling
-    and scoring. Rollouts of a run that differ in them are no sample of one policy, or not worth the same."""
+    and scoring. Rollouts of a run that differ in them are no sample of one policy, or not worth the same.
+
+    A server whose model is not named is asked for its only one. Raises ModelNotServed, NotThisServer."""
+    for server in env.servers:
+        if server.config.model_name in UNNAMED:
+            try:
+                await retry_until_served(server.connect)
+            finally:
+                await server.close()  # the run, which opens it again with its first request, may never begin
     options = env.config.model_dump(mode="json")
     template = [getattr(env.tokenizer, "chat_template", None), options["chat_template_kwargs"], options["fold_system"]]
     models = _model_names(env)
@@ -123,6 +133,6 @@ def _engine(server: Any, program: str | None) -> dict[str, Any]:
 
 
 def _model_names(env: Environment) -> str:
-    """Return the names of the models; "" for an unknown one: its server was not asked yet, or lists none."""
-    names = {str(server.config.model_name or "default") for server in env.servers}
-    return "" if "default" in names else ", ".join(sorted(names))
+    """Return the names of the models; "" for an unknown one: its server lists none."""
+    names = {server.config.model_name for server in env.servers}
+    return "" if names & {*UNNAMED} else ", ".join(sorted(names))

@@ -27,7 +27,7 @@ by Harbor 0.26 is readable here, of every schema and with old field names. Field
 | `[environment] env, workdir` | `Task.env`, `Task.workdir` |
 | `[environment] network_mode`, old `allow_internet` | `Task.limits.network`; silent means none (Harbor: public) |
 | `[environment] allowed_hosts`, with `network_mode = "allowlist"` | `Task.limits.allowed_hosts` |
-| `network_mode: none` of environment/docker-compose.yaml | no network, whatever `[environment]` says |
+| `network_mode: none` of environment/docker-compose.yaml | no network, whatever task.toml says |
 | `ENTRYPOINT` of environment/Dockerfile, `entrypoint` and `command` of its docker-compose.yaml | `Task.service` |
 | `[environment] healthcheck` | `Task.health` |
 | both in `[agent]`, `[verifier]` | override them for the agent, and for the verifier in `Hidden` |
@@ -53,6 +53,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from envs.tasks.compose import read_compose
 from envs.tasks.harbor_source import LAYOUT, Source, hidden, limits, read_text
 from envs.tasks.harbor_steps import combine_hidden, read_steps, shared_agent
 from envs.tasks.task_folders import check_links, find_below
@@ -187,6 +188,9 @@ def _read_directory(
 def _make_task(directory: Path, defaults: Limits, digest: str | None) -> tuple[Task, Sequence[str]]:
     config = parse_config(read_text(directory, "task.toml"), f"task {directory.name}: task.toml")
     defaults = replace(defaults, capabilities=config.metadata.capabilities or defaults.capabilities)
+    container = read_compose(directory / "environment", directory.name)
+    if container.offline:
+        config = config.offline()
     try:
         config.agent = shared_agent(config, defaults.network)
     except ValueError as problem:
@@ -194,10 +198,6 @@ def _make_task(directory: Path, defaults: Limits, digest: str | None) -> tuple[T
     source = Source(directory, config, defaults)
     metadata = config.own_metadata
     tags = [*config.metadata.tags, *map(metadata.get, ("band", "kind", "difficulty", "category"))]
-    container = source.container()
-    if container.offline:
-        config = config.offline()
-        source = replace(source, config=config)
     steps = read_steps(source)
     for path in (_PRIOR, *(f"steps/{step.name}/{_PRIOR}" for step in steps)):
         if (source.directory / path).exists():
@@ -237,7 +237,7 @@ def _make_hidden(source: Source) -> Hidden:
 def _unused_files(source: Source) -> Iterator[str]:
     """Yield the parts of the task's files without effect here."""
     if any(source.directory.rglob(".harborignore")):
-        yield ".harborignore is not followed"
+        yield ".harborignore is not followed, so files that it names are used"
     folder = source.folder("solution")
     if folder is not None and any(folder.iterdir()) and source.solution("solution") is None:
         yield "solution/ has no solve.sh"

@@ -100,10 +100,6 @@ class Source:
         except DockerfileError as error:
             raise self.bad_task(f"{name}: {error}") from None
 
-    def container(self) -> ContainerSettings:
-        """Return the settings in the environment's docker-compose.yaml. Raises BadTask."""
-        return read_compose(self.directory / "environment", self.name)
-
     def service(self, container: ContainerSettings) -> Service | None:
         """Return what the container runs from its start: the Dockerfile's ENTRYPOINT, with Harbor's command in place of
         CMD, or what the compose file says. Raises BadTask."""

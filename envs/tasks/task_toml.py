@@ -278,9 +278,21 @@ class Config(_Section):
         return self
 
     def offline(self) -> Config:
-        """Return the same, in a container without a network."""
-        update = {"network_mode": "no-network", "allowed_hosts": None}
-        return self.model_copy(update={"environment": self.environment.model_copy(update=update)})
+        """Return the same, in a container without a network: no phase in it has one. A separate verifier has a
+        container of its own."""
+        none = {"network_mode": None, "allowed_hosts": None}
+
+        def shut(table: Config | StepTable, separate: bool | None) -> dict[str, Any]:
+            verifier = table.verifier if separate else table.verifier.model_copy(update=none)
+            return {"agent": table.agent.model_copy(update=none), "verifier": verifier}
+
+        own = self.verifier.separate
+        steps = [
+            step.model_copy(update=shut(step, own if step.verifier.separate is None else step.verifier.separate))
+            for step in self.steps or []
+        ]
+        environment = self.environment.model_copy(update=none | {"network_mode": "no-network"})
+        return self.model_copy(update=shut(self, own) | {"environment": environment, "steps": steps or self.steps})
 
     @property
     def own_metadata(self) -> dict[str, Any]:

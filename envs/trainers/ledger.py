@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Collection, Mapping
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 
@@ -25,11 +25,13 @@ class Ledger:
     a row was dropped if it came before the last row of a batch, and is in none. A group is done when each
     of its rows was trained on or dropped.
 
-    trained: names of finished groups. partly: of others, the numbers of the finished rows.
+    trained: names of finished groups, as `state` gives them. partly: of others, the numbers of the finished rows.
     """
 
-    def __init__(self, trained: Collection[str] = (), partly: Mapping[str, Collection[int]] | None = None) -> None:
-        self.trained = set(trained)
+    def __init__(
+        self, trained: Collection[str | Sequence[str]] = (), partly: Mapping[str, Collection[int]] | None = None
+    ) -> None:
+        self.trained = set(_unpack(trained))
         self._partly = {name: set(rows) for name, rows in (partly or {}).items()}
         self._rows: dict[str, int] = {}
         self._waiting: dict[str, int] = {}
@@ -86,7 +88,7 @@ class Ledger:
     def state(self) -> dict[str, Any]:
         """Return the state for a checkpoint, for `Ledger(**state)`. Another thread may `hand` groups meanwhile."""
         partly = {name: sorted(rows) for name, rows in self._partly.copy().items() if rows}
-        return {"trained": sorted(self.trained), "partly": partly}
+        return {"trained": _pack(self.trained), "partly": partly}
 
     def _settle(self, one: HandedRow) -> None:
         done = self._partly[one.group]
@@ -94,3 +96,36 @@ class Ledger:
         if len(done) == self._rows[one.group]:
             self.trained.add(one.group)
             del self._partly[one.group], self._rows[one.group]
+
+
+def _pack(names: Iterable[str]) -> list[str | list[str]]:
+    """Return names in little room, for JSON. Those that differ in a number at their end alone, as a run's do, become
+    their beginning and a bit for each number, in hexadecimal."""
+    plain: list[str] = []
+    ending = defaultdict[str, list[int]](list)
+    for name in names:
+        digits = name[name.rfind("-") + 1 :]
+        if digits.isdecimal() and len(digits) < 19 and digits == str(int(digits)):
+            ending[name.removesuffix(digits)].append(int(digits))
+        else:
+            plain.append(name)
+    packed: list[list[str]] = []
+    for begin, numbers in ending.items():
+        if max(numbers) > 100 * (len(numbers) - 1):  # too few of them: their names are shorter
+            plain += [f"{begin}{number}" for number in numbers]
+            continue
+        bits = bytearray(max(numbers) // 8 + 1)
+        for number in numbers:
+            bits[number // 8] |= 1 << number % 8
+        packed.append([begin, bits.hex()])
+    return [*sorted(plain), *sorted(packed)]
+
+
+def _unpack(packed: Iterable[str | Sequence[str]]) -> Iterator[str]:
+    for one in packed:
+        if isinstance(one, str):
+            yield one
+            continue
+        begin, bits = one
+        for place, byte in enumerate(bytes.fromhex(bits)):
+            yield from (f"{begin}{8 * place + bit}" for bit in range(8) if byte >> bit & 1)

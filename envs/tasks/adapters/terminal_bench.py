@@ -15,8 +15,8 @@
 
 A reward needs exit code 0 of run-tests.sh, and pytest seen to run at least one test, all of them passed.
 Terminal-bench counts SKIPPED and XFAIL as passed; here they are not. With `parser_name: swebench` it needs PASSED
-between the two lines that the script prints about its result, and the tests that the reference passes
-(`tasks check`). Other parsers are refused.
+between the two lines that the script prints about its result, as the last such word, because tested code may print the
+same before; and the tests that the reference passes (`tasks check`). Other parsers are refused.
 run-tests.sh often downloads uv and pytest: if the image has pytest, `uv run pytest` and `uvx pytest` are that one.
 Paths outside of the working directory are judged too if the tests name them (`envs.tasks.named_paths`). The verifier
 has the network, the agent has it too, as in terminal-bench.
@@ -45,7 +45,8 @@ _PARSERS = {
     "pytest": "bash /tests/run-tests.sh",
     "swebench": (
         "bash /tests/run-tests.sh | tee /dev/stderr |\n"
-        "    sed -n '/^SWEBench results starts here/,/^SWEBench results ends here/p' | grep -x PASSED > /dev/null"
+        "    sed -n '/^SWEBench results starts here/,/^SWEBench results ends here/p' |\n"
+        "    grep -xE 'PASSED|FAILED' | tail -n 1 | grep -x PASSED > /dev/null"
     ),
 }
 """The commands that run a task's tests and succeed if they pass, by `parser_name`."""

@@ -10,8 +10,10 @@ from small_agent import AGENT, SCRIPT, start
 
 from atropos_agent.types import AgentConfig, StopReason
 from envs.agents import guests
+from envs.agents.facts import Start
 from envs.agents.guests import Guests
 from envs.agents.watching import WatchedSession
+from envs.running.permanent import is_permanent
 from envs.types import Failure, InfraError
 from sandboxes.base import Limits, SandboxSpec
 
@@ -107,10 +109,22 @@ class TestAnAgent:
         ) as caught:
             await works(agent(begin="import sys; print('no door', file=sys.stderr); sys.exit(7)\n"))
         assert caught.value.kind == "sandbox"
+        assert is_permanent(caught.value)
+
+    async def test_whose_program_is_missing_never_begins_and_ends_a_run(self, works):
+        missing = replace(AGENT, start=lambda at: Start(["no-such-program", at.task]))
+        with pytest.raises(
+            InfraError, match=r"small did not start: it ended with status 127 .*no-such-program"
+        ) as raised:
+            await works(missing)
+        assert is_permanent(raised.value)
 
     async def test_that_hangs_before_its_first_request_is_named_so(self, works):
-        with pytest.raises(InfraError, match=r"small asked for nothing in all its time, \d+ s: .* status 143"):
+        with pytest.raises(
+            InfraError, match=r"small asked for nothing in all its time, \d+ s: .* status 143"
+        ) as raised:
             await works(agent(begin="import time; time.sleep(600)\n"), max_seconds=1.0)
+        assert not is_permanent(raised.value), "the machine may be slow"
 
     async def test_that_is_silent_for_long_is_in_the_log_once(self, works, monkeypatch, caplog):
         monkeypatch.setattr(guests, "_BEGINS_S", 0.3)

@@ -8,6 +8,7 @@ import pytest
 
 from envs.agents.packs import pack_of, size
 from envs.agents.recipes import Platform, Recipe
+from envs.running.permanent import is_permanent
 from envs.types import InfraError
 
 DEBIAN = Platform("x64", "glibc", "3.11")
@@ -66,8 +67,9 @@ async def test_what_cannot_be_installed_leaves_nothing_and_says_why(npm, tmp_pat
 
 async def test_without_npm_the_remedy_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(InfraError, match=r"there is no npm here; install it \(Node.js brings npm\)"):
+    with pytest.raises(InfraError, match=r"there is no npm here; install it \(Node.js brings npm\)") as raised:
         await pack_of("a", Recipe(npm=("a@1",)), DEBIAN, tmp_path / "packs")
+    assert is_permanent(raised.value)
 
 
 async def test_what_an_interrupted_installation_left_goes(npm, tmp_path):

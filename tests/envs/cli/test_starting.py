@@ -19,6 +19,7 @@ from envs import cli
 from envs.cli import starting
 from envs.config import AgentEnvConfig
 from envs.options import Options, UsageError
+from envs.running import waiting
 from envs.types import BadTask
 from sandboxes.base import DaemonUnavailable
 
@@ -157,7 +158,7 @@ GONE, UNSERVED = EngineError("no inference server answers"), ModelNotServed("it 
 
 
 async def test_an_inference_server_that_comes_up_and_loads_its_adapter_later_is_waited_for(make_env, monkeypatch):
-    monkeypatch.setattr(starting, "LOOK_S", 0.001)
+    monkeypatch.setattr(waiting, "LOOK_S", 0.001)
     env = make_env()  # with a tokenizer that is named, so that none has to be asked for
     (server,) = env.server.servers
     monkeypatch.setattr(server, "connect", Starting(server, GONE, GONE, UNSERVED, UNSERVED))
@@ -167,7 +168,7 @@ async def test_an_inference_server_that_comes_up_and_loads_its_adapter_later_is_
 
 @pytest.mark.parametrize("errors", [[UNSERVED], [GONE, *[UNSERVED] * 99], [REFUSES], [GONE, *[REFUSES] * 99]])
 async def test_a_model_that_it_does_not_serve_is_told(make_env, monkeypatch, errors):
-    monkeypatch.setattr(starting, "LOOK_S", 0.001)
+    monkeypatch.setattr(waiting, "LOOK_S", 0.001)
     env = make_env()
     (server,) = env.server.servers
     monkeypatch.setattr(server, "connect", Starting(server, *errors))
@@ -241,7 +242,7 @@ async def test_what_lies_where_a_run_writes_its_files_is_refused_at_the_start(tm
 
 
 async def test_a_teacher_that_is_not_there_yet_is_waited_for(make_env, smollm2_tokenizer, monkeypatch):
-    monkeypatch.setattr(starting, "LOOK_S", 0.01)
+    monkeypatch.setattr(waiting, "LOOK_S", 0.01)
     with TeacherEngine(smollm2_tokenizer) as teacher:
         env = make_env(teacher=teacher.url)
         teacher.faults = [503, 503]  # of the first looks

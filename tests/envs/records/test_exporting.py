@@ -2,6 +2,9 @@
 
 import errno
 import json
+import multiprocessing
+import os
+import signal
 
 import pytest
 from samples import renamed, rollout
@@ -58,13 +61,30 @@ async def test_triplets(run, tmp_path, capsys):
 @pytest.mark.parametrize("form", ["jsonl", "triplets"])
 async def test_a_full_disk_leaves_no_part_behind(run, tmp_path, monkeypatch, capsys, form):
     def full(row):
-        assert (tmp_path / "out").exists()
+        assert not (tmp_path / "out").exists(), "it is there when it is whole"
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(exporting, "plain", full)
     assert main([str(run), str(tmp_path / "out"), "--to", form]) == 2
     assert "the disk is full" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [run]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "triplets"])
+async def test_a_killed_export_is_not_in_the_way_of_the_next(run, tmp_path, monkeypatch, form):
+    def kill(row):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    place = [str(run), str(tmp_path / "out"), "--to", form]
+    with monkeypatch.context() as patch:
+        patch.setattr(exporting, "plain", kill)
+        killed = multiprocessing.get_context("fork").Process(target=main, args=(place,))
+        killed.start()
+        killed.join()
+    assert killed.exitcode == -signal.SIGKILL
     assert not (tmp_path / "out").exists()
+    assert main(place) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"run", "out"}
 
 
 async def test_the_standard_output_is_refused(run, tmp_path, monkeypatch, capsys):

@@ -70,6 +70,20 @@ async def test_two_who_ask_for_one_name_get_the_same_group_and_others_are_refuse
             await fed.ask("sum-1", members=2, name="a")
 
 
+@pytest.mark.parametrize(
+    ("members", "name", "named"),
+    [
+        *((members, "a", "members is .*from 1 to 10000") for members in (0, -1, 10**7, 1.5, True, "2")),
+        *((1, name, "name is .*as UTF-8") for name in (None, 5, "\ud800")),
+    ],
+)
+async def test_a_group_that_can_not_be_is_refused_by_the_argument_and_leaves_nothing(make_env, members, name, named):
+    async with feed(make_env()) as fed:
+        with pytest.raises(ValueError, match=named):
+            await fed.ask("sum-1", members=members, name=name)
+        assert not await count_states(fed.run.journal)
+
+
 async def test_after_a_restart_what_was_not_confirmed_is_given_again_under_its_name(make_env):
     async with feed(make_env()) as fed:
         kept, lost = [await fed.ask("sum-1", members=2, name=name) for name in ("kept", "lost")]

@@ -3,12 +3,16 @@
 import orjson
 import pytest
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig
+from sums import Sums, fill
 
 from atropos_agent.engines.completions import CompletionsServer
+from atropos_agent.engines.errors import ModelNotServed
+from atropos_agent.engines.protocols import GenerateServer
 from envs.records.redaction import Redactor
 from envs.running.database import RunDirectoryError, lock_directory
 from envs.running.run import open_run
 from envs.running.starts import conditions_of, write_start
+from envs.types import InfraError
 
 
 async def test_every_start_is_written_without_secrets(make_env):
@@ -80,6 +84,31 @@ async def test_another_model_is_refused(make_env):
             pass
 
 
+@pytest.mark.parametrize("changed", [True, False])
+async def test_under_other_conditions_unfinished_groups_begin_again(engine, make_env, changed):
+    class Failing(Sums):
+        async def attempt(self, task, seat):
+            outcome = await super().attempt(task, seat)
+            if seat.member:
+                raise InfraError("verifier", "it crashed")
+            return outcome
+
+    async with open_run(make_env(Failing, group_size=2, attempts=1)) as run:
+        await fill(run)
+        await fill(run, await run.queue.request(run.queue.task("sum-3"), "asked", 1))
+    before = engine.requests
+    env = make_env(group_size=2, allow_change=["model"])
+    if changed:
+        env.servers[0].config.model_name = "another"
+    async with open_run(env) as run:
+        group, _ = await fill(run)
+        again = await run.queue.request(run.queue.task("sum-3"), "asked", 1)
+    models = [member.result.conditions.model for member in group.members.values()]
+    assert models == ["another" if changed else "scripted"] * 2
+    assert (engine.requests > before) == changed, "unchanged, it goes on with the replies that were sampled"
+    assert again.members.keys() == (set() if changed else {0})
+
+
 async def test_another_environment_is_refused(make_env):
     async with open_run(make_env()):
         pass
@@ -99,9 +128,29 @@ async def test_what_can_never_change_is_not_offered(make_env):
     assert "allow_change" not in str(refused.value)
 
 
-async def test_a_model_that_is_not_known_yet_is_no_condition(make_env):
+@pytest.mark.parametrize("name", ["default", ""])
+async def test_a_model_that_is_not_named_is_the_only_one_of_its_server(engine, make_env, name):
+    env = make_env(group_size=1)
+    env.servers[0].config.model_name = name
+    async with open_run(env) as run:
+        _, wire = await fill(run)
+    assert wire is not None
+    assert orjson.loads((env.run_dir / "run.json").read_bytes())["starts"][0]["model"]["name"] == "scripted"
+
+
+async def test_a_model_that_is_not_named_is_refused_at_the_start_where_there_are_several(engine, make_env):
     env = make_env()
     env.servers[0].config.model_name = "default"
+    engine.served = ["scripted", "policy"]
+    with pytest.raises(ModelNotServed, match=r"set --openai\.model_name to one of scripted, policy"):
+        async with open_run(env):
+            pass
+    assert not engine.requests
+
+
+async def test_a_model_that_nobody_knows_is_no_condition(make_env):
+    env = make_env()
+    env.server.servers = [GenerateServer(APIServerConfig(base_url=env.servers[0].url, model_name="default"))]
     assert "model" not in await conditions_of(env)
     with lock_directory(env.run_dir):
         await write_start(env, "evaluate", await conditions_of(env))

@@ -77,7 +77,14 @@ def test_a_service_and_health_check_are_run_by_the_user_of_the_image_whoever_the
         assert (task.service.user, task.health) == (user, HealthCheck("up", user))
 
 
-@pytest.mark.parametrize("said", ["", "[environment]\nallow_internet = true\n"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "",
+        "[environment]\nallow_internet = true\n",
+        '[agent]\nnetwork_mode = "public"\n[verifier]\nnetwork_mode = "public"\n',
+    ],
+)
 def test_a_container_without_a_network_gets_none_whatever_the_run_or_the_task_gives(tmp_path, said):
     directory = make_task(tmp_path, said)
     compose = directory / "environment/docker-compose.yaml"
@@ -85,6 +92,19 @@ def test_a_container_without_a_network_gets_none_whatever_the_run_or_the_task_gi
         compose.write_text(f"services:\n  main: {{network_mode: {mode}}}\n")
         (task,) = load_tasks(tmp_path, Limits(network=True))
         assert (task.limits.network, task.hidden.network) == (reached, reached)
+
+
+def test_a_container_without_a_network_has_none_in_a_step_either_and_a_separate_verifier_has_its_own(tmp_path):
+    public = 'network_mode = "public"'
+    step = f'[[steps]]\nname = "a"\nagent = {{ {public} }}\nverifier = {{ {public} }}\n'
+    for more, judged in (("", False), ('[verifier]\nenvironment_mode = "separate"\n', True)):
+        directory = make_task(tmp_path / str(judged), f'{more}{step}[[steps]]\nname = "b"\n')
+        (directory / "environment/docker-compose.yaml").write_text("services:\n  main: {network_mode: none}\n")
+        for name in "ab":
+            (directory / f"steps/{name}").mkdir(parents=True)
+            (directory / f"steps/{name}/instruction.md").write_text("Do it.")
+        task = load_task(directory)
+        assert (task.limits.network, task.steps[0].hidden.network) == (False, judged)
 
 
 def test_a_compose_file_of_another_name_is_the_tasks_own(tmp_path):

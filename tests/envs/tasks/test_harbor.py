@@ -45,7 +45,7 @@ def test_files_that_are_not_followed_are_named(tmp_path, caplog):
         (directory / path).write_text("")
     (directory / "solution/solve.sh").rename(directory / "solution/fix.sh")
     assert load_task(directory).hidden.solution is None
-    for what in ("tests/Dockerfile is not built", ".harborignore is not followed", "solution/ has no solve.sh"):
+    for what in ("tests/Dockerfile is not built", ".harborignore is not followed, so", "solution/ has no solve.sh"):
         assert f"task sample: {what}" in caplog.text
 
 

@@ -29,6 +29,16 @@ def test_a_group_is_done_when_each_of_its_rows_was_trained_on() -> None:
     assert again.hand("a", 3) == [2], "what is left of it is given after a restart"
 
 
+def test_a_state_names_many_groups_in_little_room() -> None:
+    order = {f"0123456789ab-{number}" for number in range(100_000) if number % 3}
+    others = {"mine", "step-3/0/8/task-7", "step-3/0/8/task-07", "far-1", "far-99999999999", "-5", "٣-٣", ""}
+    others.add("a-" + "9" * 5000)
+    text = json.dumps(Ledger(order | others).state())
+    assert len(text) < 40_000
+    assert Ledger(**json.loads(text)).trained == order | others
+    assert Ledger(["a-1", "a-2"]).trained == {"a-1", "a-2"}, "as earlier versions wrote them"
+
+
 def test_a_row_that_the_trainer_dropped_is_done_too() -> None:
     ledger = Ledger()
     ledger.hand("old", 1)

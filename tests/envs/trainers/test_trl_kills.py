@@ -21,6 +21,7 @@ from atropos_agent.cpu_engine.model import DEFAULT_CACHE
 from envs.lab import smoke
 from envs.running.group import group_outcomes
 from envs.trainers.checkpoints import STATE, newest_checkpoint
+from envs.trainers.ledger import Ledger
 
 HERE = Path(__file__).parent
 
@@ -66,7 +67,7 @@ async def test_kills_cost_no_group_and_double_none(
     found = list(group_outcomes(tmp_path / "run"))
     rows = Counter(name for name, _ in trained)
     whole = {name for name, count in rows.items() if count == 2}
-    assert set(ours["trained"]) == whole and set(ours["partly"]) == set(rows) - whole
+    assert Ledger(ours["trained"]).trained == whole and set(ours["partly"]) == set(rows) - whole
     numbers = {int(name.rpartition("-")[2]) for name in whole}
     assert {outcome.number for outcome in found if outcome.state == "confirmed"} == numbers
     assert {outcome.state for outcome in found} <= {"confirmed", "taken", "working"}, "all others are given again"

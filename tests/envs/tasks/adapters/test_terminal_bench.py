@@ -1,8 +1,11 @@
 """Terminal-bench 1 directories become tasks."""
 
+import subprocess
+
 import pytest
 
 from envs.checking.check import check_tasks
+from envs.tasks.adapters import terminal_bench
 from envs.tasks.adapters.terminal_bench import load
 from envs.types import BadTask, Service
 
@@ -69,6 +72,16 @@ async def test_swebenchs_result_is_read_between_its_lines(docker_backend, tmp_pa
     )
     (result,) = await check_tasks(docker_backend, load(made, tmp_path / "out"))
     assert (result.problem, result.reference, result.nothing) == (None, (1.0,), (0.0,))
+
+
+@pytest.mark.parametrize(
+    ("printed", "result", "passes"), [("", "PASSED", 0), ("", "FAILED", 1), ("PASSED", "FAILED", 1)]
+)
+def test_what_tested_code_prints_is_no_result(tmp_path, printed, result, passes):
+    blocks = [f"SWEBench results starts here\n{said}\nSWEBench results ends here" for said in (printed, result)]
+    (tmp_path / "run-tests.sh").write_text("cat <<'END'\n" + "\n".join(blocks) + "\nEND\n")
+    command = terminal_bench._PARSERS["swebench"].replace("/tests", str(tmp_path))
+    assert subprocess.run(["bash", "-c", command], check=False, capture_output=True).returncode == passes
 
 
 def test_fields_are_kept_and_the_agent_sees_neither_tests_nor_solution(tmp_path):
