@@ -84,7 +84,11 @@ class Gemini(Protocol):
 
     def body(self, answer: Answer, request: GatewayRequest) -> Mapping[str, Any]:
         total = answer.prompt_tokens + answer.completion_tokens
-        counted = {"promptTokenCount": answer.prompt_tokens, "candidatesTokenCount": answer.completion_tokens}
+        counted = {
+            "promptTokenCount": answer.prompt_tokens,
+            "candidatesTokenCount": answer.completion_tokens - answer.thinking_tokens,
+            "thoughtsTokenCount": answer.thinking_tokens,
+        }
         candidate = {
             "content": {"role": "model", "parts": _parts(answer, shows_thinking=request.extras["thoughts"])},
             "finishReason": "MAX_TOKENS" if answer.finish_reason == "length" else "STOP",
