@@ -170,7 +170,11 @@ class Ledger:
         taking = asyncio.ensure_future(self._take(line, completion, exchange, work))
         self._taking.add(taking)
         taking.add_done_callback(self._taking.discard)
-        return await asyncio.shield(taking)  # a reply that nobody waits for any more was sampled all the same
+        try:
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            await asyncio.wait({taking})  # it was sampled all the same, and nothing may be written before it is there
+            raise
 
     async def _take(
         self, line: Line, completion: Completion, exchange: int, work: Callable[[], Read]

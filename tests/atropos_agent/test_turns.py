@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from worked import assert_every_token_is_accounted_for, call, loop, play
 
+from atropos_agent import ledger
 from atropos_agent.types import Branch, StopReason
 
 # What an agent may do in every family
@@ -160,6 +161,24 @@ async def test_messages_after_a_reply_that_was_given_up_follow_those_before_it(a
     assert_every_token_is_accounted_for(result, exchanges)
     _, expected = await play(template, [*texts, f"{thinks}done"], at_once)
     assert [one.prompt for one in exchanges] == [*(one.prompt for one in expected), expected[-1].prompt]
+
+
+async def test_a_reply_that_is_being_read_is_taken_in_before_anything_is_written_behind_it(smollm2, monkeypatch):
+    async def slowly(work, _):
+        await asyncio.sleep(0.05)
+        return work()
+
+    async def work(turns):
+        monkeypatch.setattr(ledger, "offload", slowly)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.03):
+                await turns.reply()
+        turns.add("Be quick.")
+        await turns.reply()
+
+    result, exchanges = await play(smollm2, ["one", "done"], work)
+    assert_every_token_is_accounted_for(result, exchanges)
+    assert len(result.segments) == 1
 
 
 async def test_a_step_holds_what_was_said_before_it(smollm2):
