@@ -199,6 +199,17 @@ async def test_weights_that_cannot_be_read_are_refused(
     assert (await complete(client, LONG[:9]))["weight_version"] == 0
 
 
+async def test_weights_that_are_no_numbers_are_refused(tiny: LoadedModel, tmp_path: Any, reference: Any) -> None:
+    with torch.no_grad():
+        reference.model.norm.weight[3] = float("nan")
+    reference.save_pretrained(tmp_path)
+    async with serve(tiny) as client:
+        response = await client.post("/load_weights", json={"path": str(tmp_path), "version": 1})
+        assert response.status_code == 400
+        assert "model.norm.weight holds NaN or infinity" in response.json()["error"]["message"]
+        assert (await complete(client, LONG[:9]))["weight_version"] == 0
+
+
 async def test_weights_that_can_not_be_joined_are_refused_and_the_old_ones_stay(
     tiny: LoadedModel, tmp_path: Any, reference: Any
 ) -> None:
