@@ -23,6 +23,7 @@ from atropos_agent.formats.reading import tags_of
 from atropos_agent.tokens.calls import PROBE, CallShape, CallsKind, Tools, learn, map_texts
 from atropos_agent.tokens.chat import ChatLog
 from atropos_agent.tokens.conversation import Conversation
+from atropos_agent.tokens.probes import MARK
 from atropos_agent.tokens.stability import write_probe_call
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import Message, Reply
@@ -31,8 +32,6 @@ from tools.base import ToolCall, ToolResult
 T = TypeVar("T")
 
 CHATML = "<|im_start|>"
-_MARK = "\x00"
-"""Stands for a call while the text around it is read."""
 
 
 @dataclass(frozen=True)
@@ -244,8 +243,8 @@ class FittedFormat:
         ends = [0, *(end for _, end in places)]
         starts = [*(start for start, _ in places), len(text)]
         around = [text[end:start] for end, start in zip(ends, starts, strict=True)]
-        read = self.format.parse(_MARK.join(around), thinking_open=thinking_open)
-        content = read.content.split(_MARK)
+        read = self.format.parse(MARK.join(around), thinking_open=thinking_open)
+        content = read.content.split(MARK)
         if len(content) != len(around):
             return Reply(None, text.strip(), (), ())
         calls = [*(text[start:end] for start, end in places), ""]

@@ -20,7 +20,7 @@ from atropos_agent.offload import offload
 from atropos_agent.sampling import Sampler
 from atropos_agent.tokens.calls import Tools
 from atropos_agent.tokens.chat import ChatLog
-from atropos_agent.tokens.conversation import Completion, Conversation
+from atropos_agent.tokens.conversation import Completion, Conversation, Place
 from atropos_agent.types import AgentResult, Counts, Message, StopReason
 from sandboxes.shielding import on_failure
 from tools.base import ToolCall, ToolResult
@@ -44,22 +44,31 @@ class BudgetSpent(Exception):
 @dataclass(eq=False, slots=True)
 class Line:
     """A conversation with its replies. branch: see `Branch`. inherited: replies from before it was forked from
-    another. added: messages added since its last reply, beside results of calls."""
+    another. added: messages added since its last reply, beside results of calls. end: the conversation's place after
+    its last reply, and written: all messages since then, if some were written."""
 
     conversation: Conversation | ChatLog
     branch: str
     replies: list[HarvestedReply] = field(default_factory=list)
     inherited: int = 0
     added: Sequence[Message] = ()
+    end: Place | None = None
+    written: Sequence[Message] = ()
 
     def go_on(self, messages: Sequence[Message]) -> None:
-        """Add messages after the last reply. Raises jinja2's TemplateError; then nothing has changed."""
-        place = self.conversation.place()
+        """Write all messages after the last reply, those before that got no reply among them. Raises jinja2's
+        TemplateError; then nothing has changed."""
+        before = self.conversation if self.written else None
+        if self.end is None:
+            self.end = self.conversation.place()
+        else:
+            self.conversation = self.conversation.fork(self.end)
         try:
             self.conversation.add_messages(messages)
         except TemplateError:
-            self.conversation = self.conversation.fork(place)
+            self.conversation = self.conversation.fork(self.end) if before is None else before
             raise
+        self.written = tuple(messages)
 
     def is_continued_in(self, other: Line) -> bool:
         """Tell whether another conversation holds all replies of this one, and more."""
@@ -113,10 +122,20 @@ class Ledger:
         )
         return self._add_line(Line(begun, branch))
 
+    def forget(self, line: Line) -> None:
+        """Forget a conversation without replies."""
+        self._lines.remove(line)
+
     def fork(self, line: Line, branch: str) -> Line:
         """Begin a conversation from the present end of another."""
         return self._add_line(
-            Line(line.conversation.fork(line.conversation.place()), branch, list(line.replies), len(line.replies))
+            replace(
+                line,
+                conversation=line.conversation.fork(line.conversation.place()),
+                branch=branch,
+                replies=list(line.replies),
+                inherited=len(line.replies),
+            )
         )
 
     def spent_budget(self) -> StopReason | None:
@@ -151,7 +170,11 @@ class Ledger:
         taking = asyncio.ensure_future(self._take(line, completion, exchange, work))
         self._taking.add(taking)
         taking.add_done_callback(self._taking.discard)
-        return await asyncio.shield(taking)  # a reply that nobody waits for any more was sampled all the same
+        try:
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            await asyncio.wait({taking})  # it was sampled all the same, and nothing may be written before it is there
+            raise
 
     async def _take(
         self, line: Line, completion: Completion, exchange: int, work: Callable[[], Read]
@@ -159,7 +182,8 @@ class Ledger:
         read = await offload(work, len(completion.ids))
         self.sampler.accept(completion)
         step = replace(read.step, said=line.added if read.step.index else ())
-        taken, line.added = HarvestedReply(step, exchange, line.branch), ()
+        taken = HarvestedReply(step, exchange, line.branch)
+        line.added, line.end, line.written = (), None, ()
         line.replies.append(taken)
         self._taken.append(taken)
         self._harvest = None

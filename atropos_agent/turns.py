@@ -256,12 +256,17 @@ class Turns:
     def _write(self) -> Line:
         """Write the messages before the next reply into the conversation. Raises ValueError if there is nothing to
         reply to, and jinja2's TemplateError for messages that the chat template takes in no form."""
+        if self._line is not None and self._given and not self._line.replies:  # its first messages got no reply
+            self._given = [*self._line.added, *self._given]
+            self.task = () if self.task == tuple(self._line.added) else self.task
+            self.ledger.forget(self._line)
+            self._line = None
         if self._line is None:
             if not self._given:
                 raise ValueError("a conversation needs at least one message")
             self._line = fitting(lambda messages: self.ledger.begin(messages, self._branch, self._kept), self._given)
         elif new := [*self._result_messages(), *self.ledger.fitted.opening(self._given)]:
-            fitting(self._line.go_on, new)
+            fitting(self._line.go_on, [*self._line.written, *new])
         elif self._line.conversation.messages[-1]["role"] == "assistant":
             raise ValueError("the last message is the model's own; add what it is to reply to")
         self._line.added = (*self._line.added, *self._given)

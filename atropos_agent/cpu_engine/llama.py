@@ -77,6 +77,8 @@ class Llama:
             )
         if has_sliding_window(config):
             raise ValueError("the embedded server computes full attention only; serve this model with vLLM")
+        if getattr(config, "quantization_config", None):
+            raise ValueError("the embedded server computes no quantized weights; serve this model with vLLM")
         if config.hidden_act != "silu":
             raise ValueError(f"the embedded server computes the silu activation only, not {config.hidden_act!r}")
         self.layers: int = config.num_hidden_layers
@@ -98,7 +100,7 @@ class Llama:
     def load(self, weights: Mapping[str, Tensor]) -> None:
         """Replace all weights. Names and shapes are those of the transformers checkpoint.
 
-        Raises KeyError for a missing weight, and ValueError or PyTorch's errors for a wrong shape; the old weights
+        Raises ValueError for a missing weight, and ValueError or PyTorch's errors for a wrong shape; the old weights
         then stay.
         """
         loaded = Weights.read(weights, self.layers, tied=self._tied)

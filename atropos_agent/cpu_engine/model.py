@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import logging
+import math
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -32,6 +33,8 @@ from atropos_agent.hub import unavailable_reason
 
 logger = logging.getLogger(__name__)
 
+_A, _B = ".lora_A.weight", ".lora_B.weight"
+"""Ends of the names of an adapter's factors."""
 DEFAULT_CACHE = Path("~/.cache/atropos-agent")
 """Folder of converted models and trained adapters."""
 
@@ -118,7 +121,8 @@ def is_adapter(path: Path) -> bool:
 def _merge(weights: dict[str, Tensor], adapter: Path) -> None:
     """Add a LoRA adapter in PEFT's format: weight += alpha / rank * B @ A.
 
-    `adapter` is PEFT's folder, or one file with `r` and `lora_alpha` in its metadata.
+    `adapter` is PEFT's folder, or one file with `r` and `lora_alpha` in its metadata. Raises ValueError for one that
+    has more in it, such as DoRA's magnitudes, or does not fit the model.
     """
     if adapter.is_dir():
         settings = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
@@ -129,16 +133,21 @@ def _merge(weights: dict[str, Tensor], adapter: Path) -> None:
         file = adapter
     if not {"r", "lora_alpha"} <= settings.keys():
         raise ValueError(f"{adapter} does not say its rank and alpha; give PEFT's adapter folder")
-    scale = float(settings["lora_alpha"]) / int(settings["r"])
     factors = load_file(file)
-    for name, a in factors.items():
-        if "lora_A" not in name:
-            continue
-        target = name.removeprefix("base_model.model.").replace(".lora_A.weight", ".weight")
-        b = factors[name.replace("lora_A", "lora_B")]
+    more = ["alpha_pattern"] if settings.get("alpha_pattern") else []
+    more += [name for name in factors if not name.endswith((_A, _B))]
+    if more:
+        raise ValueError(f"{adapter} has {more[0]}, which is not merged here; merge it with PEFT's merge_and_unload")
+    for module in dict.fromkeys(name.removesuffix(_A).removesuffix(_B) for name in factors):
+        target = f"{module.removeprefix('base_model.model.')}.weight"
         if target not in weights:
             raise ValueError(f"{adapter} adapts {target}, which the model does not have")
-        weights[target] = weights[target].float() + scale * (b.float() @ a.float())
+        whole, a, b = weights[target], factors.get(module + _A), factors.get(module + _B)
+        if a is None or b is None or (*b.shape, *a.shape) != (whole.shape[0], len(a), len(a), whole.shape[1]):
+            raise ValueError(f"{adapter} does not fit {target} of shape {tuple(whole.shape)}")
+        rank = len(a)  # a rank_pattern gives some modules another one
+        scale = float(settings["lora_alpha"]) / (math.sqrt(rank) if settings.get("use_rslora") else rank)
+        weights[target] = whole.float() + scale * (b.float() @ a.float())
 
 
 def _eos_ids(path: Path, config: Any) -> tuple[int, ...]:

@@ -16,6 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 from atropos_agent.cpu_engine.sampling import Logprobs, SamplingParams
 from atropos_agent.cpu_engine.scheduler import FinishedSequence
 
+_COLDEST = 0.01
+"""vLLM's least temperature above 0; by a far smaller one logits would become infinite."""
 _LOWEST = -9999.0
 """vLLM's number for a logprob of minus infinity, which JSON can't hold."""
 
@@ -40,7 +42,7 @@ class CompletionRequest(BaseModel):
     logprobs: int | None = Field(None, ge=0, le=20)
     max_tokens: NonNegativeInt | None = 16
     n: int = Field(1, ge=1, le=128)
-    seed: int | None = None
+    seed: int | None = Field(None, ge=-(2**63), lt=2**63)
     stop: str | list[str] | None = None
     temperature: float | None = Field(None, ge=0, allow_inf_nan=False)
     top_p: float | None = Field(None, gt=0, le=1)
@@ -79,6 +81,7 @@ class CompletionRequest(BaseModel):
     def sampling(self) -> SamplingParams:
         """Return the sampling parameters. Raises BadRequest for combinations without sense."""
         temperature = 1.0 if self.temperature is None else self.temperature
+        temperature = max(temperature, _COLDEST) if temperature else 0.0
         max_tokens = 16 if self.max_tokens is None else self.max_tokens
         if max_tokens == 0 and not self.echo:
             raise BadRequest("max_tokens must be at least 1, got 0.", param="max_tokens")

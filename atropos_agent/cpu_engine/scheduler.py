@@ -279,13 +279,12 @@ class Engine:
                 budget -= count
                 reading.append((sequence, count))
         while budget > 0 and self._waiting and len(self._running) < self._max_batch:
-            sequence = self._waiting[0]
+            sequence = self._waiting.popleft()
             if sequence.cancelled:
-                self._waiting.popleft()
                 continue
             if not self._admit(sequence, [s for s, _ in reading]):
+                self._waiting.appendleft(sequence)
                 break
-            self._waiting.popleft()
             count = min(sequence.unread, budget)
             budget -= count
             reading.append((sequence, count))
@@ -302,6 +301,7 @@ class Engine:
         for other in reading:
             if common_prefix(other.prompt, wanted) > length + _WORTH_WAITING:
                 return False
+        self._running.append(sequence)  # first, so that a lack of memory ends it
         cache = self.model.new_cache(len(sequence.prompt) + min(sequence.params.max_tokens, 256))
         if source is not None:
             cache.take(source, length)
@@ -309,7 +309,6 @@ class Engine:
         sequence.joined_at, sequence.loads = self.weight_version, self._loads
         self.prompt_tokens += len(sequence.prompt)
         self.cached_tokens += length
-        self._running.append(sequence)
         return True
 
     def _shareable_caches(self) -> list[Entry]:

@@ -163,7 +163,11 @@ class Server:
         return JSONResponse({"version": self._engine.weight_version, "path": path})
 
     def _read(self, path: Path) -> Mapping[str, Any]:
-        return read_weights(self._path, path) if is_adapter(path) else read_weights(path)
+        weights = read_weights(self._path, path) if is_adapter(path) else read_weights(path)
+        for name, weight in weights.items():
+            if not weight.isfinite().all():  # of a training that diverged: no reply could be sampled any more
+                raise ValueError(f"{name} holds NaN or infinity")
+        return weights
 
     async def _generate(self, prompt: list[int], params: SamplingParams, index: int) -> FinishedSequence:
         loop = asyncio.get_running_loop()

@@ -82,14 +82,17 @@ class Weights:
 
     @classmethod
     def read(cls, weights: Mapping[str, Tensor], layers: int, *, tied: bool) -> Weights:
-        """Take a transformers checkpoint apart. Raises KeyError for a missing weight."""
-        embed = weights["model.embed_tokens.weight"].float()
-        return cls(
-            embed=embed,
-            blocks=[Block.read(weights, f"model.layers.{i}.") for i in range(layers)],
-            norm=weights["model.norm.weight"].float(),
-            head=Linear(embed if tied else weights["lm_head.weight"].float()),
-        )
+        """Take a transformers checkpoint apart. Raises ValueError for a missing weight."""
+        try:
+            embed = weights["model.embed_tokens.weight"].float()
+            return cls(
+                embed=embed,
+                blocks=[Block.read(weights, f"model.layers.{i}.") for i in range(layers)],
+                norm=weights["model.norm.weight"].float(),
+                head=Linear(embed if tied else weights["lm_head.weight"].float()),
+            )
+        except KeyError as error:
+            raise ValueError(f"the weights lack {error}") from None
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:

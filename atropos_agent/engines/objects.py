@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import Any, Protocol
 
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig, ReasoningConfig
@@ -67,6 +68,7 @@ class ObjectServer(CompletionsServer):
         params = {name: value for name, value in kwargs.items() if value is not None and name != "n"}
         sampled = await self._engine.once(list(prompt), params, "" if session is None else session.id)
         check_ended(sampled.finish_reason, lost_tokens=len(sampled.ids))
-        answer = Answer((prompt, [list(sampled.ids)], [list(sampled.logprobs)], [sampled.finish_reason]))
+        ids = [index(i) for i in sampled.ids]  # an array's are no int
+        answer = Answer((prompt, [ids], [list(sampled.logprobs)], [sampled.finish_reason]))
         answer.versions, answer.experts = [sampled.version], [sampled.experts]
         return answer

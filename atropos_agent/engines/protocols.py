@@ -14,7 +14,7 @@ from atroposlib.envs.server_handling.server_baseline import APIServer, APIServer
 from atropos_agent.engines.anthropic import AnthropicServer
 from atropos_agent.engines.chat import UNNAMED, ChatServer
 from atropos_agent.engines.completions import Answer, CompletionsServer, answer_of
-from atropos_agent.engines.errors import refusal
+from atropos_agent.engines.errors import refusal, shown
 from atropos_agent.engines.replies import check_ended
 from atropos_agent.engines.responses import ResponsesServer
 from atropos_agent.tokens.record import first_difference
@@ -79,7 +79,7 @@ class SGLangServer(CompletionsServer):
     def _check_prompt(self, meta: Mapping[str, Any], prompt: list[int]) -> None:
         if meta.get("prompt_tokens") != len(prompt):
             raise TokenMismatch(
-                f"{self.label} was given {meta.get('prompt_tokens')} ids where {len(prompt)} were sent, "
+                f"{self.label} was given {shown(meta.get('prompt_tokens'))} ids where {len(prompt)} were sent, "
                 "so it encodes prompts again"
             )
         if self._prompt_seen:

@@ -39,7 +39,7 @@ class BareFormat(TaggedFormat):
             return super().literals(text, thinking_open=thinking_open)
         tagged = f"{text[:start]}{self.opening}{text[start:]}"
         spans = super().literals(tagged, thinking_open=thinking_open)
-        return [(begin, end - len(self.opening)) for begin, end in spans]
+        return [(max(start, begin - len(self.opening)), end - len(self.opening)) for begin, end in spans]
 
     def _bare(self, text: str, thinking_open: bool) -> int | None:
         """Return the beginning of a call without the tag; None without such a call."""

@@ -104,10 +104,12 @@ class _Messages:
 
     def add(self, header: re.Match[str], text: str) -> int:
         """Take in the message after a header; return the beginning of the next one."""
-        recipients = _RECIPIENT.findall(header["before"]) + _RECIPIENT.findall(header["behind"])
+        parts = (header[name] or "" for name in ("before", "behind", "type"))
+        recipients = [found for part in parts for found in _RECIPIENT.findall(part)]
         if recipients:
             try:
-                call, behind = _read(recipients, header["type"] or header["behind"], text, header.end())
+                kind = header["type"] or _RECIPIENT.sub("", header["behind"])
+                call, behind = _read(recipients, kind.strip(), text, header.end())
                 self.calls.append(call)
                 return behind
             except ValueError as problem:
@@ -135,12 +137,12 @@ class _Messages:
             self.content.append(rest)
 
 
-def _read(recipients: Sequence[str], content_type: str, text: str, start: int) -> tuple[Read, int]:
-    """Return the call in a message to a tool, and the beginning of the next message. Raises ValueError."""
+def _read(recipients: Sequence[str], kind: str, text: str, start: int) -> tuple[Read, int]:
+    """Return the call in a message to a tool, and the beginning of the next message. kind: the content's type; "" if
+    the header names none. Raises ValueError."""
     name = recipients[0].removeprefix(FUNCTIONS)
     if len(recipients) > 1 or not recipients[0].startswith(FUNCTIONS) or not name:
         raise ValueError(f"a call must go to {FUNCTIONS}NAME, not to {' and '.join(recipients)}")
-    kind = _RECIPIENT.sub("", content_type).strip()
     if kind not in ("", "json"):
         raise ValueError(f"a call's content type must be json, not {kind}")
     if (place := skip_space(text, start)) == len(text) or _ENDS.match(text, place):

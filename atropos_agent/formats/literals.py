@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from atropos_agent.formats.reading import DEEPEST, parse_finite, skip_space
+from atropos_agent.formats.reading import DEEPEST, parse_finite, parse_whole, skip_space
 
 _NUMBER = re.compile(r"-?\d++(?:\.\d++)?(?:[eE][+-]?\d++)?(?![\w.])")
 _WORD = re.compile(r"[A-Za-z]++(?![\w.])")
@@ -98,7 +98,7 @@ def _skip_comma(source: str, place: int, closing: str) -> int:
 
 
 def _number(digits: str) -> int | float:
-    return int(digits) if digits.lstrip("-").isdigit() else parse_finite(digits)
+    return parse_whole(digits) if digits.lstrip("-").isdigit() else parse_finite(digits)
 
 
 def names(pattern: re.Pattern[str]) -> ReadKey:

@@ -348,11 +348,24 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"the call's JSON has {name}, which is not valid JSON")
 
 
+_TOO_LARGE = "the call has a number too large for JSON"
+
+
 def parse_finite(digits: str) -> float:
     """Return the number with these digits. Raises ValueError if it would become infinity, which no JSON can hold."""
     if math.isinf(value := float(digits)):
-        raise ValueError("the call has a number too large for JSON")
+        raise ValueError(_TOO_LARGE)
     return value
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_no_duplicates, parse_constant=_no_constant, parse_float=parse_finite)
+def parse_whole(digits: str) -> int:
+    """Return the integer with these digits. Raises ValueError for more of them than Python reads."""
+    try:
+        return int(digits)
+    except ValueError:
+        raise ValueError(_TOO_LARGE) from None
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_no_duplicates, parse_constant=_no_constant, parse_float=parse_finite, parse_int=parse_whole
+)

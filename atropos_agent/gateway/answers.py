@@ -55,7 +55,14 @@ def answer_of(
         prompt_tokens,
         len(completion.ids),
         stopped_at,
+        _count_thinking(reply, completion, fitted),
     )
+
+
+def _count_thinking(reply: Reply, completion: Completion, fitted: FittedFormat) -> int:
+    if fitted.template is None or not reply.thinking:
+        return 0
+    return min(len(fitted.template.encode(fitted.template.quote(reply.thinking))), len(completion.ids))
 
 
 def _cut_at_stop(content: str, stop: Sequence[str]) -> tuple[str, str | None]:

@@ -57,8 +57,10 @@ _STREAM = b"text/event-stream", (b"cache-control", b"no-cache")
 _MODEL = {
     **{"id": "gateway", "object": "model", "created": 0, "owned_by": "atropos-agent"},
     **{"type": "model", "display_name": "gateway", "created_at": "2026-01-01T00:00:00Z"},
+    **{"name": "models/gateway", "version": "1", "displayName": "gateway"},
+    "supportedGenerationMethods": ["generateContent", "countTokens"],
 }
-"""The answer to a request for models, in the shapes of both providers. A request may name any model."""
+"""The answer to a request for models, in the shapes of all three providers. A request may name any model."""
 
 
 class RequestHandler(typing.Protocol):
@@ -277,6 +279,7 @@ async def _answer_without_body(exchange: _Exchange) -> None:
             listed = {
                 "object": "list",
                 "data": [_MODEL],
+                "models": [_MODEL],
                 "has_more": False,
                 "first_id": "gateway",
                 "last_id": "gateway",

@@ -190,4 +190,5 @@ def _reason(answer: Answer) -> str:
 def _usage(answer: Answer) -> Mapping[str, Any]:
     total = answer.prompt_tokens + answer.completion_tokens
     counted = {"prompt_tokens": answer.prompt_tokens, "completion_tokens": answer.completion_tokens}
-    return {**counted, "total_tokens": total}
+    details = {"completion_tokens_details": {"reasoning_tokens": answer.thinking_tokens}}
+    return {**counted, "total_tokens": total, **details}

@@ -32,7 +32,7 @@ _KNOWN = (
     *("maxOutputTokens", "stopSequences", "candidateCount", "responseMimeType", "responseModalities"),
 )
 _FUNCTION = ("name", "description", "parameters", "parametersJsonSchema")
-_SNAKE = re.compile(r"_([a-z])")
+_SNAKE, _DIGITS = re.compile(r"_([a-z])"), re.compile(r"\d{1,10}", re.ASCII)
 _OWN = frozenset({"args", "response", "parameters", "parametersJsonSchema", "responseSchema", "responseJsonSchema"})
 """Keys of values that are not the protocol's."""
 _REPEATED = frozenset({"contents", "parts", "tools", "functionDeclarations"})
@@ -69,7 +69,7 @@ class Gemini(Protocol):
             list(_history(body)),
             fields.model(body),
             () if mode == "NONE" else tools,
-            fields.whole(_number(config), "generationConfig.maxOutputTokens", least=1),
+            fields.whole(_longest(config), "generationConfig.maxOutputTokens", least=1),
             fields.strings(config.get("stopSequences"), "generationConfig.stopSequences"),
             fields.flag(body.get("stream"), "stream"),
             forced=forced,
@@ -84,7 +84,11 @@ class Gemini(Protocol):
 
     def body(self, answer: Answer, request: GatewayRequest) -> Mapping[str, Any]:
         total = answer.prompt_tokens + answer.completion_tokens
-        counted = {"promptTokenCount": answer.prompt_tokens, "candidatesTokenCount": answer.completion_tokens}
+        counted = {
+            "promptTokenCount": answer.prompt_tokens,
+            "candidatesTokenCount": answer.completion_tokens - answer.thinking_tokens,
+            "thoughtsTokenCount": answer.thinking_tokens,
+        }
         candidate = {
             "content": {"role": "model", "parts": _parts(answer, shows_thinking=request.extras["thoughts"])},
             "finishReason": "MAX_TOKENS" if answer.finish_reason == "length" else "STOP",
@@ -134,15 +138,20 @@ def _to_camel_case(value: Any) -> Any:
     return {key: one if key in _OWN else _to_camel_case(one) for key, one in listed}
 
 
-def _number(config: Mapping[str, Any]) -> Any:
-    if config.get("candidateCount") not in (None, 1):
+def _number(value: Any) -> Any:
+    """Return an integer of Google's JSON, which may stand in quotes; any other value as it is."""
+    return int(value) if isinstance(value, str) and _DIGITS.fullmatch(value) else value
+
+
+def _longest(config: Mapping[str, Any]) -> Any:
+    if _number(config.get("candidateCount")) not in (None, 1):
         raise fields.wrong("generationConfig.candidateCount", "there is one candidate; ask several times for more")
     if config.get("responseLogprobs"):
         raise fields.wrong("generationConfig.responseLogprobs", "logprobs are the rollout's own: its rows hold them")
     wanted = fields.strings(config.get("responseModalities"), "generationConfig.responseModalities")
     if any(one.upper() != "TEXT" for one in wanted):
         raise fields.wrong("generationConfig.responseModalities", "only text is served")
-    return config.get("maxOutputTokens")
+    return _number(config.get("maxOutputTokens"))
 
 
 def _tools(body: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

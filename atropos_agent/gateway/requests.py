@@ -157,7 +157,7 @@ class Answer:
     """A reply, with everything every protocol can tell.
 
     number: in the session, from 0; ids are made of it. stopped_at: the agent's stop string that ended it.
-    finish_reason: "stop" or "length".
+    finish_reason: "stop" or "length". thinking_tokens: of completion_tokens, as the tokenizer encodes the thinking.
     """
 
     number: int
@@ -168,6 +168,7 @@ class Answer:
     prompt_tokens: int
     completion_tokens: int
     stopped_at: str | None = None
+    thinking_tokens: int = 0
 
     @property
     def whole(self) -> str:

@@ -293,7 +293,7 @@ def _response(answer: Answer, request: GatewayRequest, items: Sequence[Mapping[s
             "input_tokens": answer.prompt_tokens,
             "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
             "output_tokens": answer.completion_tokens,
-            "output_tokens_details": {"reasoning_tokens": 0},
+            "output_tokens_details": {"reasoning_tokens": answer.thinking_tokens},
             "total_tokens": answer.prompt_tokens + answer.completion_tokens,
         },
     }

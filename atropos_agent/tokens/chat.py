@@ -88,8 +88,9 @@ def read_chat(response: Any) -> Completion:
         raise EngineError("the inference server returned no reply")
     choice = response.choices[0]
     content, thought = _texts(choice.message.content)
-    separate = getattr(choice.message, "reasoning_content", None) or getattr(choice.message, "reasoning", None)
-    reasoning = separate or thought
+    given = (getattr(choice.message, name, None) for name in ("reasoning_content", "reasoning"))
+    separate = next((text for text in given if text and isinstance(text, str)), None)
+    reasoning: str | None = separate or thought
     calls = [_call(call) for call in getattr(choice.message, "tool_calls", None) or ()]
     if reasoning and not (content or calls):
         content, reasoning = reasoning, None
@@ -98,14 +99,16 @@ def read_chat(response: Any) -> Completion:
     beside = {name: extra[name] for name in RETURNED if extra.get(name)} if content != separate else {}
     own = ((THOUGHT, reasoning), ("tool_calls", calls), (RAW, raw), (BESIDE, beside))
     message |= {name: value for name, value in own if value}
-    return Completion((), (), ended_by(choice) or "stop", text_of(message), message=message, used=_used(response))
+    reason = ended_by(choice)
+    ended = reason if reason and isinstance(reason, str) else "stop"
+    return Completion((), (), ended, text_of(message), message=message, used=_used(response))
 
 
 def ended_by(choice: Any) -> Any:
     """Return why a reply ended, by OpenAI's names where others are known."""
     reason = choice.finish_reason
-    name = reason.lower() if isinstance(reason, str) else reason
-    return _REASONS.get(name, name) if isinstance(name, str) else reason
+    reason = reason.get("type") if isinstance(reason, dict) else reason
+    return _REASONS.get(reason.lower(), reason.lower()) if isinstance(reason, str) else reason
 
 
 def _texts(content: Any) -> tuple[str, str]:

@@ -58,6 +58,9 @@ class Encoder:
         self.control_ids = {self._added_ids[content] for content in controls}
         # The longest first, because one may hold another.
         self._controls = sorted(controls, key=lambda token: (-len(token), token))
+        starts = {token[:end] for token in controls for end in range(1, len(token))}
+        self._heads = tuple(token[:-n] for token in controls for n in range(1, len(token)) if token[-n:] in starts)
+        """Beginnings of control tokens that end as one begins: before that one they would be a token with its start."""
         self._anchor, self._anchor_ids = self._find_anchor(special)
 
     def quote(self, text: str, *, keep: Sequence[str] = ()) -> str:
@@ -67,8 +70,12 @@ class Encoder:
     def quote_rest(self, text: str, *, keep: Sequence[str] = ()) -> str:
         """Quote, as `quote` does, our own text with quoted content in it."""
         for token in self._controls:
-            if token in text and token not in keep:
+            # Again and again, because one that ends as it begins (MiniMax's [e~[) may share a character with the next.
+            while token in text and token not in keep:
                 text = text.replace(token, token[0] + CUT + token[1:])
+        if self._heads and (bare := text.rstrip()).endswith(self._heads):
+            place = len(bare) + 1 - max(len(head) for head in self._heads if bare.endswith(head))
+            text = text[:place] + CUT + text[place:]
         return text
 
     def quote_ids(self, ids: Sequence[int]) -> str:

@@ -55,11 +55,17 @@ class Record:
             exchange = self.exchanges[number]
             middle = start + len(exchange.given)
             end = middle + len(exchange.ids)
-            if tuple(prompt[start:middle]) == exchange.given and tuple(prompt[middle:end]) == exchange.ids:
+            if _stands_at(prompt, start, exchange.given) and _stands_at(prompt, middle, exchange.ids):
                 if end > length:
                     found, length = number, end
                 pending += [(following, end) for following in self._following[number]]
         return found, length
+
+
+def _stands_at(prompt: Sequence[int], start: int, ids: Sequence[int]) -> bool:
+    """Tell whether ids stand at a place of a prompt. Most differ in the last id: to compare all copies the prompt."""
+    end = start + len(ids)
+    return tuple(prompt[max(start, end - 1) : end]) == ids[-1:] and tuple(prompt[start:end]) == ids
 
 
 def problems(rows: Sequence[SequenceData], exchanges: Iterable[Exchange]) -> list[str | None]:

@@ -54,7 +54,11 @@ def test_calls_of_a_model_without_tools_are_text_beside_its_thinking(fit, name):
     assert bound.read(text, first_id=0, thinking_open=False).calls
     reply = replace(bound, calls_are_text=True).read(text, first_id=0, thinking_open=False)
     assert reply == Reply("hm", f"{said}{written}".strip(), (), ())
-    for odd in (written[:-3], f"\x00{text}", "", think):
+    reply = replace(bound, calls_are_text=True).read(
+        f"{think}hm{think_end}\x00\n{written}", first_id=0, thinking_open=False
+    )
+    assert reply == Reply("hm", f"\x00\n{written}", (), ())
+    for odd in (written[:-3], "", think):
         reply = replace(bound, calls_are_text=True).read(odd, first_id=0, thinking_open=False)
         assert (reply.calls, reply.problems) == ((), ())
 

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from worked import assert_every_token_is_accounted_for, call, loop, play
 
+from atropos_agent import ledger
 from atropos_agent.types import Branch, StopReason
 
 # What an agent may do in every family
@@ -128,6 +129,56 @@ async def test_a_reply_is_typed(smollm2):
         assert (answer.text, answer.ended, turns.ended) == ("done", StopReason.ANSWERED, StopReason.ANSWERED)
 
     await play(smollm2, ["<think>\nhm\n</think>\n\nFirst.\n" + call("say", text="one"), "done"], work)
+
+
+@pytest.mark.parametrize("sampled", [[], ["one"], [call("say", text="one")]], ids=["first", "answer", "call"])
+async def test_messages_after_a_reply_that_was_given_up_follow_those_before_it(any_tokenizer, template, sampled):
+    thinks = "hm</think>" if template.opens_thinking else ""
+
+    async def work(turns):
+        for _ in sampled:
+            await turns.execute((await turns.reply()).calls)
+            turns.add("More.")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await turns.reply()
+        beside = turns.fork()
+        for one in (turns, beside):
+            one.add("Be quick.")
+            assert (await one.reply()).content == "done"
+
+    async def at_once(turns):
+        if not sampled:
+            turns.add("Be quick.")
+        for _ in sampled:
+            await turns.execute((await turns.reply()).calls)
+            turns.add("More.")
+            turns.add("Be quick.")
+        await turns.reply()
+
+    texts = [thinks + text for text in sampled]
+    result, exchanges = await play(template, [*texts, 0.05, *[f"{thinks}done"] * 2], work)
+    assert_every_token_is_accounted_for(result, exchanges)
+    _, expected = await play(template, [*texts, f"{thinks}done"], at_once)
+    assert [one.prompt for one in exchanges] == [*(one.prompt for one in expected), expected[-1].prompt]
+
+
+async def test_a_reply_that_is_being_read_is_taken_in_before_anything_is_written_behind_it(smollm2, monkeypatch):
+    async def slowly(work, _):
+        await asyncio.sleep(0.05)
+        return work()
+
+    async def work(turns):
+        monkeypatch.setattr(ledger, "offload", slowly)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.03):
+                await turns.reply()
+        turns.add("Be quick.")
+        await turns.reply()
+
+    result, exchanges = await play(smollm2, ["one", "done"], work)
+    assert_every_token_is_accounted_for(result, exchanges)
+    assert len(result.segments) == 1
 
 
 async def test_a_step_holds_what_was_said_before_it(smollm2):

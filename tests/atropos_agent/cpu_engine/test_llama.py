@@ -89,3 +89,5 @@ def test_other_architectures_are_refused_with_the_remedy() -> None:
         Llama(GPT2Config(), {}, 128)
     with pytest.raises(ValueError, match="full attention only"):
         Llama(MistralConfig(**SMALL, sliding_window=64), {}, 128)
+    with pytest.raises(ValueError, match="no quantized weights"):
+        Llama(Qwen3Config(**SMALL, quantization_config={"quant_method": "fp8"}), {}, 128)

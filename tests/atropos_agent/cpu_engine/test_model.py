@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from engine_client import complete, sampled_logprobs, serve
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import save_file
 from transformers import (
     AutoModelForCausalLM,
@@ -15,6 +17,9 @@ from transformers import (
 
 from atropos_agent.cpu_engine import model
 from atropos_agent.cpu_engine.model import DEFAULT_CACHE, LoadedModel, ModelNotFound, load, locate, read_weights
+
+# peft 0.21 asks transformers 5 by a name that the latter renames in version 6.
+pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
 
 
 def test_a_longer_context_than_the_models_is_refused(tiny: LoadedModel) -> None:
@@ -59,6 +64,47 @@ def test_an_adapter_is_added_to_the_weights(tiny: LoadedModel, tmp_path: Path, f
     assert torch.allclose(merged[f"{name}.weight"], plain[f"{name}.weight"] + 2 * b @ a)
     changed = [key for key in plain if not torch.equal(plain[key], merged[key])]
     assert changed == [f"{name}.weight"]
+
+
+def peft_adapter(tiny: LoadedModel, folder: Path, **options: Any) -> Any:
+    """PEFT's own model with an adapter, which it saves."""
+    network = AutoModelForCausalLM.from_pretrained(tiny.path, dtype=torch.float32)
+    settings = LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"], init_lora_weights=False, **options)
+    adapted = get_peft_model(network, settings)
+    adapted.save_pretrained(folder)
+    return adapted
+
+
+@pytest.mark.parametrize("options", [{}, {"use_rslora": True}, {"rank_pattern": {"q_proj": 2}}])
+def test_an_adapter_is_merged_as_peft_does(tiny: LoadedModel, tmp_path: Path, options: dict[str, Any]) -> None:
+    expected = peft_adapter(tiny, tmp_path, **options).merge_and_unload().state_dict()
+    for name, weight in read_weights(tiny.path, tmp_path).items():
+        assert torch.allclose(weight, expected[name], atol=1e-6), name
+
+
+@pytest.mark.parametrize(
+    ("options", "has"),
+    [
+        ({"use_dora": True}, "lora_magnitude_vector"),
+        ({"modules_to_save": ["norm"]}, "norm"),
+        ({"alpha_pattern": {"q_proj": 3}}, "alpha_pattern"),
+    ],
+)
+def test_an_adapter_with_more_than_its_factors_is_refused(
+    tiny: LoadedModel, tmp_path: Path, options: dict[str, Any], has: str
+) -> None:
+    peft_adapter(tiny, tmp_path, **options)
+    with pytest.raises(ValueError, match=f"{has}.*, which is not merged here"):
+        read_weights(tiny.path, tmp_path)
+
+
+@pytest.mark.parametrize(("kinds", "size"), [("A", 32), ("B", 32), ("AB", 33)])
+def test_factors_that_do_not_fit_are_refused(tiny: LoadedModel, tmp_path: Path, kinds: str, size: int) -> None:
+    shapes = {"A": (4, size), "B": (size, 4)}
+    factors = {f"model.layers.1.self_attn.q_proj.lora_{kind}.weight": torch.zeros(shapes[kind]) for kind in kinds}
+    save_file(factors, tmp_path / "a.safetensors", metadata={"r": "4", "lora_alpha": "8"})
+    with pytest.raises(ValueError, match=r"does not fit model.*q_proj\.weight of shape"):
+        read_weights(tiny.path, tmp_path / "a.safetensors")
 
 
 def test_an_adapter_of_another_model_is_refused(tiny: LoadedModel, tmp_path: Path) -> None:

@@ -47,10 +47,21 @@ def test_sampling_that_makes_no_sense_is_refused(fields: dict[str, Any], said: s
         CompletionRequest(prompt="x", **fields).sampling()
 
 
+@pytest.mark.parametrize("seed", [2**63, -(2**63) - 1])
+def test_a_seed_of_more_than_64_bits_is_refused(seed: int) -> None:
+    with pytest.raises(ValidationError, match="seed"):
+        CompletionRequest(prompt="x", seed=seed)
+
+
 def test_defaults_are_those_of_vllm() -> None:
     sampling = CompletionRequest(prompt="x", top_k=-1).sampling()
     assert (sampling.temperature, sampling.top_p, sampling.top_k, sampling.max_tokens) == (1.0, 1.0, 0, 16)
     assert sampling.logprobs is None
+
+
+def test_temperatures_near_zero_are_those_of_vllm() -> None:
+    given = [CompletionRequest(prompt="x", temperature=value).sampling().temperature for value in (0, 1e-40, 0.02)]
+    assert given == [0, 0.01, 0.02]
 
 
 def test_echo_scores_the_prompt_as_far_as_logprobs_are_wanted() -> None:

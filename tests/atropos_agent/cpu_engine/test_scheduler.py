@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from concurrent.futures import Future
 from typing import Any
 
 import httpx
@@ -14,6 +15,7 @@ from safetensors.torch import save_file
 from waiting import until
 
 from atropos_agent.cpu_engine.model import LoadedModel
+from atropos_agent.cpu_engine.sampling import SamplingParams
 from atropos_agent.cpu_engine.scheduler import Engine
 from atropos_agent.cpu_engine.server import Server
 
@@ -91,6 +93,26 @@ async def test_a_request_whose_client_went_away_leaves_the_batch(tiny: LoadedMod
         await asyncio.wait_for(request, 120)
         await until(lambda: engine.running == 0)
         assert engine.generated_tokens < 500
+
+
+def test_a_lack_of_memory_ends_its_request_alone(tiny: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    new_cache = tiny.model.new_cache
+
+    def bounded(capacity: int = 0) -> Any:
+        if capacity > 300:
+            raise RuntimeError("not enough memory")
+        return new_cache(capacity)
+
+    monkeypatch.setattr(tiny.model, "new_cache", bounded)
+    engine = Engine(tiny.model, tiny.tokenizer, tiny.eos_ids)
+    engine.start()
+    try:
+        ended: Future[Any] = Future()
+        engine.submit(LONG, SamplingParams(max_tokens=1), ended.set_result)
+        assert str(ended.result(timeout=30)) == "not enough memory"
+        assert len(engine.complete([LONG[:9]], SamplingParams(max_tokens=1))) == 1
+    finally:
+        engine.stop()
 
 
 async def test_metrics_count_tokens_and_requests(client: httpx.AsyncClient) -> None:
@@ -175,6 +197,17 @@ async def test_weights_that_cannot_be_read_are_refused(
     assert response.status_code == 400
     assert str(path) in response.json()["error"]["message"]
     assert (await complete(client, LONG[:9]))["weight_version"] == 0
+
+
+async def test_weights_that_are_no_numbers_are_refused(tiny: LoadedModel, tmp_path: Any, reference: Any) -> None:
+    with torch.no_grad():
+        reference.model.norm.weight[3] = float("nan")
+    reference.save_pretrained(tmp_path)
+    async with serve(tiny) as client:
+        response = await client.post("/load_weights", json={"path": str(tmp_path), "version": 1})
+        assert response.status_code == 400
+        assert "model.norm.weight holds NaN or infinity" in response.json()["error"]["message"]
+        assert (await complete(client, LONG[:9]))["weight_version"] == 0
 
 
 async def test_weights_that_can_not_be_joined_are_refused_and_the_old_ones_stay(

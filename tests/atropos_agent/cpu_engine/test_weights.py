@@ -27,7 +27,7 @@ def test_a_bias_that_is_not_computed_is_refused(tiny: LoadedModel) -> None:
 def test_a_missing_weight_is_named(tiny: LoadedModel) -> None:
     weights = read_weights(tiny.path)
     del weights["model.norm.weight"]
-    with pytest.raises(KeyError, match=r"model\.norm\.weight"):
+    with pytest.raises(ValueError, match=r"lack 'model\.norm\.weight'"):
         Weights.read(weights, 1, tied=True)
 
 

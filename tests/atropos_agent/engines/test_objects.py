@@ -1,5 +1,6 @@
 """An inference server that is a Python object: its replies are checked and asked for again like any other's."""
 
+import numpy as np
 import pytest
 
 from atropos_agent.agent import AtroposAgent
@@ -45,6 +46,15 @@ async def test_its_ids_logprobs_and_versions_are_the_rows(smollm2_tokenizer):
     assert len({tuple(prompt) for prompt in prompts}) == len(set(sessions)) == 1
     assert sessions[0]
     assert params[0] == {"max_tokens": 9, "temperature": 1.0, "top_p": 1.0, "top_k": 20, "min_p": 0.1}
+
+
+async def test_its_ids_and_logprobs_may_be_arrays(smollm2_tokenizer):
+    template = ChatTemplate(smollm2_tokenizer)
+    ids = [*template.encode("Done."), template.close_id]
+    result = await run(Engine(Sampled(np.array(ids), np.full(len(ids), -0.5, "f4"), "stop")), smollm2_tokenizer)
+    (row,) = result.segments
+    assert (list(row.tokens[-len(ids) :]), set(map(type, row.tokens))) == (ids, {int})
+    assert set(map(type, row.logprobs)) == {float}
 
 
 async def test_a_reply_that_contradicts_itself_is_refused(smollm2_tokenizer):

@@ -122,6 +122,7 @@ async def test_sglang_repeats_the_prompt_only_once_because_that_costs_its_cache(
         ("vllm", lambda a: a["choices"][0].pop("token_ids"), "without token ids"),
         ("vllm", lambda a: a["choices"][0].update(logprobs=None), "no logprobs"),
         ("sglang", lambda a: a["meta_info"].update(prompt_tokens=3), "was given 3 ids"),
+        ("sglang", lambda a: a["meta_info"].update(prompt_tokens="3" * 9999), "given '3{100,200} ids"),
         ("sglang", lambda a: a["meta_info"]["input_token_logprobs"].reverse(), "another prompt"),
         ("sglang", lambda a: a["meta_info"].pop("output_token_logprobs"), "no logprobs"),
         ("sglang", lambda a: a["output_ids"].reverse(), "other ids than it sampled"),

@@ -21,3 +21,10 @@ def test_a_reply_that_says_something_else_calls_nothing():
             assert (len(reply.calls), len(reply.problems)) == (0, 1), text
             assert "nothing else" in reply.problems[0]
         assert not tool_format.parse(f"<think>{call}").calls
+
+
+def test_calls_after_the_first_have_their_own_places():
+    for tool_format, call in ((LlamaJson(), '{"name": "f", "parameters": {}}'), (Pythonic(), "[f()]")):
+        tagged = f"{tool_format.opening}{call}"
+        text = f"{call} {tagged}"
+        assert [text[start:end] for start, end in tool_format.literals(text)] == [f"{call} ", tagged]

@@ -48,6 +48,7 @@ def test_a_well_formed_reply_is_read(name, text, arguments, content):
     [
         ("harmony", f"{TO_WEATHER}<|message|>foo", "not valid JSON"),
         ("harmony", f"{TO_WEATHER} <|constrain|>json<|message|>", "arguments are missing"),
+        ("harmony", "<|channel|>commentary <|constrain|>json to=functions.f<|message|>{}", "not json to=functions.f"),
         ("harmony", "<|channel|>commentary to=browser.open<|message|>{}", "must go to functions.NAME"),
         ("harmony", "<|channel|>commentary to=functions.f python<|message|>{}", "content type"),
         ("harmony", "<|channel|>analysis", "header"),

@@ -52,6 +52,14 @@ def test_json_ends_where_its_value_ends_and_is_strict():
         read_arguments("[1]", 0)
 
 
+@pytest.mark.parametrize("name", ["hermes", "gemma4", "pythonic"])
+def test_a_number_of_too_many_digits_is_refused_in_our_words(name):
+    text = load_format(name).write(ToolCall("f", {"a": 5})).replace("5", "9" * 5000)
+    assert load_format(name).parse(text).problems == ("the call has a number too large for JSON",)
+    whole = load_format(name).parse(text.replace("9" * 5000, "9" * 4000))
+    assert whole.calls[0].arguments == {"a": int("9" * 4000)}
+
+
 def test_json_is_read_to_a_depth_that_everything_else_can_follow():
     def nested(levels):
         return '{"a": [' * (levels // 2) + "1" + "]}" * (levels // 2)

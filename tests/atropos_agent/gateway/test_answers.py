@@ -3,6 +3,7 @@
 import json
 import re
 from collections import Counter
+from functools import reduce
 
 import pytest
 from agents import AGENTS, ChatAgent, assert_every_token_is_accounted_for, opened
@@ -37,6 +38,28 @@ async def test_arguments_are_told_as_they_were_sampled(fitted):
 async def test_arguments_of_a_format_without_json_are_json(with_calls):
     reply = await answered(with_calls, asks("one"))
     assert reply["tool_calls"][0]["function"]["arguments"] == '{"text": "one"}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "of_thinking", "of_reply"),
+    [
+        ("chat", "completion_tokens_details.reasoning_tokens", "completion_tokens"),
+        ("responses", "output_tokens_details.reasoning_tokens", "output_tokens"),
+        ("gemini", "thoughtsTokenCount", "candidatesTokenCount"),
+    ],
+)
+async def test_tokens_of_thinking_are_counted(fitted, kind, of_thinking, of_reply):
+    thinking = "It is 42, as 6 * 7 is."
+    tokens = len(fitted.template.encode(thinking))
+    async with opened(fitted, [Said(content="42", thinking=thinking), DONE]) as (client, engine):
+        for number, expected in enumerate((tokens, 0)):
+            agent = AGENTS[kind](client)
+            agent.user(f"go {number}")
+            body = json.loads((await client.call(agent.path, agent.request()))[2])
+            usage = body["usageMetadata" if kind == "gemini" else "usage"]
+            assert reduce(dict.get, of_thinking.split("."), usage) == expected
+            sampled = len(engine.exchanges[number].ids)
+            assert usage[of_reply] == (sampled - expected if kind == "gemini" else sampled)
 
 
 def test_what_was_sampled_is_found_in_the_order_of_the_calls_and_decoded_once(monkeypatch):

@@ -86,6 +86,18 @@ def test_both_cases_of_googles_json_are_read_and_schemas_are_json_schemas():
     }
 
 
+def test_integers_may_stand_in_quotes():
+    contents = [{"parts": [{"text": "go"}]}]
+
+    def read(**config):
+        return Gemini().read({"contents": contents, "generationConfig": config}).max_tokens
+
+    assert read(maxOutputTokens="256", candidateCount="1") == 256
+    for wrong in ("0", "-5", "2.5", " 5", "", "five", "９", "9" * 5000):
+        with pytest.raises(Refusal, match="maxOutputTokens: must be an integer of at least 1"):
+            read(maxOutputTokens=wrong)
+
+
 def test_an_object_stands_for_a_list_of_one_and_null_for_nothing():
     function = {"name": "say", "parameters": {"type": "OBJECT", "properties": {"tools": {"type": "STRING"}}}}
     call = {"functionCall": {"name": "say", "args": {"parts": {"tools": None}}}, "text": None}
@@ -161,6 +173,13 @@ async def test_why_a_reply_ended(fitted):
     assert "text" in answers[3]["candidates"][0]["content"]["parts"][0]
     counted = answers[0]["usageMetadata"]
     assert counted["totalTokenCount"] == counted["promptTokenCount"] + counted["candidatesTokenCount"]
+
+
+async def test_models_are_listed_in_googles_shape(fitted):
+    async with opened(fitted) as (client, _):
+        (one,) = json.loads((await client.call("/v1beta/models", {}, method="GET"))[2])["models"]
+        assert one == json.loads((await client.call(f"/v1beta/{one['name']}", {}, method="GET"))[2])
+    assert one["supportedGenerationMethods"] == ["generateContent", "countTokens"]
 
 
 async def test_a_signature_tells_the_answer(fitted):

@@ -55,6 +55,16 @@ def test_thinking_beside_content_is_kept_as_thinking(message):
     assert completion.text == "<think>\nhm\n</think>\n\nyes"
 
 
+@pytest.mark.parametrize("reasoning", [{"summary": "hm"}, ["hm"], 5])
+def test_thinking_and_endings_that_are_no_text_are_no_part_of_a_reply(reasoning):
+    message = SimpleNamespace(content="yes", reasoning=reasoning)
+    completion = read_chat(
+        SimpleNamespace(choices=[SimpleNamespace(message=message, finish_reason={"type": "length"})])
+    )
+    assert (completion.text, completion.finish_reason) == ("yes", "length")
+    assert read_native(completion.message, 0).thinking is None
+
+
 @pytest.mark.parametrize("given", ['{"a": "é"}', {"a": "é"}])
 def test_arguments_are_json_also_where_a_server_gives_the_object(given):
     call = SimpleNamespace(id="x", function=SimpleNamespace(name="add", arguments=given))

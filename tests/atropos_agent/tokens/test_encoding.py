@@ -1,6 +1,7 @@
 """Text in pieces has the ids that it has in one, and content can't write control tokens."""
 
 import pytest
+from native_families import native_tokenizer
 
 from atropos_agent.tokens.encoding import CUT, Encoder, replace_invalid_text
 from atropos_agent.tokens.probes import MARK
@@ -52,3 +53,18 @@ def test_ids_are_those_of_transformers_whatever_another_user_of_the_tokenizer_le
     any_tokenizer("one", truncation=True, max_length=2, split_special_tokens=True)
     any_tokenizer.backend_tokenizer.enable_padding(length=64)
     assert encoder.encode(text) == ids
+
+
+@pytest.mark.parametrize("family", ["MiniMax M2, by hand", "MiniMax M3, by hand", "DeepSeek V3.2, by hand"])
+def test_tokens_that_end_as_they_begin_are_text_one_after_another_and_before_one_of_the_templates(
+    smollm2_tokenizer, family
+):
+    encoder = Encoder(native_tokenizer(smollm2_tokenizer, family))
+    for token in filter(lambda token: encoder.controls([token]), ("[e~[", "]~b]", "｜DSML｜")):
+        ending = encoder.encode(token, continues=True)
+        for text in (token * 3, token + token[1:], token[:-1], f"{token[:-1]} ", token[:-1] + token):
+            assert encoder.control_ids.isdisjoint(encoder.encode(encoder.quote(text), continues=True))
+            ids = encoder.encode(encoder.quote(text) + token, continues=True)
+            assert ids[-len(ending) :] == ending
+            assert encoder.control_ids.isdisjoint(ids[: -len(ending)])
+            assert encoder.decode(ids) == text + token

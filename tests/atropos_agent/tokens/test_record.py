@@ -387,6 +387,23 @@ def test_a_reply_that_begins_as_one_that_was_cut_off_is_still_what_is_gone_on_fr
     assert problems([*rows, trains([1, 2, 3, 4, 5, 6], {5}, -0.75)], record.exchanges) == [None] * 3
 
 
+def test_a_prompt_is_not_copied_for_each_conversation_before():
+    copied = []
+
+    class Prompt(list):
+        def __getitem__(self, place):
+            found = super().__getitem__(place)
+            copied.append(len(found) if isinstance(place, slice) else 1)
+            return found
+
+    record, prompts = Record(), [[*range(1000), number] for number in range(50)]
+    for prompt in prompts:
+        record.add(Prompt(prompt), [7], [-0.5])
+        record.add(Prompt([*prompt, 7, 8]), [9], [-0.5])
+    assert sum(copied) < 10 * sum(map(len, prompts))
+    assert [one.extends for one in record.exchanges] == [False, True] * 50
+
+
 def test_prompts_that_change_afterwards_do_not_change_the_record():
     record, prompt = Record(), [1, 2]
     for token in (3, 4):
