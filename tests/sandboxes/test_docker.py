@@ -264,6 +264,13 @@ class TestLimits:
             shown = (await box.exec("grep VmHWM /proc/1/status")).output  # the most that it has ever had
         assert int(shown.split()[1]) < 4_000  # kB; 1 MB is kept, and copied once on its way out
 
+    async def test_a_large_file_costs_the_executor_a_fixed_buffer(self, either_backend, base_image):
+        async with either_backend.open(SandboxSpec(base_image)) as box:
+            await box.exec("head -c 40000000 /dev/zero >large")
+            assert len(await box.read_file("large", max_bytes=50_000_000)) == 40_000_000
+            shown = (await box.exec("grep VmHWM /proc/1/status")).output
+        assert int(shown.split()[1]) < 4_000  # kB
+
     async def test_a_fork_bomb_is_bounded_and_killed(self, either_backend, base_image):
         async with either_backend.open(SandboxSpec(base_image, limits=Limits(pids=64))) as box:
             bomb = await box.exec("bomb() { bomb | bomb & }; bomb; sleep 60", timeout=2)
