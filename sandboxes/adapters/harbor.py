@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import math
+import os
 import posixpath
 import tarfile
 from contextlib import AsyncExitStack
@@ -21,6 +23,8 @@ from sandboxes.trees import pack
 
 _MOST_OUTPUT = 16 * 2**20
 _MOST_BYTES = 2**31
+_MOST_LINKS = 40
+"""As many as the kernel follows in a path."""
 
 
 class AtroposEnvironment(BaseEnvironment):
@@ -125,17 +129,36 @@ class AtroposEnvironment(BaseEnvironment):
         await background_loop().run_async(self._running.upload(pack(Path(source_dir)), target_dir))
 
     async def download_file(self, source_path: str, target_path: Path | str) -> None:
-        archive = await background_loop().run_async(self._running.download(source_path, max_bytes=_MOST_BYTES))
-        with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-            content = tar.extractfile(tar.getmembers()[0])
-            if content is None:
-                raise IsADirectoryError(source_path)
-            _write(Path(target_path), content.read())
+        _write(Path(target_path), await background_loop().run_async(_read_file(self._running, source_path)))
 
     async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
         archive = await background_loop().run_async(self._running.download(source_dir, max_bytes=_MOST_BYTES))
         with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
             tar.extractall(target_dir, filter=transfer_tar_filter)
+
+
+async def _read_file(sandbox: Sandbox, path: str) -> bytes:
+    """Return the content of a file, or of the one that a link leads to. Raises OSError, ValueError if it is neither."""
+    try:
+        await sandbox.download(posixpath.join(path, ""), max_bytes=0)
+        is_folder = True
+    except NotADirectoryError:
+        is_folder = False
+    except ValueError:  # it holds something
+        is_folder = True
+    if is_folder:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    for _ in range(_MOST_LINKS):
+        archive = await sandbox.download(path, max_bytes=_MOST_BYTES)
+        with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+            member = tar.next()
+            content = tar.extractfile(member) if member is not None and member.isreg() else None
+            if content is not None:
+                return content.read()
+        if member is None or not member.issym():
+            break
+        path = posixpath.join(posixpath.dirname(path), member.linkname)
+    raise ValueError(f"{path} is no regular file")
 
 
 def _write(path: Path, data: bytes) -> None:

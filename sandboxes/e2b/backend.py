@@ -22,7 +22,7 @@ from sandboxes.base import (
 from sandboxes.docker.executor.channel import Channel
 from sandboxes.docker.executor.container import Kind
 from sandboxes.docker.executor.program import CAPABILITIES, ENDS, executor_arguments, program_for, root_capabilities
-from sandboxes.docker.executor.tools import ToolContainer
+from sandboxes.docker.executor.tools import TOOL_S, ToolContainer
 from sandboxes.docker.slots import Slots
 from sandboxes.e2b.options import E2BOptions
 from sandboxes.e2b.server import Envd, EnvdStream, Server
@@ -116,7 +116,8 @@ class E2BContainer(ToolContainer):
         try:
             stream = await self._inside.start_tool(*command, stdin=bool(stdin))
             try:
-                output, _ = await run_concurrently((stream.read_all(f"{command[0]} in {self.name}", most), feed()))
+                async with asyncio.timeout(TOOL_S):
+                    output, _ = await run_concurrently((stream.read_all(f"{command[0]} in {self.name}", most), feed()))
                 return output
             finally:
                 await stream.close()
@@ -315,6 +316,5 @@ async def reap(server: Server, host: str) -> int:
     """Remove the sandboxes of this host's dead drivers; the server ends others after their lease. Returns how many."""
     found = await _list_by_label(server, "host", host)
     dead = [one for one in found if Owner.from_labels(one["metadata"]).is_dead()]
-    for one in dead:
-        await _remove(server, one["sandboxID"])
+    await asyncio.gather(*(_remove(server, one["sandboxID"]) for one in dead))
     return len(dead)

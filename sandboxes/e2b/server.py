@@ -22,7 +22,7 @@ from sandboxes.base import DaemonRefused, DaemonUnavailable, SandboxDied, Sandbo
 from sandboxes.docker.executor.streams import TAKEN_S, ProgramStream
 from sandboxes.e2b.options import E2BOptions
 from sandboxes.patience import patiently
-from sandboxes.remote.api import ANSWER_S, Api, describe_cause, failure, message_of, text_of
+from sandboxes.remote.api import ANSWER_S, Api, describe_cause, failure, header_value, message_of, text_of
 from sandboxes.shielding import on_failure
 
 logger = logging.getLogger(__name__)
@@ -62,10 +62,11 @@ class Server(Api):
     @classmethod
     @asynccontextmanager
     async def connect(cls, options: E2BOptions) -> AsyncIterator[Server]:
-        """Raises DaemonRefused without a key."""
+        """Raises DaemonRefused without a key that can be sent."""
         key = os.environ.get(options.key, "")
         if not key:
             raise DaemonRefused(f"--env.sandbox e2b: {options.key} is not set; it holds the API's key")
+        header_value(key, f"--env.sandbox e2b: the variable {options.key}")
         unbounded = aiohttp.ClientTimeout(total=None)
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=unbounded) as http:
             yield cls(http, options, key)
@@ -117,9 +118,9 @@ class Envd(Api):
         try:
             async with (
                 asyncio.timeout(ANSWER_S),
-                self._http.post(url, data=form, headers=await self._headers()) as answer,
+                self._http.post(url, data=form, headers=await self._headers(), allow_redirects=False) as answer,
             ):
-                if answer.status >= 400:
+                if answer.status >= 300:
                     raise self.failure(answer.status, message_of(await text_of(answer)), f"POST /files for {path}")
         except (aiohttp.ClientError, TimeoutError) as error:
             raise DaemonUnavailable(
@@ -139,8 +140,9 @@ class Envd(Api):
                     data=_ENVELOPE.pack(0, len(body)) + body,
                     headers=await self._headers() | headers,
                     timeout=aiohttp.ClientTimeout(total=None, sock_read=_SILENT_S),
+                    allow_redirects=False,
                 )
-                if answer.status >= 400:
+                if answer.status >= 300:
                     raise self.failure(answer.status, message_of(await text_of(answer)), doing)
                 return await EnvdStream.open(answer, self._send_input, doing)
         except SandboxError:

@@ -18,7 +18,8 @@ from sandboxes.kubernetes.faults import Pod, PodDeleted, PodExpired, condition
 from sandboxes.kubernetes.life import CLAIM_GROUP, selector
 from sandboxes.kubernetes.starter import PodStarter
 from sandboxes.kubernetes.watch import PodWatch
-from sandboxes.shielding import await_shared
+from sandboxes.remote.backend import RENEWALS
+from sandboxes.shielding import await_shared, run_concurrently
 
 logger = logging.getLogger(__name__)
 
@@ -60,11 +61,16 @@ class ClaimStarter(PodStarter):
         await asyncio.gather(self._claims.run(), self._renew_claims())
 
     async def _renew_claims(self) -> None:
+        turn = asyncio.Semaphore(RENEWALS)
+
+        async def renew(name: str) -> None:
+            with suppress(SandboxError):  # the next caller gets this error
+                async with turn:
+                    await self._cluster.request("PATCH", self._object_path(name), {"spec": {"lifecycle": _lifecycle()}})
+
         while True:
             await asyncio.sleep(_RENEW_S)
-            for name in [*self._users]:
-                with suppress(SandboxError):  # the next caller gets this error
-                    await self._cluster.request("PATCH", self._object_path(name), {"spec": {"lifecycle": _lifecycle()}})
+            await run_concurrently(map(renew, [*self._users]))
 
     def _object_path(self, name: str) -> str:
         return self._cluster.path(_CLAIMS, name, CLAIM_GROUP)

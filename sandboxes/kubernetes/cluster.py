@@ -4,9 +4,11 @@ aiohttp's."""
 from __future__ import annotations
 
 import asyncio
+import binascii
 import json
 import logging
 import os
+import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
@@ -22,7 +24,7 @@ from sandboxes.base import DaemonUnavailable, SandboxDied, SandboxError
 from sandboxes.installing import install
 from sandboxes.kubernetes.exec_stream import PROTOCOLS, ExecStream
 from sandboxes.kubernetes.options import PodOptions
-from sandboxes.remote.api import ANSWER_S, Api, Body, Conflict, describe_cause, message_of
+from sandboxes.remote.api import ANSWER_S, Api, Body, Conflict, describe_cause, header_value, message_of
 
 if TYPE_CHECKING:
     from kubernetes_asyncio import client as kubernetes
@@ -72,8 +74,11 @@ class Cluster(Api):
         without the extra `kubernetes`."""
         library = await _library()
         configuration = library.client.Configuration()
+        configuration.connection_pool_maxsize = 0
+        configuration.disable_strict_ssl_verification = True  # as kubectl trusts clusters; Python 3.13 wants more
         try:
             found = await _configure(configuration, options, library.config)
+            client = library.client.ApiClient(configuration)
         except (
             library.config.ConfigException,
             OSError,
@@ -81,17 +86,17 @@ class Cluster(Api):
             LookupError,
             AttributeError,
             TypeError,
+            ValueError,
         ) as error:
             # The library takes a file that is no kubeconfig apart as if it were one.
             why = str(error).rstrip(".") if isinstance(error, library.config.ConfigException) else describe_cause(error)
+            if isinstance(error, (ssl.SSLError, binascii.Error)):
+                why = f"a certificate or key of the kubeconfig can't be read ({error})"
             raise DaemonUnavailable(
                 f"no cluster: {why}; give --env.pods.kubeconfig FILE, or --env.pods.context"
             ) from error
-        namespace = options.namespace or found
-        configuration.connection_pool_maxsize = 0
-        configuration.disable_strict_ssl_verification = True  # as kubectl trusts clusters; Python 3.13 wants more
-        async with library.client.ApiClient(configuration) as api:
-            yield cls(api, namespace or "default")
+        async with client as api:
+            yield cls(api, options.namespace or found or "default")
 
     @property
     def url(self) -> str:
@@ -165,7 +170,8 @@ class Cluster(Api):
 
     async def _headers(self) -> dict[str, str]:
         settings = (await self._configuration.auth_settings()).values()
-        return {one["key"]: one["value"] for one in settings if one["in"] == "header" and one["value"]}
+        given = {one["key"]: one["value"] for one in settings if one["in"] == "header" and one["value"]}
+        return {name: header_value(value, "the token of the kubeconfig's user") for name, value in given.items()}
 
 
 async def _library() -> Any:

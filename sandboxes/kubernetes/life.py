@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 _GROUP = "coordination.k8s.io/v1"
 _RENEW_S = 30.0
 _LOOK_S = 60.0
+_WATCH_S = 1.5 * _RENEW_S
+"""How long a lease that seems too old is watched for a renewal: another machine's clock may be wrong."""
 CLAIM_GROUP = "extensions.agents.x-k8s.io/v1beta1"
 _OF_CLAIMS = ("sandboxclaims", "sandboxwarmpools", "sandboxtemplates")
 LEASE_S = 180
@@ -108,14 +110,20 @@ async def reap(cluster: Cluster) -> int:
     # Pods first: a driver that starts meanwhile has its Lease before its first pod.
     pods = (await cluster.request("GET", cluster.path("pods"), labelSelector=selector()))["items"]
     leases = (await cluster.request("GET", place, labelSelector=selector()))["items"]
-    alive = {one["metadata"]["labels"][PREFIX + "owner"] for one in leases if not _is_dead(one)}
+    renewed = {one["metadata"]["name"]: one["spec"].get("renewTime") for one in leases if _is_silent(one)}
+    if renewed:
+        logger.info("Watching for %g s whether %d drivers on other machines live", _WATCH_S, len(renewed))
+        await asyncio.sleep(_WATCH_S)
+        leases = (await cluster.request("GET", place, labelSelector=selector()))["items"]
+    dead_leases = [one for one in leases if _is_dead(one) or _is_unchanged(one, renewed)]
+    gone = {one["metadata"]["name"] for one in dead_leases}
+    alive = {one["metadata"]["labels"][PREFIX + "owner"] for one in leases if one["metadata"]["name"] not in gone}
     doomed = [one["metadata"]["labels"][PREFIX + "owner"] for one in pods]
     dead = {owner for owner in doomed if owner not in alive}
     for owner_id in dead:
         await remove_pods(cluster, owner_id)
-    for one in leases:
-        if one["metadata"]["labels"][PREFIX + "owner"] not in alive:
-            await _delete(cluster, one["metadata"]["name"])
+    for name in gone:
+        await _delete(cluster, name)
     count = sum(owner in dead for owner in doomed)
     if count:
         logger.warning("Removed %d pods of %d dead drivers", count, len(dead))
@@ -142,14 +150,30 @@ async def reap_continuously(cluster: Cluster) -> None:
             seen = {}
 
 
-def _is_dead(lease: Mapping[str, Any]) -> bool:
-    """Return whether its driver is gone: by /proc if it was a process of this host, else by its lease's silence."""
+def _owner(lease: Mapping[str, Any]) -> Owner | None:
+    """Return a lease's driver, None if its labels are not ours."""
     try:
-        owner = Owner.from_labels(lease["metadata"]["labels"])
+        return Owner.from_labels(lease["metadata"]["labels"])
     except (KeyError, ValueError):
+        return None
+
+
+def _is_dead(lease: Mapping[str, Any]) -> bool:
+    """Return whether its driver is certainly gone, by /proc: it was a process of this host."""
+    owner = _owner(lease)
+    return owner is not None and owner.is_dead()
+
+
+def _is_silent(lease: Mapping[str, Any]) -> bool:
+    """Return whether its driver on another machine has not renewed it, by the clocks of both."""
+    owner = _owner(lease)
+    if owner is None or owner.is_dead() or owner.is_alive():
         return False
-    if owner.is_dead():
-        return True
     renewed = datetime.fromisoformat(lease["spec"]["renewTime"].replace("Z", "+00:00"))
-    silence = (datetime.now(UTC) - renewed).total_seconds()
-    return not owner.is_alive() and silence > lease["spec"]["leaseDurationSeconds"]
+    return (datetime.now(UTC) - renewed).total_seconds() > lease["spec"]["leaseDurationSeconds"]
+
+
+def _is_unchanged(lease: Mapping[str, Any], renewed: Mapping[str, Any]) -> bool:
+    """Return whether a lease that was silent has not been renewed since. renewed: when, by its name."""
+    name = lease["metadata"]["name"]
+    return name in renewed and renewed[name] == lease["spec"].get("renewTime")

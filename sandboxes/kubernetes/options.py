@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+
+def _builder(text: str) -> str:
+    try:
+        text.format(image="image", context="context")
+    except (AttributeError, LookupError, ValueError) as error:
+        raise ValueError("only {image} and {context} stand in braces; write others twice, as in ${{HOME}}") from error
+    return text
 
 
 class PodOptions(BaseModel):
@@ -26,7 +34,7 @@ class PodOptions(BaseModel):
     """Secrets for pulling images"""
     registry: str = ""
     """Registry for images of Dockerfiles, such as registry.example.org/tasks; with builder"""
-    builder: str = ""
+    builder: Annotated[str, AfterValidator(_builder)] = ""
     """Command that builds the Dockerfile in {context} and pushes it as {image}, such as 'docker buildx build --push -t
     {image} {context}'"""
     runtime_class: str = ""

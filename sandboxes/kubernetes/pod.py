@@ -13,13 +13,12 @@ from sandboxes.base import DaemonRefused, DaemonUnavailable, SandboxError
 from sandboxes.docker.executor.channel import Channel
 from sandboxes.docker.executor.container import Kind
 from sandboxes.docker.executor.memory import killed_below_limit
-from sandboxes.docker.executor.tools import ToolContainer
+from sandboxes.docker.executor.tools import TOOL_S, ToolContainer
 from sandboxes.kubernetes.cluster import Cluster
 from sandboxes.kubernetes.faults import BOX, end_error, limit_of, was_killed_during
 from sandboxes.kubernetes.manifest import PROGRAM
 from sandboxes.remote.api import describe_cause
 
-_TREE_S = 600.0
 _STATUS_S = 5.0
 """How long a kubelet may take over telling that a container has ended."""
 _EVENT_S = 2.0
@@ -64,7 +63,7 @@ class PodContainer(ToolContainer):
         try:
             stream = await self._cluster.exec(self.name, BOX, [PROGRAM, *command], stdin=bool(stdin))
             try:
-                async with asyncio.timeout(_TREE_S):
+                async with asyncio.timeout(TOOL_S):
                     feeding = asyncio.create_task(stream.write(stdin))
                     try:
                         return await stream.read_all(doing, most)

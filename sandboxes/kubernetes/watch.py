@@ -45,7 +45,11 @@ class PodWatch:
                 await self._follow()
             except Expired:
                 self._version = ""
-            except SandboxError as error:
+            except (
+                SandboxError,
+                LookupError,
+                TypeError,
+            ) as error:  # of what somebody answered in the server's place, too
                 logger.debug("the watch goes on in a moment: %s", error)
                 await asyncio.sleep(_PAUSE_S)
 

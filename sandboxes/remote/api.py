@@ -123,11 +123,17 @@ class Api(ABC):
                     json=body,
                     headers=await self._headers() | (_PATCH if method == "PATCH" else {}),
                     proxy=self._proxy,
+                    allow_redirects=False,
                 ) as answer,
             ):
                 text = await text_of(answer)
-                if answer.status < 400:
+                if answer.status < 300:
                     return self._parse_response(doing, text)
+                if answer.status < 400:  # to follow it would give our key to whoever is there, and make a GET of a POST
+                    raise DaemonRefused(
+                        f"{doing}: {self._root} redirects to {answer.headers.get('Location')}; if the {self.name} is "
+                        f"there, give its address as {self.address}"
+                    )
                 raise self.failure(answer.status, message_of(text), doing, _seconds(answer.headers.get("Retry-After")))
         except SandboxError:  # some are OSErrors as well
             raise
@@ -164,7 +170,8 @@ class Api(ABC):
                 if loop.time() > until:
                     raise
                 self.note_failure(error)
-                await asyncio.sleep(max(pause, error.after_s if isinstance(error, Busy) else 0.0))
+                wanted = max(pause, error.after_s if isinstance(error, Busy) else 0.0)
+                await asyncio.sleep(min(wanted, until - loop.time()))
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     async def retry_inside(self, work: Callable[[], Awaitable[T]], seconds: float) -> T:
@@ -210,4 +217,11 @@ def message_of(text: str) -> str:
 
 
 def _seconds(text: str | None) -> float:
-    return float(text) if text and text.isdigit() else 0.0
+    return float(text) if text and text.isascii() and text.isdigit() else 0.0
+
+
+def header_value(text: str, what: str) -> str:
+    """Return a text that a header can hold. what: its place, for the message. Raises DaemonRefused."""
+    if not text.isprintable():
+        raise DaemonRefused(f"{what} holds a line break or another character that no request can hold; take it away")
+    return text

@@ -24,12 +24,14 @@ from sandboxes.docker.executor.tools import ToolContainer
 from sandboxes.owner import Owner
 from sandboxes.remote.api import Api
 from sandboxes.remote.images import NamedImages
-from sandboxes.shielding import finish
+from sandboxes.shielding import finish, run_concurrently
 
 logger = logging.getLogger(__name__)
 
 GREET_S = 30.0
 """Longest wait for an executor's greeting."""
+RENEWALS = 16
+"""Simultaneous renewals: one after the other, those of many sandboxes would take longer than their leases."""
 
 
 class RemoteBackend(Backend):
@@ -100,11 +102,17 @@ class RemoteBackend(Backend):
 
     async def renew_leases(self) -> None:
         """Keep open sandboxes from ending for want of a driver, until cancelled."""
+
+        turn = asyncio.Semaphore(RENEWALS)
+
+        async def renew(one: Container) -> None:
+            with contextlib.suppress(SandboxError):  # the next caller gets this error
+                async with turn:
+                    await one.renew_lease()
+
         while True:
             await asyncio.sleep(LEASE_S / 5)
-            for one in [*self._open_ones]:
-                with contextlib.suppress(SandboxError):  # the next caller gets this error
-                    await one.renew_lease()
+            await run_concurrently(map(renew, [*self._open_ones]))
 
     # What a sandbox asks of its backend
 

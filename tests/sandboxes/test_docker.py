@@ -264,6 +264,13 @@ class TestLimits:
             shown = (await box.exec("grep VmHWM /proc/1/status")).output  # the most that it has ever had
         assert int(shown.split()[1]) < 4_000  # kB; 1 MB is kept, and copied once on its way out
 
+    async def test_a_large_file_costs_the_executor_a_fixed_buffer(self, either_backend, base_image):
+        async with either_backend.open(SandboxSpec(base_image)) as box:
+            await box.exec("head -c 40000000 /dev/zero >large")
+            assert len(await box.read_file("large", max_bytes=50_000_000)) == 40_000_000
+            shown = (await box.exec("grep VmHWM /proc/1/status")).output
+        assert int(shown.split()[1]) < 4_000  # kB
+
     async def test_a_fork_bomb_is_bounded_and_killed(self, either_backend, base_image):
         async with either_backend.open(SandboxSpec(base_image, limits=Limits(pids=64))) as box:
             bomb = await box.exec("bomb() { bomb | bomb & }; bomb; sleep 60", timeout=2)
@@ -283,6 +290,26 @@ class TestLimits:
             assert failed
             assert all("cannot" in r.output.lower() for r in failed)
             assert (await box.exec("echo fine")).output == "fine\n"
+
+    @pytest.mark.parametrize("left", [0, 1])
+    async def test_at_the_limit_of_processes_what_was_left_running_makes_room(self, either_backend, base_image, left):
+        """Else no command could be started any more, not even one that kills it. left: places that are free."""
+        breeds = "n=0; while [ $n -lt 40 ]; do sleep 600 & n=$((n + 1)); done"
+        async with either_backend.open(SandboxSpec(base_image, limits=Limits(pids=32))) as box:
+            shell = await box.session()
+            assert (await shell.run("true")).ok
+            assert "fork" in (await box.exec(breeds)).output
+            if not left:
+                assert (await shell.run("sleep 600 &")).ok
+            refused = await box.exec("true")
+            assert refused.exit_code == 126
+            assert refused.output.endswith("what earlier commands left running is killed: try again\n")
+            for _ in range(100):
+                if (await box.exec("true")).ok:
+                    break
+                await asyncio.sleep(0.05)
+            assert (await box.exec("pgrep -c sleep")).output == f"{1 - left}\n", "a living shell keeps its own"
+            assert (await shell.run("echo here")).output == "here\n"
 
     async def test_a_file_cannot_outgrow_the_limit(self, either_backend, base_image):
         async with either_backend.open(SandboxSpec(base_image, limits=Limits(disk_mb=1))) as box:

@@ -300,6 +300,14 @@ class TestEnds:
         left = count_of(98765)
         assert (await box.exec(left)).output == "0\n"
 
+    async def test_one_that_was_closed_says_so_and_its_sandbox_goes_on(self, box, shell):
+        await output_of(shell, "true")
+        await shell.close()
+        with pytest.raises(SandboxDied, match="the session was closed"):
+            await shell.run("true")
+        await shell.close()
+        assert (await box.exec("echo here")).output == "here\n"
+
     async def test_a_stopped_sandbox_ends_it(self, box, shell):
         running = asyncio.create_task(shell.run("sleep 60"))
         await asyncio.sleep(0.3)

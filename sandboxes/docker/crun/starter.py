@@ -120,11 +120,19 @@ class CrunStarter(Starter):
         await self._daemon.close()
 
     async def _template(self, kind: Kind) -> Template:
-        """Return the isolation of a kind. The first call has a container started for it."""
+        """Return the isolation of a kind. The first call has a container started for it. If this fails, maybe for its
+        image, the next one has another started."""
         key = (kind.limits, kind.switch_users)
-        if key not in self._templates or _failed(self._templates[key]):
-            self._templates[key] = asyncio.create_task(self._read_template(kind), name="sandbox template")
-        return await await_shared(self._templates[key])
+        while True:
+            reading, is_own = self._templates.get(key), False
+            if reading is None or _failed(reading):
+                reading, is_own = asyncio.create_task(self._read_template(kind), name="sandbox template"), True
+                self._templates[key] = reading
+            try:
+                return await await_shared(reading)
+            except SandboxError:
+                if is_own:
+                    raise
 
     async def _read_template(self, kind: Kind) -> Template:
         container = await self._daemon.launch(Kind(kind.image, kind.limits, kind.switch_users))

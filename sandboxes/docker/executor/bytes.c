@@ -106,14 +106,17 @@ void flush_out(void) {
   while (out_pending()) {
     ssize_t n = write(1, out.at + out_sent, out_pending());
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == EAGAIN) return;
+    if (n < 0 && errno == EAGAIN) break;
     if (n < 0) {
       lose_link();
       continue;
     }
     out_sent += n;
   }
-  out.len = out_sent = 0;
+  if (out_sent < out_pending()) return;
+  take(&out, out_sent); /* also of an owner who never catches up, at no more than was sent of it */
+  out_sent = 0;
+  if (out.len) return;
   if (out.cap > 16 * CHUNK) drop(&out);
 }
 

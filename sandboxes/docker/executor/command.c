@@ -144,10 +144,11 @@ static void monitor(const struct command *c, struct ends e) {
   pid_t child = prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0 && !no_subreaper ? -1 : fork();
   if (child == 0) become(c, e);
   if (child < 0) {
-    const char *parts[] = {"sandbox: cannot start a process: ", strerror(errno), "\n"};
+    int error = errno;
+    const char *parts[] = {"sandbox: cannot start a process: ", strerror(error), "\n"};
     for (int i = 0; i < 3; i++)
       if (write(e.error, parts[i], strlen(parts[i])) < 0) _exit(1);
-    int words[] = {-1, 126 << 8};
+    int words[] = {-error, 126 << 8};
     _exit(write(e.status, words, sizeof words) < 0);
   }
   if (write(e.status, &child, sizeof child) < 0) _exit(1);

@@ -116,6 +116,7 @@ void keep_output(struct job *j, int stream, const char *data, size_t len);
 void read_output(struct job *j, int stream);
 int output_ended(const struct job *j);
 void close_output(struct job *j);
+void make_room(struct job *told);
 void read_status(struct job *j);
 int reap(void);
 void advance(struct job *j);

@@ -78,7 +78,7 @@ void pass_input(struct job *j) {
 
 /* To the command's process group, as a terminal's keys send them. One that is only being started has no group yet. */
 static void send_signal(struct job *j, int number) {
-  if (number < 1 || number > 64 || j->main_done) return;
+  if (number < 1 || number > 64 || j->main_done || j->main < 0) return;
   if (!j->main) j->signal = number;
   else if (kill(-j->main, number) < 0) kill(j->main, number);
 }

@@ -108,13 +108,30 @@ void read_output(struct job *j, int stream) {
   }
 }
 
-/* The monitor's words: first the process id of the command, then how it ended. */
+/* A job's process could not be started for want of room. Where no other command is under way, what earlier ones have left
+ * running takes it, and nothing could ever be started again, not even what would end that: it is killed. told: the command
+ * that hears of it, or NULL. */
+void make_room(struct job *told) {
+  int found = 0;
+  for (struct job *j = jobs; j; j = j->next)
+    if ((j->state == RUNNING || j->state == LINE) && j != told) return;
+  for (struct job *j = jobs; j; j = j->next) {
+    if (j->state != BACKGROUND || !j->monitor) continue;
+    j->since = 0; /* all of it */
+    begin_kill(j);
+    found = 1;
+  }
+  if (found && told) say(told, "at the limit of processes; what earlier commands left running is killed: try again", 0);
+}
+
+/* The monitor's words: first the process id of the command, or with the sign turned why there is none; then how it ended. */
 void read_status(struct job *j) {
   int word;
   ssize_t n = read(j->status, &word, sizeof word);
   if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
   if (n == sizeof word && !j->main) {
-    j->main = word;
+    j->main = word > 0 ? word : -1;
+    if (word == -EAGAIN) make_room(whose_output(j));
     send_early_signal(j);
     return;
   }

@@ -103,6 +103,7 @@ static void execute(struct job *j, char *p, size_t len) {
   free(c.argv);
   if (!error) return;
   say(j, "cannot start a process", error);
+  if (error == EAGAIN) make_room(j);
   j->exit_code = 126;
   finish(j);
 }

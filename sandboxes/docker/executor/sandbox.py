@@ -70,6 +70,7 @@ class DockerSession(Session):
         self._number = number
         self._attribution = attribution
         self._turn = asyncio.Lock()
+        self._closed = False
 
     async def run(
         self, command: str, *, timeout: float = 60.0, max_output: int = 1_000_000, split: bool = False
@@ -78,10 +79,14 @@ class DockerSession(Session):
         if b"\0" in text:
             raise ValueError("a command cannot hold NUL characters")
         async with self._turn, self._attribution:
+            if self._closed:
+                raise SandboxDied("the session was closed")
             return await self._channel.run_line(self._number, text, timeout=timeout, max_output=max_output, split=split)
 
     async def close(self) -> None:
-        await self._channel.close_session(self._number)
+        if not self._closed:
+            self._closed = True
+            await self._channel.close_session(self._number)
 
 
 class ContainerProvider(Protocol):

@@ -154,6 +154,7 @@ static void begin_line(struct session *s) {
   free(c.argv);
   if (error) {
     say(s->line, "cannot give the command to its shell", error);
+    if (error == EAGAIN && !s->shell) make_room(s->line);
     end_line(s, 126);
   }
 }

@@ -16,6 +16,9 @@ from sandboxes.docker.executor.trees import end_of_records, read_records, record
 from sandboxes.shielding import finish
 from sandboxes.trees import Reader, SelectingReader
 
+TOOL_S = 600.0
+"""How long a tool may take: a server may go on saying that it runs."""
+
 
 class ToolContainer(Container):
     """Its trees are moved while nothing else in it does. A subclass runs the executor's tools (`pod.c`) in it."""

@@ -111,6 +111,8 @@ static int put_one(const char *path, const char *name) {
   return S_ISDIR(s.st_mode);
 }
 
+static int is_dots(const char *name) { return !strcmp(name, ".") || !strcmp(name, ".."); }
+
 static int in_order(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 static void put_below(const char *path) {
@@ -120,7 +122,7 @@ static void put_below(const char *path) {
   DIR *folder = fd < 0 ? NULL : fdopendir(fd);
   if (!folder) end(errno, path);
   for (struct dirent *e; (e = readdir(folder));) {
-    if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
+    if (is_dots(e->d_name)) continue;
     if (n == room && !(names = realloc(names, (room = 2 * room + 16) * sizeof *names))) end(ENOMEM, path);
     if (!(names[n++] = strdup(e->d_name))) end(ENOMEM, path);
   }
@@ -196,25 +198,43 @@ static void fill(uint64_t size, const char *path) {
   if (close(fd) < 0) end(errno, path);
 }
 
-static void remove_tree(const char *path) {
-  char below[PATH_SIZE + 256];
-  if (unlinkat(top, path, 0) == 0) return;
-  int fd = openat(top, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+static DIR *look_into(int above, const char *name, const char *path) {
+  int fd = openat(above, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   DIR *folder = fd < 0 ? NULL : fdopendir(fd);
   if (!folder) end(errno, path);
-  for (struct dirent *e; (e = readdir(folder));) {
-    if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
-    if (strlen(path) + strlen(e->d_name) + 2 > PATH_SIZE) end(ENAMETOOLONG, path);
-    sprintf(below, "%s/%s", path, e->d_name);
-    remove_tree(below);
+  return folder;
+}
+
+/* Removes a directory. What directories in it hold is moved up into it first, so that it may be of any depth. An overlay
+ * moves no directory of an image: these are gone into, and are as deep as the image has them. path: for messages. */
+static void remove_folder(int above, const char *name, const char *path) {
+  char unique[NAME_SIZE];
+  for (int left = 1; left;) {
+    DIR *folder = look_into(above, name, path);
+    left = 0;
+    for (struct dirent *e; (e = readdir(folder));) {
+      if (is_dots(e->d_name)) continue;
+      left = 1;
+      if (unlinkat(dirfd(folder), e->d_name, 0) == 0) continue;
+      DIR *below = look_into(dirfd(folder), e->d_name, path);
+      for (struct dirent *b; (b = readdir(below));) {
+        if (is_dots(b->d_name) || unlinkat(dirfd(below), b->d_name, 0) == 0) continue;
+        if (!make_name(unique)) end(errno, path);
+        if (renameat(dirfd(below), b->d_name, dirfd(folder), unique) == 0) continue;
+        if (errno != EXDEV) end(errno, path);
+        remove_folder(dirfd(below), b->d_name, path);
+      }
+      closedir(below);
+      if (unlinkat(dirfd(folder), e->d_name, AT_REMOVEDIR) < 0) end(errno, path);
+    }
+    closedir(folder);
   }
-  closedir(folder);
-  if (unlinkat(top, path, AT_REMOVEDIR) < 0) end(errno, path);
+  if (unlinkat(above, name, AT_REMOVEDIR) < 0) end(errno, path);
 }
 
 static void make_one(const struct record *r, const char *path, const char *link) {
   struct stat s;
-  char made[PATH_SIZE + 32];
+  char made[PATH_SIZE + 32], unique[NAME_SIZE];
   if (r->kind == 'd') {
     if (fstatat(top, path, &s, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISDIR(s.st_mode)) unlinkat(top, path, 0);
     if (mkdirat(top, path, 0700) < 0 && errno != EEXIST) end(errno, path);
@@ -222,7 +242,8 @@ static void make_one(const struct record *r, const char *path, const char *link)
     return;
   }
   const char *slash = strrchr(path, '/');
-  sprintf(made, "%.*s.atropos-%d", slash ? (int)(slash + 1 - path) : 0, path, getpid());
+  if (!make_name(unique)) end(errno, path); /* what is in the tree may have any name that can be guessed */
+  sprintf(made, "%.*s.%s", slash ? (int)(slash + 1 - path) : 0, path, unique);
   if (r->kind == 'f') fill(r->size, made);
   else if (r->kind == 'l' && symlinkat(link, top, made) < 0) end(errno, path);
   else if (r->kind == 'h' && linkat(top, link, top, made, 0) < 0) end(errno, link);
@@ -230,7 +251,7 @@ static void make_one(const struct record *r, const char *path, const char *link)
   if (r->kind != 'h') dress(r, made), date(r, made);
   if (renameat(top, made, top, path) < 0) {
     if (errno != EISDIR) end(errno, path);
-    remove_tree(path);
+    remove_folder(top, path, path);
     if (renameat(top, made, top, path) < 0) end(errno, path);
   }
   unlinkat(top, made, 0); /* there still if both were one file before */

@@ -33,7 +33,7 @@ _GIT = re.compile(r"git@|git://|ssh://|https?://[^\s?#]+\.git(?:#\S*)?$")
 """A source of ADD that BuildKit clones; the classic builder fetches a file, or refuses it."""
 _GIT_SINCE: Version = (25, 0)
 
-_DIRECTIVE = re.compile(r"#\s*(syntax|escape|check)\s*=\s*(\S.*?)\s*", re.IGNORECASE)
+_DIRECTIVE = re.compile(r"#\s*(syntax|escape|check)\s*=\s*(\S.*)", re.IGNORECASE)
 _OFFICIAL = re.compile(r"(?:docker\.io/)?docker/dockerfile(?:-upstream)?(?:[:@].*)?")
 _WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:\\.|[^"\\])*")+""", re.DOTALL)
 _HERE = re.compile(r"\d*<<(-?)([\"']?)([A-Za-z_][\w.-]*)\2")
@@ -41,6 +41,8 @@ _PLATFORM = r"(?:BUILD|TARGET)(?:PLATFORM|OS|ARCH|VARIANT)"
 _OF_PLATFORM = {"FROM": re.compile(rf"\$\{{?{_PLATFORM}\b"), "ARG": re.compile(rf"(?:^|\s){_PLATFORM}(?:\s|$)")}
 """Uses or declarations of variables that BuildKit fills and the classic builder does not know."""
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?-([^}]*))?\})")
+_LONGEST = 1000
+"""Characters of a value, or of a text with variables: no image has a longer name. 40 lines may double one each time."""
 
 
 class DockerfileError(ValueError):
@@ -188,7 +190,8 @@ class Dockerfile:
             for word in _WORD.findall(one.rest):
                 name, equals, value = word.partition("=")
                 if one.keyword == "ARG" and equals:
-                    found[name] = _expand_variables(value.strip("\"'"), found)
+                    filled = _expand_variables(value.strip("\"'"), found)
+                    found[name] = filled if len(filled) <= _LONGEST else ""
         return found
 
 
@@ -281,4 +284,4 @@ def _expand_variables(text: str, known: Mapping[str, str]) -> str:
     def one(found: re.Match[str]) -> str:
         return known.get(found[1] or found[2]) or found[3] or found[0]
 
-    return _VARIABLE.sub(one, text)
+    return _VARIABLE.sub(one, text) if len(text) <= _LONGEST else text

@@ -76,8 +76,22 @@ async def test_files_and_folders_go_in_and_come_out(made, tmp_path):
         assert (tmp_path / "out/reward.txt").read_text() == "1\n"
         await environment.download_dir("/tests", tmp_path / "back")
         assert (tmp_path / "back/deep/file").read_bytes() == b"\0\xff"
-        with pytest.raises(FileNotFoundError):
-            await environment.download_file("/none", tmp_path / "none")
+        await environment.exec(
+            "ln -s ../logs/verifier /to-folder; ln -s to-folder/reward.txt /to-file; ln -s x /nowhere"
+        )
+        await environment.download_file("/to-file", tmp_path / "by-link")
+        assert (tmp_path / "by-link").read_text() == "1\n"
+        for path, error in {
+            "/none": FileNotFoundError,
+            "/nowhere": FileNotFoundError,
+            "/logs/agent": IsADirectoryError,
+            "/logs/verifier": IsADirectoryError,
+            "/to-folder": IsADirectoryError,
+            "/tests/pipe": ValueError,
+        }.items():
+            with pytest.raises(error, match=path):
+                await environment.download_file(path, tmp_path / "none")
+        assert not (tmp_path / "none").exists()
     finally:
         await environment.stop(True)
 

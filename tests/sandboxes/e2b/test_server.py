@@ -147,3 +147,9 @@ async def test_an_event_that_says_it_is_huge_breaks_the_stream():
     stream = await begun(struct.pack(">BI", 0, 1 << 31), b"x" * 100)
     with pytest.raises(ConnectionError, match="an event of 2147483648 bytes"):
         await asyncio.wait_for(stream.read(), 5)
+
+
+async def test_a_key_with_a_line_break_is_one_sentence(monkeypatch):
+    monkeypatch.setenv("E2B_API_KEY", "e2b_key\n")
+    with pytest.raises(ValueError, match="the variable E2B_API_KEY holds a line break"):
+        await check_server(E2BOptions())

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from own_tls import as_python_3_13_trusts, authority, served
 
-from sandboxes.base import DaemonUnavailable
+from sandboxes.base import DaemonRefused, DaemonUnavailable
 from sandboxes.kubernetes.cluster import Cluster
 from sandboxes.kubernetes.options import PodOptions
 
@@ -58,11 +58,12 @@ def config():
         ("", "no cluster: TypeError"),
         ("only text", "no cluster: TypeError"),
         ("hello: [", "no cluster: ParserError"),
+        (b"\xff", "no cluster: UnicodeDecodeError"),
     ],
 )
 async def test_a_file_that_is_no_kubeconfig_is_refused_with_the_option(config, tmp_path, text, expected):
     if text is not None:
-        (tmp_path / "config").write_text(text)
+        (tmp_path / "config").write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(DaemonUnavailable, match=expected):
         async with Cluster.connect(PodOptions(kubeconfig=str(tmp_path / "config"))):
             pass
@@ -108,3 +109,35 @@ async def test_a_clusters_ca_needs_no_key_usage(config, tmp_path):
         (tmp_path / "config").write_text(yaml.safe_dump(kubeconfig))
         async with Cluster.connect(PodOptions(kubeconfig=str(tmp_path / "config"))) as cluster:
             assert await cluster.request("GET", "/version") == {"ApiVersion": "1.41", "Arch": "amd64"}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user"),
+    [
+        ({"certificate-authority-data": "YWJ"}, {}),
+        ({"certificate-authority-data": "aGVsbG8="}, {}),
+        ({}, {"client-certificate-data": "aGVsbG8=", "client-key-data": "aGVsbG8="}),
+    ],
+)
+async def test_a_certificate_that_is_none_is_one_sentence(config, tmp_path, cluster, user):
+    write_kubeconfig(tmp_path / "config", {"server": "https://a"} | cluster, user)
+    with pytest.raises(DaemonUnavailable, match=r"a certificate or key of the kubeconfig can't be read \("):
+        async with Cluster.connect(PodOptions(kubeconfig=str(tmp_path / "config"))):
+            pass
+
+
+async def test_a_token_with_a_line_break_is_one_sentence(config, tmp_path):
+    write_kubeconfig(tmp_path / "config", {"server": "http://a"}, {"token": "t\n"})
+    async with Cluster.connect(PodOptions(kubeconfig=str(tmp_path / "config"))) as cluster:
+        with pytest.raises(DaemonRefused, match="the token of the kubeconfig's user holds a line break"):
+            await cluster.request("GET", "/version")
+
+
+def write_kubeconfig(path, cluster, user):
+    kubeconfig = {
+        "current-context": "a",
+        "clusters": [{"name": "a", "cluster": cluster}],
+        "users": [{"name": "a", "user": user}],
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+    }
+    path.write_text(yaml.safe_dump(kubeconfig))

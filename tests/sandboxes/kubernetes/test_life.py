@@ -4,6 +4,8 @@ import asyncio
 import os
 import sys
 from contextlib import AsyncExitStack
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from waiting import until
@@ -15,7 +17,7 @@ from sandboxes.docker.executor.container import Kind
 from sandboxes.kubernetes import life
 from sandboxes.kubernetes.cluster import Cluster
 from sandboxes.kubernetes.options import PodOptions
-from sandboxes.owner import PREFIX
+from sandboxes.owner import PREFIX, Owner
 
 pytestmark = pytest.mark.docker
 
@@ -139,3 +141,34 @@ async def test_without_a_right_the_message_names_it(make, server):
     with pytest.raises(SandboxError, match=r"cannot list.*docs/pods\.md"):
         async with make():
             pass
+
+
+@pytest.mark.parametrize("lives", [True, False])
+async def test_a_driver_whose_clock_is_wrong_is_no_dead_one(monkeypatch, lives):
+    monkeypatch.setattr(life, "_WATCH_S", 0.01)
+    owner = replace(Owner.of_this_process(), id="other", space="another-boot.1")
+    looks, deleted = [], []
+
+    class Seen:
+        """A cluster with one driver on another machine, whose clock is an hour behind, and its pod."""
+
+        def path(self, kind, name="", group=""):
+            return f"{kind}/{name}"
+
+        async def retry(self, work, _):
+            return await work()
+
+        async def request(self, method, path, *_, **__):
+            if method == "DELETE":
+                deleted.append(path)
+                return {"items": []}
+            labelled = {"metadata": {"name": "one", "labels": owner.labels()}}
+            if path.startswith("pods"):
+                return {"items": [] if deleted else [labelled]}
+            looks.append(1)
+            renewed = (datetime.now(UTC) - timedelta(hours=1)).isoformat() if lives else "2026-01-01T00:00:00Z"
+            return {"items": [labelled | {"spec": {"renewTime": renewed, "leaseDurationSeconds": 180}}]}
+
+    assert await life.reap(Seen()) == (0 if lives else 1)
+    assert len(looks) == 2
+    assert ("leases/one" in deleted) == (not lives)

@@ -53,3 +53,31 @@ async def test_the_watch_forgets_pods_that_were_deleted_long_ago(monkeypatch):
     assert await watch.wait_for("pod-8", lambda pod: pod is None or None), "who asks late is told"
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)
+
+
+async def test_the_watch_goes_on_after_an_answer_that_is_not_the_servers(monkeypatch):
+    monkeypatch.setattr("sandboxes.kubernetes.watch._PAUSE_S", 0.01)
+
+    class Proxied(Scripted):
+        """One whose first answer and first event somebody else has given."""
+
+        def __init__(self):
+            super().__init__(1)
+            self.lists = [{}, {"items": [shown(0)], "metadata": {"resourceVersion": "1"}}]
+            self.events = [{"type": "MODIFIED", "object": None}]
+
+        async def request(self, *_, **__):
+            return self.lists.pop(0) if len(self.lists) > 1 else self.lists[0]
+
+        async def watch(self, *_, **__):
+            if self.events:
+                yield self.events.pop()
+            yield {"type": "MODIFIED", "object": shown(5)}
+            await asyncio.Event().wait()
+
+    watch = PodWatch(Proxied(), "owner=me", "pods")
+    following = asyncio.create_task(watch.run())
+    async with asyncio.timeout(5):
+        assert await watch.wait_for("pod-5", lambda pod: pod) == shown(5)
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)

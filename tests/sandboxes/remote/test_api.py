@@ -1,7 +1,10 @@
 """Answers of a server as exceptions."""
 
+import asyncio
+import contextlib
+
 import pytest
-from aiohttp import ClientPayloadError, web
+from aiohttp import ClientPayloadError, ClientSession, web
 from aiohttp.test_utils import TestClient, TestServer
 
 from sandboxes.base import DaemonRefused, SandboxDied, SandboxError, SandboxUnreachable
@@ -66,3 +69,47 @@ async def test_what_cannot_be_reached_in_time_is_a_failure_of_its_own():
 
     with pytest.raises(SandboxUnreachable, match="can't be reached: exec in a: error dialing backend"):
         await Silent(None, "http://a").retry_inside(fail, 0.1)
+
+
+class Named(api.Api):
+    name, remedy, address = "server", "", "--url"
+
+    async def _headers(self):
+        return {"X-API-Key": "secret"}
+
+
+@contextlib.asynccontextmanager
+async def asked(answer):
+    """A server with this answer, and the way to it."""
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    async with TestServer(app) as server, ClientSession() as http:
+        yield Named(http, str(server.make_url("")).rstrip("/"))
+
+
+async def test_nobody_is_given_the_key_because_the_server_says_so():
+    seen = []
+
+    async def other(request):
+        seen.append(request.headers.get("X-API-Key"))
+        return web.json_response([])
+
+    async with asked(other) as elsewhere:
+
+        async def answer(request):
+            raise web.HTTPTemporaryRedirect(elsewhere._root + request.path)
+
+        async with asked(answer) as server:
+            with pytest.raises(DaemonRefused, match=rf"redirects to {elsewhere._root}/boxes; .* its address as --url"):
+                await server.request("POST", "/boxes", {})
+    assert not seen
+
+
+@pytest.mark.parametrize("pause", ["100000", "9" * 400, "\u00b2"])
+async def test_a_server_that_names_a_pause_is_waited_for_no_longer_than_was_said(pause):
+    async def answer(request):
+        return web.json_response({"message": "later"}, status=429, headers={"Retry-After": pause})
+
+    async with asked(answer) as server, asyncio.timeout(5):
+        with pytest.raises(api.Busy, match="later"):
+            await server.retry(lambda: server.request("GET", "/boxes"), 0.2)

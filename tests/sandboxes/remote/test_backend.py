@@ -8,6 +8,7 @@ import struct
 import pytest
 from fake_executor import FakeExecutor, connected, end, frame
 from small_archives import archive
+from stopwatch import Stopwatch
 from waiting import until
 
 from sandboxes.base import NotSupported, SandboxDied, SandboxSpec
@@ -165,3 +166,23 @@ async def test_an_images_folder_and_home_are_what_its_first_process_knows(said, 
     assert await query_image(channel) == {"WorkingDir": workdir, "Env": env}
     assert not channel.has_run, "nothing of it is left that would have to stand still"
     await channel.close()
+
+
+async def test_many_sandboxes_are_kept_from_ending_as_soon_as_few(monkeypatch):
+    """One after the other, those of 200 would take longer than their leases on a server that needs 5 s for each."""
+    monkeypatch.setattr("sandboxes.remote.backend.LEASE_S", 0.05)
+    backend = Boxes()
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(16):
+            await stack.enter_async_context(backend.open(SPEC))
+
+        async def renew_lease(box):
+            await asyncio.sleep(0.1)
+            box.shown += 1
+
+        monkeypatch.setattr(Box, "renew_lease", renew_lease)
+        renewing = asyncio.create_task(backend.renew_leases())
+        watch = Stopwatch()
+        await until(lambda: all(box.shown for box in backend.boxes))
+        renewing.cancel()
+    assert watch.seconds < 1.2, "16 times 0.1 s"

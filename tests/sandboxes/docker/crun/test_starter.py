@@ -49,6 +49,18 @@ async def test_a_missing_image_is_no_reason_to_give_up_crun(with_crun, base_imag
             assert isinstance(box.container, CrunContainer)
 
 
+async def test_a_missing_image_fails_no_sandbox_of_another_that_starts_beside_it(with_crun, base_image):
+    async def name(backend, image):
+        async with backend.open(SandboxSpec(image)) as box:
+            return box.container.kind.image
+
+    async with DockerBackend(starter="crun") as backend:
+        images = ("no-such-image:at-all", base_image, base_image)
+        missing, *started = await asyncio.gather(*(name(backend, one) for one in images), return_exceptions=True)
+    assert isinstance(missing, ImageMissing)
+    assert started == [base_image, base_image]
+
+
 @pytest.mark.parametrize("delay", [0.0, 0.003, 0.006, 0.01, 0.015, 0.02, 0.03, 0.06, 0.3])
 async def test_nothing_is_left_of_a_start_that_is_cancelled(crun_backend, base_image, delay):
     async def live():

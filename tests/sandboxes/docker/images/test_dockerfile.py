@@ -1,6 +1,7 @@
 """Dockerfiles as they are read: what needs BuildKit, what no builder reads, the images, the working directory."""
 
 import pytest
+from stopwatch import Stopwatch
 
 from sandboxes.docker.images.dockerfile import Dockerfile, DockerfileError
 
@@ -111,3 +112,12 @@ def test_the_last_instruction_of_a_kind_is_that_of_the_stages_that_make_the_imag
     made = Dockerfile.read(text)
     assert (made.last("USER"), made.last("ENTRYPOINT"), made.last("SHELL")) == ("one", "run it", None)
     assert Dockerfile.read("# syntax=mine/frontend\nFROM x\nUSER one\n").last("USER") is None
+
+
+def test_a_small_file_takes_neither_much_memory_nor_time():
+    """Values that double in each line, and blanks that could end a directive anywhere."""
+    doubling = "".join(f"ARG A{n + 1}=$A{n}$A{n}\n" for n in range(40))
+    watch = Stopwatch()
+    assert Dockerfile.read(f"ARG A0=a\n{doubling}FROM x:$A3\nCOPY --from=y:$A40 a /a\n").images == ["x:aaaaaaaa"]
+    assert Dockerfile.read(f"# syntax=a{' ' * 30_000}b\nFROM x\n").syntax is not None
+    assert watch.seconds < 5
