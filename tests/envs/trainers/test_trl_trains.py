@@ -91,4 +91,6 @@ def test_grpo_trainer_takes_a_row_for_each_prompt_and_goes_on_from_its_checkpoin
     assert "taken" not in {outcome.state for outcome in found}
     batches = STEPS // generation * more.get("gradient_accumulation_steps", 1) * more.get("steps_per_generation", 1)
     _, ours = newest_checkpoint(tmp_path / "out")
-    assert len(Ledger(ours["trained"]).trained) == 2 * batches, "each group of two rollouts, whatever its evaluations are"
+    assert len(Ledger(ours["trained"]).trained) == 2 * batches, (
+        "each group of two rollouts, whatever its evaluations are"
+    )
