@@ -56,8 +56,8 @@ class Encoder:
         named = {content for content in self._added_ids if content in source or _CONTROL.fullmatch(content)}
         controls = special | {content for content in named if content.strip()}
         self.control_ids = {self._added_ids[content] for content in controls}
-        # The longest first, because one may hold another.
-        self._controls = sorted(controls, key=lambda token: (-len(token), token))
+        # The longest first, because one may hold another. Nothing can be put within one of a single character.
+        self._controls = sorted((token for token in controls if len(token) > 1), key=lambda token: (-len(token), token))
         starts = {token[:end] for token in controls for end in range(1, len(token))}
         self._heads = tuple(token[:-n] for token in controls for n in range(1, len(token)) if token[-n:] in starts)
         """Beginnings of control tokens that end as one begins: before that one they would be a token with its start."""

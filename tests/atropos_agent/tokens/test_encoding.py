@@ -1,5 +1,7 @@
 """Text in pieces has the ids that it has in one, and content can't write control tokens."""
 
+import copy
+
 import pytest
 from native_families import native_tokenizer
 
@@ -68,3 +70,10 @@ def test_tokens_that_end_as_they_begin_are_text_one_after_another_and_before_one
             assert ids[-len(ending) :] == ending
             assert encoder.control_ids.isdisjoint(ids[: -len(ending)])
             assert encoder.decode(ids) == text + token
+
+
+def test_a_control_token_of_one_character_stays_one(smollm2_tokenizer):
+    tokenizer = copy.deepcopy(smollm2_tokenizer)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["\u2021"]})
+    encoder = Encoder(tokenizer)
+    assert encoder.decode(encoder.encode(encoder.quote("a \u2021 b"))) == "a \u2021 b"
