@@ -170,7 +170,8 @@ def _is_silent(lease: Mapping[str, Any]) -> bool:
     if owner is None or owner.is_dead() or owner.is_alive():
         return False
     renewed = datetime.fromisoformat(lease["spec"]["renewTime"].replace("Z", "+00:00"))
-    return (datetime.now(UTC) - renewed).total_seconds() > lease["spec"]["leaseDurationSeconds"]
+    silence = (datetime.now(UTC) - renewed).total_seconds()
+    return silence > float(lease["spec"]["leaseDurationSeconds"])
 
 
 def _is_unchanged(lease: Mapping[str, Any], renewed: Mapping[str, Any]) -> bool:
