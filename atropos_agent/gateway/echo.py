@@ -27,7 +27,7 @@ def is_echo(message: HistoryMessage, answer: Answer) -> bool:
         pairs = list(zip(message.calls, sound, strict=True))
     else:
         return False
-    if any(one.name != ours.name or not _is_same_call(one, ours) for one, ours in pairs):
+    if any(one.name != ours.name or not _is_same_call(one, ours, by_ids) for one, ours in pairs):
         return False
     if by_ids and message.calls:
         return True  # whatever it makes of the words and the thinking beside them
@@ -64,8 +64,13 @@ def same(text: str, ours: str) -> bool:
     return text == ours or text.strip() == ours.strip()
 
 
-def _is_same_call(call: HistoryCall, ours: ReplyCall) -> bool:
-    return call.arguments == ours.text or (ours.call is not None and _is_same_value(call.meant, ours.call.arguments))
+def _is_same_call(call: HistoryCall, ours: ReplyCall, by_id: bool) -> bool:
+    if call.arguments == ours.text or ours.call is None:
+        return call.arguments == ours.text
+    meant, sampled = call.meant, ours.call.arguments
+    if by_id and isinstance(meant, dict):  # agents add arguments: defaults, or the tool's name
+        meant = {key: one for key, one in meant.items() if key in sampled}
+    return _is_same_value(meant, sampled)
 
 
 def _is_same_value(value: Any, ours: Any) -> bool:

@@ -14,6 +14,8 @@ NOTED = 100
 """The most names of settings to count when they are not followed."""
 _NOTHING: Sequence[Any] = (None, False, "", [], {}, {"type": "text"})
 """Values of parts of a request that ask for nothing."""
+_CACHE = "cache_control"
+"""A field about a provider's cache, in the request or in any part of it: no reply differs by it."""
 
 
 class Protocol(ABC):
@@ -64,9 +66,10 @@ def noted(
 
     parts: objects within the request, such as its tools: their name, they themselves, and their fields that are read.
     """
-    names = {name for name, value in body.items() if value is not None and name not in CHECKED and name not in known}
+    apart = {*known, *CHECKED, _CACHE}
+    names = {name for name, value in body.items() if value is not None and name not in apart}
     for where, given, read in parts:
-        apart = {*read, "cache_control"}  # of a provider's cache: no reply differs by it
+        apart = {*read, _CACHE}
         unread = {name for one in given for name in one.keys() - apart if one[name] not in _NOTHING}
         names |= {f"{where}.{name}" for name in unread}
     return tuple(sorted(name[:60] for name in names)[:NOTED])

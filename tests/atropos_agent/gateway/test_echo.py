@@ -23,6 +23,8 @@ def answer(*calls, content="Yes.", thinking="hm"):
         HistoryMessage(
             "assistant", "Yes.", [HistoryCall("other", "say", {"text": "a"})], thinking="a summary", handle=3
         ),
+        # Langroid adds the name of the tool.
+        HistoryMessage("assistant", "Yes.", [HistoryCall("c1", "say", '{"text": "a", "request": "say"}')]),
         # Beside calls that are ours by their ids words and thinking are the agent's business.
         HistoryMessage("assistant", "", [HistoryCall("c1", "say", {"text": "a"})]),
         HistoryMessage("assistant", "<think>hm</think>Yes.", [HistoryCall("c1", "say", {"text": "a"})]),
@@ -64,6 +66,8 @@ def test_numbers_may_be_doubles_and_halves_of_surrogate_pairs_lost(sampled, echo
         HistoryMessage("user", "Yes.", [HistoryCall("c1", "say", {"text": "a"})]),
         HistoryMessage("assistant", "No.", [HistoryCall("other", "say", {"text": "a"})]),
         HistoryMessage("assistant", "Yes.", [HistoryCall("c1", "say", {"text": "b"})]),
+        HistoryMessage("assistant", "Yes.", [HistoryCall("c1", "say", {"request": "say"})]),
+        HistoryMessage("assistant", "Yes.", [HistoryCall("other", "say", {"text": "a", "request": "say"})]),
         HistoryMessage("assistant", "Yes.", [HistoryCall("c1", "shout", {"text": "a"})]),
         HistoryMessage("assistant", "Yes.", [HistoryCall("other", "say", {"text": "a"})], thinking="other"),
         HistoryMessage("assistant", "Yes."),

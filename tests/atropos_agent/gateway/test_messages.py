@@ -49,6 +49,27 @@ def test_what_is_not_read_of_tools_and_results_is_noted():
     assert Messages().read(body).noted == ("tool_result.is_error", "tools.input_examples")
 
 
+def test_the_marks_of_a_providers_cache_are_not_noted():
+    # As inspect_ai sends it.
+    mark = {"cache_control": {"type": "ephemeral"}}
+    call = {"type": "tool_use", "id": "call_0", "name": "say", "input": {}, **mark}
+    result = {"type": "tool_result", "tool_use_id": "call_0", "content": [{"type": "text", "text": "x"}]}
+    body = {
+        "max_tokens": 600,
+        "messages": [
+            {"role": "user", "content": "go"},
+            {"role": "assistant", "content": [{"type": "text", "text": "I go.", "citations": None}, call]},
+            {"role": "user", "content": [{**result, "is_error": False}]},
+        ],
+        "model": "claude-sonnet-4-5",
+        "system": [{"type": "text", "text": "Be good.", **mark}],
+        "tool_choice": {"type": "auto"},
+        "tools": [{"name": "say", "description": "Say it.", "input_schema": {}, **mark}],
+        **mark,
+    }
+    assert Messages().read(body).noted == ()
+
+
 async def test_a_thread_goes_on_with_the_history_and_tools_that_are_not_sent_again(fitted):
     async with opened(fitted, [asks("one"), DONE]) as (client, engine):
         agent = AGENTS["messages"](client, thread={"type": "create"})
