@@ -28,6 +28,8 @@ _OBEYED = (
 """Files that the loader, libraries, shells, login programs, git and test.sh's common commands obey, or test.sh
 sources, and all that is in folders of these names."""
 _IS_OBEYED = re.compile("|".join(fnmatch.translate(name + end) for name in _OBEYED for end in ("", "/*"))).match
+_CONTAINERS = frozenset({"/etc/hosts", "/etc/hostname", "/etc/resolv.conf"})
+"""Files that Docker mounts into each container, and in each with other contents: they can't be replaced."""
 _PROGRAMS = frozenset({"bin", "sbin", "lib", "lib32", "lib64", "libx32", "libexec"})
 _PACKAGES = frozenset({"site-packages", "dist-packages"})
 _WATCHERS = (
@@ -56,7 +58,7 @@ def stays(path: str, start: bool, *, gone: bool = False) -> bool:
     Programs and libraries may be added, but the image's own stay: root runs them. A file that programs obey may be
     removed: its absence tells them nothing.
     """
-    if not gone and _IS_OBEYED(path):
+    if path in _CONTAINERS or (not gone and _IS_OBEYED(path)):
         return True
     parts = path.split("/")[1:]
     packages = max((at for at, part in enumerate(parts) if part in _PACKAGES), default=None)

@@ -30,7 +30,7 @@ _SHARED = (
 )
 _FOLDERS = frozenset({"/usr/local", "/usr/local/bin", "/usr/local/lib", "/usr/local/share", "/usr/lib", "/usr/bin"}) | {
     *("/usr/share", "/usr/sbin", "/usr/include", "/var/lib", "/var/log", "/var/cache", "/var/tmp", "/var/run"),
-    *("/etc/passwd", "/etc/group", "/etc/hosts", "/home/user"),
+    *("/etc/passwd", "/etc/group", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/home/user"),
 }
 
 

@@ -269,8 +269,15 @@ def _build_error(error: aiodocker.DockerError, text: str, dockerfile: Dockerfile
     if not isinstance(error, aiodocker.DockerStreamError):
         return None
     if _CANNOT_PULL.search(message):
-        return ImageMissing(f"{text}\n{image_remedy(dockerfile.stages[-1].base)}")
+        return ImageMissing(f"{text}\n{image_remedy(_missing_image(text, dockerfile))}")
     return ImageUnbuildable(text) if _WRONG.search(message) else SandboxError(text)
+
+
+def _missing_image(text: str, dockerfile: Dockerfile) -> str:
+    """Return the image that the last step of a failed build names; if it names none, that of the last stage."""
+    step = text.rpartition("\nStep ")[2]
+    named = [image for image in dockerfile.images if image in step]
+    return max(named, key=len, default=dockerfile.stages[-1].base)
 
 
 class _Progress:

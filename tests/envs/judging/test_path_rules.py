@@ -2,16 +2,17 @@
 
 import tarfile
 import threading
+from dataclasses import replace
 
 import pytest
 from task_formats import write
 from tree_samples import Stopped, archive, carried, changes_of, folder, member, start
-from verifier_samples import image_of, verdict_after
+from verifier_samples import REWARD, image_of, task, verdict_after
 
 from envs.judging.areas import Area, Start, scan_of
 from envs.judging.changes import collect_changes
 from envs.judging.path_rules import refusal, stays
-from envs.types import Collect, Hidden, Task, VerifierImage
+from envs.types import Collect, Hidden, Limits, Task, VerifierImage
 
 
 @pytest.mark.parametrize(
@@ -32,6 +33,7 @@ def test_what_is_the_verifiers_own_can_not_be_graded(paths, graded):
         ("/root/notes", "added changed removed"),
         ("/etc/ld.so.preload", "removed"),
         ("/etc/profile.d/x.sh", "removed"),
+        ("/etc/hostname", ""),
         ("/root/.bashrc", "removed"),
         ("/root/.zshenv", "removed"),
         ("/etc/zsh/zshenv", "removed"),
@@ -203,3 +205,11 @@ async def test_a_separate_verifier_has_an_image_of_its_own(docker_backend, tmp_p
     for answer, reward in ((42, 1.0), (43, 0.0)):
         verdict = await verdict_after(docker_backend, image, task, f"mkdir out && echo {answer} > out/n")
         assert verdict.reward == reward, verdict.explanation
+
+
+@pytest.mark.docker
+async def test_files_that_docker_mounts_hinder_no_verdict(docker_backend, base_image, tmp_path):
+    sample = task(tmp_path, f"cat /etc/motd; {REWARD.format(1)}", graded=("/etc",))
+    online = replace(sample, limits=Limits(network=True), hidden=replace(sample.hidden, network=True))
+    verdict = await verdict_after(docker_backend, base_image, online, "echo mine | tee /etc/motd >> /etc/hosts")
+    assert (verdict.reward, verdict.output) == (1.0, "mine\n")

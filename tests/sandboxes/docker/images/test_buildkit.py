@@ -64,7 +64,7 @@ class FakeDaemon:
         server.expect_request("/v1.41/version").respond_with_json({"Version": version, "ApiVersion": "1.41"})
         server.expect_request("/v1.41/images/x/json").respond_with_json({"Id": "x"})
         missing = {"message": "No such image"}
-        server.expect_request(re.compile("/v1.41/images/atropos-task.*")).respond_with_json(missing, 404)
+        server.expect_request(re.compile("/v1.41/images/(atropos-task|far/).*")).respond_with_json(missing, 404)
         server.expect_request("/v1.41/build").respond_with_handler(self._build)
 
     def _build(self, request: Request) -> Response:
@@ -127,6 +127,17 @@ async def test_a_failure_is_the_dockerfiles_where_it_comes_again(httpserver, tmp
         await daemon.build(context_of(tmp_path, MOUNT))
     assert type(caught.value) is error
     assert f"{expected}\n[1/2] RUN it\nthe reason" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("step", "missing"), [("1/2 : FROM x", "x"), ("2/2 : COPY --from=far/tools:2 /a /b", "far/tools:2")]
+)
+async def test_the_remedy_for_a_missing_image_names_the_image_of_the_last_step(httpserver, tmp_path, step, missing):
+    error = "Get https://far/v2/: dial tcp: lookup far on 10.0.0.1:53: no such host"
+    lines = [{"stream": f"Step {step}\n"}, {"errorDetail": {"message": error}, "error": error}]
+    daemon = FakeDaemon(httpserver, "27.5.1", Response("\n".join(map(json.dumps, lines))))
+    with pytest.raises(ImageMissing, match=f"Image '{missing}' is not on this host"):
+        await daemon.build(context_of(tmp_path, "FROM x\nCOPY --from=far/tools:2 /a /b\n"))
 
 
 async def test_what_the_daemon_refuses_to_read_is_built_once(httpserver, tmp_path):
