@@ -92,7 +92,7 @@ def with_judge(tasks: Sequence[Task], judge: JudgeModel | None) -> list[Task]:
     asking = {task.id for task in tasks if any(part.hidden.asks_judge for part in parts(task))}
     if asking and judge is None:
         usable = [task for task in tasks if task.id not in asking]
-        remedy = "its test.sh asks a model to judge; name one with --env.judge URL"
+        remedy = "its test.sh asks a model to judge; name one with --env.judge URL (tasks check: --judge URL)"
         raise BadTasks("task", [f"task {name}: {remedy}" for name in sorted(asking)], usable)
     return [_set_judge(task, judge) if task.id in asking else task for task in tasks]
 

@@ -51,7 +51,8 @@ async def test_a_task_that_asks_a_judge_is_no_task_of_a_run_without_one(tmp_path
     judge_task(tmp_path / "tasks/answer", "debian")
     status, said = await run("evaluate", f"--env.tasks={tmp_path / 'tasks'}", "--openai.base_url=http://127.0.0.1:9")
     assert status != 0
-    assert "task answer: its test.sh asks a model to judge; name one with --env.judge URL" in said
+    remedy = "name one with --env.judge URL (tasks check: --judge URL)"
+    assert f"task answer: its test.sh asks a model to judge; {remedy}" in said
 
 
 async def test_a_judge_that_does_not_know_its_model_is_refused_at_the_start(tmp_path):
