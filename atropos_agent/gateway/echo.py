@@ -65,8 +65,10 @@ def same(text: str, ours: str) -> bool:
 
 
 def _is_same_call(call: HistoryCall, ours: ReplyCall, by_id: bool) -> bool:
-    if call.arguments == ours.text or ours.call is None:
-        return call.arguments == ours.text
+    if call.arguments == ours.text:
+        return True
+    if ours.call is None:
+        return False
     meant, sampled = call.meant, ours.call.arguments
     if by_id and isinstance(meant, dict):  # agents add arguments: defaults, or the tool's name
         meant = {key: one for key, one in meant.items() if key in sampled}
