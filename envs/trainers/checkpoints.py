@@ -55,6 +55,7 @@ class CheckpointedFeed(TrainerCallback):  # type: ignore[misc]  # transformers i
         self.version = int(self._saved.get("version", 0))
         self.model: Any = None
         self.ledger = Ledger(self._saved.get("trained", ()), self._saved.get("partly"))
+        self._confirmed = set(self.ledger.trained)
 
         async def checked() -> Environment:
             env = await make_env()
@@ -88,9 +89,11 @@ class CheckpointedFeed(TrainerCallback):  # type: ignore[misc]  # transformers i
             state.stateful_callbacks[OURS] = {"attributes": {"version": self.version + 1, **self.ledger.state()}}
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Confirm the groups in the checkpoint."""
+        """Confirm the groups that are new in the checkpoint."""
         if state.is_world_process_zero:
-            self.thread.call(lambda fed: fed.confirm(self.ledger.trained))
+            new = self.ledger.trained - self._confirmed
+            self.thread.call(lambda fed: fed.confirm(new))
+            self._confirmed |= new
 
 
 def refuse_settings(args: Any, names: Sequence[str]) -> None:
