@@ -72,6 +72,7 @@ class Gemini(Protocol):
             fields.whole(_longest(config), "generationConfig.maxOutputTokens", least=1),
             fields.strings(config.get("stopSequences"), "generationConfig.stopSequences"),
             fields.flag(body.get("stream"), "stream"),
+            continues=True,
             forced=forced,
             noted=noted(
                 *({**body, **config}, _KNOWN, ("tools", functions, _FUNCTION)),

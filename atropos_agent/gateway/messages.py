@@ -70,6 +70,7 @@ class Messages(Protocol):
             fields.flag(body.get("stream"), "stream"),
             behind,
             keeps_tools=behind is not None and "tools" not in body and kind != "none",
+            continues=True,
             forced=forced,
             noted=noted(
                 *(body, _KNOWN, ("tool_choice", [choice], ("type", "name")), ("tools", given, _FUNCTION)),

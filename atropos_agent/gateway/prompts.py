@@ -32,7 +32,7 @@ def check_request(request: GatewayRequest, tolerates: Collection[str]) -> None:
             )
     if not request.messages:
         raise wrong(request.history_field, "must hold a message")
-    if request.messages[-1].role == "assistant":
+    if request.continues and request.messages[-1].role == "assistant":
         why = "the last one must not be the assistant's own: no reply is begun for the model"
         raise wrong(request.history_field, f"{why}; end with a message of the user's, or with results")
 
@@ -74,7 +74,8 @@ class Prompts:
         self, request: GatewayRequest, found: HistoryMatch, bounds: Bounds, counting: bool
     ) -> tuple[Line, Turn | None, Sequence[HistoryMessage]]:
         parent = found.turn
-        if parent is None or parent.sampled is None or any(message.role == "assistant" for message in found.rest):
+        begins = not found.rest or any(message.role == "assistant" for message in found.rest)
+        if parent is None or parent.sampled is None or begins:
             return self._begin_line(request, bounds)
         line = parent.line
         if line.tip is not parent or counting:

@@ -19,6 +19,7 @@ _OF_PROVIDERS = (
     *("web_search_options", "web_search", "enable_search", "search_parameters", "plugins", "data_sources"),
     *("tool_resources", "connectors", "mcp_servers", "container"),
 )
+_CONTINUES = "no reply is begun for the model; leave it out, and another reply follows"
 _SAYS = dict.fromkeys(_OF_PROVIDERS, PROVIDER) | {
     "logit_bias": "sampling is the rollout's own; leave it out",
     "functions": "is an old form: send tools",
@@ -27,6 +28,7 @@ _SAYS = dict.fromkeys(_OF_PROVIDERS, PROVIDER) | {
     "top_logprobs": "logprobs are the rollout's own: its rows hold them",
     "echo": "is not served",
     "audio": "only text is served",
+    "continue_final_message": _CONTINUES,
     "background": "only answers that are waited for are served",
     "conversation": "conversations are not kept by name: send the history",
     "prompt": "stored prompts are a provider's: send messages",
@@ -56,6 +58,9 @@ def check_message(message: Mapping[str, Any], where: str) -> None:
         raise wrong(f"{where}.function_call", "is an old form: send tool_calls")
     if message.get("audio"):
         raise wrong(f"{where}.audio", _SAYS["audio"])
+    for name in ("prefix", "partial"):  # DeepSeek's, Mistral's and Moonshot's marks of a reply to continue
+        if message.get(name):
+            raise wrong(f"{where}.{name}", _CONTINUES)
 
 
 def part(kind: Any, where: str) -> Refusal:

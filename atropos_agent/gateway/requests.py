@@ -103,6 +103,7 @@ class GatewayRequest:
     messages: the history, as sent by the agent; only the part after the answer of number `behind`, if it names one.
     instructed: whether the first message is this request's alone, no part of the history of the answer it names.
     keeps_tools: whether its tools are those of the request that the answer it names had.
+    continues: whether the protocol has a last message of the assistant's continued; in others another reply follows.
     model: as the agent calls it, for the answer. tools: those the model may call.
     max_tokens: the most the agent wants; None if it does not say. stop: strings that end the reply.
     forced: the parts of the reply that the agent wants forced, by field (`atropos_agent.types.FORCIBLE`); no inference
@@ -121,6 +122,7 @@ class GatewayRequest:
     behind: int | None = None
     instructed: bool = False
     keeps_tools: bool = False
+    continues: bool = False
     forced: Mapping[str, str] = field(default_factory=dict)
     noted: Sequence[str] = ()
     extras: Mapping[str, Any] = field(default_factory=dict)

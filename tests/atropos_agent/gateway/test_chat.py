@@ -1,7 +1,8 @@
 """Chat Completions."""
 
-from agents import ChatAgent, events, opened
-from native import DONE, asks
+import pytest
+from agents import AGENTS, ChatAgent, Told, assert_every_token_is_accounted_for, events, opened
+from native import DONE, Said, asks
 
 from atropos_agent.gateway.chat import Chat
 from atropos_agent.gateway.requests import Fault, HistoryMessage, Refusal
@@ -31,6 +32,32 @@ async def test_why_a_reply_ended(fitted):
             )
             await agent.ask(keep=False)
     assert reasons == ["stop", "tool_calls", "length"]
+
+
+@pytest.mark.parametrize(("kind", "turns"), [("chat", [1, 2]), ("responses", [1, 1, 1])])
+async def test_another_reply_follows_a_last_message_of_the_assistants(fitted, kind, turns):
+    # Haystack's agent leaves out a broken call, and asks again behind the empty message. Responses can't tell this
+    # message from the first part of the reply behind it.
+    async with opened(fitted, [Said(spoiled="malformed"), asks("one"), DONE]) as (client, engine):
+        agent = AGENTS[kind](client, stream=False, n=1)
+        agent.user("go")
+        await agent.ask(keep=False)
+        agent.history.append({"role": "assistant", "content": ""})
+        agent.results(await agent.ask())
+        await agent.ask()
+        result = await client.session.result()
+    assert [row.turns for row in result.segments] == turns
+    assert_every_token_is_accounted_for(result, engine)
+
+
+@pytest.mark.parametrize("kind", ["messages", "gemini"])
+async def test_a_protocol_that_would_continue_a_last_reply_refuses_one(fitted, kind):
+    async with opened(fitted, [DONE, DONE]) as (client, _):
+        agent = AGENTS[kind](client)
+        agent.user("go")
+        await agent.ask()
+        with pytest.raises(Told, match="no reply is begun for the model"):
+            await agent.ask()
 
 
 def test_developers_are_the_system():

@@ -45,7 +45,9 @@ async def test_an_error_names_the_field_of_the_requests_own_protocol(fitted, pat
     [
         (GatewayRequest([]), "must hold a message"),
         (
-            GatewayRequest([requests.HistoryMessage("user", "go"), requests.HistoryMessage("assistant", "I")]),
+            GatewayRequest(
+                [requests.HistoryMessage("user", "go"), requests.HistoryMessage("assistant", "I")], continues=True
+            ),
             "no reply is begun for the model; end with a message of the user's, or with results",
         ),
         (

@@ -10,6 +10,7 @@ CHAT = {
     "logit_bias": {"5": 1},
     "logprobs": True,
     "functions": [{"name": "x"}],
+    "continue_final_message": True,
     "modalities": ["audio"],
     "web_search_options": {"search_context_size": "low"},
     "web_search": True,
@@ -25,6 +26,8 @@ CHAT = {
 OLD = {
     "function_call": {"name": "say", "arguments": "{}"},
     "audio": {"id": "audio_1"},
+    "prefix": True,
+    "partial": True,
 }
 """What an assistant's message may say beside its content."""
 RESPONSES = {

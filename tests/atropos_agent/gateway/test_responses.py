@@ -114,17 +114,19 @@ async def test_a_history_named_by_its_last_answer_goes_on_from_that(fitted):
     assert_every_token_is_accounted_for(result, engine)
 
 
-async def test_a_named_history_with_nothing_behind_its_answer_is_refused(fitted):
-    async with opened(fitted, [DONE, DONE]) as (client, _):
+async def test_another_reply_follows_a_named_history_with_nothing_behind_its_answer(fitted):
+    async with opened(fitted, [DONE, Said(content="again"), DONE]) as (client, engine):
         agent = AGENTS["responses"](client)
         agent.user("go")
         await agent.ask(keep=False)
         agent.body["previous_response_id"], agent.history = agent.last["id"], []
-        with pytest.raises(Refused, match="the last one must not be the assistant's own"):
-            await agent.ask()
-        agent.user("more")
         await agent.ask()
-        assert client.session.failure is None
+        agent.user("more")
+        agent.body["previous_response_id"], agent.history = agent.last["id"], agent.history[-1:]
+        await agent.ask()
+        result = await client.session.result()
+    assert [row.turns for row in result.segments] == [1, 2]
+    assert_every_token_is_accounted_for(result, engine)
 
 
 def test_what_is_not_read_of_tools_and_of_the_texts_form_is_noted():
