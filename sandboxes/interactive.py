@@ -7,6 +7,7 @@ inside. Otherwise the shell reads stdin to its end.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import select
 import signal
@@ -80,7 +81,12 @@ async def _copy(stream: OutputStream, fd: int) -> None:
 def _write(fd: int, data: bytes) -> None:
     while data:
         select.select([], [fd], [])  # another program may have made it non-blocking
-        data = data[os.write(fd, data) :]
+        try:
+            data = data[os.write(fd, data) :]
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return  # the terminal is gone: reading it tells
 
 
 async def _follow_size(process: Process, fd: int) -> None:

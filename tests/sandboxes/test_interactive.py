@@ -13,7 +13,7 @@ from contextlib import ExitStack
 import pytest
 
 from sandboxes.base import SandboxDied, SandboxSpec
-from sandboxes.interactive import run_shell
+from sandboxes.interactive import _write, run_shell
 from sandboxes.local import LocalBackend
 
 pytestmark = pytest.mark.asyncio
@@ -169,6 +169,13 @@ async def test_a_terminal_that_is_gone_takes_its_shell_along(screen, terminal):
     await screen.shows(b"begun")
     terminal[0].close()
     assert await screen.running == 137
+
+
+async def test_what_is_written_to_a_terminal_that_is_gone_is_lost():
+    ours, theirs = os.openpty()
+    os.close(ours)
+    _write(theirs, b"too late")
+    os.close(theirs)
 
 
 async def test_a_sandbox_that_dies_gives_the_terminal_back_and_says_so(screen, box):
