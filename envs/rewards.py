@@ -41,7 +41,7 @@ def reward_of(value: float | Reward, turns: int) -> Reward:
     own = tuple(_number("a turn's advantage", one) for one in given.turn_advantages)
     if own and len(own) != turns:
         what = f"the reward has {len(own)} turn advantages for {turns} turns; give each turn one, or leave them out"
-        raise InfraError(Failure.VERIFIER, what) from ValueError(what)
+        raise InfraError(Failure.VERIFIER, what, permanent=True)
     value = _number("the reward", given.value)
     return replace(given, value=value, turn_advantages=own, explanation=str(given.explanation))
 
@@ -65,7 +65,7 @@ def _number(what: str, value: Any) -> float:
             f"{what} is {number}; a reward function (--env.reward, or `reward` of the environment) returns finite ones "
             f"of at most {MOST_REWARD:g}"
         )
-        raise InfraError(Failure.VERIFIER, problem) from ValueError(problem)
+        raise InfraError(Failure.VERIFIER, problem, permanent=True)
     return number
 
 

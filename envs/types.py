@@ -450,15 +450,17 @@ class Failure(enum.StrEnum):
 class InfraError(RuntimeError):
     """An infrastructure failure in a rollout. It is retried and counted, never a reward.
 
-    message: without its kind. unexpected: its cause is unknown; its traceback is logged.
+    message: without its kind. unexpected: its cause is unknown; its traceback is logged. permanent: it would come again
+    with the same input.
 
     Raises ValueError for a kind other than a `Failure`.
     """
 
-    def __init__(self, kind: Failure | str, message: str, *, unexpected: bool = False) -> None:
+    def __init__(self, kind: Failure | str, message: str, *, unexpected: bool = False, permanent: bool = False) -> None:
         super().__init__(f"{kind}: {message}")
         self.kind = Failure(kind)
         self.message = message
         self.unexpected = unexpected
+        self.permanent = permanent
 
     __reduce__ = _reduce

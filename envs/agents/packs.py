@@ -78,7 +78,7 @@ async def _run(agent: str, command: Sequence[str], folder: Path) -> None:
         )
     except FileNotFoundError:
         what = f"agent {agent} can't be installed: there is no {command[0]} here; install it (Node.js brings npm)"
-        raise InfraError(Failure.ENVIRONMENT, what) from ValueError(what)  # no OSError, which would pass
+        raise InfraError(Failure.ENVIRONMENT, what, permanent=True) from None
     reporting = asyncio.create_task(_log_progress(agent, folder))
     try:
         async with ending(process), asyncio.timeout(_INSTALL_S):

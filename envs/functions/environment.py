@@ -204,7 +204,7 @@ def _listed(name: str, messages: Any) -> list[Any]:
     """Return a function's messages. Raises InfraError for another value."""
     if isinstance(messages, Mapping) or not isinstance(messages, Iterable) or not (found := list(messages)):
         what = f"{name} returned {messages!r:.80}; return a text, or a list of messages"
-        raise InfraError(Failure.ENVIRONMENT, what) from TypeError(what)  # it would come again
+        raise InfraError(Failure.ENVIRONMENT, what, permanent=True)
     return found
 
 
@@ -216,7 +216,7 @@ def _history_message(name: str, message: Mapping[str, Any]) -> HistoryMessage:
         role, content = None, None
     if role not in ("system", "user", "assistant") or not isinstance(content, str):
         what = f"{name} returned {message!r}; a message is {{'role': 'system', 'user' or 'assistant', 'content': text}}"
-        raise InfraError(Failure.ENVIRONMENT, what[:500]) from TypeError(what[:500])
+        raise InfraError(Failure.ENVIRONMENT, what[:500], permanent=True)
     return HistoryMessage(role, content)
 
 

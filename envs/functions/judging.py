@@ -59,7 +59,7 @@ def verdict_of(name: str, value: object) -> Verdict:
         return value
     if value is None:
         what = f"{name} returned nothing: there is no reward; return a number or a Verdict"
-        raise InfraError(Failure.VERIFIER, what) from TypeError(what)  # it would come again
+        raise InfraError(Failure.VERIFIER, what, permanent=True)
     try:
         number = number_of(value)
     except (TypeError, ValueError, OverflowError) as error:
@@ -67,5 +67,5 @@ def verdict_of(name: str, value: object) -> Verdict:
         raise InfraError(Failure.VERIFIER, what) from error
     if not abs(number) <= MOST_REWARD:
         what = f"{name} returned {number}; return a number of at most {MOST_REWARD:g}"
-        raise InfraError(Failure.VERIFIER, what) from ValueError(what)
+        raise InfraError(Failure.VERIFIER, what, permanent=True)
     return Verdict(number, f"{name} returned {value!r}"[:500])

@@ -142,7 +142,7 @@ class LocalWorker:
         result = outcome.result
         if not math.isfinite(outcome.verdict.reward):
             what = f"the verifier's reward is {outcome.verdict.reward}"
-            raise InfraError(Failure.VERIFIER, what) from ValueError(what)
+            raise InfraError(Failure.VERIFIER, what, permanent=True)
         worked = any(step.branch not in _NO_WORK for step in result.steps)
         if not worked and result.stop_reason is StopReason.MAX_TOKENS:
             raise InfraError(Failure.TASK, _NO_ROOM)
@@ -151,18 +151,17 @@ class LocalWorker:
             why = result.error or f"{ended}; an agent or a function asks the model at least once"
             # One that ends without a question, and says of no trouble, would do it again.
             quiet = result.error is None and result.stop_reason in (StopReason.ANSWERED, None)
-            cause = ValueError(why) if quiet else None
-            raise InfraError(Failure.ENVIRONMENT, f"no reply was sampled: {why}") from cause
+            raise InfraError(Failure.ENVIRONMENT, f"no reply was sampled: {why}", permanent=quiet)
         missing = sum(ledger.replies for ledger in seat.ledgers) - len(result.steps)
         if missing > 0:
             what = f"{missing} replies that agents of this rollout sampled are not in its result"
             remedy = "return the result of an agent's last run, and join those of several agents"
-            raise InfraError(Failure.ENVIRONMENT, f"{what}; {remedy}") from ValueError(what)
+            raise InfraError(Failure.ENVIRONMENT, f"{what}; {remedy}", permanent=True)
         longest = max((len(segment.tokens) for segment in result.segments), default=0)
         most = self._config.max_token_length if seat.max_tokens is None else seat.max_tokens
         if longest > most:
             what = f"a row of {longest} tokens is longer than {most}"
-            raise InfraError(Failure.TOKENS, what) from ValueError(what)
+            raise InfraError(Failure.TOKENS, what, permanent=True)
         late = result.stop_reason is StopReason.TIME or VERIFIER_TIMED_OUT in outcome.verdict.metrics
         if late and (lost := self._watch.suspended_since(started)) > 0:
             what = f"the process was suspended for {lost:.0f} s of the rollout's time"

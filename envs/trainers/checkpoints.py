@@ -35,8 +35,8 @@ class CheckpointedFeed(TrainerCallback):  # type: ignore[misc]  # transformers i
     `callbacks`: it writes into each checkpoint the rows in its weights, and confirms finished groups.
 
     make_env: makes the environment, in the thread's event loop. args: the trainer's, a dataclass with its `output_dir`
-    and the `temperature` of its logprobs. refuse: raises
-    ValueError for options of the environment without an effect. feeding: sink and pace, as in `feed`.
+    and the `temperature` of its logprobs. refuse: raises ValueError for options of the environment without an effect.
+    feeding: sink and pace, as in `feed`.
 
     checkpoint: to resume from; None without one. version: of its weights, in steps. model: what is trained, from the
     start on. without_effect: settings of the trainer that the environment's stand in for. finished: makes the set of
@@ -49,7 +49,7 @@ class CheckpointedFeed(TrainerCallback):  # type: ignore[misc]  # transformers i
     finished: ClassVar[type[set[str]]] = set
 
     def __init__(self, make_env: MakeEnv, args: Any, refuse: Callable[[AgentEnvConfig], None], *feeding: Any) -> None:
-        refuse_settings(args, self.without_effect)
+        refuse_without_effect(args, self.without_effect)
         self._folder = Path(args.output_dir)
         self.checkpoint, self._saved = newest_checkpoint(self._folder)
         self.version = int(self._saved.get("version", 0))
@@ -96,7 +96,7 @@ class CheckpointedFeed(TrainerCallback):  # type: ignore[misc]  # transformers i
             self._confirmed |= new
 
 
-def refuse_settings(args: Any, names: Sequence[str]) -> None:
+def refuse_without_effect(args: Any, names: Sequence[str]) -> None:
     """Raise ValueError if a trainer is given any of these settings."""
     known = [field for field in dataclasses.fields(args) if field.name in names]
     if given := [field.name for field in known if getattr(args, field.name) != field.default]:

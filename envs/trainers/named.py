@@ -29,7 +29,7 @@ from sandboxes.shielding import await_shared, stop
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-MakeEnv = Callable[[type[AgentEnv[Any]], str, Options], Awaitable[AgentEnv[Any]]]
+MakeNamedEnv = Callable[[type[AgentEnv[Any]], str, Options], Awaitable[AgentEnv[Any]]]
 
 
 def resolve_environment(environment: str, options: Sequence[str]) -> tuple[type[AgentEnv[Any]], Options]:
@@ -109,7 +109,7 @@ class Runs:
         options: Sequence[str],
         trainer: str,
         server_cls: Callable[..., Any],
-        make: MakeEnv = make_env,
+        make: MakeNamedEnv = make_env,
         own: str = "",
     ) -> None:
         env_cls, self.options = resolve_environment(environment, options)

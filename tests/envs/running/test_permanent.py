@@ -51,6 +51,7 @@ def test_an_error_that_is_its_own_cause_is_looked_at_once():
         caused(AgentError("a tool failed"), TypeError("not callable")),
         caused(EngineError("Unauthorized: no key"), Unauthorized()),
         InfraError(Failure.TASK, "the prompt left no room for a reply"),
+        InfraError(Failure.VERIFIER, "the reward is nan", permanent=True),
     ],
     ids=repr,
 )
