@@ -1,19 +1,23 @@
 """The examples, copied out of the repository and run as a user would run them."""
 
 import ast
+import asyncio
 import json
 import os
 import re
 import shutil
 from pathlib import Path
 
+import httpx
 import orjson
 import programs
 import pytest
+from embedded_engine import engine as embedded
 from scripted_engine import ScriptedEngine
 
 from atropos_agent.tokens.record import problems
 from envs.records.read import read_rollouts
+from envs.running.group import group_outcomes
 from envs.runs import open_run
 from envs.swe import STARTER
 
@@ -193,6 +197,22 @@ def test_prompts_are_optimised_while_a_run_goes_on(smollm2_tokenizer, tmp_path):
         assert run.metrics().versions["system_prompt=2"] == {"rollouts": 8, "reward_sum": 8.0, "solved": 8}
 
 
+@pytest.mark.engine
+@pytest.mark.timeout(400)
+async def test_a_trainer_of_ones_own_goes_on_from_its_checkpoint(tmp_path):
+    from atropos_agent.cpu_engine.model import locate
+
+    model, program = locate("tiny"), EXAMPLES[0].parent / "trainer.py"
+    async with embedded(str(model), 512) as url:
+        for steps in (1, 2):
+            done = await asyncio.to_thread(programs.run, [program, model, url, steps], cwd=tmp_path)
+            assert done.returncode == 0, done.stderr
+        version = await asyncio.to_thread(lambda: httpx.get(f"{url}/weight_version").json()["version"])
+    groups = list(group_outcomes(tmp_path / "runs" / "trainer" / "run"))
+    assert version == 2
+    assert [group.state for group in groups] == ["confirmed", "confirmed", "taken"], "the last one was looked ahead at"
+
+
 @pytest.mark.docker
 def test_a_tool_of_ones_own(run_example, docker_backend):
     _, rollouts = run_example(SWE, runs_python, TASK, "--env.tools=submit,tool:python_tool")
@@ -259,8 +279,8 @@ def test_an_agent_of_ones_own(run_example, agent, branches, steps):
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_an_example_has_fewer_than_forty_lines(path):
-    assert len(path.read_text().splitlines()) < 40
+def test_an_example_has_fewer_than_forty_lines_and_a_trainer_a_hundred(path):
+    assert len(path.read_text().splitlines()) < (100 if path.name == "trainer.py" else 40)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
