@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import json
 import logging
+import re
 import shutil
 import stat
 import tempfile
@@ -32,6 +33,8 @@ _INSTALL_S = 1800.0
 _REMIND_S = 10.0
 _SHOWN = 2000
 _PARTIAL = "new-"
+_NO_VERSION = re.compile(rb"code ETARGET|\(from versions: (?!none)")
+"""npm's and pip's words for a package that is there, but not in this version."""
 
 
 async def pack_of(agent: str, recipe: Recipe, platform: Platform, root: Path | None = None) -> Path:
@@ -90,9 +93,8 @@ async def _run(agent: str, command: Sequence[str], folder: Path) -> None:
             await process.wait()
     if process.returncode:
         shown = output.decode(errors="replace").strip()[-_SHOWN:]
-        raise InfraError(
-            Failure.ENVIRONMENT, f"agent {agent} can't be installed: {' '.join(command[:4])} said: {shown}"
-        )
+        what = f"agent {agent} can't be installed: {' '.join(command[:4])} said: {shown}"
+        raise InfraError(Failure.ENVIRONMENT, what, permanent=_NO_VERSION.search(output) is not None)
 
 
 async def _log_progress(agent: str, folder: Path) -> None:

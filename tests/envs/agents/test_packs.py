@@ -18,6 +18,7 @@ for word; do case $word in --prefix=*) to=${word#--prefix=};; esac; done
 mkdir -p "$to/node_modules/agent" && cd "$to/node_modules/agent" || exit 1
 printf '#!/bin/sh' >run && chmod 700 run && printf secret >data && chmod 600 data && ln -s run link
 [ "$word" != broken@1 ] || { echo "no such package"; exit 1; }
+[ "$word" != a@99 ] || { echo "npm error code ETARGET"; exit 1; }
 """
 
 
@@ -60,9 +61,16 @@ async def test_everybody_may_read_it(npm, tmp_path):
 
 async def test_what_cannot_be_installed_leaves_nothing_and_says_why(npm, tmp_path):
     root = tmp_path / "packs"
-    with pytest.raises(InfraError, match=r"agent a can't be installed: npm install .*no such package"):
+    with pytest.raises(InfraError, match=r"agent a can't be installed: npm install .*no such package") as raised:
         await pack_of("a", Recipe(npm=("broken@1",)), DEBIAN, root)
+    assert not is_permanent(raised.value), "the registry may have been away"
     assert [path.name for path in root.iterdir()] == [".lock"]
+
+
+async def test_a_version_that_does_not_exist_is_tried_no_more(npm, tmp_path):
+    with pytest.raises(InfraError, match="ETARGET") as raised:
+        await pack_of("a", Recipe(npm=("a@99",)), DEBIAN, tmp_path / "packs")
+    assert is_permanent(raised.value)
 
 
 async def test_without_npm_the_remedy_is_named(tmp_path, monkeypatch):
