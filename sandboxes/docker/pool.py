@@ -109,7 +109,7 @@ class WarmPool:
                 self._starting[kind] += 1
                 await self._make_room()
                 container = await self._starter.launch(kind)
-            except SandboxError as error:
+            except (SandboxError, OSError) as error:  # this process may be out of descriptors
                 logger.warning("No sandbox of image %s for the pool: %s", kind.image, error)
                 self._wanted.pop(kind, None)  # until someone asks for one again, and gets the error
                 continue
@@ -144,7 +144,10 @@ def has_room(limits: PoolLimits, storage: Path | None) -> bool:
         return False
     if storage is None:
         return True
-    space = os.statvfs(storage)
+    try:
+        space = os.statvfs(storage)
+    except OSError:  # it can't be seen for now
+        return False
     return space.f_bavail * space.f_frsize >> 20 >= limits.free_disk_mb
 
 

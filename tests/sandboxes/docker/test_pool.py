@@ -10,6 +10,7 @@ import pytest
 from sandboxes.base import Limits, SandboxSpec
 from sandboxes.docker import DockerBackend, PoolLimits
 from sandboxes.docker.crun.spares import Spares
+from sandboxes.docker.executor.container import Kind
 from sandboxes.docker.pool import WarmPool
 from sandboxes.owner import PREFIX
 
@@ -135,3 +136,24 @@ async def test_a_caller_that_is_cancelled_while_a_container_is_tried_leaves_none
     with pytest.raises(asyncio.CancelledError):
         await taking
     assert container.discarded
+
+
+class OutOfDescriptors:
+    """A starter that fails at first, by an error of this process's."""
+
+    busy, tries = False, 0
+
+    async def launch(self, kind):
+        self.tries += 1
+        if self.tries <= 4:
+            raise OSError(24, "Too many open files")
+        return Silent()
+
+
+@pytest.mark.timeout(10)
+async def test_the_pool_outlives_errors_of_this_process():
+    kind = Kind("image", Limits(), switch_users=False)
+    async with WarmPool(OutOfDescriptors(), PoolLimits(free_memory_mb=0), None) as pool:
+        while not pool.ready(kind):
+            pool.prepare(kind, 1)
+            await asyncio.sleep(0.01)
