@@ -1,6 +1,7 @@
 """A trainer of one's own on transformers' Trainer: a step on each group, and it goes on from its newest checkpoint.
 
-model=$(python -m envs.lab.models smoke); python -m atropos_agent.cpu_engine --model $model --port 9001 &
+model=$(python -m envs.lab.models smoke)
+python -m atropos_agent.cpu_engine --model $model --max-model-len 2048 --port 9001 &
 python examples/trainer.py $model http://localhost:9001 100
 """
 
