@@ -75,7 +75,7 @@ def _inserted(modules: tuple[tuple[str, bytes], ...], failing: frozenset[str]) -
         except SystemError:
             raise
         except Exception as error:  # ours: the tests are judged as they are
-            logger.warning("no decoys in %s: %r", path, error)
+            logger.warning("no decoys in %s: %s: %s", path, type(error).__name__, error)
             key.forget(path)
             found[path] = dict(modules)[path]
     return DecoyedTests(found, key, source)

@@ -66,12 +66,12 @@ class Text:
                 return
 
     def edited(self) -> bytes:
-        """Return the source with all edits, in its own encoding."""
+        """Return the source with all edits, in its own encoding. What that lacks stands in literals, and is escaped."""
         parts, at = [], 0
         for start, end, text in sorted(self._edits, key=lambda edit: edit[:2]):
             parts += [self._data[at:start], text]
             at = end
-        return b"".join([*parts, self._data[at:]]).decode().encode(self._encoding)
+        return b"".join([*parts, self._data[at:]]).decode().encode(self._encoding, "backslashreplace")
 
     def _span(self, node: ast.expr | ast.stmt | ast.keyword) -> tuple[int, int]:
         end_line, end_column = node.end_lineno or node.lineno, node.end_col_offset or 0

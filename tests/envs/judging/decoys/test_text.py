@@ -22,6 +22,7 @@ SOURCES = {
     "CRLF": "def test_f():\r\n    assert f(3) == 6\r\n    assert f(\r\n        1) == 2\r\n",
     "a byte order mark": "\ufeffdef test_f():\n    assert f('\u00e9') == '\u00e9\u00e9'\n",
     "latin-1": "# coding: latin-1\ndef test_f():\n    assert f('\u00e9') == '\u00e9\u00e9'\n",
+    "a sign that its encoding lacks": "# coding: koi8-r\ndef test_f():\n    assert f('\\xe9') == '\\xe9'\n",
     "wide letters": "def test_f():\n    \u00e9 = '\u65e5'; assert f(\u00e9) == '\u65e5\u65e5'; z = 1\n",
     "no end of line": "def test_f():\n    assert f(3) == 6",
     "a decorator and rows": "import pytest\n@pytest.mark.parametrize('x, want', [\n    (1, 2),\n    (3, 6),\n])\n"
