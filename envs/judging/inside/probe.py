@@ -4,6 +4,7 @@ Runs on any Python from 3.6.
 """
 
 import sys
+from builtins import *  # noqa: F403 - a test may replace those that all share
 
 __unittest = True
 """Leaves this module's functions out of what unittest shows of a failure, as `__tracebackhide__` does for pytest."""

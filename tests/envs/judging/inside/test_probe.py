@@ -1,5 +1,9 @@
 """What compares with each value of a set tells what was equal, once for each outcome in a test."""
 
+import builtins
+import unittest
+from types import SimpleNamespace
+
 import pytest
 from planted_modules import REPORTER, Line
 
@@ -23,6 +27,16 @@ def test_each_outcome_is_told_once_in_a_test():
     one.begin()
     one.equal(4, 2, want)
     assert told(messages)[2:] == [(4, 7, "010")]
+
+
+def test_a_test_may_replace_builtins(monkeypatch):
+    lines = []
+    one = REPORTER.Probe(SimpleNamespace(write=lines.append))
+    with monkeypatch.context() as replaced:
+        for name in ("any", "len", "list", "range"):
+            replaced.setattr(builtins, name, lambda *_: 7)
+        one.method(4, unittest.TestCase().assertEqual, True)(2, one.want(7, (1, 2, 3)))
+    assert lines == ['{"kind": "site", "site": 4, "set": 7, "equal": "010"}']
 
 
 def test_what_every_comparison_raises_is_raised():
