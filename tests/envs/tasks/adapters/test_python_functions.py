@@ -87,7 +87,7 @@ def test_the_agent_is_told_the_prompt_and_not_the_tests(tmp_path):
         (HUMANEVAL | {"entry_point": "a b"}, "entry_point 'a b' is not a name"),
         (HUMANEVAL | {"canonical_solution": "    return ("}, "the reference of HumanEval/900 is not Python"),
         (HUMANEVAL | {"canonical_solution": "    return '\ud83d'\n"}, "the reference of HumanEval/900 is not Python"),
-        (HUMANEVAL | {"canonical_solution": f"    return {'-' * 20_000}1\n"}, "is not Python: it is nested too deeply"),
+        (HUMANEVAL | {"canonical_solution": f"    return {'-' * 20_000}1\n"}, "HumanEval/900 is not Python"),
         (MBPP | {"test_list": []}, "test_list is missing or empty"),
         (MBPP | {"test_list": [1]}, "test_list must be a list of texts"),
         (MBPP | {"test_list": ["assert ("]}, "the tests of mbpp-601 is not Python"),
