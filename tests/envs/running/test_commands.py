@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from sums import Sums, fill, metrics_of, pulled
+from waiting import until
 
 from envs.config import AgentEnvConfig
 from envs.delivery.trainer_api import EnvStatus
@@ -275,9 +276,8 @@ async def test_the_trainer_api_may_come_up_later(make_env, run_api, caplog):
     run_api.stop()
     env = make_env(rollout_server_url=run_api.url, ensure_scores_are_not_same=False)
     running = asyncio.create_task(env.env_manager())
-    await asyncio.sleep(1.5)
+    await until(lambda: "Start it with `run-api`" in caplog.text)
     assert not running.done()
-    assert "Start it with `run-api`" in caplog.text
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     run_api.start()
