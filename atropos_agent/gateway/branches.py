@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from atropos_agent.gateway.echo import same_messages
+from atropos_agent.gateway.echo import pair_results, same_messages
 from atropos_agent.gateway.forest import Forest, Line, SampledReply, Turn
 from atropos_agent.gateway.requests import HistoryMessage
 from atropos_agent.gateway.summaries import Compactions, find_shortened
@@ -133,8 +133,9 @@ def _messages_after_replies(given: Sequence[HistoryMessage]) -> Sequence[History
 
 def _results(turn: Turn, sampled: SampledReply) -> Sequence[ToolResult]:
     """Return the calls' results as the agent sent them, if it went on."""
-    calls = {call.id: call.call for call in sampled.answer.calls}
-    following = turn.children[-1].given if turn.children else ()
-    return tuple(
-        ToolResult(message.text, call=calls.get(message.call_id)) for message in following if message.role == "tool"
-    )
+    if not turn.children:
+        return ()
+    following = turn.children[-1].given
+    pairs = pair_results(following, turn.children[-1].request.messages[-len(following) - 1], sampled.answer)
+    results = [(message.text, call) for message, call in pairs if message.role == "tool"]
+    return tuple(ToolResult(text, call=None if call is None else call.call) for text, call in results)

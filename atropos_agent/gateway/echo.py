@@ -7,7 +7,8 @@ of keys and how arguments are written, thinking that is not sent back, the order
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from atropos_agent.gateway.requests import Answer, HistoryCall, HistoryMessage, ReplyCall
@@ -38,6 +39,21 @@ def is_echo(message: HistoryMessage, answer: Answer) -> bool:
     # An agent sends a broken call back in other words, some in the text.
     broken = len(sound) < len(answer.calls) and (message.handle == answer.number or bool(message.calls))
     return broken or same(message.text, answer.content if by_ids else answer.whole)
+
+
+def pair_results(
+    messages: Sequence[HistoryMessage], echo: HistoryMessage, answer: Answer
+) -> Iterator[tuple[HistoryMessage, ReplyCall | None]]:
+    """Yield the messages after an answer, each with the call whose result it is. echo: the answer as the agent sent it
+    back before them, with ids that may be its own, and maybe without broken calls."""
+    all_told = len(echo.calls) == len(answer.calls)
+    ours = [call for call in answer.calls if all_told or call.call is not None]
+    calls: dict[str, deque[ReplyCall]] = {}
+    for told, call in zip(echo.calls, ours, strict=True):
+        calls.setdefault(told.id, deque()).append(call)
+    for message in messages:
+        there = calls.get(message.call_id) if message.role == "tool" else None
+        yield message, there.popleft() if there else None
 
 
 def same_messages(messages: Sequence[HistoryMessage], ours: Sequence[HistoryMessage]) -> bool:

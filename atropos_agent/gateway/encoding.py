@@ -8,6 +8,7 @@ from itertools import count, takewhile
 
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.formats.reading import write_json
+from atropos_agent.gateway.echo import pair_results
 from atropos_agent.gateway.forest import SampledReply, Turn
 from atropos_agent.gateway.requests import HistoryCall, HistoryMessage, Schemas
 from atropos_agent.types import Message
@@ -75,15 +76,17 @@ def _name_results(messages: Sequence[HistoryMessage], given: Sequence[Message], 
             rendered |= {"name": name, "tool_call_id": number}
 
 
-def messages_after(messages: Sequence[HistoryMessage], fitted: FittedFormat, sampled: SampledReply) -> list[Message]:
-    """Return the messages after a sampled reply."""
-    calls = {call.id: call.call or ToolCall(call.name, {}, call.template_id) for call in sampled.answer.calls}
+def messages_after(
+    messages: Sequence[HistoryMessage], fitted: FittedFormat, sampled: SampledReply, echo: HistoryMessage
+) -> list[Message]:
+    """Return the messages after a sampled reply. echo: the reply as the agent sent it back before them."""
     unknown = ToolCall("", {}, fitted.format.call_id(0, "unknown"))
     found: list[Message] = []
     results: list[ToolResult] = []
-    for message in messages:
+    for message, call in pair_results(messages, echo, sampled.answer):
         if message.role == "tool":
-            results.append(ToolResult(message.text, call=calls.get(message.call_id) or unknown))
+            meant = unknown if call is None else call.call or ToolCall(call.name, {}, call.template_id)
+            results.append(ToolResult(message.text, call=meant))
             continue
         found += _result_messages(results, fitted, sampled) + fitted.opening([_message(message, None, ())])
         results = []

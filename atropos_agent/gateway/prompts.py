@@ -77,11 +77,11 @@ class Prompts:
         begins = not found.rest or any(message.role == "assistant" for message in found.rest)
         if parent is None or parent.sampled is None or begins:
             return self._begin_line(request, bounds)
-        line = parent.line
+        line, echo = parent.line, request.messages[-len(found.rest) - 1]
         if line.tip is not parent or counting:
             line = Line(line.conversation.fork(parent.sampled.place), line.fitted)
         try:
-            _encode_fitting(partial(_continue_line, line, parent, parent.sampled, bounds), found.rest)
+            _encode_fitting(partial(_continue_line, line, parent, parent.sampled, echo, bounds), found.rest)
         except TemplateError:
             if put_calls_into_words(request.messages) == list(request.messages):
                 raise
@@ -101,9 +101,14 @@ class Prompts:
 
 
 def _continue_line(
-    line: Line, parent: Turn, sampled: SampledReply, bounds: Bounds, messages: Sequence[HistoryMessage]
+    line: Line,
+    parent: Turn,
+    sampled: SampledReply,
+    echo: HistoryMessage,
+    bounds: Bounds,
+    messages: Sequence[HistoryMessage],
 ) -> None:
-    new = messages_after(messages, line.fitted, sampled)
+    new = messages_after(messages, line.fitted, sampled, echo)
     bounds.check_size(new)
     with ExitStack() as undo:
         undo.callback(_restore, line, parent)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from atropos_agent.gateway.echo import is_echo, same_message
+from atropos_agent.gateway.echo import is_echo, pair_results, same_message
 from atropos_agent.gateway.requests import Answer, HistoryCall, HistoryMessage, ReplyCall
 from tools.base import ToolCall
 
@@ -86,3 +86,16 @@ def test_the_id_of_a_broken_call_tells_it_whatever_became_of_it():
 def test_messages_are_compared_without_white_space_at_their_ends():
     assert same_message(HistoryMessage("tool", "a\n", call_id="c"), HistoryMessage("tool", "a", call_id="c"))
     assert not same_message(HistoryMessage("tool", "a", call_id="c"), HistoryMessage("tool", "a", call_id="d"))
+
+
+def test_results_are_those_of_the_calls_by_the_ids_that_the_agent_sent():
+    other = ReplyCall("c3", "say", "{}", ToolCall("say", {}, "c3"))
+    results = [HistoryMessage("tool", text, call_id="own") for text in "ab"] + [HistoryMessage("user", "go")]
+    for ours in ((SOUND, other), (SOUND, other, BROKEN)):  # a broken call is text in some protocols
+        told = [HistoryCall("own", call.name, call.text) for call in (SOUND, other)]
+        pairs = pair_results(results, HistoryMessage("assistant", "Yes.", told), answer(*ours))
+        assert [call for _, call in pairs] == [SOUND, other, None]
+    told = [HistoryCall(call.id, call.name, call.text) for call in (SOUND, BROKEN)]
+    refused = HistoryMessage("tool", "no JSON", call_id="c2")
+    ((_, call),) = pair_results([refused], HistoryMessage("assistant", "", told), answer(SOUND, BROKEN))
+    assert call is BROKEN

@@ -1,8 +1,8 @@
 """What agents tell, as a template is given it."""
 
 import pytest
-from agents import SCHEMAS, ChatAgent, opened
-from native import DONE
+from agents import AGENTS, SCHEMAS, ChatAgent, opened
+from native import DONE, Said
 from native_families import fitted_family
 
 from atropos_agent.engines.anthropic import request
@@ -82,3 +82,35 @@ def test_an_endpoint_is_told_calls_of_a_history_in_openais_shape():
     assert reply["content"] == [
         {"type": "tool_use", "id": given[2]["tool_call_id"], "name": "say", "input": {"text": "x"}}
     ]
+
+
+TWO = Said((("say", {"text": "one"}), ("say", {"text": "two", "times": 2})))
+
+
+def chat_ids_of_its_own(reply, results):
+    for number, (call, result) in enumerate(zip(reply["tool_calls"], results, strict=True)):
+        call["id"] = result["tool_call_id"] = f"own-{number}"
+
+
+def google_without_ids(reply, results):
+    for part in (*reply["parts"], *results[0]["parts"]):
+        del part.get("functionCall", part.get("functionResponse"))["id"]
+
+
+@pytest.mark.parametrize(("kind", "renames"), [("chat", chat_ids_of_its_own), ("gemini", google_without_ids)])
+@pytest.mark.parametrize("family", ["Gemma 4, by hand", "Kimi K2, by hand", "Mistral v11, by hand"])
+async def test_results_are_of_their_calls_whatever_ids_the_agent_gives_them(smollm2_tokenizer, family, kind, renames):
+    fitted, found = fitted_family(smollm2_tokenizer, None, family), []
+    for change in (lambda *_: None, renames):
+        async with opened(fitted, [TWO, DONE]) as (client, engine):
+            agent = AGENTS[kind](client)
+            agent.user("go")
+            reply = await agent.ask()
+            before = len(agent.history)
+            agent.results(reply, "first", "second")
+            change(reply, agent.history[before:])
+            await agent.ask()
+            step, _ = (await client.session.result()).steps
+        assert [result.call for result in step.results] == list(step.calls)
+        found.append(fitted.template.decode(engine.exchanges[-1].prompt))
+    assert found[0] == found[1]
