@@ -7,8 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from atropos_agent.tracing import INPUT_MESSAGES, OPERATION, OUTPUT_MESSAGES, REWARD, TASK
-from atropos_agent.types import AgentStep, Message
+from atropos_agent.types import AgentStep, Branch, Message
 from envs.records.read import SavedRollout
+
+_TOLD = frozenset({Branch.MAIN, Branch.FORK, Branch.SUMMARY})
+"""The kinds of replies that the messages of a result may hold."""
 
 
 def rollout_triplets(saved: SavedRollout) -> Iterator[dict[str, Any]]:
@@ -34,19 +37,19 @@ def rollout_triplets(saved: SavedRollout) -> Iterator[dict[str, Any]]:
         }
 
 
-def _reply_places(messages: Sequence[Message], steps: Sequence[AgentStep]) -> Iterator[int]:
-    """Yield the place of each reply among the messages; 0 for one of another conversation than theirs."""
+def _reply_places(messages: Sequence[Message], steps: Sequence[AgentStep]) -> Sequence[int]:
+    """Return the place of each reply among the messages; 0 for one of another conversation than theirs."""
     replies = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
-    if len(steps) <= len(replies):
+    if len(steps) <= len(replies) and len({step.branch for step in steps}) == 1:
         # Replies that were given as examples come before those that were sampled.
-        yield from replies[len(replies) - len(steps) :]
-        return
-    last = 0
-    for step in steps:
+        return replies[len(replies) - len(steps) :]
+    places, after = [0] * len(steps), len(messages)
+    for number, step in reversed(list(enumerate(steps))):  # the messages are those of the conversation that went on
         texts = (step.response, step.content)
-        found = next((place for place in replies if place > last and messages[place]["content"] in texts), 0)
-        last = max(last, found)
-        yield found
+        there = [place for place in replies if place < after and messages[place]["content"] in texts]
+        if there and step.branch in _TOLD:
+            places[number] = after = there[-1]
+    return places
 
 
 def span_triplets(lines: Iterable[str]) -> Iterator[dict[str, Any]]:

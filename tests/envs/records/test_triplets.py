@@ -67,3 +67,22 @@ def test_replies_of_other_conversations_get_no_foreign_prompt():
     assert [one["prompt"] for one in others] == [[], [], []], "their conversations are in no messages"
     assert [third["prompt"], last["prompt"]] == [one["prompt"] for one in rollout_triplets(SAVED)]
     assert all(one["prompt_ids"] for one in others)
+
+
+def test_a_side_call_after_examples_gets_no_prompt_of_theirs():
+    example = [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]
+    system, *rest = SAVED.result.messages
+    first, second = SAVED.result.steps
+    title = replace(second, index=2, branch="side call")
+    result = replace(SAVED.result, messages=[system, *example, *rest], steps=[first, second, title])
+    *own, beside = rollout_triplets(replace(SAVED, result=result))
+    assert [len(one["prompt"]) for one in own] == [4, 6]
+    assert beside["prompt"] == [], "its words are those of another's reply"
+
+
+def test_a_reply_that_a_shorter_history_lacks_gets_no_prompt_of_a_later_one_like_it():
+    first, second = SAVED.result.steps
+    steps = [first, replace(first, index=1), replace(second, index=2)]
+    gone, *there = rollout_triplets(replace(SAVED, result=replace(SAVED.result, steps=steps)))
+    assert gone["prompt"] == []
+    assert [len(one["prompt"]) for one in there] == [2, 4]
