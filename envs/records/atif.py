@@ -43,7 +43,7 @@ from typing import Any, Self
 import orjson
 
 from atropos_agent import __version__
-from atropos_agent.types import IGNORED, AgentResult, AgentStep, Exchange, Message, SequenceData
+from atropos_agent.types import IGNORED, AgentResult, AgentStep, Branch, Exchange, Message, SequenceData
 from envs.records.disk import append, close_line, retry_until_space
 from envs.records.plain import plain, plain_text
 from envs.types import Rollout
@@ -55,6 +55,8 @@ KEY = "atropos_agent"
 FILE_NAME = "rollouts.jsonl"
 PART = 4 * 2**30
 """Bytes of a part of the rollouts."""
+TOLD = frozenset({Branch.MAIN, Branch.FORK})
+"""The kinds of replies that a result's messages may hold."""
 PACKAGE_VERSION = __version__
 """Read once, because a process without free descriptors can't open the file."""
 
@@ -285,7 +287,7 @@ def _exchange(exchange: Exchange) -> dict[str, Any]:
 def opening_messages(result: AgentResult) -> Sequence[Message]:
     """Return the messages before the first sampled reply. Of a rollout with several conversations, these are the
     messages up to the first of the user's: with it each one begins."""
-    messages, sampled = result.messages, len(result.steps)
+    messages, sampled = result.messages, sum(step.branch in TOLD for step in result.steps)
     replies = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
     if 0 < sampled <= len(replies):
         return messages[: replies[-sampled]]

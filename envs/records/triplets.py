@@ -7,11 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from atropos_agent.tracing import INPUT_MESSAGES, OPERATION, OUTPUT_MESSAGES, REWARD, TASK
-from atropos_agent.types import AgentStep, Branch, Message
+from atropos_agent.types import AgentStep, Message
+from envs.records.atif import TOLD
 from envs.records.read import SavedRollout
-
-_TOLD = frozenset({Branch.MAIN, Branch.FORK, Branch.SUMMARY})
-"""The kinds of replies that the messages of a result may hold."""
 
 
 def rollout_triplets(saved: SavedRollout) -> Iterator[dict[str, Any]]:
@@ -40,14 +38,14 @@ def rollout_triplets(saved: SavedRollout) -> Iterator[dict[str, Any]]:
 def _reply_places(messages: Sequence[Message], steps: Sequence[AgentStep]) -> Sequence[int]:
     """Return the place of each reply among the messages; 0 for one of another conversation than theirs."""
     replies = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
-    if len(steps) <= len(replies) and len({step.branch for step in steps}) == 1:
-        # Replies that were given as examples come before those that were sampled.
-        return replies[len(replies) - len(steps) :]
+    told = [number for number, step in enumerate(steps) if step.branch in TOLD]
     places, after = [0] * len(steps), len(messages)
-    for number, step in reversed(list(enumerate(steps))):  # the messages are those of the conversation that went on
-        texts = (step.response, step.content)
-        there = [place for place in replies if place < after and messages[place]["content"] in texts]
-        if there and step.branch in _TOLD:
+    for number in reversed(told):  # replies given as examples, and those of a shorter history, come first
+        there = [place for place in replies if place < after]
+        if len(told) > len(replies):
+            texts = (steps[number].response, steps[number].content)
+            there = [place for place in there if messages[place]["content"] in texts]
+        if there:
             places[number] = after = there[-1]
     return places
 

@@ -114,6 +114,15 @@ def test_examples_before_the_first_sampled_reply_are_marked_as_not_sampled() -> 
     assert len(from_atif(document).result.steps) == 2
 
 
+def test_replies_beside_the_conversation_do_not_make_the_opening_end_at_an_example() -> None:
+    result = rollout().result
+    system, *rest = result.messages
+    opening = [system, {"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}, rest[0]]
+    title = replace(result.steps[-1], index=2, branch="side call")
+    beside = replace(result, messages=(*opening, *rest[1:]), steps=(*result.steps, title))
+    assert list(atif.opening_messages(beside)) == opening
+
+
 def test_the_size_grows_with_the_tokens_and_not_with_their_square() -> None:
     def size(turns: int) -> int:
         data = row(*[("some forty characters of a model's reply", True)] * turns)
