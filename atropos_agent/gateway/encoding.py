@@ -29,7 +29,7 @@ def opening(
     turns = [find_turn(message) for message in messages]
     names = _call_ids(messages, turns, fitted)
     given = check(_message(message, turn, ids) for message, turn, ids in zip(messages, turns, names, strict=True))
-    _name_results(messages, given, fitted)
+    _name_results(messages, turns, given, fitted)
     if schemas and not fitted.shows_tools:
         preamble = given.pop(0)["content"] if given[0]["role"] == "system" else ""
         system = fitted.system_prompt(schemas, preamble=preamble, working_dir=None)
@@ -61,14 +61,17 @@ def _call_ids(
         yield ids
 
 
-def _name_results(messages: Sequence[HistoryMessage], given: Sequence[Message], fitted: FittedFormat) -> None:
+def _name_results(
+    messages: Sequence[HistoryMessage], turns: Sequence[Turn | None], given: Sequence[Message], fitted: FittedFormat
+) -> None:
     """Give each result the name and the id of the call before it in the chat template."""
     known: dict[str, list[tuple[str, str]]] = {}
-    for message, rendered in zip(messages, given, strict=True):
+    for message, turn, rendered in zip(messages, turns, given, strict=True):
         if rendered["role"] == "assistant":
-            called = rendered.get("tool_calls", ())
+            # Broken calls are text; of our answers they are the last.
+            calls = [call for call in message.calls if turn is not None or isinstance(call.meant, dict)]
             known = {}
-            for call, shown in zip(message.calls, called, strict=False):
+            for call, shown in zip(calls, rendered.get("tool_calls", ()), strict=False):
                 known.setdefault(call.id, []).append((shown["function"]["name"], shown["id"]))
         elif rendered["role"] == "tool":
             there = known.get(message.call_id)
@@ -145,14 +148,14 @@ def _message(message: HistoryMessage, turn: Turn | None, ids: Sequence[str]) -> 
         answer = turn.sampled.answer
         rendered["content"], thinking = answer.content, answer.thinking
         calls = [(call.name, call.call.arguments if call.call else call.text) for call in answer.calls]
+    # No template takes what is no call.
     broken = [f"{name}({arguments})" for name, arguments in calls if not isinstance(arguments, dict)]
-    if broken:
-        # No template takes what is no call.
-        rendered["content"] = "\n".join(part for part in (rendered["content"], *broken) if part)
-    elif calls:
+    rendered["content"] = "\n".join(part for part in (rendered["content"], *broken) if part)
+    if len(broken) < len(calls):
         rendered["tool_calls"] = [
             {"id": number, "type": "function", "function": {"name": name, "arguments": write_json(arguments)}}
             for number, (name, arguments) in zip(ids, calls, strict=True)
+            if isinstance(arguments, dict)
         ]
     if thinking:
         rendered["reasoning_content"] = thinking

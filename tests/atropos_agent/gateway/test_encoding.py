@@ -55,6 +55,10 @@ def test_calls_of_others_are_the_templates_and_broken_ones_text(with_calls):
     assert messages[2]["name"] == "say"
     history[1] = HistoryMessage("assistant", "", [HistoryCall("a", "say", "{x")])
     assert opening(history, with_calls, SCHEMAS, lambda _: None)[1] == {"role": "assistant", "content": "say({x)"}
+    history[1] = HistoryMessage("assistant", "", [HistoryCall("b", "fail", "{x"), call])
+    _, both, result, _ = opening(history, with_calls, SCHEMAS, lambda _: None)
+    assert (both["content"], len(both["tool_calls"])) == ("fail({x)", 1)
+    assert (result["name"], result["tool_call_id"]) == ("say", both["tool_calls"][0]["id"])
 
 
 def test_what_stands_behind_results_can_stand_in_the_last():
