@@ -189,6 +189,14 @@ def read_counts(ours: Mapping[str, Any]) -> Counts:
     return Counts(**{name: int(saved.get(name, 0)) for name in _COUNTS})
 
 
+def read_verdict_reward(ours: Mapping[str, Any]) -> float:
+    """Return the verifier's own reward, from a document's `extra.atropos_agent`."""
+    verdict = ours["verdict"]
+    # Format 1 had it among the metrics where the reward was shaped.
+    shaped = verdict["metrics"] if ours["format"] in OLD_FORMATS else {}
+    return float(shaped.get("judged", verdict["reward"]))
+
+
 def _rollout(ours: Mapping[str, Any], document: Mapping[str, Any]) -> SavedRollout:
     """Read the output of `envs.records.atif._rollout`, and the agent's result."""
     verdict = ours["verdict"]
@@ -202,8 +210,7 @@ def _rollout(ours: Mapping[str, Any], document: Mapping[str, Any]) -> SavedRollo
         reward=_reward(ours),
         seat=_seat(ours),
         verdict=Verdict(
-            # Format 1 kept the verifier's reward apart where the reward was shaped.
-            reward=float(verdict["metrics"].get("judged", verdict["reward"])),
+            reward=read_verdict_reward(ours),
             explanation=verdict["explanation"],
             tests={name: TestStatus(status) for name, status in verdict["tests"].items()},
             metrics=_floats(verdict["metrics"]),

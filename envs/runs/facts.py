@@ -8,6 +8,7 @@ from typing import Any
 
 from atropos_agent.types import IGNORED
 from envs.records.atif import KEY
+from envs.records.read import read_verdict_reward
 from envs.types import RESOURCES, SIGN
 
 MOST_TEXT = 400_000
@@ -78,7 +79,7 @@ def facts_of(document: Mapping[str, Any]) -> Facts:
     counts = result.get("counts") or result.get("metadata") or {}
     times = {name: float(value) for name, value in ours["timings_s"].items()}
     steps = [step for step in document["steps"] if KEY in step.get("extra", {})]
-    judged = float(verdict["metrics"].get("judged", verdict["reward"]))
+    judged = read_verdict_reward(ours)
     sampled, surprise = _sampled(ours["segments"])
     versions = [row.get("policy_version") for row in ours["segments"]]
     return Facts(

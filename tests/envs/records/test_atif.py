@@ -46,6 +46,11 @@ def test_a_rollout_is_read_back_as_it_was() -> None:
     assert_same(rollout())
 
 
+def test_a_verifiers_metric_of_any_name_is_no_reward() -> None:
+    original = rollout()
+    assert_same(replace(original, verdict=replace(original.verdict, metrics={"judged": 0.25})))
+
+
 def test_a_rollout_without_a_step_or_a_message_is_read_back_too() -> None:
     empty = replace(rollout().result, steps=(), messages=(), segments=(), stop_reason=None, error="engine: gone")
     document = through_json(replace(rollout(), result=empty))

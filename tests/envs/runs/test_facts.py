@@ -11,7 +11,8 @@ from envs.types import Reward
 
 
 def test_figures_and_texts_are_the_rollouts():
-    facts = facts_of(to_atif(replace(rollout(), reward=Reward(0.25))))
+    verdict = replace(rollout().verdict, metrics={"judged": 0.5})
+    facts = facts_of(to_atif(replace(rollout(), reward=Reward(0.25), verdict=verdict)))
     assert (facts.id, facts.task, facts.grp, facts.member, facts.step) == ("r-1", "fix-the-sum", 7, 1, 3)
     assert (facts.reward, facts.judged, facts.solved) == (0.25, 1.0, True)
     assert (facts.turns, facts.engine_s, facts.tools_s) == (2, 0.75, 0.125)
