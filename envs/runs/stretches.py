@@ -52,12 +52,11 @@ def behind(known: Parts, low: int, high: int, size: int = STRETCH) -> Stretch | 
         with path.open("rb") as file:
             file.seek(begin - start)
             data = file.read(size)
-            while (newline := data.rfind(b"\n")) < 0:
-                more = file.read(size)
-                if not more:
-                    return None
+            while b"\n" not in data and (more := file.read(size)):
                 data += more
-        data = data[: newline + 1]
+        if b"\n" not in data:
+            continue  # a line that will be finished in the last part alone
+        data = data[: data.rindex(b"\n") + 1]
         return Stretch(_lines(begin, data), low, begin + len(data))
     return None
 

@@ -43,6 +43,14 @@ def test_forwards_too_and_a_torn_line_waits_for_its_end(known, size):
     assert end_of(parts) == high + len(b"torn no more\n")
 
 
+def test_a_torn_line_before_another_part_has_no_end_to_wait_for(known):
+    parts, _ = known
+    with parts[0][1].open("r+b") as file:
+        file.truncate(parts[1][0] - 2)  # as a power cut leaves it
+    found = behind(parts, 0, parts[1][0] - 7)
+    assert (found.lines[0], found.high) == ((parts[1][0], b"long" * 40 + b"\n"), parts[1][0] + 163)
+
+
 def test_a_part_that_was_moved_away_is_passed_over(known):
     parts, _ = known
     start = parts[1][0]
