@@ -57,7 +57,10 @@ def harvest(
     for turn, _ in turns:
         lines.setdefault(turn.line, []).append(turn)
     ordered = sorted(lines, key=lambda line: all(kinds[turn] is not Branch.MAIN for turn in lines[line]))
-    taken = {turn: _harvest_reply(turn, sampled, kinds[turn], why[turn]) for turn, sampled in turns}
+    results = _find_results(forest)
+    taken = {
+        turn: _harvest_reply(turn, sampled, results.get(turn, ()), kinds[turn], why[turn]) for turn, sampled in turns
+    }
     paths = [(line.conversation, [taken[turn] for turn in lines[line][-1].path if turn in taken]) for line in ordered]
     found = rows_of(paths, record)
     last = next((turn for turn, _ in reversed(turns) if kinds[turn] is Branch.MAIN), None)
@@ -116,26 +119,37 @@ def _is_given_up(turn: Turn, forest: Forest) -> bool:
     return any(other.children for other in beside) or beside.index(turn) < len(beside) - 1
 
 
-def _harvest_reply(turn: Turn, sampled: SampledReply, kind: Branch, untrained: str) -> HarvestedReply:
+def _harvest_reply(
+    turn: Turn, sampled: SampledReply, results: Sequence[ToolResult], kind: Branch, untrained: str
+) -> HarvestedReply:
     user_messages = [
         {"role": "user", "content": message.text}
         for message in _messages_after_replies(turn.given)
         if message.role == "user"
     ]
-    step = replace(sampled.step, results=_results(turn, sampled), said=user_messages if sampled.step.index else ())
+    step = replace(sampled.step, results=tuple(results), said=user_messages if sampled.step.index else ())
     return HarvestedReply(step, sampled.exchange, kind.value, untrained)
 
 
 def _messages_after_replies(given: Sequence[HistoryMessage]) -> Sequence[HistoryMessage]:
     """Return the messages after the last reply: a history that is not ours is context."""
-    return given[max((place for place, message in enumerate(given, 1) if message.role == "assistant"), default=0) :]
+    return given[_place_after_replies(given) :]
 
 
-def _results(turn: Turn, sampled: SampledReply) -> Sequence[ToolResult]:
-    """Return the calls' results as the agent sent them, if it went on."""
-    if not turn.children:
-        return ()
-    following = turn.children[-1].given
-    pairs = pair_results(following, turn.children[-1].request.messages[-len(following) - 1], sampled.answer)
-    results = [(message.text, call) for message, call in pairs if message.role == "tool"]
-    return tuple(ToolResult(text, call=None if call is None else call.call) for text, call in results)
+def _place_after_replies(given: Sequence[HistoryMessage]) -> int:
+    return next((place for place in range(len(given), 0, -1) if given[place - 1].role == "assistant"), 0)
+
+
+def _find_results(forest: Forest) -> Mapping[Turn, Sequence[ToolResult]]:
+    """Return the results of replies' calls as the agent sent them where it went on, also in a history begun again."""
+    found: dict[Turn, Sequence[ToolResult]] = {}
+    for turn, _ in forest.turns:
+        given = turn.request.messages
+        place = _place_after_replies(given)
+        before = turn.parent or (forest.find_turn(given[place - 1]) if place else None)
+        if before is None or before.sampled is None or (turn.parent is None and before in found):
+            continue
+        pairs = pair_results(given[place:], given[place - 1], before.sampled.answer)
+        results = [(message.text, call) for message, call in pairs if message.role == "tool"]
+        found[before] = [ToolResult(text, call=None if call is None else call.call) for text, call in results]
+    return found

@@ -75,3 +75,17 @@ async def test_an_agent_without_tools_talks_most_in_its_own_conversation(fitted)
         await agent.ask()
         result = await client.session.result()
     assert result.metadata["gateway"]["branches"] == {"side call": 1, "main": 2}
+
+
+async def test_results_stand_at_their_step_where_the_history_is_begun_again(fitted):
+    async with opened(fitted, [asks("one"), asks("two"), DONE]) as (client, _):
+        agent = ChatAgent(client)
+        agent.user("go")
+        agent.results(await agent.ask(), "first")
+        agent.tools.pop()
+        agent.results(await agent.ask(), "second")
+        await agent.ask()
+        result = await client.session.result()
+    assert result.metadata["gateway"]["changes"] == {"rewritten": 1}
+    assert [[one.content for one in step.results] for step in result.steps] == [["first"], ["second"], []]
+    assert result.steps[0].results[0].call == result.steps[0].calls[0]
