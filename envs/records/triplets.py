@@ -86,5 +86,5 @@ def _spans(request: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for resource in request["resourceSpans"]:
         for scope in resource["scopeSpans"]:
             for span in scope["spans"]:
-                values = {item["key"]: next(iter(item["value"].values())) for item in span.get("attributes", ())}
+                values = {item["key"]: next(iter(item["value"].values()), None) for item in span.get("attributes", ())}
                 yield span["traceId"], values

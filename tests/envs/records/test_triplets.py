@@ -47,6 +47,7 @@ def test_spans_are_joined_by_their_trace():
         "",
         line(("a", {"atropos.reward": 0.25, "atropos.task.id": "t"}), ("a", {"gen_ai.operation.name": "execute_tool"})),
     ]
+    lines[2] = lines[2].replace('"attributes": [', '"attributes": [{"key": "of another program", "value": {}}, ')
     assert list(span_triplets(lines)) == [
         {"rollout": "a", "task": "t", "prompt": asked, "response": said, "reward": 0.25}
     ]
