@@ -11,6 +11,9 @@ from atropos_agent.types import AgentStep, Message
 from envs.records.atif import TOLD
 from envs.records.read import SavedRollout
 
+_EDITS = frozenset({"edited", "rewritten"})
+"""Changes of an agent's history after which earlier replies had other messages before them."""
+
 
 def rollout_triplets(saved: SavedRollout) -> Iterator[dict[str, Any]]:
     """Yield a rollout's triplets: `prompt` as chat messages, `response` as text and the rollout's `reward`, with the
@@ -18,9 +21,13 @@ def rollout_triplets(saved: SavedRollout) -> Iterator[dict[str, Any]]:
     reply of another."""
     messages, steps = saved.result.messages, saved.result.steps
     rows = {row.segment: row for row in saved.result.segments}
-    for step, place in zip(steps, _reply_places(messages, steps), strict=True):
-        systems = [at for at in range(place) if messages[at]["role"] == "system"]
+    last = next((rows.get(step.segment) for step in reversed(steps) if step.branch in TOLD), None)
+    edits = saved.result.metadata.get("gateway", {}).get("changes", {}).keys() & _EDITS
+    for step, found in zip(steps, _reply_places(messages, steps), strict=True):
         row = rows.get(step.segment)
+        edited = edits and row and last and row.tokens[: step.start] != last.tokens[: step.start]
+        place = 0 if edited else found
+        systems = [at for at in range(place) if messages[at]["role"] == "system"]
         end = step.start + step.completion_tokens
         yield {
             "rollout": saved.id,

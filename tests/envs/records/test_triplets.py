@@ -87,3 +87,18 @@ def test_a_reply_that_a_shorter_history_lacks_gets_no_prompt_of_a_later_one_like
     gone, *there = rollout_triplets(replace(SAVED, result=replace(SAVED.result, steps=steps)))
     assert gone["prompt"] == []
     assert [len(one["prompt"]) for one in there] == [2, 4]
+
+
+def test_a_reply_before_an_edit_gets_no_prompt_that_it_was_not_given():
+    first, second = SAVED.result.steps
+    (row,) = SAVED.result.segments
+    edited = replace(row, segment=1, tokens=(row.tokens[0] + 1, *row.tokens[1:]), masked_tokens=row.masked_tokens)
+    result = replace(
+        SAVED.result,
+        steps=[first, replace(second, segment=1)],
+        segments=[row, edited],
+        metadata={"gateway": {"changes": {"edited": 1}}},
+    )
+    before, after = rollout_triplets(replace(SAVED, result=result))
+    assert (before["prompt"], len(after["prompt"])) == ([], 4)
+    assert before["prompt_ids"] == list(row.tokens[: first.start])
