@@ -25,7 +25,7 @@ from envs.runs.stretches import STRETCH, Parts, before, behind, end_of, last_lin
 
 logger = logging.getLogger(__name__)
 
-VERSION = 2
+VERSION = 3
 FILE_NAME = "rollouts.index"
 _HEAD = 256
 """Bytes of a line for its recognition."""
