@@ -14,7 +14,7 @@ from typing import Any
 from sandboxes.base import DaemonRefused, SandboxDied, SandboxError
 from sandboxes.kubernetes.cluster import Cluster
 from sandboxes.owner import PREFIX, Owner
-from sandboxes.remote.api import Conflict
+from sandboxes.remote.api import UNANSWERED
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ async def hold_lease(cluster: Cluster, owner: Owner) -> AsyncIterator[Mapping[st
         "spec": spec,
     }
     made = await cluster.retry(lambda: cluster.request("POST", cluster.path("leases", group=_GROUP), body), _OUTAGE_S)
-    renewing = asyncio.create_task(_renew(cluster, made), name="pods' lease")
+    renewing = asyncio.create_task(_renew(cluster, name), name="pods' lease")
     try:
         yield {"apiVersion": _GROUP, "kind": "Lease", "name": name, "uid": made["metadata"]["uid"]}
     finally:
@@ -54,19 +54,16 @@ async def hold_lease(cluster: Cluster, owner: Owner) -> AsyncIterator[Mapping[st
         await _delete(cluster, name)
 
 
-async def _renew(cluster: Cluster, lease: dict[str, Any]) -> None:
-    path = cluster.path("leases", lease["metadata"]["name"], _GROUP)
+async def _renew(cluster: Cluster, name: str) -> None:
+    path = cluster.path("leases", name, _GROUP)
     while True:
         await asyncio.sleep(_RENEW_S)
         try:
-            lease["spec"]["renewTime"] = _now()
-            try:
-                lease = await cluster.request("PUT", path, lease)
-            except Conflict:  # an earlier renewal was done after all, and its answer lost
-                lease = await cluster.request("GET", path)
-                lease = await cluster.request("PUT", path, lease | {"spec": lease["spec"] | {"renewTime": _now()}})
-        except SandboxError as error:
-            logger.warning("The lease of this process's pods is not renewed: %s", error)
+            # Read each time: an earlier renewal may have been done after all, and its answer lost.
+            lease = await cluster.request("GET", path)
+            await cluster.request("PUT", path, lease | {"spec": lease["spec"] | {"renewTime": _now()}})
+        except UNANSWERED as error:
+            logger.warning("The lease of this process's pods is not renewed: %r", error)
 
 
 async def _delete(cluster: Cluster, name: str) -> None:
@@ -145,8 +142,8 @@ async def reap_continuously(cluster: Cluster) -> None:
             seen = {renewal: seen.get(renewal, now) for renewal in renewals}
             if any(now - since > LEASE_S for since in seen.values()):
                 await reap(cluster)
-        except SandboxError as error:
-            logger.debug("The leases of other drivers can't be seen: %s", error)
+        except UNANSWERED as error:
+            logger.debug("The leases of other drivers can't be seen: %r", error)
             seen = {}
 
 

@@ -9,10 +9,9 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import TypeVar
 
-from sandboxes.base import SandboxError
 from sandboxes.kubernetes.cluster import Cluster
 from sandboxes.kubernetes.faults import Pod
-from sandboxes.remote.api import Expired
+from sandboxes.remote.api import UNANSWERED, Expired
 
 logger = logging.getLogger(__name__)
 
@@ -45,12 +44,8 @@ class PodWatch:
                 await self._follow()
             except Expired:
                 self._version = ""
-            except (
-                SandboxError,
-                LookupError,
-                TypeError,
-            ) as error:  # of what somebody answered in the server's place, too
-                logger.debug("the watch goes on in a moment: %s", error)
+            except UNANSWERED as error:
+                logger.debug("the watch goes on in a moment: %r", error)
                 await asyncio.sleep(_PAUSE_S)
 
     async def _list(self) -> None:

@@ -59,6 +59,10 @@ class Busy(DaemonError):
         self.after_s = after_s
 
 
+UNANSWERED = (SandboxError, AttributeError, LookupError, TypeError, ValueError)
+"""Raised by work on an answer: a refusal or an outage; the others if somebody in the server's place answered it."""
+
+
 def failure(status: int, message: str, doing: str, after_s: float = 0.0, remedy: str = "") -> SandboxError:
     """Return the exception for a server's answer. remedy: against missing rights."""
     text = f"{doing}: {message or 'no reason given'} (HTTP {status})"

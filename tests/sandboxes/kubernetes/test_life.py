@@ -75,6 +75,27 @@ async def test_a_silence_during_an_outage_kills_no_driver(monkeypatch):
     assert reaped[0] >= 9 + 10 - 3, "it is silent from the first look after the outage"
 
 
+@pytest.mark.parametrize("strange", [{}, {"items": [{}]}, {"spec": None}, {"items": ["text"]}])
+@pytest.mark.parametrize("work", [life.reap_continuously, lambda cluster: life._renew(cluster, "ours")])
+async def test_an_answer_in_the_servers_place_ends_neither_renewals_nor_looks(monkeypatch, work, strange):
+    for name in ("_RENEW_S", "_LOOK_S"):
+        monkeypatch.setattr(life, name, 0.01)
+    asked = []
+
+    class Proxied:
+        def path(self, *_, **__):
+            return "leases"
+
+        async def request(self, *_, **__):
+            asked.append(1)
+            return strange
+
+    going = asyncio.create_task(work(Proxied()))
+    await until(lambda: len(asked) > 2 or going.done())
+    assert not going.done()
+    going.cancel()
+
+
 async def test_a_driver_that_starts_while_the_dead_are_looked_for_keeps_its_pods(make, server, spec):
     options = PodOptions(kubeconfig=str(server.kubeconfig))
     async with Cluster.connect(options) as cluster, AsyncExitStack() as stack:
