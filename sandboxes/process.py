@@ -214,6 +214,10 @@ class _Stream(OutputStream):
             await self._process.grant_bytes(self._number, size)
 
     @property
+    def unread(self) -> int:
+        return len(self._buffer)
+
+    @property
     def has_unread(self) -> bool:
         return bool(self._buffer) and not self._is_unbounded
 

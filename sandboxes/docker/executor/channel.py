@@ -89,7 +89,7 @@ class Channel:
         input."""
         request = _encode_command(argv, cwd, env, identity, timeout, max_output, _SPLIT if split else 0)
         self.has_run, start = True, time.monotonic()
-        kind, payload, call = await self._request(stdin, (b"E", request), timeout + _ANSWER_S)
+        kind, payload, call = await self._request(stdin, (b"E", request), timeout + _ANSWER_S, most=max_output)
         if kind == b"F":
             _raise_errno(payload, "standard input")
         return _parse_end(payload, call, max_output, start, split=split)
@@ -141,7 +141,7 @@ class Channel:
         head = struct.pack(
             "<4I", session, _check_max_output(max_output), _milliseconds(timeout), _SPLIT if split else 0
         )
-        _, payload, call = await self._request(b"", (b"L", head + text), timeout + _ANSWER_S)
+        _, payload, call = await self._request(b"", (b"L", head + text), timeout + _ANSWER_S, most=max_output)
         return _parse_end(payload, call, max_output, start, split=split)
 
     async def close_session(self, session: int) -> None:
@@ -218,7 +218,7 @@ class Channel:
     async def read(self, path: str, max_bytes: int, identity: Identity) -> bytes:
         """Return a file's content. Raises the OSError of the open or read; ValueError if it is too large."""
         request = identity.pack() + struct.pack("<Q", max_bytes) + _encode_path(path)
-        _, payload, call = await self._request(b"", (b"R", request), _ANSWER_S)
+        _, payload, call = await self._request(b"", (b"R", request), _ANSWER_S, most=max_bytes)
         if struct.unpack("<I", payload)[0] == _EFBIG:
             raise ValueError(f"{path} holds more than {max_bytes} bytes")
         _raise_errno(payload, path)
@@ -236,13 +236,23 @@ class Channel:
         _raise_errno(payload, path)
 
     async def _request(
-        self, data: bytes, last: tuple[bytes, bytes], timeout_s: float, first: tuple[bytes, bytes] | None = None
+        self,
+        data: bytes,
+        last: tuple[bytes, bytes],
+        timeout_s: float,
+        first: tuple[bytes, bytes] | None = None,
+        most: int = 0,
     ) -> tuple[bytes, bytes, Call]:
         await self._moving.wait()
-        return await self._send_request(data, last, timeout_s, first)
+        return await self._send_request(data, last, timeout_s, first, most)
 
     async def _send_request(
-        self, data: bytes, last: tuple[bytes, bytes], timeout_s: float, first: tuple[bytes, bytes] | None = None
+        self,
+        data: bytes,
+        last: tuple[bytes, bytes],
+        timeout_s: float,
+        first: tuple[bytes, bytes] | None = None,
+        most: int = 0,
     ) -> tuple[bytes, bytes, Call]:
         """Send `first`, the data and `last`; return the answer's type and payload, and the call with the data before
         it.
@@ -252,7 +262,7 @@ class Channel:
         _check_size(last[1])
         connection = self._connection
         era = await connection.ready()
-        call = connection.call()
+        call = connection.call(most=most)
         try:
             if first is not None:
                 await connection.send(call.number, *first, era)

@@ -35,10 +35,12 @@ Runs = Callable[[], Awaitable[bool]]
 
 @dataclass(slots=True)
 class Call:
-    """A request before its answer, and the data received so far."""
+    """A request before its answer, and the data received so far. most: bytes of data that it may get; what an
+    executor sends beyond them, and a frame, is dropped."""
 
     number: int
     answer: asyncio.Future[tuple[bytes, bytes]]
+    most: int = 0
     data: bytearray = field(default_factory=bytearray)
     apart: dict[bytes, bytearray] = field(default_factory=dict)
     """A command's output to stdout, "o", and to stderr, "e", if they are kept apart."""
@@ -177,10 +179,10 @@ class Connection:
         self._mark_dead("it was closed")
         await self._stop_reading()
 
-    def call(self, number: int | None = None) -> Call:
-        """Expect an answer from now on; `forget` it in the end."""
+    def call(self, number: int | None = None, *, most: int = 0) -> Call:
+        """Expect an answer from now on, with so much data before it; `forget` it in the end."""
         number = next(self._numbers) if number is None else number
-        call = self._calls[number] = Call(number, asyncio.get_running_loop().create_future())
+        call = self._calls[number] = Call(number, asyncio.get_running_loop().create_future(), most)
         return call
 
     def forget(self, call: Call) -> None:
@@ -318,6 +320,11 @@ class Connection:
         while len(buffer) - at >= _HEADER.size:
             length, number, kind = _HEADER.unpack_from(buffer, at)
             end = at + _HEADER.size + length
+            if length > MAX_FRAME:  # it would be collected, up to 4 GiB
+                self._mark_dead("its executor sends what is no frame")
+            if self._dead is not None:
+                at = len(buffer)
+                break
             if len(buffer) < end:
                 break
             if number & TUNNEL and self._tunnels is not None:
@@ -330,10 +337,10 @@ class Connection:
             at = end
             if call is None or call.answer.done():
                 continue  # given up meanwhile
-            if kind == b"O":
-                call.data += payload
-            elif kind in b"oe":
-                call.apart.setdefault(kind, bytearray()).extend(payload)
+            if kind in b"Ooe":
+                data = call.data if kind == b"O" else call.apart.setdefault(kind, bytearray())
+                if len(data) <= call.most:
+                    data += payload
             elif kind in b"12GY" and call.on_frame is not None:
                 call.on_frame(kind, bytes(payload))
             else:

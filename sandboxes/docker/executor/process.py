@@ -37,7 +37,7 @@ class DockerProcess(RunningProcess):
         self._timeout = timeout
         self._connection = connection
         self._attribution = attribution
-        self._call = connection.call()
+        self._call = connection.call(most=max_output)
         self._call.on_frame = self._take
         self._era = -1
         self._credit = WINDOW
@@ -69,13 +69,16 @@ class DockerProcess(RunningProcess):
         try:
             async with self._attribution:
                 _, payload = await self._answer()
+            exit_code, flags, *dropped = struct.unpack("<IB3Q", payload)
         except SandboxError as error:
             self.fail(error)
+            return
+        except struct.error:
+            self.fail(SandboxError("the executor has reported a command's end that is none"))
             return
         finally:
             self._connection.forget(self._call)
             self._more.set()
-        exit_code, flags, *dropped = struct.unpack("<IB3Q", payload)
         apart = [self._call.apart.get(kind, b"") for kind in (b"o", b"e")] if self._split else []
         pairs = [(bytes(data), less) for data, less in zip((self._call.data, *apart), dropped, strict=False)]
         self.finish(exit_code, timed_out=bool(flags & 1), rest=pairs)
@@ -96,7 +99,8 @@ class DockerProcess(RunningProcess):
         elif kind == b"Y":
             self._deaf = True
         else:
-            self.receive_output(payload, kind == b"2")
+            if self._streams[kind == b"2"].unread <= WINDOW:  # an executor of ours never goes beyond it
+                self.receive_output(payload, kind == b"2")
             return
         self._more.set()
 

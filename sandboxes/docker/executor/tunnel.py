@@ -42,7 +42,7 @@ class Tunnel:
         self._number = number
         self._send = send
         self._incoming = asyncio.StreamReader(limit=_HEAD)
-        self._taken = 0
+        self._taken = self._unread = 0
         self._credit = _WINDOW
         self._more = asyncio.Event()
 
@@ -55,6 +55,7 @@ class Tunnel:
     async def read(self) -> bytes:
         """Return some bytes, none at the end. Another call reports the last ones as dealt with."""
         if self._taken:
+            self._unread -= self._taken
             await self._send(self._number, b"G", struct.pack("<I", self._taken))
         data = await self._incoming.read(_PIECE)
         self._taken = len(data)
@@ -88,7 +89,8 @@ class Tunnel:
     def receive(self, kind: bytes, payload: bytes) -> None:
         if kind == b"Y":
             self.reset = True
-        elif kind == b"O":
+        elif kind == b"O" and self._unread <= _WINDOW:  # an executor of ours never goes beyond it
+            self._unread += len(payload)
             self._incoming.feed_data(payload)
         elif kind == b"Z":
             self._incoming.feed_eof()

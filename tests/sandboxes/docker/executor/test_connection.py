@@ -4,9 +4,10 @@ import asyncio
 import struct
 
 import pytest
-from fake_executor import FakeExecutor, connected, frame
+from fake_executor import HEADER, FakeExecutor, connected, frame
 
 from sandboxes.base import DaemonRestarted, SandboxDied, SandboxError, SandboxTimeout
+from sandboxes.docker.executor.connection import MAX_FRAME
 
 
 async def test_another_protocol_is_refused():
@@ -117,4 +118,20 @@ async def test_a_stream_that_is_had_again_is_gone_on_with():
     call, era = connection.call(), await connection.ready()
     await connection.send(call.number, b"R", b"again", era)
     assert await connection.answer(call, 5) == (b"F", b"again")
+    await connection.close()
+
+
+async def test_a_hostile_executor_fills_no_memory():
+    executor = FakeExecutor()
+    connection = await connected(executor)
+    read = connection.call(most=10)
+    for _ in range(20):
+        executor.say(frame(read.number, b"O", b"x" * MAX_FRAME))
+    executor.say(HEADER.pack(2**32 - 1, read.number, b"O"))  # a frame of 4 GiB begins
+    with pytest.raises(SandboxDied, match="no frame"):
+        await connection.answer(read, 5)
+    assert len(read.data) <= 10 + MAX_FRAME
+    held = bytearray(1000)
+    connection._take_frames(held)
+    assert not held
     await connection.close()

@@ -8,7 +8,7 @@ import pytest
 from fake_executor import FakeExecutor, connected, end, frame
 from waiting import until
 
-from sandboxes.base import DaemonRestarted, PtySize, SandboxDied, SandboxTimeout
+from sandboxes.base import DaemonRestarted, PtySize, SandboxDied, SandboxError, SandboxTimeout
 from sandboxes.docker.executor import process as process_module
 from sandboxes.docker.executor.channel import Channel, Identity
 from sandboxes.process import WINDOW
@@ -106,4 +106,16 @@ async def test_one_whose_sandbox_is_gone_says_so_to_who_writes():
         for _ in range(100):
             await process.write(b"x")
             await asyncio.sleep(0.01)
+    await process.close()
+
+
+async def test_output_beyond_the_window_and_an_end_that_is_none_harm_nobody():
+    process, executor = await started()
+    number = executor.frames[-1][0]
+    for _ in range(10):
+        executor.say(frame(number, b"1", b"x" * WINDOW))
+    executor.say(frame(number, b"X", b"none"))
+    with pytest.raises(SandboxError, match="end that is none"):
+        await asyncio.wait_for(process.wait(), 5)
+    assert process._streams[0].unread <= 2 * WINDOW
     await process.close()

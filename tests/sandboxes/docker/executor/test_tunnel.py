@@ -51,6 +51,13 @@ async def test_nobody_is_more_than_a_window_ahead(sent):
     assert sum(len(payload) for _, payload in sent.frames) == 200_000
 
 
+async def test_a_hostile_executor_fills_no_memory(sent):
+    tunnel = Tunnel(NUMBER, sent)
+    for _ in range(100):
+        tunnel.receive(b"O", b"x" * 100_000)
+    assert len(tunnel._incoming._buffer) <= 300_000
+
+
 async def test_a_served_connection_is_closed_in_the_end(sent):
     async def echo(tunnel, port):
         await tunnel.write(await tunnel.read() + str(port).encode())
