@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import signal
 import struct
 import termios
 from collections.abc import Mapping
@@ -169,6 +170,7 @@ class LocalProcess(RunningProcess):
 
     async def _kill(self) -> None:
         await finish(asyncio.to_thread(kill_marked, self._marker))
+        await self._send_signal(signal.SIGKILL)  # its program may have been replaced by one without the marker
         for pump in self._pumps:
             pump.allow(None)  # what is left comes, at most a pipe of each
 

@@ -9,6 +9,7 @@ import secrets
 import termios
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -104,6 +105,7 @@ class LocalSession(Session):
             pump.close()
         shell, self._shell = self._shell, None
         if shell is not None:
+            _kill_shell(shell)
             await shell.process.wait()
             shell.close()
 
@@ -124,6 +126,7 @@ class LocalSession(Session):
     async def _kill(self, shell: _Shell, moment: ProcessTimestamp) -> None:
         await asyncio.to_thread(shell.wait_saved)
         await asyncio.to_thread(kill_marked, self._marker, since=moment)
+        _kill_shell(shell)
         await shell.process.wait()
         self._forget(shell)
 
@@ -175,3 +178,9 @@ class LocalSession(Session):
             for _, out in pipes:
                 os.close(out)
         return _Shell(process, writes, reader, transport, pumps)
+
+
+def _kill_shell(shell: _Shell) -> None:
+    """Kill the process of a shell, which a program without the marker may have replaced."""
+    with suppress(ProcessLookupError):
+        shell.process.kill()

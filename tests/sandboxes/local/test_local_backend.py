@@ -1,5 +1,6 @@
 """The backend without isolation, apart from what the conformance suite tests."""
 
+import asyncio
 import tempfile
 from pathlib import Path
 
@@ -72,3 +73,10 @@ async def test_there_are_no_images():
     assert await backend.ensure_image("any") == "any"
     assert await backend.ensure_image(None, Path("/x")) == "local"
     backend.prepare(SPEC, 3)
+
+
+async def test_a_command_that_becomes_a_program_without_an_environment_keeps_its_time_limit():
+    async with LocalBackend() as backend, backend.open(SPEC) as box:
+        session = await box.session()
+        for run in (box.exec, session.run):
+            assert (await asyncio.wait_for(run("exec env -i sleep 30", timeout=0.5), 10)).timed_out
