@@ -185,7 +185,7 @@ class Channel:
         await self._set_paused(False)
 
     async def _set_paused(self, still: bool) -> None:
-        _, payload, _ = await self._send_request(b"", (b"B", bytes([still])), _ANSWER_S)
+        _, payload, _ = await self._request(b"", (b"B", bytes([still])), _ANSWER_S, waits=False)
         _raise_errno(payload, "the processes")
 
     async def kill_everything(self, why: str) -> None:
@@ -242,23 +242,17 @@ class Channel:
         timeout_s: float,
         first: tuple[bytes, bytes] | None = None,
         most: int = 0,
-    ) -> tuple[bytes, bytes, Call]:
-        await self._moving.wait()
-        return await self._send_request(data, last, timeout_s, first, most)
-
-    async def _send_request(
-        self,
-        data: bytes,
-        last: tuple[bytes, bytes],
-        timeout_s: float,
-        first: tuple[bytes, bytes] | None = None,
-        most: int = 0,
+        *,
+        waits: bool = True,
     ) -> tuple[bytes, bytes, Call]:
         """Send `first`, the data and `last`; return the answer's type and payload, and the call with the data before
         it.
 
-        A cancelled request is taken back in the sandbox before the cancellation goes on.
+        most: bytes of that data. waits: while the processes stand. A cancelled request is taken back in the sandbox
+        before the cancellation goes on.
         """
+        if waits:
+            await self._moving.wait()
         _check_size(last[1])
         connection = self._connection
         era = await connection.ready()
